@@ -1,0 +1,81 @@
+"""A data set: what agents may learn from, what they are judged on, and where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decibo.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Features (samples, features) and labels: +1 and -1 for two classes, whole numbers from 0 for more."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    test_features: np.ndarray
+    test_labels: np.ndarray
+    name: str
+    source: str
+
+    def __post_init__(self) -> None:
+        for part, features, labels in (
+            ("", self.features, self.labels),
+            ("test_", self.test_features, self.test_labels),
+        ):
+            if features.ndim != 2 or labels.shape != features.shape[:1]:
+                raise InputError(
+                    f"{part}features {features.shape} and {part}labels {labels.shape}",
+                    "features must be (samples, features) and labels (samples,)",
+                    "Flatten images to one row for each sample.",
+                )
+        if self.features.shape[1] != self.test_features.shape[1]:
+            raise InputError(
+                f"{self.features.shape[1]} features, and {self.test_features.shape[1]} in the test part",
+                "both parts must have the same features",
+                "Pass the number of features when reading sparse files.",
+            )
+
+    def __repr__(self) -> str:
+        train, test = len(self.labels), len(self.test_labels)
+        size = f"{train} + {test} test samples, {self.features.shape[1]} features"
+        return f"Dataset({self.name}: {size}, {self.source})"
+
+
+def two_classes(labels: np.ndarray, positive: int, negative: int) -> tuple[np.ndarray, np.ndarray]:
+    """(which samples are of either class, their labels +1 or -1)."""
+    present = sorted(int(label) for label in np.unique(labels))
+    if positive == negative or not {positive, negative} <= set(present):
+        raise InputError(
+            f"positive = {positive!r}, negative = {negative!r}",
+            f"they must be two different classes out of {present}",
+            "Pass None for both to keep all classes.",
+        )
+    keep = np.flatnonzero((labels == positive) | (labels == negative))
+    return keep, np.where(labels[keep] == positive, 1.0, -1.0)
+
+
+def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> tuple:
+    """The samples of two classes with labels +1 and -1, or all samples with the labels they have."""
+    if positive is None and negative is None:
+        return features, labels.astype(np.int32)
+    if positive is None or negative is None:
+        raise InputError(
+            f"positive = {positive!r}, negative = {negative!r}",
+            "give both classes or neither",
+            "Name two classes.",
+        )
+    keep, signs = two_classes(labels, positive, negative)
+    return features[keep], signs
+
+
+def hold_out(features: np.ndarray, labels: np.ndarray, share: float = 0.2, seed: int = 0) -> tuple:
+    """(features, labels, test features, test labels): a fixed share of every class is for testing."""
+    rng = np.random.default_rng(seed)
+    test = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        test[members[: round(share * len(members))]] = True
+    return features[~test], labels[~test], features[test], labels[test]

@@ -1,0 +1,28 @@
+"""Errors that give the value, the rule it breaks and the remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decibo.execute.solution import Solution
+
+
+class InputError(ValueError):
+    """Something given to decibo breaks a rule; nothing has been computed yet."""
+
+    def __init__(self, value: str, rule: str, remedy: str):
+        super().__init__(f"{value}: {rule}. {remedy}")
+        self.value, self.rule, self.remedy = value, rule, remedy
+
+
+class DivergedError(RuntimeError):
+    """A run stopped being finite and was asked to raise; `solution` holds everything up to then."""
+
+    def __init__(self, solution: Solution):
+        super().__init__(solution.message)
+        self.solution = solution
+
+
+class ConformanceError(AssertionError):
+    """An algorithm failed `check_algorithm`; the message lists every check that failed."""

@@ -1,0 +1,65 @@
+"""The border between the user's pytrees and the flat vectors that algorithms are written in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Tree = Any
+Vector = jax.Array
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a pytree lies in one flat vector: hashable, so that equal layouts share compiled programs."""
+
+    treedef: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, tree: Tree) -> Layout:
+        """The layout of a pytree of arrays."""
+        leaves, treedef = jax.tree.flatten(tree)
+        return cls(treedef, tuple(leaf.shape for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers in each leaf."""
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def size(self) -> int:
+        """Numbers in the whole tree."""
+        return sum(self.sizes)
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the flat vector: the widest among the leaves."""
+        return jnp.result_type(*self.dtypes)
+
+    def ravel(self, tree: Tree) -> Vector:
+        """One flat vector from a pytree."""
+        parts = [jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(tree)]
+        return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+    def unravel(self, vector: Vector) -> Tree:
+        """The pytree that a flat vector stands for."""
+        leaves, start = [], 0
+        for shape, dtype, size in zip(self.shapes, self.dtypes, self.sizes, strict=True):
+            part = vector if size == self.size else vector[start : start + size]
+            leaves.append(part.reshape(shape).astype(dtype))
+            start += size
+        return jax.tree.unflatten(self.treedef, leaves)
+
+    def ravel_agents(self, tree: Tree) -> jax.Array:
+        """Rows of flat vectors from a pytree whose leaves have a leading axis of agents."""
+        return jax.vmap(self.ravel)(tree)
+
+    def unravel_agents(self, rows: jax.Array) -> Tree:
+        """The pytree with a leading axis of agents that the rows stand for."""
+        return jax.vmap(self.unravel)(rows)

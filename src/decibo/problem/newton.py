@@ -1,0 +1,142 @@
+r"""The exact answer of the averaged problem: pure functions of flat vectors, for use in compiled loops.
+
+    (1)  0 = mean_i g_y(x, y*)                     Newton: y+ = y + t p,  H p = -mean_i g_y
+    (2)  H v = mean_i f_y(x, y*)                    H = mean_i H_i, dense and factored, or by products
+    (3)  grad Phi = mean_i f_x(x, y*) - mean_i J_i v                        [paper, eq. hypergradient]
+
+Steps are halved until |mean g_y| falls, not until g falls: near y* the value of g is all rounding while its
+gradient still is not. The last digits are reached when a full step no longer halves the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from decibo.layout import Tree, Vector
+from decibo.problem.linear import dot, eps, linear_solver, mean, norm, precise
+from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions
+
+STEPS, HALVINGS = 100, 40  # limits: Newton steps, and how often one is halved
+
+
+class Exact(NamedTuple):
+    """y*(x), Phi(x) and grad Phi(x); all NaN unless `converged`."""
+
+    y: Vector
+    phi: jax.Array
+    grad: Vector
+    converged: jax.Array
+
+
+class Point(NamedTuple):
+    """A guess of y*, the mean gradient there, and how large the agents' own values and gradients are."""
+
+    y: Vector
+    gradient: Vector
+    value_size: jax.Array
+    gradient_size: jax.Array
+
+
+class Inner(NamedTuple):
+    """How far the inner solve has come."""
+
+    point: Point
+    solved: jax.Array  # the last linear system was positive definite and was solved
+    small: jax.Array  # the last Newton step was within rounding of nothing
+    steps: jax.Array
+    done: jax.Array
+
+    @property
+    def converged(self) -> jax.Array:
+        """Whether `point.y` is y*(x) to the last digits that the type allows."""
+        return self.solved & self.small & self.done
+
+
+def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: int | None = None) -> Inner:
+    """(1) from a guess, or from the closed form if there is one: a wrong formula costs time, never truth."""
+
+    def at(y: Vector) -> Point:
+        def one(d: Tree) -> tuple[jax.Array, Vector]:
+            return jax.value_and_grad(Oracle(functions, d).inner_value, argnums=1)(x, y)
+
+        with precise():
+            values, gradients = jax.vmap(one)(data)
+        sizes = jnp.mean(jnp.abs(values)), jnp.mean(jnp.linalg.norm(gradients, axis=1))
+        return Point(y, jnp.mean(gradients, axis=0), *sizes)
+
+    def body(s: Inner) -> Inner:
+        now = s.point
+        p, solved = linear_solver(functions, data, x, now.y, dense)(-now.gradient, 1e-3)  # (1)
+        small = _is_small(now, p)
+        after, fell = _halve(at, now, p, small)
+        better = solved & (norm(after.gradient) < norm(now.gradient))
+        point = jax.tree.map(lambda new, old: jnp.where(better, new, old), after, now)
+        return Inner(point, solved, small, s.steps + 1, ~solved | ~fell)
+
+    guess = y_guess if functions.inner_solution is None else closed_form(functions, data, x)
+    false = jnp.array(False)
+    start = Inner(at(jnp.where(jnp.isfinite(guess), guess, 0)), false, false, jnp.array(0), false)
+    return jax.lax.while_loop(lambda s: ~s.done & (s.steps < STEPS), body, start)
+
+
+def closed_form(functions: Functions, data: Tree, x: Vector) -> Vector:
+    """y*(x) by the problem's own formula."""
+    assert functions.inner_solution is not None
+    return functions.y.ravel(functions.inner_solution(functions.x.unravel(x), data))
+
+
+def solve_inner(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> tuple[Vector, jax.Array]:
+    """(y*(x), whether it converged); the first is meaningless without the second."""
+    inner = newton(functions, data, x, y_guess)
+    return inner.point.y, inner.converged
+
+
+def hypergradient(
+    functions: Functions, data: Tree, x: Vector, y: Vector, dense: int | None = None
+) -> tuple[jax.Array, Vector]:
+    """(Phi, grad Phi) at x, given y = y*(x); the gradient is NaN if the inner Hessian is not definite."""
+    phi = mean(functions, data, lambda oracle: oracle.outer_value(x, y))
+    f_x, f_y = mean(functions, data, lambda oracle: oracle.outer(x, y))
+    v, solved = linear_solver(functions, data, x, y, dense)(f_y, eps(y) ** 0.75)  # (2)
+    grad = f_x - mean(functions, data, lambda oracle: oracle.products(x, y, v)[0])  # (3)
+    return phi, jnp.where(solved, grad, jnp.nan)
+
+
+def exact(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> Exact:
+    """y*(x), Phi(x) and grad Phi(x) together; NaN rather than a wrong number."""
+    y, converged = solve_inner(functions, data, x, y_guess)
+    phi, grad = hypergradient(functions, data, x, y)
+    sound = converged & jnp.isfinite(phi) & jnp.all(jnp.isfinite(grad))
+    y, phi, grad = (jnp.where(sound, value, jnp.nan) for value in (y, phi, grad))
+    return Exact(y, phi, grad, sound)
+
+
+def _halve(at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Array) -> tuple[Point, jax.Array]:
+    """The first of p, p/2, p/4, ... that lowers the gradient, and whether there is one."""
+    # Small steps may be mere rounding: few tries, and more must be gained than rounding would.
+    tries, share = jnp.where(small, 3, HALVINGS), jnp.where(small, 0.5, 0.25).astype(p.dtype)
+
+    def fell(point: Point, t: jax.Array) -> jax.Array:
+        return norm(point.gradient) <= (1 - share * t) * norm(now.gradient)
+
+    def shorter(state: tuple[Point, jax.Array, jax.Array]) -> tuple[Point, jax.Array, jax.Array]:
+        _, t, k = state
+        return at(now.y + t / 2 * p), t / 2, k + 1
+
+    start = now, jnp.full((), 2, p.dtype), jnp.array(0)
+    point, t, _ = jax.lax.while_loop(lambda s: ~fell(s[0], s[1]) & (s[2] < tries), shorter, start)
+    return point, fell(point, t) & jnp.any(p != 0)
+
+
+def _is_small(now: Point, p: Vector) -> jax.Array:
+    """Whether p changes y*, the value of g, or the agents' gradients, by no more than rounding may."""
+    rounding = eps(p)
+    in_y = norm(p) <= rounding**0.5 * norm(now.y)
+    in_value = -dot(now.gradient, p) <= rounding * now.value_size
+    in_gradient = norm(now.gradient) <= 8 * rounding * now.gradient_size
+    return in_y | in_value | in_gradient

@@ -1,0 +1,158 @@
+r"""The exact reference of the averaged problem, for checking what agents reach without it.
+
+    y*(x) = argmin over y of mean_i g_i(x, y),   Phi(x) = mean_i f_i(x, y*(x)),   grad Phi(x)
+
+It sees the data of all agents, so it belongs to experiments and tests, not to a deployment. `Reference`
+speaks the user's pytrees and raises where `exact` and `solve_inner`, made for compiled loops, return flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.errors import InputError
+from decibo.layout import Layout, Tree, Vector
+from decibo.problem.linear import mean_hessian
+from decibo.problem.newton import (
+    Exact,
+    Inner,
+    exact,
+    hypergradient,
+    newton,
+    solve_inner,
+)
+from decibo.problem.problem import Functions, Problem
+
+__all__ = [
+    "Answer",
+    "Exact",
+    "Reference",
+    "exact",
+    "hypergradient",
+    "reference",
+    "solve_inner",
+]
+
+_exact = jax.jit(exact, static_argnums=0)
+_newton = jax.jit(newton, static_argnums=0)
+_hessian = jax.jit(mean_hessian, static_argnums=0)
+
+
+class Answer(NamedTuple):
+    """y*(x), Phi(x) and grad Phi(x) in the user's pytrees."""
+
+    y: Tree
+    phi: jax.Array
+    grad: Tree
+
+
+class Reference:
+    """y*(x), Phi(x) and grad Phi(x) of the averaged problem, or an error: never a wrong number."""
+
+    def __init__(self, functions: Functions, data: Tree, x0: Tree, y0: Tree):
+        self.functions, self.data, self.x0, self.y0 = functions, data, x0, y0
+
+    def at(self, x: Tree) -> Answer:
+        """All three at once: one solve."""
+        flat = self._flat(x)
+        answer = _exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
+        if not answer.converged:
+            self._explain(flat)
+        return Answer(self.functions.y.unravel(answer.y), answer.phi, self.functions.x.unravel(answer.grad))
+
+    def y(self, x: Tree) -> Tree:
+        """y*(x), shaped like y0."""
+        return self.at(x).y
+
+    def phi(self, x: Tree) -> jax.Array:
+        """Phi(x)."""
+        return self.at(x).phi
+
+    def grad(self, x: Tree) -> Tree:
+        """grad Phi(x), shaped like x0."""
+        return self.at(x).grad
+
+    def check(self, x: Tree, *, directions: int = 3, seed: int = 0) -> float:
+        """The largest error of grad Phi(x) against central differences of Phi, relative to |grad Phi(x)|."""
+        flat = self._flat(x)
+        gradient = self.functions.x.ravel(self.grad(x))
+        h = float(jnp.finfo(flat.dtype).eps) ** (1 / 3) * (1 + float(jnp.linalg.norm(flat)))
+        errors = []
+        for key in jax.random.split(jax.random.key(seed), directions):
+            d = jax.random.normal(key, flat.shape, flat.dtype)
+            d = d / jnp.linalg.norm(d)
+            up, down = (self.phi(self.functions.x.unravel(flat + s * d)) for s in (h, -h))
+            errors.append(float(jnp.abs((up - down) / (2 * h) - gradient @ d)))
+        return max(errors) / max(float(jnp.linalg.norm(gradient)), float(jnp.finfo(flat.dtype).tiny))
+
+    def _flat(self, x: Tree) -> Vector:
+        tree = jax.tree.map(jnp.asarray, x)
+        layout = Layout.of(tree)
+        if (layout.treedef, layout.shapes) != (self.functions.x.treedef, self.functions.x.shapes):
+            raise InputError(
+                f"x has structure {layout.treedef} and shapes {list(layout.shapes)}",
+                f"x must look like x0: {self.functions.x.treedef}, {list(self.functions.x.shapes)}",
+                "Pass a tree shaped like problem.x0 (one x, not one for each agent).",
+            )
+        return self.functions.x.ravel(tree)
+
+    def _explain(self, x: Vector) -> NoReturn:
+        """Say why there is no answer at x."""
+        inner = _newton(self.functions, self.data, x, self.functions.y.ravel(self.y0))
+        low = _smallest_eigenvalue(self.functions, self.data, x, inner.point.y)
+        if low is not None and low <= 0:
+            raise InputError(
+                f"the averaged inner Hessian has the eigenvalue {low:.3g} at this x",
+                "the averaged inner objective must be strongly convex in y",
+                "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or check its sign.",
+            )
+        raise InputError(
+            f"the inner solve stopped after {int(inner.steps)} Newton steps{self._left(inner)}",
+            "the averaged inner problem must be solved before Phi and its gradient mean anything",
+            self._remedy(inner),
+        )
+
+    def _left(self, inner: Inner) -> str:
+        left, size = float(jnp.linalg.norm(inner.point.gradient)), float(inner.point.gradient_size)
+        return f" with |mean g_y| = {left:.3g} (the agents' own |g_y| are about {size:.3g})"
+
+    def _remedy(self, inner: Inner) -> str:
+        if not bool(jnp.all(jnp.isfinite(inner.point.gradient))):
+            return "The gradient is not finite at this x: check x and the objectives (decibo needs smooth ones)."
+        return (
+            "Start from a better y0, use float64 (jax_enable_x64), scale the data, "
+            "or strengthen the convexity of inner."
+        )
+
+
+def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
+    """The exact reference of a problem, or of some of its agents (a number of them or a list)."""
+    chosen = problem.m if agents is None else agents
+    if chosen is None:
+        raise InputError(
+            "the problem does not say how many agents it has",
+            "the reference averages over all agents",
+            "Pass agents=m here, or make the problem with agents=m.",
+        )
+    indices = list(range(chosen)) if isinstance(chosen, int) else [int(agent) for agent in chosen]
+    bad = [agent for agent in indices if agent < 0 or (problem.m is not None and agent >= problem.m)]
+    if bad or not indices:
+        raise InputError(
+            f"agents = {agents!r}",
+            f"agents must name at least one and at most all of the {problem.m} agents",
+            "Leave it out to take all.",
+        )
+    return Reference(problem.functions, problem.local(indices), problem.x0, problem.y0)
+
+
+def _smallest_eigenvalue(functions: Functions, data: Tree, x: Vector, y: Vector) -> float | None:
+    """Of the averaged inner Hessian, if it can be formed and is finite."""
+    if y.size > 4096:
+        return None
+    hessian = np.asarray(_hessian(functions, data, x, y))
+    return float(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0]) if np.isfinite(hessian).all() else None

@@ -1,0 +1,115 @@
+import os
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from decibo.data import Dataset, breast_cancer, digits, find, libsvm, mnist
+from decibo.errors import InputError
+
+real_data = pytest.mark.skipif("DECIBO_DATA" not in os.environ, reason="DECIBO_DATA names no folder of data")
+
+
+def test_digits():
+    data = digits()
+    assert (data.features.shape, data.test_features.shape) == ((292, 64), (73, 64))
+    assert set(data.labels) == {-1.0, 1.0}
+    assert 0 <= data.features.min() <= data.features.max() <= 1
+    assert "1 against 3" in repr(data)
+    assert set(digits(None, None).labels) == set(range(10))
+
+
+def test_breast_cancer_is_standardised_by_its_training_part():
+    data = breast_cancer()
+    np.testing.assert_allclose(data.features.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-12)
+    assert len(data.labels) + len(data.test_labels) == 569
+
+
+def test_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(InputError, match=r"pip install 'decibo\[data\]'"):
+        digits()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: digits(1, 1), "two different classes"),
+        (lambda: digits(1, 12), "out of"),
+        (lambda: digits(1, None), "both classes or neither"),
+        (
+            lambda: Dataset(np.ones((2, 2)), np.ones(3), np.ones((1, 2)), np.ones(1), "", ""),
+            "features must be",
+        ),
+        (lambda: Dataset(np.ones((2, 2)), np.ones(2), np.ones((1, 3)), np.ones(1), "", ""), "same features"),
+    ],
+)
+def test_bad_choices(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_libsvm(tmp_path):
+    path = tmp_path / "small"
+    path.write_text("+1 1:0.5 3:2\n\n-1 2:1e-1 # a comment\n+1\n")
+    data = libsvm(path, test=path)
+    assert data.features.tolist() == [[0.5, 0, 2], [0, 0.1, 0], [0, 0, 0]]
+    assert data.labels.tolist() == [1, -1, 1]
+    assert libsvm(path, test=path, features=5).features.shape == (3, 5)
+    path.write_text("3 1:1\n1 1:2\n2 1:3\n" * 5)
+    data = libsvm(path)
+    assert (len(data.labels), len(data.test_labels)) == (12, 3)
+    assert set(data.labels) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 1:1\n1 2;3\n", "line 2: '2;3'"),
+        ("1 1:1\n\n1 0:3\n", "line 3: '0:3'"),
+        ("1 1:1 2:x\n", "line 1: '2:x'"),
+        ("1 1:2:3 4\n", "line 1: '1:2:3'"),
+        ("1 1.5:2\n", "line 1: '1.5:2'"),
+        ("1 1:nan\n", "line 1: '1:nan'"),
+        ("one 1:1\n", "line 1: 'one'"),
+        ("", "no samples"),
+        ("1 7:1\n", "index 7, features = 3"),
+    ],
+)
+def test_libsvm_names_the_bad_line(tmp_path, text, words):
+    path = tmp_path / "bad"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        libsvm(path, test=path, features=3)
+
+
+def test_libsvm_needs_a_text_file(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        libsvm(tmp_path / "absent")
+    (tmp_path / "packed").write_bytes(b"\xff\x00")
+    with pytest.raises(InputError, match="not plain text"):
+        libsvm(tmp_path / "packed")
+
+
+@real_data
+def test_real_mnist():
+    if find("mnist.npz") is None:
+        pytest.skip("no mnist.npz in DECIBO_DATA")
+    data = mnist()
+    assert ((data.labels > 0).sum(), (data.labels < 0).sum()) == (6742, 6131)
+    assert ((data.test_labels > 0).sum(), (data.test_labels < 0).sum()) == (1135, 1010)
+    assert data.features.max() == 1
+
+
+@real_data
+def test_real_a9a():
+    path, test = find("a9a"), find("a9a.t")
+    if path is None or test is None:
+        pytest.skip("no a9a in DECIBO_DATA")
+    start = time.perf_counter()
+    data = libsvm(path, test)
+    assert time.perf_counter() - start < 10
+    assert data.features.shape == (32561, 123)
+    assert ((data.labels > 0).sum(), (data.test_labels > 0).sum()) == (7841, 3846)

@@ -1,0 +1,163 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from decibo.data import breast_cancer, digits
+from decibo.errors import InputError
+from decibo.problem.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
+from decibo.problem.logistic import accuracy, logistic_hyperparameters
+from decibo.problem.minimax import minimax
+from decibo.problem.pricing import stackelberg_pricing
+from decibo.problem.quadratic import quadratic, quadratic_constants
+from decibo.problem.reference import reference
+from decibo.problem.synthetic import synthetic
+
+PROBLEMS = {
+    "synthetic": synthetic,
+    "quadratic": lambda: quadratic(m=3),
+    "bent": lambda: quadratic(m=3, bend=0.1),
+    "logistic sum": lambda: logistic_hyperparameters(m=3, training=30, validation=30),
+    "logistic mean": lambda: logistic_hyperparameters(m=3, training=30, validation=30, loss="mean"),
+    "cleaning": lambda: hyper_cleaning(m=3, training=20, validation=20),
+    "minimax": lambda: minimax(m=3),
+    "auc": lambda: minimax("auc", m=3),
+    "perturbation": lambda: minimax("perturbation", m=3),
+    "pricing": lambda: stackelberg_pricing(m=3, hours=5),
+}
+
+
+def _point(problem, seed=1):
+    key = jax.random.key(seed)
+    return jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype), problem.x0)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_reference_gradient_meets_differences(name):
+    problem = PROBLEMS[name]()
+    assert reference(problem).check(_point(problem), directions=2) < 1e-7
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if PROBLEMS[name]().solution is not None])
+def test_the_known_solution_is_stationary(name):
+    problem = PROBLEMS[name]()
+    assert problem.solution is not None
+    answer = reference(problem).at(problem.solution["x"])
+    np.testing.assert_allclose(answer.grad, 0, atol=1e-12)
+    np.testing.assert_allclose(answer.y, problem.solution["y"], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_objectives_keep_their_identity(name):
+    first, second = PROBLEMS[name](), PROBLEMS[name]()
+    assert first.functions == second.functions
+    assert hash(first.functions) == hash(second.functions)
+    for a, b in zip(jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("factory", [quadratic, minimax, stackelberg_pricing])
+def test_heterogeneity_zero_makes_agents_equal(factory):
+    for leaf in jax.tree.leaves(factory(m=3, heterogeneity=0.0).data):
+        np.testing.assert_allclose(leaf, jnp.broadcast_to(leaf[0], leaf.shape), atol=1e-15)
+
+
+def test_the_mean_of_minimax_is_its_negative():
+    problem = minimax("auc", m=2)
+    d = jax.tree.map(lambda leaf: leaf[0], problem.data)
+    assert problem.outer(problem.x0, jnp.array(0.7), d) == -problem.inner(problem.x0, jnp.array(0.7), d)
+
+
+def test_auc_saddle_form_is_the_pairwise_square_loss():
+    """Phi = p (1-p) (mean over pairs of (1 - u+ + u-)^2 - 1) at the best a and c; Ying et al., theorem 1."""
+    data = breast_cancer()
+    problem = minimax("auc", m=1, ridge=0.0)
+    w = np.random.default_rng(0).normal(size=30) * 0.1
+    u = data.features @ w
+    up, down = u[data.labels > 0], u[data.labels < 0]
+    p = np.mean(data.labels > 0)
+    pairs = np.mean((1 - (up[:, None] - down)) ** 2)
+    phi = reference(problem).phi({"w": w, "a": up.mean(), "c": down.mean()})
+    assert phi == pytest.approx(p * (1 - p) * (pairs - 1))
+
+
+def test_logistic_is_the_papers_formula():
+    problem = logistic_hyperparameters(m=2, training=20, validation=10)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=64), rng.normal(size=64)
+    d = jax.tree.map(lambda leaf: np.asarray(leaf[1]), problem.data)
+    losses = {kind: np.log1p(np.exp(-s["labels"] * (s["features"] @ y))) @ s["weights"] for kind, s in d.items()}
+    assert problem.outer(x, y, d) == pytest.approx(losses["validation"])
+    assert problem.inner(x, y, d) == pytest.approx(losses["training"] + y @ (np.exp(x) * y))
+    assert jnp.isfinite(problem.outer(x, 1e6 * y, d))
+
+
+def test_padding_changes_nothing():
+    """31 samples over 3 agents: two agents are padded; their sum is the sum over the samples."""
+    padded = logistic_hyperparameters(m=3, training=31, validation=31)
+    alone = logistic_hyperparameters(m=1, training=31, validation=31)
+    y = jnp.linspace(-1, 1, 64)
+    total = sum(padded.outer(0 * y, y, jax.tree.map(lambda leaf, i=i: leaf[i], padded.data)) for i in range(3))
+    assert total == pytest.approx(float(alone.outer(0 * y, y, jax.tree.map(lambda leaf: leaf[0], alone.data))))
+
+
+def test_minibatches_are_unbiased():
+    problem = logistic_hyperparameters(m=2, training=20, validation=20, batch=5)
+    draw = problem.sample
+    assert draw is not None
+    assert draw is logistic_hyperparameters(m=3, batch=5).sample
+    d = jax.tree.map(lambda leaf: leaf[0], problem.data)
+    y = jnp.linspace(-1, 1, 64)
+    values = jax.vmap(lambda key: problem.outer(y, y, draw(d, key)))(jax.random.split(jax.random.key(0), 4000))
+    assert values.mean() == pytest.approx(float(problem.outer(y, y, d)), rel=0.03)
+
+
+def test_the_reference_classifies():
+    data = digits()
+    y = reference(logistic_hyperparameters(data)).y(jnp.zeros(64))
+    assert accuracy(y, data.test_features, data.test_labels) > 0.95
+    both = jnp.stack([-y, y], axis=1)
+    assert accuracy(both, data.test_features, data.test_labels) == accuracy(y, data.test_features, data.test_labels)
+
+
+def test_hyper_cleaning_finds_the_corrupted():
+    problem = hyper_cleaning(digits(), m=2, training=60, validation=80, corruption=0.3, ridge=0.1)
+    mask = hyper_cleaning_mask(problem)
+    assert mask.sum() == 18
+    x, expert = problem.x0, reference(problem)
+    for _ in range(5):
+        x = x - 200.0 * expert.grad(x)
+    assert hyper_cleaning_separation(problem, problem.x0) == 0.5
+    assert hyper_cleaning_separation(problem, x) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: quadratic(m=0), "m = 0"),
+        (lambda: quadratic(n=2.5), "whole number"),  # pyright: ignore
+        (lambda: quadratic(heterogeneity=-1), "heterogeneity = -1"),
+        (lambda: quadratic(condition=0.5), "at least 1"),
+        (lambda: quadratic(bend=0.6), "strongly convex"),
+        (lambda: quadratic_constants(quadratic(bend=0.1)), "bend=0"),
+        (lambda: quadratic_constants(synthetic()), "synthetic"),
+        (lambda: logistic_hyperparameters(split="odd"), "iid, by_label, dirichlet"),
+        (lambda: logistic_hyperparameters(loss="max"), "sum, mean"),
+        (lambda: logistic_hyperparameters(scale=0), "above 0"),
+        (lambda: logistic_hyperparameters(training=200, validation=200), "292 samples"),
+        (lambda: logistic_hyperparameters(ratios=[0.5] * 10), "belong to split='by_label'"),
+        (lambda: logistic_hyperparameters(split="by_label", ratios=[0.5]), "each of the 10 agents"),
+        (lambda: logistic_hyperparameters(digits(None, None)), "two classes"),
+        (lambda: hyper_cleaning(corruption=1.5), "between 0 and 1"),
+        (lambda: hyper_cleaning(ridge=0), "above 0"),
+        (lambda: hyper_cleaning_mask(synthetic()), "hyper_cleaning"),
+        (lambda: minimax("cubic"), "quadratic, auc, perturbation"),
+        (lambda: minimax("auc", rho=1.0), "no option rho"),
+        (lambda: minimax("perturbation", rho=0.0), "above 0"),
+        (lambda: stackelberg_pricing(hours=1), "at least 2"),
+        (lambda: stackelberg_pricing(target="high"), "target = 'high'"),  # pyright: ignore
+    ],
+)
+def test_bad_options_are_named(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
