@@ -1,0 +1,201 @@
+"""All kinds of mixing give W S, and one agent's view of it survives every transformation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from decibo import InputError
+from decibo import network as net
+from decibo.network import mixer
+from decibo.network.kinds import _split
+from network.strategies import RULES, ZOO, connected_graphs, each_agent, rows
+
+KEY = jax.random.key(0)
+
+
+def kinds(network):
+    return ["dense", "sparse"] + (["circulant"] if network.circulant else [])
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_kinds_agree(name):
+    network = ZOO[name]
+    S = rows(network.m)
+    for kind in (None, *kinds(network)):
+        mixed = network.mixing(kind).stacked(S)
+        np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
+        np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(connected_graphs(), st.sampled_from(RULES), st.booleans())
+def test_any_network_keeps_the_mean(graph, rule, dense):
+    network = net.from_graph(graph, weights=rule)
+    S = rows(network.m)
+    mixed = network.mixing("dense" if dense else "sparse").stacked(S)
+    np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
+    np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "circulant", "sparse"])
+def test_shapes_and_types_are_kept(kind):
+    mixing = net.ring(5).mixing(kind)
+    for shape, dtype in [
+        ((5,), np.float32),
+        ((5, 2), np.float64),
+        ((5, 2, 3), jnp.bfloat16),
+        ((5, 0), np.float32),
+        ((5, 1), np.complex64),
+    ]:
+        mixed = mixing.stacked(jnp.ones(shape, dtype), 0, KEY)
+        assert mixed.shape == shape
+        assert mixed.dtype == dtype
+        np.testing.assert_allclose(np.asarray(mixed, complex), 1, atol=1e-2)
+
+
+def test_the_choice_of_kind():
+    assert isinstance(net.ring(10).mixing(), net.Dense)
+    assert isinstance(net.ring(100).mixing(), net.Circulant)
+    assert isinstance(net.path(100).mixing(), net.Sparse)
+    assert isinstance(net.complete(100).mixing(), net.Dense)
+
+
+def test_hubs_keep_a_star_cheap():
+    mixing = net.star(1000).mixing("sparse")
+    assert mixing.neighbours.shape == (1, 1000)
+    assert mixing.hubs.tolist() == [0]
+    assert _split(np.array([3, 3, 3, 3]))[0] == 3
+    assert _split(np.array([0]))[0] == 0
+
+
+def test_mixings_are_pytrees():
+    for kind in ("dense", "circulant", "sparse"):
+        mixing = net.ring(5).mixing(kind)
+        traces = []
+
+        @jax.jit
+        def run(mixing, S):
+            traces.append(1)  # noqa: B023
+            return mixing.stacked(S, 0, KEY)
+
+        for rho in (0.7, 0.8):
+            other = net.ring(5, rho=rho)
+            np.testing.assert_allclose(run(other.mixing(kind), jnp.eye(5)), other.W, atol=1e-12)
+        assert len(traces) == 1
+        assert jax.tree.structure(mixing) == jax.tree.structure(net.ring(5).mixing(kind))
+
+
+@pytest.fixture(params=["ring", "broom", "one"])
+def network(request):
+    return ZOO[request.param]
+
+
+def everybody(network, function, *stacks):
+    """function(mix, own...) of each agent."""
+    mix = mixer(network.mixing(), 0, KEY)
+    return each_agent(lambda *own: function(mix, *own))(*stacks)
+
+
+def test_mix_of_one_agent(network):
+    S, W = rows(network.m), network.W
+    np.testing.assert_allclose(everybody(network, lambda mix, s: mix(s), S), W @ S, atol=1e-12)
+    np.testing.assert_allclose(everybody(network, lambda mix, s: mix.push(s, bits=8), S), W @ S, atol=1e-12)
+    tree = everybody(network, lambda mix, s: mix({"a": s[0], "b": (s, jnp.outer(s, s))}), S)
+    np.testing.assert_allclose(tree["a"], W @ S[:, 0], atol=1e-12)
+    np.testing.assert_allclose(tree["b"][0], W @ S, atol=1e-12)
+    np.testing.assert_allclose(tree["b"][1], np.einsum("ij,ja,jb->iab", W, S, S), atol=1e-12)
+
+
+def test_mix_of_what_all_agents_share(network):
+    S = rows(network.m)
+    mixed = everybody(network, lambda mix, s: mix(jnp.arange(2.0)) + 0 * s[0], S)
+    np.testing.assert_allclose(mixed, np.tile([0.0, 1.0], (network.m, 1)), atol=1e-12)
+
+
+def test_mix_in_compiled_loops(network):
+    S, W = rows(network.m), network.W
+    W3S = W @ W @ W @ S
+
+    def scanned(mix, s):
+        return lax.scan(lambda s, k: (mixer(mix.mixing, k, KEY)(s), None), s, jnp.arange(3))[0]
+
+    def counted(mix, s):
+        return lax.fori_loop(0, 3, lambda k, s: mix(s), s)
+
+    def until(mix, s):
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jax.jit(mix)(c[1])), (0, s))[1]
+
+    for loop in (scanned, counted, until):
+        run = jax.jit(lambda S, loop=loop: everybody(network, loop, S))
+        np.testing.assert_allclose(run(S), W3S, atol=1e-12)
+    whole = jax.jit(lambda S: lax.fori_loop(0, 3, lambda k, S: everybody(network, lambda mix, s: mix(s), S), S))
+    np.testing.assert_allclose(whole(S), W3S, atol=1e-12)
+
+
+def test_sweep_around_the_step(network):
+    S, W, steps = rows(network.m), network.W, jnp.arange(1.0, network.m + 1)  # as many step sizes as agents
+    sweep = jax.jit(jax.vmap(lambda h: everybody(network, lambda mix, s: mix(h * s) + mix(h), S)))
+    for h, mixed in zip(steps, sweep(steps), strict=True):
+        np.testing.assert_allclose(mixed, h * (W @ S) + h, atol=1e-12)
+
+
+def test_vmap_inside_the_step(network):
+    S, W, scales = rows(network.m), network.W, jnp.arange(1.0, 5.0)
+    mixed = everybody(network, lambda mix, s: jax.vmap(lambda a: mix(a * s))(scales), S)
+    np.testing.assert_allclose(mixed, np.einsum("r,ij,jn->irn", scales, W, S), atol=1e-12)
+
+
+def test_a_mix_that_differs_between_agents_takes_the_right_row():
+    network = ZOO["ring"]
+    S = rows(network.m)
+
+    class Scaled(net.Mixing):
+        def stacked(self, S, k=None, key=None):
+            return k * S
+
+    mixed = each_agent(lambda k, s: mixer(Scaled(), k, KEY)(s))(jnp.arange(9.0), S)
+    np.testing.assert_allclose(mixed, np.arange(9.0)[:, None] * S, atol=1e-12)
+
+
+def test_derivatives(network):
+    S, W = rows(network.m), network.W
+    T = rows(network.m + 1)[: network.m]
+
+    def square(S):
+        return everybody(network, lambda mix, s: mix(s**2), S)
+
+    value, tangent = jax.jvp(jax.jit(square), (S,), (T,))
+    np.testing.assert_allclose(value, W @ S**2, atol=1e-12)
+    np.testing.assert_allclose(tangent, W @ (2 * S * T), atol=1e-12)
+    identity = np.eye(S.shape[1])
+    jacobian = np.einsum("ij,ab,jb->iajb", W, identity, 2 * S)
+    np.testing.assert_allclose(jax.jacfwd(square)(S), jacobian, atol=1e-12)
+    np.testing.assert_allclose(jax.grad(lambda S: (T * square(S)).sum())(S), 2 * S * (W @ T), atol=1e-12)
+
+
+def test_derivatives_inside_the_step(network):
+    """Forward mode within an agent: a tangent that all agents share must not keep values from being mixed."""
+    S, W = rows(network.m), network.W
+    one = jnp.ones(S.shape[1])
+    value, tangent = everybody(network, lambda mix, s: jax.jvp(mix, (s,), (one,)), S)
+    np.testing.assert_allclose(value, W @ S, atol=1e-12)
+    np.testing.assert_allclose(tangent, np.ones_like(S), atol=1e-12)
+
+
+def test_mix_outside_of_agents_is_refused():
+    mix = mixer(net.ring(3).mixing(), 0, KEY)
+    for attempt in (lambda: mix(jnp.ones(2)), lambda: jax.vmap(mix)(jnp.ones((3, 2)))):
+        with pytest.raises(InputError, match=r"no agent in particular.*axis_name.*stacked"):
+            attempt()
+
+
+def test_mix_costs_no_more_than_the_stacked_product():
+    mixing = ZOO["ring"].mixing("dense")
+    S = jnp.asarray(rows(9))
+    program = jax.jit(each_agent(lambda s: mixer(mixing, 0, KEY)(s))).lower(S).as_text()
+    assert program.count("dot_general") == 1
+    assert "gather" not in program
