@@ -1,0 +1,147 @@
+"""decibo: decentralised bilevel optimisation.
+
+Agents on a network, each with private objectives f_i(x, y) and g_i(x, y), together solve
+
+    min_x  mean f_i(x, y*(x))    subject to    y*(x) = argmin_y mean g_i(x, y)
+
+by talking to their neighbours only.
+"""
+
+from decibo import data
+from decibo.algorithm import consensus, direction, prox
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.check import check_algorithm
+from decibo.algorithm.compose import compose
+from decibo.algorithm.methods import (
+    ahead,
+    ahead_exact,
+    ahead_minimax,
+    d_soba,
+    dgda,
+    dsgda_gt,
+    fab,
+    gt_gda,
+    lopa,
+    sldbo,
+    sparkle_ed,
+    sparkle_extra,
+    sparkle_gt,
+)
+from decibo.algorithm.wrap import compressed, minibatch, quantise, random_k, top_k
+from decibo.errors import ConformanceError, DivergedError, InputError
+from decibo.execute.solution import Solution, Status
+from decibo.execute.solve import solve
+from decibo.execute.start import random_start
+from decibo.measure.cost import Cost
+from decibo.measure.measures import Snapshot
+from decibo.network import (
+    DirectedNetwork,
+    Network,
+    complete,
+    directed_exponential,
+    directed_ring,
+    erdos_renyi,
+    exponential,
+    from_adjacency,
+    from_digraph,
+    from_graph,
+    from_push_pull,
+    from_weights,
+    geometric,
+    grid,
+    hypercube,
+    path,
+    random_regular,
+    ring,
+    small_world,
+    star,
+    torus,
+)
+from decibo.network.varying import failing, periodic, sleeping
+from decibo.problem.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
+from decibo.problem.heterogeneity import heterogeneity
+from decibo.problem.logistic import accuracy, logistic_hyperparameters
+from decibo.problem.minimax import minimax
+from decibo.problem.pricing import stackelberg_pricing
+from decibo.problem.problem import Problem
+from decibo.problem.quadratic import quadratic, quadratic_constants
+from decibo.problem.reference import reference
+from decibo.problem.single import single_level
+from decibo.problem.synthetic import synthetic
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "ConformanceError",
+    "Cost",
+    "DirectedNetwork",
+    "DivergedError",
+    "InputError",
+    "Network",
+    "Problem",
+    "Snapshot",
+    "Solution",
+    "Status",
+    "accuracy",
+    "ahead",
+    "ahead_exact",
+    "ahead_minimax",
+    "check_algorithm",
+    "complete",
+    "compose",
+    "compressed",
+    "consensus",
+    "d_soba",
+    "data",
+    "dgda",
+    "directed_exponential",
+    "directed_ring",
+    "direction",
+    "dsgda_gt",
+    "erdos_renyi",
+    "exponential",
+    "fab",
+    "failing",
+    "from_adjacency",
+    "from_digraph",
+    "from_graph",
+    "from_push_pull",
+    "from_weights",
+    "geometric",
+    "grid",
+    "gt_gda",
+    "heterogeneity",
+    "hyper_cleaning",
+    "hyper_cleaning_mask",
+    "hyper_cleaning_separation",
+    "hypercube",
+    "logistic_hyperparameters",
+    "lopa",
+    "minibatch",
+    "minimax",
+    "path",
+    "periodic",
+    "prox",
+    "quadratic",
+    "quadratic_constants",
+    "quantise",
+    "random_k",
+    "random_regular",
+    "random_start",
+    "reference",
+    "ring",
+    "single_level",
+    "sldbo",
+    "sleeping",
+    "small_world",
+    "solve",
+    "sparkle_ed",
+    "sparkle_extra",
+    "sparkle_gt",
+    "stackelberg_pricing",
+    "star",
+    "synthetic",
+    "top_k",
+    "torus",
+]

@@ -1,0 +1,1 @@
+"""Algorithms: directions times consensus strategies, and the named methods."""

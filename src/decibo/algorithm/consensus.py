@@ -1,0 +1,165 @@
+r"""Consensus strategies: how neighbours agree on a variable s that moves along d with step h.
+
+W~ = (I + W)/2; P is the proximal map of the variable (the identity unless one is given); all memories start at 0.
+
+dgd               combine, then adapt                                 sends s         lands O(h) off
+    (1)  s+ = P(W s - h d)
+atc               adapt, then combine                                 sends s         lands O(h) off
+    (2)  s+ = P(W (s - h d))
+tracking          gradient tracking                                   sends s, t      exact
+    (3)  t  = W t' + d - d'                                           ' = of the step before
+    (4)  s+ = P(W s - h t)
+atc_tracking      gradient tracking, adapt then combine               sends s, t      exact
+    (5)  t  = W (t' + d - d')
+    (6)  s+ = P(W (s - h t))
+extra             EXTRA, with P: PG-EXTRA                             sends s         exact
+    (7)  c+ = c + s - W~ s
+    (8)  s+ = P(W~ s - h d - c+)
+exact_diffusion   exact diffusion, with P: proximal exact diffusion   sends s         exact
+    (9)  p  = s - h d
+    (10) q  = W~ (p + c)
+    (11) c+ = q - p
+    (12) s+ = P(q)
+push_pull         directed networks: A row-, B column-stochastic      sends s, t      exact
+    (13) t  = B t' + d - d'
+    (14) s+ = P(A s - h t)
+local             no agreement at all: every agent for itself         sends nothing
+    (15) s+ = P(s - h d)
+
+(11) is the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual two-term recursion
+s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h are trees with one entry for each
+variable, so that one `mix` is one message to every neighbour.
+
+Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li 2018 (3)-(6);
+Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu & Nedic 2021 and Xin & Khan
+2018 (13)-(14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+Group = Any  # one entry for each variable that agrees by this strategy
+tree_map = jax.tree.map
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Consensus:
+    """`start(s)` makes the strategy's memory, `step(mix, prox, s, memory, d, h)` gives the new (s, memory).
+
+    directed   whether it is exact on a directed network; the others need W doubly stochastic
+    """
+
+    start: Callable[[Group], Any]
+    step: Callable[..., tuple[Group, Any]]
+    name: str = field(metadata={"static": True})
+    directed: bool = field(default=False, metadata={"static": True})
+
+
+def dgd() -> Consensus:
+    """Distributed gradient descent: one vector sent; lands O(h) off if the agents differ."""
+    return Consensus(Partial(_nothing), Partial(_dgd), "dgd")
+
+
+def atc() -> Consensus:
+    """Adapt, then combine (diffusion): one vector sent; lands O(h) off if the agents differ."""
+    return Consensus(Partial(_nothing), Partial(_atc), "atc")
+
+
+def tracking() -> Consensus:
+    """Gradient tracking: two vectors sent; exact."""
+    return Consensus(Partial(_two_zeros), Partial(_tracking), "tracking")
+
+
+def atc_tracking() -> Consensus:
+    """Gradient tracking in adapt-then-combine form: two vectors sent, one after the other; exact."""
+    return Consensus(Partial(_two_zeros), Partial(_atc_tracking), "atc_tracking")
+
+
+def extra() -> Consensus:
+    """EXTRA: one vector sent; exact."""
+    return Consensus(Partial(_zeros), Partial(_extra), "extra")
+
+
+def exact_diffusion() -> Consensus:
+    """Exact diffusion: one vector sent; exact."""
+    return Consensus(Partial(_zeros), Partial(_exact_diffusion), "exact_diffusion")
+
+
+def push_pull() -> Consensus:
+    """Push-pull: two vectors sent; exact on directed networks."""
+    return Consensus(Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True)
+
+
+def local() -> Consensus:
+    """No exchange: for variables that are an agent's own, as in a personalised inner level."""
+    return Consensus(Partial(_nothing), Partial(_local), "local", directed=True)
+
+
+def _nothing(s: Group) -> tuple[()]:
+    return ()
+
+
+def _zeros(s: Group) -> Group:
+    return tree_map(jnp.zeros_like, s)
+
+
+def _two_zeros(s: Group) -> tuple[Group, Group]:
+    return _zeros(s), _zeros(s)
+
+
+def _half(s: Group, mixed: Group) -> Group:
+    """W~ s from s and W s."""
+    return tree_map(lambda s, ws: (s + ws) / 2, s, mixed)
+
+
+def _dgd(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+    return prox(tree_map(lambda ws, h, d: ws - h * d, mix(s), h, d), h), memory  # (1)
+
+
+def _atc(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+    return prox(mix(tree_map(lambda s, h, d: s - h * d, s, h, d)), h), memory  # (2)
+
+
+def _tracking(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+    wt, d_old = memory
+    t = tree_map(lambda wt, d, old: wt + d - old, wt, d, d_old)  # (3)
+    ws, wt = mix((s, t))
+    return prox(tree_map(lambda ws, h, t: ws - h * t, ws, h, t), h), (wt, d)  # (4)
+
+
+def _atc_tracking(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+    t_old, d_old = memory
+    t = mix(tree_map(lambda t, d, old: t + d - old, t_old, d, d_old))  # (5)
+    return prox(mix(tree_map(lambda s, h, t: s - h * t, s, h, t)), h), (t, d)  # (6)
+
+
+def _extra(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple[Group, Group]:
+    q = _half(s, mix(s))
+    c = tree_map(lambda c, s, q: c + s - q, c, s, q)  # (7)
+    return prox(tree_map(lambda q, h, d, c: q - h * d - c, q, h, d, c), h), c  # (8)
+
+
+def _exact_diffusion(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple[Group, Group]:
+    p = tree_map(lambda s, h, d: s - h * d, s, h, d)  # (9)
+    sent = tree_map(jnp.add, p, c)
+    q = _half(sent, mix(sent))  # (10)
+    c = tree_map(jnp.subtract, q, p)  # (11)
+    return prox(q, h), c  # (12)
+
+
+def _push_pull(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+    bt, d_old = memory
+    t = tree_map(lambda bt, d, old: bt + d - old, bt, d, d_old)  # (13)
+    return prox(tree_map(lambda a, h, t: a - h * t, mix(s), h, t), h), (mix.push(t), d)  # (14)
+
+
+def _local(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+    return prox(tree_map(lambda s, h, d: s - h * d, s, h, d), h), memory  # (15)

@@ -1,0 +1,220 @@
+r"""Directions: which variables an agent keeps, and where it would go if it were alone.
+
+f_x f_y g_x g_y are the agent's first gradients, H v and J v products with d2 g/dy dy and d2 g/dx dy.
+
+penalty             x, y, z                                             [AHEAD, eqs. alg-a to alg-c]
+    (1)  d_z = g_y(x, z)                                   z follows y*(x)
+    (2)  d_y = f_y(x, y) + lam g_y(x, y)                   y follows y*(x; lam)
+    (3)  d_x = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))     the penalised hypergradient
+symmetric_penalty   x, y, z, with c = (y + z)/2                         [docs/explanation/ahead_exact.md]
+    (4)  d_y = g_y(x, y) + f_y(x, c)/lam                   y sits on one side of y*(x)
+    (5)  d_z = g_y(x, z) - f_y(x, c)/lam                   z on the other
+    (6)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
+implicit            x, y, v                                             [SOBA: Dagreou et al. 2022]
+    (7)  d_y = g_y(x, y)
+    (8)  d_v = H v - f_y(x, y)                             v follows mean(H)^-1 mean(f_y)
+    (9)  d_x = f_x(x, y) - J v
+implicit with `difference` = e: products by two gradients instead of second derivatives
+    (10) (J v, H v) ~ (grad g(x, y + s v) - grad g(x, y - s v)) / (2 s),   s = e / (e + |v|)
+minimax             x, y                                                [g = -f: Lin, Jin & Jordan 2020]
+    (11) d_x = f_x(x, y),   d_y = -f_y(x, y)
+minimax_penalty     x, y, z                                             [AHEAD, eqs. minmax-z to minmax-x]
+    (12) d_z = -f_y(x, z)
+    (13) d_y = (1 - lam) f_y(x, y)
+    (14) d_x = (1 - lam) f_x(x, y) + lam f_x(x, z)
+moreau              x, y, t                                             [MEHA: Liu et al. 2024; LV-HBA: Yao et al. 2024]
+    (15) d_t = g_y(x, t) + (t - y)/g1
+    (16) d_x = f_x(x, y)/c + g_x(x, y) - g_x(x, t)
+    (17) d_y = f_y(x, y)/c + g_y(x, y) - (y - t)/g1        c grows slowly; the inner level may be non-convex
+single              x, with y carried along                             [one level: only f counts]
+    (18) d_x = f_x(x, y),   d_y = f_y(x, y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from decibo.algorithm.algorithm import Schedule, schedule
+from decibo.layout import Vector
+from decibo.problem.oracle import Oracle
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Direction:
+    """`start(values)` makes the variables of one agent, `at(oracle, variables, k)` the direction of each."""
+
+    start: Callable[[Mapping[str, Vector]], Any]
+    at: Callable[[Oracle, Any, Any], Any]
+    name: str = field(metadata={"static": True})
+    variables: tuple[str, ...] = field(metadata={"static": True})
+
+
+class Penalty(NamedTuple):
+    """The variables of the penalty directions."""
+
+    x: Vector  # outer
+    y: Vector  # inner, pulled by the outer objective
+    z: Vector  # inner
+
+
+class Implicit(NamedTuple):
+    """The variables of the implicit direction."""
+
+    x: Vector  # outer
+    y: Vector  # inner
+    v: Vector  # solution of the linear system
+
+
+class Moreau(NamedTuple):
+    """The variables of the Moreau direction."""
+
+    x: Vector  # outer
+    y: Vector  # inner
+    t: Vector  # proximal point of y
+
+
+class Pair(NamedTuple):
+    """The variables of one-level and minimax directions."""
+
+    x: Vector
+    y: Vector
+
+
+def penalty(lam: float | Schedule) -> Direction:
+    """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
+    return Direction(Partial(_start_penalty), Partial(_penalty, schedule("lam", lam)), "penalty", Penalty._fields)
+
+
+def symmetric_penalty(lam: float | Schedule) -> Direction:
+    """Three first gradients; its bias is O(1/lam^2), and zero if g is quadratic. Give y and z the same step."""
+    at = Partial(_symmetric_penalty, schedule("lam", lam))
+    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields)
+
+
+def implicit(difference: float | None = None) -> Direction:
+    """The hypergradient by the implicit function theorem: no bias, with second derivatives.
+
+    difference   None: exact products with second derivatives; a number e: their finite differences, (10)
+    """
+    products = Partial(_exact_products) if difference is None else Partial(_differences, difference)
+    return Direction(Partial(_start_implicit), Partial(_implicit, products), "implicit", Implicit._fields)
+
+
+def minimax() -> Direction:
+    """Gradient descent ascent, for problems with g = -f; uses f only."""
+    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields)
+
+
+def minimax_penalty(lam: float | Schedule) -> Direction:
+    """AHEAD's minimax case, for problems with g = -f; uses f only."""
+    at = Partial(_minimax_penalty, schedule("lam", lam))
+    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields)
+
+
+def moreau(c: float | Schedule, proximity: float = 1.0) -> Direction:
+    """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
+    at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
+    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields)
+
+
+def single() -> Direction:
+    """One level only: both x and y descend f. For sanity, and for comparison with one-level libraries."""
+    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
+
+
+def _start_penalty(values: Mapping[str, Vector]) -> Penalty:
+    return Penalty(values["x"], values["y"], values.get("z", values["y"]))
+
+
+def _start_implicit(values: Mapping[str, Vector]) -> Implicit:
+    return Implicit(values["x"], values["y"], values.get("v", jnp.zeros_like(values["y"])))
+
+
+def _start_moreau(values: Mapping[str, Vector]) -> Moreau:
+    return Moreau(values["x"], values["y"], values.get("t", values["y"]))
+
+
+def _start_pair(values: Mapping[str, Vector]) -> Pair:
+    return Pair(values["x"], values["y"])
+
+
+def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+    f_x, f_y = oracle.outer(v.x, v.y)
+    g_x, g_y = oracle.inner(v.x, v.y)
+    h_x, h_y = oracle.inner(v.x, v.z)
+    return Penalty(
+        z=h_y,  # (1)
+        y=f_y + lam(k) * g_y,  # (2)
+        x=f_x + lam(k) * (g_x - h_x),  # (3)
+    )
+
+
+def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+    f_x, f_y = oracle.outer(v.x, (v.y + v.z) / 2)
+    g_x, g_y = oracle.inner(v.x, v.y)
+    h_x, h_y = oracle.inner(v.x, v.z)
+    return Penalty(
+        y=g_y + f_y / lam(k),  # (4)
+        z=h_y - f_y / lam(k),  # (5)
+        x=f_x + lam(k) / 2 * (g_x - h_x),  # (6)
+    )
+
+
+def _implicit(products: Any, oracle: Oracle, s: Implicit, k: Any) -> Implicit:
+    f_x, f_y = oracle.outer(s.x, s.y)
+    _, g_y = oracle.inner(s.x, s.y)
+    Jv, Hv = products(oracle, s)
+    return Implicit(
+        y=g_y,  # (7)
+        v=Hv - f_y,  # (8)
+        x=f_x - Jv,  # (9)
+    )
+
+
+def _exact_products(oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:
+    return oracle.products(s.x, s.y, s.v)
+
+
+def _differences(e: Any, oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:
+    size = e / (e + jnp.linalg.norm(s.v))
+    ahead, behind = oracle.inner(s.x, s.y + size * s.v), oracle.inner(s.x, s.y - size * s.v)
+    Jv, Hv = jax.tree.map(lambda a, b: (a - b) / (2 * size), ahead, behind)  # (10)
+    return Jv, Hv
+
+
+def _minimax(oracle: Oracle, v: Pair, k: Any) -> Pair:
+    f_x, f_y = oracle.outer(v.x, v.y)
+    return Pair(x=f_x, y=-f_y)  # (11)
+
+
+def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+    f_x, f_y = oracle.outer(v.x, v.y)
+    h_x, h_y = oracle.outer(v.x, v.z)
+    return Penalty(
+        z=-h_y,  # (12)
+        y=(1 - lam(k)) * f_y,  # (13)
+        x=(1 - lam(k)) * f_x + lam(k) * h_x,  # (14)
+    )
+
+
+def _moreau(c: Schedule, proximity: Schedule, oracle: Oracle, v: Moreau, k: Any) -> Moreau:
+    f_x, f_y = oracle.outer(v.x, v.y)
+    g_x, g_y = oracle.inner(v.x, v.y)
+    h_x, h_y = oracle.inner(v.x, v.t)
+    return Moreau(
+        t=h_y + (v.t - v.y) / proximity(k),  # (15)
+        x=f_x / c(k) + g_x - h_x,  # (16)
+        y=f_y / c(k) + g_y - (v.y - v.t) / proximity(k),  # (17)
+    )
+
+
+def _single(oracle: Oracle, v: Pair, k: Any) -> Pair:
+    f_x, f_y = oracle.outer(v.x, v.y)
+    return Pair(x=f_x, y=f_y)  # (18)

@@ -1,0 +1,55 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from decibo.layout import Tree
+from decibo.measure.cost import Cost
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    done = "done"
+    converged = "converged"
+    diverged = "diverged"
+    interrupted = "interrupted"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The answer of a run.
+
+    x, y      the means over the agents, shaped like x0 and y0
+    agents    every agent's own: agents.x, agents.y, ... with a leading axis of agents
+    history   name of a measure -> array with one entry for each record; history["step"] says when
+    cost      what a step costs and what the run cost, in every currency
+    status    done, converged (every target reached), diverged or interrupted; `message` says it in words
+    steps     the number of steps that x, y and agents have behind them
+    """
+
+    x: Tree
+    y: Tree
+    agents: SimpleNamespace
+    history: dict[str, np.ndarray]
+    cost: Cost
+    status: Status
+    message: str
+    steps: int
+    method: str
+    network: str
+    state: Any = field(repr=False, default=None)
+
+    def __repr__(self) -> str:
+        last = ", ".join(
+            f"{name}={values[-1]:.3g}"
+            for name, values in self.history.items()
+            if name != "step" and len(values) and np.ndim(values[-1]) == 0
+        )
+        return f"Solution({self.status} after {self.steps} steps of {self.method} on {self.network}: {last})"

@@ -1,0 +1,308 @@
+"""solve: check what was given, run the loop in stretches, put the answer together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.algorithm.algorithm import Algorithm
+from decibo.errors import DivergedError, InputError
+from decibo.execute import loop
+from decibo.execute.advice import explain
+from decibo.execute.progress import Report, reporter
+from decibo.execute.solution import Solution, Status
+from decibo.execute.start import Start, starting_rows
+from decibo.measure.cost import Cost, MarkedMix, step_cost
+from decibo.measure.measures import as_trees, resolve
+from decibo.network import DirectedNetwork, Network
+from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions, Problem
+
+SECONDS = 0.5  # how long a stretch should take: often enough for progress, too seldom to be felt
+LONGEST = 1000  # the most steps without the host being able to look
+
+
+def solve(
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    *,
+    steps: int = 1000,
+    every: int | None = None,
+    measures: Iterable[Any] | Mapping[str, Any] | None = None,
+    start: Start = None,
+    seed: int = 0,
+    until: Mapping[str, float] | None = None,
+    progress: bool | Report | None = None,
+    throw: bool = False,
+) -> Solution:
+    """Let the agents of `network` solve `problem` together by `method`.
+
+    steps     how many steps to do
+    every     how many steps between two records of the history; by default about a hundred records
+    measures  what to record: names (see decibo.measure), functions of a snapshot, "cheap" (default) or "all"
+    start     stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
+    seed      for methods and networks that draw random numbers
+    until     stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
+    progress  a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
+    throw     raise DivergedError when the state stops being finite, instead of returning what there is
+    """
+    run = _prepare(problem, network, method, steps, every, measures, start, seed, until)
+    return run.go(reporter(progress), throw)
+
+
+def _prepare(
+    problem: Any,
+    network: Any,
+    method: Any,
+    steps: Any,
+    every: Any,
+    measures: Any,
+    start: Any,
+    seed: Any,
+    until: Any,
+) -> _Run:
+    """Check everything that can be wrong, before anything is compiled for long."""
+    for name, value, kind, remedy in (
+        ("problem", problem, Problem, "Make one with decibo.Problem(outer, inner, data, x0, y0)."),
+        ("network", network, Network | DirectedNetwork, "Make one, for instance decibo.ring(10)."),
+        (
+            "method",
+            method,
+            Algorithm,
+            "Make one, for instance decibo.ahead(alpha=..., beta=..., gamma=..., lam=...).",
+        ),
+    ):
+        if not isinstance(value, kind):
+            raise InputError(
+                f"{name} = {value!r}",
+                f"it must be a decibo {name if name != 'method' else 'algorithm'}",
+                remedy,
+            )
+    _positive_integer("steps", steps)
+    every = max(1, steps // 100) if every is None else _positive_integer("every", every)
+    if problem.m is not None and problem.m != network.m:
+        raise InputError(
+            f"the data is for {problem.m} agents, the network has {network.m}",
+            "every agent of the network needs its own data",
+            f"Make a network of {problem.m} agents, or split the data over {network.m}.",
+        )
+    if network.directed and not method.directed:
+        raise InputError(
+            f"{method.name} on the directed {network!r}",
+            "it needs weights that are symmetric and doubly stochastic",
+            "Use a method with push_pull, such as fab, or an undirected network.",
+        )
+    if method.stochastic and problem.sample is None:
+        raise InputError(
+            f"{method.name} on a problem without `sample`",
+            "minibatches need to know how to draw one",
+            "Give Problem(..., sample=lambda d, key: ...).",
+        )
+    if method.centralised and network.m > 1:
+        raise InputError(
+            f"{method.name} on {network.m} agents",
+            "it is a centralised method",
+            "Run it on one agent: decibo.complete(1).",
+        )
+    return _Run(problem, network, method, steps, every, measures, start, seed, until)
+
+
+def _positive_integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} = {value!r}", "it must be a positive integer", f"Give {name}=100, for example.")
+    return int(value)
+
+
+class _Run:
+    """One call of solve: what the host keeps between stretches."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network | DirectedNetwork,
+        method: Algorithm,
+        steps: int,
+        every: int,
+        measures: Any,
+        start: Start,
+        seed: int,
+        until: Mapping[str, float] | None,
+    ):
+        self.begun = time.perf_counter()
+        self.problem, self.network, self.method, self.steps, self.every = (
+            problem,
+            network,
+            method,
+            steps,
+            every,
+        )
+        functions, data, m = problem.functions, problem.local(range(network.m)), network.m
+        variables = _variables(functions, data, method.core)
+        rows = starting_rows(problem, m, start, variables)
+        known = {name: _flat(problem, name, tree) for name, tree in (problem.solution or {}).items()}
+        chosen = resolve(measures, variables, known)
+        self.targets = _targets(until, [name for name, _ in chosen])
+        _finite_at_start(functions, data, rows)
+        self.program = loop.Program(functions, chosen, tuple(self.targets))
+        targets = {name: jnp.asarray(value) for name, value in self.targets.items()}
+        self.world = loop.World(method.core, network.mixing(), data, jax.random.key(seed), known, targets)
+        self.start = rows
+        self.state = loop.begin(self.program, self.world, rows)
+        self.cost = step_cost(functions, _one(data), _one(rows), method.core)
+        self.history: dict[str, list[Any]] = {"step": []} | {name: [] for name, _ in chosen}
+        self.k = 0
+
+    def go(self, report: Report, throw: bool) -> Solution:
+        """Run stretch after stretch until the steps are done, a target is reached or the state stops being finite."""
+        lengths, marks = _plan(self.steps, self.every)
+        done, count, status = 0, 1, Status.done
+        try:
+            while done < len(lengths):
+                before = time.perf_counter()
+                part = slice(done, done + count)
+                stretch = _stretch(lengths[part], marks[part])
+                end = loop.advance(self.program, self.world, self.state, jnp.int32(self.k), stretch)
+                finite, reached, ran = bool(end.finite), bool(end.reached), int(end.segment)
+                if not finite:
+                    return self._diverged(lengths[part][:ran], marks[part], end, throw)
+                self._keep(lengths[part][:ran], marks[part], end)
+                done += ran
+                report(
+                    self.k,
+                    self.steps,
+                    {name: row[-1] for name, row in self.history.items() if name != "step"},
+                )
+                if reached:
+                    status = Status.converged
+                    break
+                count = _next_count(count, time.perf_counter() - before)
+        except KeyboardInterrupt:
+            status = Status.interrupted
+        return self._solution(status, _message(status, self.k, self.steps, self.targets))
+
+    def _keep(self, lengths: np.ndarray, marks: np.ndarray, end: loop.Progress) -> None:
+        """Take over the records of these segments, and the state at their end."""
+        kept = np.flatnonzero(marks[: len(lengths)])
+        self.history["step"].extend((self.k + np.cumsum(lengths))[kept])
+        for name, row in jax.device_get(end.rows).items():
+            self.history[name].extend(row[kept])
+        self.k += int(lengths.sum())
+        self.state = end.state
+
+    def _diverged(self, lengths: np.ndarray, marks: np.ndarray, end: loop.Progress, throw: bool) -> Solution:
+        """Keep the records and the state before the first number that is not finite, and say what to change."""
+        first, limit = self.k, int(end.k)
+        good, at, _ = loop.locate(self.program, self.world, self.state, jnp.int32(first), jnp.int32(limit))
+        self._keep(lengths[first + np.cumsum(lengths) <= int(at)], marks, end)
+        self.k, self.state = int(at), good
+        advice = explain(self.program, self.world, self.method, self.start, int(at) + 1)
+        message = f"The state stopped being finite at step {int(at) + 1} of {self.steps}. {advice}"
+        solution = self._solution(Status.diverged, message)
+        if throw:
+            raise DivergedError(solution)
+        return solution
+
+    def _solution(self, status: Status, message: str) -> Solution:
+        functions = self.problem.functions
+        rows = loop.rows_of(self.program, self.world, self.state)
+        mean = lambda name: jnp.mean(rows[name], axis=0)
+        return Solution(
+            x=functions.x.unravel(mean("x")),
+            y=functions.y.unravel(mean("y")),
+            agents=as_trees(functions, rows),
+            history={name: np.asarray(values) for name, values in self.history.items()},
+            cost=self._cost(),
+            status=status,
+            message=message,
+            steps=self.k,
+            method=repr(self.method),
+            network=repr(self.network),
+            state=self.state,
+        )
+
+    def _cost(self) -> Cost:
+        seconds = time.perf_counter() - self.begun
+        links = len(self.network.edges) * (1 if self.network.directed else 2)
+        return replace(self.cost, agents=self.network.m, links=links, steps=self.k, seconds=seconds)
+
+
+def _one(tree: Any) -> Any:
+    """The shapes of one agent's part."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
+
+
+def _variables(functions: Functions, data: Any, core: Any) -> tuple[str, ...]:
+    """The names of the method's variables, found without computing anything."""
+    init, _, view = core
+    start = {
+        name: jax.ShapeDtypeStruct((size.size,), size.dtype) for name, size in (("x", functions.x), ("y", functions.y))
+    }
+    names = lambda d, start: view(init(Oracle(functions, d), MarkedMix(), start))
+    return tuple(jax.eval_shape(names, _one(data), start))
+
+
+def _plan(steps: int, every: int) -> tuple[np.ndarray, np.ndarray]:
+    """Segments (steps, record?): a record at step 0, at every multiple of `every`, and at the end.
+
+    Long ways between two records are cut, so that the host can look in between.
+    """
+    ends = np.append(np.arange(0, steps, every), steps)
+    cuts = np.append(np.arange(0, steps, LONGEST), steps) if every > LONGEST else ends
+    stops = np.union1d(ends, cuts)
+    return np.diff(stops, prepend=0).astype(np.int32), np.isin(stops, ends)
+
+
+def _stretch(steps: np.ndarray, record: np.ndarray) -> loop.Stretch:
+    rest = (0, loop.SEGMENTS - len(steps))
+    return loop.Stretch(jnp.asarray(np.pad(steps, rest)), jnp.asarray(np.pad(record, rest)), jnp.int32(len(steps)))
+
+
+def _next_count(count: int, seconds: float) -> int:
+    """How many segments to run next, so that a stretch takes about SECONDS."""
+    return int(np.clip(count * min(8.0, SECONDS / max(seconds, 1e-6)), 1, loop.SEGMENTS))
+
+
+def _message(status: Status, k: int, steps: int, targets: Mapping[str, float]) -> str:
+    if status is Status.converged:
+        named = " and ".join(f"{name} <= {value:g}" for name, value in targets.items())
+        return f"Reached {named} at step {k}."
+    if status is Status.interrupted:
+        return f"Interrupted at step {k} of {steps}; everything up to there is kept."
+    return f"All {steps} steps done."
+
+
+def _flat(problem: Problem, name: str, tree: Any) -> jax.Array:
+    layout = problem.x_layout if name == "x" else problem.y_layout
+    return layout.ravel(jax.tree.map(jnp.asarray, tree))
+
+
+def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, float]:
+    targets = dict(until or {})
+    for name, value in targets.items():
+        if name not in names:
+            raise InputError(
+                f"until = {name!r}",
+                f"only what is recorded can be waited for: {', '.join(names)}",
+                "Add it to measures.",
+            )
+        if not np.isfinite(value):
+            raise InputError(f"until[{name!r}] = {value!r}", "it must be a finite number", "Give 1e-8, for example.")
+    return {name: float(value) for name, value in targets.items()}
+
+
+def _finite_at_start(functions: Any, data: Any, rows: dict[str, jax.Array]) -> None:
+    for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"]), strict=True):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(row)))
+        if bad.size:
+            raise InputError(
+                f"{name} of agent {bad[0]} is {float(row[bad[0]])} at the start ({bad.size} of {len(row)} agents)",
+                "both objectives must be finite where a run starts",
+                "Check the data of this agent for NaN, or start elsewhere with start=.",
+            )

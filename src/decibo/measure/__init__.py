@@ -1,0 +1,1 @@
+"""Measures along a run, and what a step costs."""

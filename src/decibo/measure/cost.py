@@ -1,0 +1,190 @@
+"""What a step costs, in every currency, found by tracing the step once.
+
+The step is traced with an oracle and a mix whose calls leave a mark in the traced program; the marks are then
+counted, inner loops as often as they run. Nothing is counted in the user's functions, and nothing at run time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from decibo.errors import InputError
+from decibo.layout import Tree, Vector
+from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions
+
+MARK = "decibo:"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one step: computations of one agent, and what it sends to EACH neighbour.
+
+    links, steps and seconds make totals of it: `gradients_total`, `bytes_total`.
+    """
+
+    outer_gradients: int = 0
+    inner_gradients: int = 0
+    hessian_products: int = 0
+    jacobian_products: int = 0
+    values: int = 0
+    messages: int = 0
+    numbers: int = 0
+    bytes: int = 0
+    agents: int = 1
+    links: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    @property
+    def gradients(self) -> int:
+        """Gradients of f and g of one agent in one step."""
+        return self.outer_gradients + self.inner_gradients
+
+    @property
+    def products(self) -> int:
+        """Hessian- and Jacobian-vector products of one agent in one step."""
+        return self.hessian_products + self.jacobian_products
+
+    @property
+    def gradients_total(self) -> int:
+        """Gradients of all agents over the whole run."""
+        return self.gradients * self.agents * self.steps
+
+    @property
+    def products_total(self) -> int:
+        """Second-derivative products of all agents over the whole run."""
+        return self.products * self.agents * self.steps
+
+    @property
+    def numbers_total(self) -> int:
+        """Numbers sent over all links, both ways, over the whole run."""
+        return self.numbers * self.links * self.steps
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes sent over all links, both ways, over the whole run."""
+        return self.bytes * self.links * self.steps
+
+
+class MarkedOracle(Oracle):
+    """An oracle whose calls can be counted in a traced program."""
+
+    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
+        return _marked("value", super().outer_value)(x, y)
+
+    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
+        return _marked("value", super().inner_value)(x, y)
+
+    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return _marked("outer", super().outer)(x, y)
+
+    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return _marked("inner", super().inner)(x, y)
+
+    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
+        return _marked("products", super().products)(x, y, v)
+
+    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        return _marked("hessian", super().hessian)(x, y, v)
+
+    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        return _marked("jacobian", super().jacobian)(x, y, v)
+
+    def sampled(self, key: jax.Array) -> Oracle:
+        plain = super().sampled(key)
+        return MarkedOracle(plain.functions, plain.data)
+
+
+def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    call.__name__ = MARK + name
+    return jax.jit(call)
+
+
+class MarkedMix:
+    """A mix whose messages can be counted. `bits` is what one message really carries, if less than its numbers."""
+
+    def __call__(self, tree: Tree, bits: int | None = None) -> Tree:
+        leaves = jax.tree.leaves(tree)
+        size = sum(leaf.size for leaf in leaves)
+        if bits is None:
+            bits = sum(leaf.size * leaf.dtype.itemsize * 8 for leaf in leaves)
+        return _marked(f"mix:{size}:{bits}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t))(tree)
+
+    push = __call__
+
+
+def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any) -> Cost:
+    """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
+    init, step, _ = core
+
+    def one(data: Tree, start: dict[str, Any], key: jax.Array) -> tuple[Any, Any]:
+        state = init(Oracle(functions, data), MarkedMix(), start)
+        return _marked("step", lambda s: step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
+
+    marks: Counter[str] = Counter()
+    try:
+        jaxpr = jax.make_jaxpr(one)(data, start, jax.random.key(0))
+    except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
+        raise InputError(
+            "the step looks at other agents by other means than mix",
+            "mix is the only way, so that what is sent is known and the same everywhere",
+            "Replace collectives such as lax.pmean by mix.",
+        ) from error
+    _count(jaxpr.jaxpr, 1, False, marks)
+    cost = Cost(
+        outer_gradients=marks["outer"],
+        inner_gradients=marks["inner"],
+        hessian_products=marks["hessian"] + marks["products"],
+        jacobian_products=marks["jacobian"] + marks["products"],
+        values=marks["value"],
+    )
+    for mark, times in marks.items():
+        if mark.startswith("mix:"):
+            _, size, bits = mark.split(":")
+            cost = replace(
+                cost,
+                messages=cost.messages + times,
+                numbers=cost.numbers + times * int(size),
+                bytes=cost.bytes + times * -(-int(bits) // 8),
+            )
+    return cost
+
+
+def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:
+    """Add the marks of a traced program; `inside` says whether this is part of the step (and not of init)."""
+    for equation in jaxpr.eqns:
+        name = str(equation.params.get("name", ""))
+        if name.startswith(MARK) and name != MARK + "step":
+            marks[name.removeprefix(MARK)] += times * inside
+            continue
+        repeats = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
+        branches: list[Counter[str]] = [Counter()]
+        for sub in _subprograms(equation.params):
+            branch: Counter[str] = Counter()
+            _count(sub, repeats, inside or name == MARK + "step", branch)
+            branches.append(branch)
+        if equation.primitive.name == "cond":  # one branch runs: the dearer one
+            marks.update(max(branches, key=lambda branch: sum(branch.values())))
+        else:
+            for branch in branches:
+                marks.update(branch)
+
+
+def _subprograms(params: dict[str, Any]) -> list[Any]:
+    found = []
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(item, "jaxpr", item)
+            if hasattr(inner, "eqns"):
+                found.append(inner)
+    return found

@@ -1,0 +1,197 @@
+r"""What can be recorded along a run. Every measure is a function of a `Snapshot`, inside the compiled program.
+
+outer, inner     mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
+gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
+consensus_s      sum_i |s_i - sbar|^2                                      (s any variable of the method)
+phi              Phi(xbar)                                                 exact, by `decibo.reference`
+stationarity     |grad Phi(xbar)|^2                                        exact
+inner_error      |ybar - y*(xbar)|^2                                       exact
+distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                              (problems with a known solution)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from decibo.errors import InputError
+from decibo.layout import Tree
+from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions
+from decibo.problem.reference import Exact, exact
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All agents at one step: what a measure sees.
+
+    x, y     the means over the agents, shaped like x0 and y0
+    agents   every agent's own: agents.x, agents.y, ... with a leading axis of agents
+    data     the data of all agents, stacked
+    step     the number of steps done
+    rows     the variables as flat rows, one for each agent
+    known    the known solution as flat vectors, if there is one
+    """
+
+    functions: Functions
+    data: Tree
+    rows: dict[str, jax.Array]
+    step: Any
+    known: dict[str, jax.Array]
+
+    @property
+    def x(self) -> Tree:
+        """The mean of the agents' x."""
+        return self.functions.x.unravel(self.mean("x"))
+
+    @property
+    def y(self) -> Tree:
+        """The mean of the agents' y."""
+        return self.functions.y.unravel(self.mean("y"))
+
+    @property
+    def agents(self) -> SimpleNamespace:
+        """Every agent's own variables as pytrees."""
+        return as_trees(self.functions, self.rows)
+
+    def mean(self, name: str) -> jax.Array:
+        """The mean over the agents of a variable, as a flat vector."""
+        return jnp.mean(self.rows[name], axis=0)
+
+    @cached_property
+    def exact(self) -> Exact:
+        """y*, Phi and grad Phi at xbar: solved once, however many measures ask."""
+        return exact(self.functions, self.data, self.mean("x"), self.mean("y"))
+
+
+Measure = Callable[[Snapshot], Any]
+
+
+def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNamespace:
+    """Rows of flat vectors as the user's pytrees with a leading axis of agents; x like x0, all others like y0."""
+    layouts = {name: functions.x if name == "x" else functions.y for name in rows}
+    return SimpleNamespace(**{name: layouts[name].unravel_agents(row) for name, row in rows.items()})
+
+
+def outer(s: Snapshot) -> jax.Array:
+    """mean_i f_i(x_i, y_i)."""
+    return jnp.mean(
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.data, s.rows["x"], s.rows["y"])
+    )
+
+
+def inner(s: Snapshot) -> jax.Array:
+    """mean_i g_i(x_i, y_i)."""
+    return _inner_at(s, "y")
+
+
+def gap(s: Snapshot) -> jax.Array:
+    """mean_i g_i(x_i, y_i) - g_i(x_i, z_i)."""
+    return _inner_at(s, "y") - _inner_at(s, "z")
+
+
+def phi(s: Snapshot) -> jax.Array:
+    """Phi(xbar)."""
+    return s.exact.phi
+
+
+def stationarity(s: Snapshot) -> jax.Array:
+    """|grad Phi(xbar)|^2."""
+    return jnp.sum(s.exact.grad**2)
+
+
+def inner_error(s: Snapshot) -> jax.Array:
+    """|ybar - y*(xbar)|^2."""
+    return jnp.sum((s.mean("y") - s.exact.y) ** 2)
+
+
+def distance_x(s: Snapshot) -> jax.Array:
+    """|xbar - x*|^2."""
+    return jnp.sum((s.mean("x") - s.known["x"]) ** 2)
+
+
+def distance_y(s: Snapshot) -> jax.Array:
+    """|ybar - y*|^2."""
+    return jnp.sum((s.mean("y") - s.known["y"]) ** 2)
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """sum_i |s_i - sbar|^2 of one variable s."""
+
+    variable: str
+
+    def __call__(self, s: Snapshot) -> jax.Array:
+        return jnp.sum((s.rows[self.variable] - s.mean(self.variable)) ** 2)
+
+
+def _inner_at(s: Snapshot, name: str) -> jax.Array:
+    return jnp.mean(
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(s.data, s.rows["x"], s.rows[name])
+    )
+
+
+def available(variables: Iterable[str], known: Iterable[str] = ()) -> dict[str, Measure]:
+    """The built-in measures that a method with these variables, on a problem with this known solution, can record."""
+    found: dict[str, Measure] = {"outer": outer, "inner": inner}
+    if "z" in variables:
+        found["gap"] = gap
+    found |= {f"consensus_{name}": Consensus(name) for name in variables}
+    found |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
+    return found | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
+
+
+EXACT = ("phi", "stationarity", "inner_error", "distance_x", "distance_y")
+
+
+def resolve(
+    asked: Iterable[Any] | Mapping[str, Any] | None, variables: Iterable[str], known: Iterable[str] = ()
+) -> tuple[tuple[str, Measure], ...]:
+    """Names and functions, checked. Nothing asked means every cheap measure; "all" adds the exact ones."""
+    built_in = available(tuple(variables), known)
+    cheap = [name for name in built_in if name not in EXACT]
+    if asked is None:
+        asked = cheap
+    elif isinstance(asked, str) or callable(asked):
+        asked = [asked]
+    items = list(asked.items()) if isinstance(asked, Mapping) else [_named(item) for item in asked]
+    items = [pair for item in items for pair in _expanded(item, list(built_in), cheap)]
+    chosen: dict[str, Measure] = {}
+    for name, measure in items:
+        if measure is None and name not in built_in:
+            raise InputError(
+                f"measure {name!r}",
+                f"known here are {', '.join(built_in)}, cheap, all",
+                "Use one of these, or pass a function of a snapshot.",
+            )
+        if name == "step":
+            raise InputError("a measure called 'step'", "the history keeps the steps under this name", "Rename it.")
+        chosen[name] = built_in[name] if measure is None else measure
+    return tuple(chosen.items())
+
+
+def _named(item: Any) -> tuple[str, Any]:
+    if isinstance(item, str):
+        return item, None
+    if callable(item):
+        return getattr(item, "__name__", type(item).__name__), item
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and callable(item[1]):
+        return item
+    raise InputError(
+        f"measure {item!r}",
+        "a measure is a name or a function of a snapshot",
+        "Give measures=['outer', my_function].",
+    )
+
+
+def _expanded(item: tuple[str, Any], everything: list[str], cheap: list[str]) -> list[tuple[str, Any]]:
+    name, measure = item
+    if measure is None and name in ("all", "cheap"):
+        return [(each, None) for each in (everything if name == "all" else cheap)]
+    return [item]
