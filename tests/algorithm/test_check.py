@@ -1,0 +1,118 @@
+"""The conformance check finds what it says it finds."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import decibo
+from decibo.network import AGENTS, Mixing, mixer
+
+
+class S(NamedTuple):
+    x: jax.Array
+    y: jax.Array
+
+
+def init(oracle, mix, start):
+    return S(start["x"], start["y"])
+
+
+def good(oracle, mix, s, k, key):
+    x, y = mix((s.x, s.y))
+    return S(x - 0.1 * oracle.outer(s.x, s.y)[0], y - 0.1 * oracle.inner(s.x, s.y)[1])
+
+
+def view(s):
+    return s._asdict()
+
+
+GOOD = decibo.Algorithm(init, good, view, name="mine")
+
+
+def peeking(oracle, mix, s, k, key):
+    return S(jax.lax.pmean(s.x, AGENTS), mix(s.y) - 0.1 * oracle.inner(s.x, s.y)[1])
+
+
+def hiding(oracle, mix, s, k, key):
+    """Exchanges in a loop of unknown length, which no count can see."""
+    far = jax.lax.while_loop(lambda carry: carry[0] < k + 8, lambda carry: (carry[0] + 1, mix(carry[1])), (k, s.x))[1]
+    return S(
+        far - 0.1 * oracle.outer(s.x, s.y)[0] + 0.1 * oracle.inner(s.x, s.y)[0],
+        mix(s.y) - 0.1 * oracle.inner(s.x, s.y)[1],
+    )
+
+
+BAD = {
+    "peeks": (replace(GOOD, step=peeking), r"looks at other agents by other means than mix"),
+    "hides": (
+        replace(GOOD, step=hiding),
+        r"light cone: after 2 steps with 4 exchanges agent \d knows the data of agent 8",
+    ),
+    "changes types": (
+        replace(GOOD, step=lambda o, mix, s, k, key: S(s.x.astype(jnp.float16), s.y)),
+        r"stability: a step changes state\.x from float\d\d\[3\] to float16\[3\]",
+    ),
+    "changes structure": (
+        replace(GOOD, step=lambda o, mix, s, k, key: (s.x, s.y)),
+        r"stability: .*structure of the state",
+    ),
+    "wrong signature": (
+        replace(GOOD, step=lambda o, mix, s: s),
+        r"signature: step does not take 5 arguments",
+    ),
+    "no y": (replace(GOOD, view=lambda s: {"x": s.x}), r"signature: view\(state\) gives .*at least x and y"),
+    "wrong size": (
+        replace(GOOD, view=lambda s: {"x": s.x, "y": s.x}),
+        r"signature: view\(state\)\['y'\] has shape",
+    ),
+    "raises": (replace(GOOD, step=lambda o, mix, s, k, key: 1 / 0), r"raised ZeroDivisionError"),
+}
+
+
+def test_a_good_one_passes():
+    passed = decibo.check_algorithm(GOOD)
+    assert passed == [
+        "signature",
+        "stability",
+        "compilation",
+        "light cone",
+        "relabelling",
+        "agreement",
+        "one agent",
+    ]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_ones_fail(case):
+    algorithm, message = BAD[case]
+    with pytest.raises(decibo.ConformanceError, match=message):
+        decibo.check_algorithm(algorithm)
+
+
+def test_only_algorithms_can_be_checked():
+    with pytest.raises(decibo.InputError, match="only a decibo Algorithm"):
+        decibo.check_algorithm("ahead")  # type: ignore[arg-type]
+
+
+def test_solve_refuses_what_looks_at_others_by_other_means():
+    ours = decibo.Problem(lambda x, y, d: jnp.sum(y**2), lambda x, y, d: jnp.sum((y - x) ** 2), jnp.ones(3), 0.0, 0.0)
+    with pytest.raises(decibo.InputError, match="by other means than mix"):
+        decibo.solve(ours, decibo.ring(3), replace(GOOD, step=peeking), steps=3)
+
+
+def test_weights_that_favour_agents_are_found(monkeypatch):
+    import decibo.algorithm.check as module
+
+    class Unfair(Mixing):
+        def stacked(self, S, k=None, key=None):
+            return S + jnp.arange(len(S)).reshape(-1, *[1] * (S.ndim - 1))
+
+    monkeypatch.setattr(module, "mixer", lambda mixing, k, key: mixer(Unfair(), k, key))
+    with pytest.raises(
+        decibo.ConformanceError,
+        match=r"(?s)relabelling: renaming the agents.*agreement: equal agents drift apart",
+    ):
+        decibo.check_algorithm(GOOD)

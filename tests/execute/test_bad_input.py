@@ -1,0 +1,184 @@
+"""Bad input is refused before any work, with the value, the rule and the remedy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import decibo
+from twin import problem
+
+METHOD = decibo.ahead(alpha=0.02, beta=0.01, gamma=0.05, lam=5.0)
+DATA = np.ones((4, 2))
+X, Y = np.zeros(2), np.zeros(2)
+
+
+def f(x, y, d):
+    return jnp.sum((y - d) ** 2)
+
+
+def g(x, y, d):
+    return jnp.sum((y - x) ** 2)
+
+
+def make(outer=f, inner=g, data=DATA, x0=X, y0=Y, **more):
+    return decibo.Problem(outer, inner, data, x0, y0, **more)
+
+
+def raising(x, y, d):
+    raise TypeError("no such thing")
+
+
+PROBLEMS = {
+    "outer not scalar": (
+        lambda: make(outer=lambda x, y, d: y),
+        r"outer returns float64\[2\].*one floating-point number.*Sum or average",
+    ),
+    "inner not scalar": (
+        lambda: make(inner=lambda x, y, d: (jnp.sum(y), 1.0)),
+        r"inner returns .*one floating-point number",
+    ),
+    "outer an integer": (lambda: make(outer=lambda x, y, d: 1), r"outer returns .*one floating-point number"),
+    "outer raises": (
+        lambda: make(outer=raising),
+        r"outer\(x0, y0, data of one agent\) raised TypeError: no such thing",
+    ),
+    "wrong shapes": (
+        lambda: make(outer=lambda x, y, d: jnp.zeros(3) @ y),
+        r"outer.*raised TypeError.*without its leading axis",
+    ),
+    "outer no function": (lambda: make(outer=3.0), r"outer = 3.0: it must be a function"),
+    "x0 integer": (
+        lambda: make(x0=np.zeros(2, int)),
+        r"x0 has a leaf of type int64.*floating-point.*0\.0 instead of 0",
+    ),
+    "y0 integer": (lambda: make(y0={"a": 0}), r"y0 has a leaf of type int64"),
+    "x0 empty": (lambda: make(x0={}), r"x0 = \{\}.*at least one number"),
+    "x0 NaN": (lambda: make(x0=np.array([np.nan, 0.0])), r"x0 holds a number that is not finite"),
+    "x0 a word": (lambda: make(x0="zero"), r"x0"),
+    "different m": (
+        lambda: make(data={"a": np.ones((4, 2)), "b": np.ones(3)}),
+        r"data\['a'\]: 4, data\['b'\]: 3.*same leading axis.*Reshape",
+    ),
+    "no leading axis": (
+        lambda: make(data={"a": np.ones((4, 2)), "b": 1.0}),
+        r"data\['b'\] = 1\.0.*leading axis",
+    ),
+    "no data": (lambda: make(data=None), r"data = None.*at least one array.*arange"),
+    "no agents": (lambda: make(data=np.ones((0, 2))), r"length 0.*at least one agent"),
+}
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_problems(case):
+    build, message = PROBLEMS[case]
+    with pytest.raises(decibo.InputError, match=message):
+        build()
+
+
+SOLVES = {
+    "m of network and data": (
+        {"network": decibo.ring(5)},
+        r"data is for 4 agents, the network has 5.*network of 4 agents",
+    ),
+    "steps zero": ({"steps": 0}, r"steps = 0: it must be a positive integer"),
+    "steps a fraction": ({"steps": 10.5}, r"steps = 10\.5: it must be a positive integer"),
+    "steps true": ({"steps": True}, r"steps = True"),
+    "every negative": ({"every": -1}, r"every = -1: it must be a positive integer"),
+    "unknown measure": (
+        {"measures": ["outer", "outre"]},
+        r"measure 'outre': known here are outer, inner, gap",
+    ),
+    "measure of a missing variable": ({"measures": ["consensus_v"]}, r"measure 'consensus_v'.*consensus_z"),
+    "no known solution": ({"measures": ["distance_x"]}, r"measure 'distance_x'"),
+    "measure of another kind": ({"measures": [3]}, r"measure 3: a measure is a name or a function"),
+    "measure named step": ({"measures": {"step": jnp.sum}}, r"called 'step'"),
+    "until of something not recorded": (
+        {"until": {"phi": 1.0}},
+        r"until = 'phi'.*only what is recorded.*Add it",
+    ),
+    "until NaN": ({"until": {"outer": float("nan")}}, r"until\['outer'\] = nan"),
+    "start of the wrong shape": (
+        {"start": {"x": np.zeros((3, 2))}},
+        r"start\['x'\] has shapes \(3, 2\).*4 agents: \(4, 2\).*Stack",
+    ),
+    "start of the wrong structure": ({"start": {"x": {"a": np.zeros((4, 2))}}}, r"start\['x'\] has shapes"),
+    "start of an unknown variable": (
+        {"start": {"w": np.zeros((4, 2))}},
+        r"start for w: this method starts x, y, z",
+    ),
+    "start NaN": (
+        {"start": {"x": np.full((4, 2), np.nan)}},
+        r"start\['x'\] holds a number that is not finite",
+    ),
+    "start a number": ({"start": 3.0}, r"start = 3\.0"),
+    "network of another kind": (
+        {"network": "ring"},
+        r"network = 'ring': it must be a decibo network.*decibo\.ring",
+    ),
+    "method of another kind": (
+        {"method": "ahead"},
+        r"method = 'ahead': it must be a decibo algorithm.*decibo\.ahead",
+    ),
+    "problem of another kind": ({"problem": 1}, r"problem = 1: it must be a decibo problem"),
+    "directed network": (
+        {"network": decibo.directed_ring(4)},
+        r"ahead on the directed .*doubly stochastic.*push_pull",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SOLVES)
+def test_solves(case):
+    options, message = SOLVES[case]
+    options = {"problem": make(), "network": decibo.ring(4), "method": METHOD, "steps": 10, **options}
+    with pytest.raises(decibo.InputError, match=message):
+        decibo.solve(options.pop("problem"), options.pop("network"), options.pop("method"), **options)
+
+
+def test_objectives_not_finite_at_the_start():
+    data = DATA.copy()
+    data[2, 0] = np.nan
+    with pytest.raises(
+        decibo.InputError, match=r"outer of agent 2 is nan at the start \(1 of 4 agents\).*data of this agent"
+    ):
+        decibo.solve(make(data=data), decibo.ring(4), METHOD, steps=10)
+    with pytest.raises(decibo.InputError, match=r"inner of agent 0 is inf at the start"):
+        decibo.solve(make(inner=lambda x, y, d: jnp.sum(1 / y)), decibo.ring(4), METHOD, steps=10)
+
+
+def test_data_functions_with_unequal_shapes():
+    private = decibo.Problem(f, g, lambda agent: np.ones(2 + (agent == 3)), X, Y)
+    with pytest.raises(decibo.InputError, match=r"data\(3\) has shapes \[\(3,\)\], data\(0\) has \[\(2,\)\].*Pad"):
+        decibo.solve(private, decibo.ring(4), METHOD, steps=10)
+
+
+@pytest.mark.parametrize("scale", [-1.0, float("nan"), {"x": "far"}])
+def test_random_start_scales(scale):
+    with pytest.raises(decibo.InputError, match="scale of"):
+        decibo.random_start(0, scale)
+
+
+def test_composition():
+    direction, consensus = decibo.direction.penalty(1.0), decibo.consensus.dgd()
+    with pytest.raises(decibo.InputError, match=r"step sizes for x, y: the direction 'penalty' moves x, y, z"):
+        decibo.compose(direction, consensus, x=0.1, y=0.1)
+    with pytest.raises(decibo.InputError, match=r"strategies for x:"):
+        decibo.compose(direction, {"x": consensus}, x=0.1, y=0.1, z=0.1)
+    with pytest.raises(decibo.InputError, match=r"a proximal map for v: .*moves x, y, z"):
+        decibo.compose(direction, consensus, prox={"v": decibo.prox.ball(1.0)}, x=0.1, y=0.1, z=0.1)
+    with pytest.raises(decibo.InputError, match=r"z = -0\.1"):
+        decibo.compose(direction, consensus, x=0.1, y=0.1, z=-0.1)
+
+
+def test_a_projection_that_changes_shapes():
+    cut = decibo.compose(
+        decibo.direction.penalty(1.0),
+        decibo.consensus.dgd(),
+        prox={"x": lambda s: s[:1]},
+        x=0.1,
+        y=0.1,
+        z=0.1,
+    )
+    ours, _ = problem("vector", 4)
+    with pytest.raises(decibo.InputError, match=r"projection of x turns shape \(3,\) into \(1,\).*keep the shape"):
+        decibo.solve(ours, decibo.ring(4), cut, steps=3)
