@@ -31,40 +31,41 @@ class Dense(Mixing):
     """A matrix product."""
 
     W: jax.Array
+    total: jax.Array  # (m,) row sums
 
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """W S."""
         S = _rows(S, self.W.shape[0])
-        flat = S.reshape(S.shape[0], -1)
-        return jnp.matmul(self.W.astype(S.dtype), flat, precision=lax.Precision.HIGHEST).reshape(S.shape)
+        return _product(self.W, self.total, S.reshape(S.shape[0], -1)).reshape(S.shape)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Circulant(Mixing):
-    """Shifts of S, those of equal weight summed first.
+    """Shifts of S, those of equal weight summed first; only differences between agents are rounded.
 
     S is continued at both ends once and then sliced: 35 offsets take a tenth of the time of 35 rolls.
     """
 
     weights: jax.Array  # one for each group
+    total: jax.Array  # the sum of a row
     groups: tuple[tuple[int, ...], ...] = field(metadata={"static": True})  # offsets between -m/2 and m/2
     m: int = field(metadata={"static": True})
 
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """Sum of w S[a + offset]."""
+        """total S[a] + the sum of w (S[a + offset] - S[a])."""
         S = _rows(S, self.m)
         weights = self.weights.astype(S.dtype)
         offsets = [offset for group in self.groups for offset in group]
-        before, after = -min(0, *offsets), max(0, *offsets)
+        before, after = -min([0, *offsets]), max([0, *offsets])
         longer = jnp.concatenate([S[self.m - before :], S, S[:after]])
-        terms = []
+        mixed = self.total.astype(S.dtype) * S
         for weight, (first, *rest) in zip(weights, self.groups, strict=True):
-            total = longer[before + first :][: self.m]
+            differences = longer[before + first :][: self.m] - S
             for offset in rest:
-                total = total + longer[before + offset :][: self.m]
-            terms.append(weight * total)
-        return sum(terms[1:], start=terms[0])
+                differences = differences + (longer[before + offset :][: self.m] - S)
+            mixed = mixed + weight * differences
+        return mixed
 
 
 @jax.tree_util.register_dataclass
@@ -75,32 +76,50 @@ class Sparse(Mixing):
     Nothing as large as the number of links times the width of S is ever made.
     """
 
-    own: jax.Array  # (m,) self weights
+    total: jax.Array  # (m,) row sums
     neighbours: jax.Array  # (D, m); an agent with fewer hears itself with weight 0
     weights: jax.Array  # (D, m)
     hubs: jax.Array  # (h,) agents with more than D neighbours
     hub_rows: jax.Array  # (h, m) their rows of W
+    hub_total: jax.Array  # (h,) the sums of these
 
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """The self weight, then one slot of neighbours after another."""
-        S = _rows(S, self.own.shape[0])
+        """total S_i + the sum of w_ij (S_j - S_i), one slot of neighbours after another."""
+        S = _rows(S, self.total.shape[0])
         flat = S.reshape(S.shape[0], -1)
-        own, weights = self.own.astype(S.dtype), self.weights.astype(S.dtype)
+        weights = self.weights.astype(S.dtype)
 
         def slot(r: Any, mixed: jax.Array) -> jax.Array:
             heard = flat.at[self.neighbours[r]].get(mode="promise_in_bounds")
-            return mixed + weights[r][:, None] * heard
+            return mixed + weights[r][:, None] * (heard - flat)
 
-        mixed, slots = own[:, None] * flat, self.neighbours.shape[0]
+        mixed, slots = self.total.astype(S.dtype)[:, None] * flat, self.neighbours.shape[0]
         if slots <= UNROLLED:
             for r in range(slots):
                 mixed = slot(r, mixed)
         else:
             mixed = lax.fori_loop(0, slots, slot, mixed)
         if self.hubs.shape[0]:
-            rows = jnp.matmul(self.hub_rows.astype(S.dtype), flat, precision=lax.Precision.HIGHEST)
+            rows = _product(self.hub_rows, self.hub_total, flat)
             mixed = mixed.at[self.hubs].set(rows, mode="promise_in_bounds")
         return mixed.reshape(S.shape)
+
+
+def _product(W: jax.Array, total: jax.Array, flat: jax.Array) -> jax.Array:
+    """W S as total S_0 + W (S - S_0).
+
+    This rounds what the agents differ by and not what they have in common, which strategies with a memory (EXTRA,
+    exact diffusion) would add up: in single precision they drifted away by 1e-7 a step.
+    """
+    first = flat[:1]
+    differing = jnp.matmul(W.astype(flat.dtype), flat - first, precision=lax.Precision.HIGHEST)
+    return total.astype(flat.dtype)[:, None] * first + differing
+
+
+def _total(weights: Any) -> np.ndarray:
+    """Row sums, exactly 1 where they should be."""
+    sums = np.asarray(weights.sum(axis=1)).ravel()
+    return np.where(np.abs(sums - 1) < 1e-9, 1.0, sums)
 
 
 def choose_mixing(weights: Any, circulant: Callable[[], Shifts | None], kind: str | None) -> Mixing:
@@ -109,7 +128,7 @@ def choose_mixing(weights: Any, circulant: Callable[[], Shifts | None], kind: st
     if kind not in (None, *KINDS):
         raise InputError(f"kind = {kind!r}", f"it must be None or one of {', '.join(KINDS)}", "Leave it out.")
     if kind == "dense" or (kind is None and (m <= DENSE_AGENTS or DENSE_SHARE * weights.nnz > m * m)):
-        return Dense(jnp.asarray(weights.toarray()))
+        return Dense(jnp.asarray(weights.toarray()), jnp.asarray(_total(weights)))
     shifts = None if kind == "sparse" else circulant()
     if shifts is not None:
         return _circulant(shifts)
@@ -127,8 +146,10 @@ def _circulant(shifts: Shifts) -> Circulant:
     groups: dict[float, list[int]] = {}
     for offset, weight in zip(shifts.offsets, shifts.weights, strict=True):
         signed = offset if 2 * offset <= m else offset - m
-        groups.setdefault(round(weight, 15), []).append(signed)
-    return Circulant(jnp.asarray(list(groups)), tuple(map(tuple, groups.values())), m)
+        if signed:  # what an agent gives itself is in the total
+            groups.setdefault(round(weight, 15), []).append(signed)
+    total = _total(np.array([shifts.weights]))[0]
+    return Circulant(jnp.asarray(list(groups)), jnp.asarray(total), tuple(map(tuple, groups.values())), m)
 
 
 def _sparse(weights: Any) -> Sparse:
@@ -144,8 +165,8 @@ def _sparse(weights: Any) -> Sparse:
     neighbours[place[keep], row[keep]] = column[keep]
     share[place[keep], row[keep]] = value[keep]
     rows = weights[hubs].toarray() if len(hubs) else np.zeros((0, m))
-    own = weights.diagonal()
-    return Sparse(*map(jnp.asarray, (own, neighbours, share, hubs.astype(np.int32), rows)))
+    total = _total(weights)
+    return Sparse(*map(jnp.asarray, (total, neighbours, share, hubs.astype(np.int32), rows, total[hubs])))
 
 
 def _split(degrees: np.ndarray) -> tuple[int, np.ndarray]:
