@@ -7,11 +7,21 @@ Agents on a network, each with private objectives f_i(x, y) and g_i(x, y), toget
 by talking to their neighbours only.
 """
 
-from decibo import data
+from decibo import data, theory
 from decibo.algorithm import consensus, direction, prox
 from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.bome import bome
+from decibo.algorithm.c2dfb import c2dfb
+from decibo.algorithm.catalog import CATALOG
 from decibo.algorithm.check import check_algorithm
 from decibo.algorithm.compose import compose
+from decibo.algorithm.dsbo_jhip import dsbo_jhip
+from decibo.algorithm.f2sa import f2sa
+from decibo.algorithm.gossip_dsbo import gossip_dsbo
+from decibo.algorithm.growing import growing, polynomial
+from decibo.algorithm.lv_hba import lv_hba
+from decibo.algorithm.ma_dsbo import ma_dsbo
+from decibo.algorithm.mdbo import mdbo
 from decibo.algorithm.methods import (
     ahead,
     ahead_exact,
@@ -27,6 +37,7 @@ from decibo.algorithm.methods import (
     sparkle_extra,
     sparkle_gt,
 )
+from decibo.algorithm.v_pbgd import v_pbgd
 from decibo.algorithm.wrap import compressed, minibatch, quantise, random_k, top_k
 from decibo.errors import ConformanceError, DivergedError, InputError
 from decibo.execute.solution import Solution, Status
@@ -68,10 +79,12 @@ from decibo.problem.quadratic import quadratic, quadratic_constants
 from decibo.problem.reference import reference
 from decibo.problem.single import single_level
 from decibo.problem.synthetic import synthetic
+from decibo.theory.check import check
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CATALOG",
     "Algorithm",
     "ConformanceError",
     "Cost",
@@ -87,6 +100,9 @@ __all__ = [
     "ahead",
     "ahead_exact",
     "ahead_minimax",
+    "bome",
+    "c2dfb",
+    "check",
     "check_algorithm",
     "complete",
     "compose",
@@ -98,9 +114,11 @@ __all__ = [
     "directed_exponential",
     "directed_ring",
     "direction",
+    "dsbo_jhip",
     "dsgda_gt",
     "erdos_renyi",
     "exponential",
+    "f2sa",
     "fab",
     "failing",
     "from_adjacency",
@@ -109,7 +127,9 @@ __all__ = [
     "from_push_pull",
     "from_weights",
     "geometric",
+    "gossip_dsbo",
     "grid",
+    "growing",
     "gt_gda",
     "heterogeneity",
     "hyper_cleaning",
@@ -118,10 +138,14 @@ __all__ = [
     "hypercube",
     "logistic_hyperparameters",
     "lopa",
+    "lv_hba",
+    "ma_dsbo",
+    "mdbo",
     "minibatch",
     "minimax",
     "path",
     "periodic",
+    "polynomial",
     "prox",
     "quadratic",
     "quadratic_constants",
@@ -142,6 +166,8 @@ __all__ = [
     "stackelberg_pricing",
     "star",
     "synthetic",
+    "theory",
     "top_k",
     "torus",
+    "v_pbgd",
 ]

@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.errors import InputError
 from decibo.execute import loop
 
 FACTORS = (4, 16, 64, 256)
+KEPT = ("theta", "keep", "difference", "radius", "proximity")  # not step sizes
 LIMIT = 20_000  # steps: a run that fails later than this is not repeated
 SECONDS = 20.0  # no further trial is begun after this time
 
@@ -24,7 +26,7 @@ def explain(
     program: loop.Program, world: loop.World, method: Algorithm, start: dict[str, jax.Array], failed: int
 ) -> str:
     """One or two sentences: what keeps the run finite, or what was tried in vain."""
-    names = [name for name, value in method.settings.items() if _numeric(value)]
+    names = [name for name, value in method.settings.items() if _lowerable(method, name, value)]
     if not names:
         return "Lower the step sizes."
     if failed > LIMIT:
@@ -44,8 +46,15 @@ def explain(
     return f"Lower {_listed(names)} by more than {factor}: with that much less of all, it still blows up."
 
 
-def _numeric(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool))
+def _lowerable(method: Algorithm, name: str, value: Any) -> bool:
+    """Whether it is a step size or penalty, as opposed to a length, a share or a switch."""
+    if name in KEPT or isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        method.replace(**{name: value / FACTORS[0]})
+    except InputError:  # the length of a loop, for instance
+        return False
+    return True
 
 
 def _lowered(method: Algorithm, names: list[str], factor: int) -> Algorithm:

@@ -1,0 +1,104 @@
+r"""Gossip-DSBO: agents gossip first and second derivatives, and solve the linear system each on its own.
+
+    (1)  v  = eta sum_{j=0..N} (I - eta A)^j b                       Neumann series, A and b as gossiped so far
+    (2)  x+ = W x - alpha (a - C v)
+    (3)  y+ = W y - beta g_y(x, y)
+    (4)  a+ = (1 - theta) W a + theta f_x(x, y),    b+ = (1 - theta) W b + theta f_y(x, y)
+    (5)  C+ = (1 - theta) W C + theta J(x, y),      A+ = (1 - theta) W A + theta H(x, y)
+
+a, b, C and A start at the agent's own derivatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.tree_util import Partial
+
+from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.layout import Vector
+from decibo.problem.oracle import Oracle
+from decibo.problem.validate import whole
+
+Rate = float | Schedule
+
+
+class Derivatives(NamedTuple):
+    """What is gossiped."""
+
+    a: Vector  # f_x
+    b: Vector  # f_y
+    C: jax.Array  # J, n x r
+    A: jax.Array  # H, r x r
+
+
+class State(NamedTuple):
+    """What an agent keeps between two steps."""
+
+    x: Vector
+    y: Vector
+    gossip: Derivatives
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Settings:
+    """Step sizes, and the length of the series, which is part of the program."""
+
+    alpha: Schedule
+    beta: Schedule
+    theta: Schedule
+    eta: Schedule
+    N: int = field(metadata={"static": True})
+
+
+@method
+def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Rate, eta: Rate, N: int = 50) -> Algorithm:
+    """Gossip-DSBO (Yang, Zhang & Wang 2022), with full gradients; R, run.
+
+    alpha, beta are the steps of x and y, theta the weight of what is new in the gossip, eta <= 1/L_g and N the step
+    and the length of the Neumann series. The authors gossip N Hessians, each from a sample of its own; with full
+    gradients they are equal, and one is gossiped here.
+    Costs 1 + 1 gradients and r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one message (with
+    the authors' N Hessians N r^2 in place of r^2). Lands O(step) off if the agents differ, plus what the
+    series leaves; theta counts as a step: |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic,
+    ring of 10), 3.4e-1 at theta = 1.
+    """
+    settings = Settings(
+        schedule("alpha", alpha),
+        schedule("beta", beta),
+        schedule("theta", theta),
+        schedule("eta", eta),
+        whole("N", N),
+    )
+    return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view))
+
+
+def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+    return State(start["x"], start["y"], _derivatives(oracle, start["x"], start["y"]))
+
+
+def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+    x, y, (a, b, C, A) = state
+    eta, theta = jnp.asarray(at.eta(k), y.dtype), at.theta(k)
+    # v <- v - eta (A v - b) adds one term to the series
+    v = lax.fori_loop(0, at.N, lambda _, v: v - eta * (A @ v - b), eta * b)  # (1)
+    _, g_y = oracle.inner(x, y)
+    new = _derivatives(oracle, x, y)
+    wx, wy, gossiped = mix((x, y, state.gossip))
+    gossip = jax.tree.map(lambda w, d: (1 - theta) * w + theta * d, gossiped, new)  # (4), (5)
+    return State(wx - at.alpha(k) * (a - C @ v), wy - at.beta(k) * g_y, gossip)  # (2), (3)
+
+
+def _derivatives(oracle: Oracle, x: Vector, y: Vector) -> Derivatives:
+    # lax.map and not vmap, so that r products are counted as r
+    J, H = lax.map(lambda e: oracle.products(x, y, e), jnp.eye(y.size, dtype=y.dtype))
+    return Derivatives(*oracle.outer(x, y), C=J.T, A=H)
+
+
+def _view(state: State) -> dict[str, Vector]:
+    return {"x": state.x, "y": state.y}

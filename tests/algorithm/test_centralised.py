@@ -1,0 +1,94 @@
+"""F2SA, BOME, V-PBGD and LV-HBA against numpy on one agent."""
+
+import numpy as np
+import pytest
+
+import decibo
+from decibo.algorithm import prox
+from decibo.algorithm.bome import bome
+from decibo.algorithm.f2sa import f2sa
+from decibo.algorithm.growing import polynomial
+from decibo.algorithm.lv_hba import lv_hba
+from decibo.algorithm.v_pbgd import v_pbgd
+from twin import as_rows, as_start, problem
+
+A, B, C, LAM, T = 0.05, 0.02, 0.1, 5.0, 3
+
+
+def twin_f2sa(twin, k, x, y, z):
+    lam = LAM * (1 + k) ** 0.5
+    for _ in range(T):
+        y = y - C / lam * (twin.f_y(0, x, y) + lam * twin.g_y(0, x, y))
+        z = z - C * twin.g_y(0, x, z)
+    return x - A * (twin.f_x(0, x, y) + lam * (twin.g_x(0, x, y) - twin.g_x(0, x, z))), y, z
+
+
+def twin_bome(twin, k, x, y):
+    ahead = y
+    for _ in range(T):
+        ahead = ahead - C * twin.g_y(0, x, ahead)
+    f = np.concatenate([twin.f_x(0, x, y), twin.f_y(0, x, y)])
+    q = np.concatenate([twin.g_x(0, x, y) - twin.g_x(0, x, ahead), twin.g_y(0, x, y)])
+    phi = 0.7 * q @ q
+    new = np.concatenate([x, y]) - A * (f + max(phi - f @ q, 0) / (q @ q) * q)
+    return new[: len(x)], new[len(x) :]
+
+
+def twin_v_pbgd(twin, k, x, y, w):
+    for _ in range(T):
+        w = w - C * twin.g_y(0, x, w)
+    d_x = twin.f_x(0, x, y) + LAM * (twin.g_x(0, x, y) - twin.g_x(0, x, w))
+    return x - A * d_x, y - A * (twin.f_y(0, x, y) + LAM * twin.g_y(0, x, y)), w
+
+
+def twin_lv_hba(twin, k, x, y, t):
+    c, g1 = (k + 1) ** 0.3, 2.0
+    t = np.clip(t - C * (twin.g_y(0, x, t) + (t - y) / g1), -1, 1)
+    d_x = twin.f_x(0, x, y) / c + twin.g_x(0, x, y) - twin.g_x(0, x, t)
+    d_y = twin.f_y(0, x, y) / c + twin.g_y(0, x, y) - (y - t) / g1
+    return x - A * d_x, np.clip(y - B * d_y, -1, 1), t
+
+
+METHODS = {
+    "f2sa": (f2sa(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T), twin_f2sa, "xyz", (T + 1, 2 * T + 2)),
+    "bome": (bome(alpha=A, gamma=C, eta=0.7, T=T), twin_bome, "xy", (1, T + 1)),
+    "v_pbgd": (v_pbgd(alpha=A, gamma=C, lam=LAM, T=T), twin_v_pbgd, "xyw", (1, T + 2)),
+    "lv_hba": (
+        lv_hba(alpha=A, beta=B, gamma=C, proximity=2.0, prox_y=prox.box(-1.0, 1.0)),
+        twin_lv_hba,
+        "xyt",
+        (1, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", ["vector", "nested"])
+@pytest.mark.parametrize("name", METHODS)
+def test_three_steps_equal_numpy(name, shape):
+    method, step, variables, gradients = METHODS[name]
+    ours, twin = problem(shape, 1)
+    drawn = twin.starts()
+    start = {variable: drawn.get(variable, drawn["z"]) for variable in variables}
+    if name == "lv_hba":
+        start |= {variable: np.clip(start[variable], -1, 1) for variable in "yt"}
+    solution = decibo.solve(ours, decibo.complete(1), method, steps=3, start=as_start(ours, start), measures=["outer"])
+    s = [start[variable][0] for variable in variables]
+    for k in range(3):
+        s = step(twin, k, *s)
+    for variable, row in zip(variables, s, strict=True):
+        np.testing.assert_allclose(as_rows(ours, solution)[variable][0], row, rtol=0, atol=1e-10)
+    cost = solution.cost
+    assert (cost.outer_gradients, cost.inner_gradients) == gradients
+    assert (cost.products, cost.messages) == (0, 0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_conforms(name):
+    assert "one agent" in decibo.check_algorithm(METHODS[name][0])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_more_agents_are_refused(name):
+    ours, _ = problem("vector", 3)
+    with pytest.raises(decibo.InputError, match="centralised"):
+        decibo.solve(ours, decibo.ring(3), METHODS[name][0], steps=1)

@@ -1,0 +1,64 @@
+"""MDBO against a loop over agents in numpy, with the series summed term by term."""
+
+import numpy as np
+import pytest
+
+import decibo
+from decibo.algorithm.mdbo import mdbo
+from decibo.problem.quadratic import quadratic
+from twin import NETWORKS, as_rows, as_start, problem
+
+ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
+METHOD = mdbo(alpha=ALPHA, beta=BETA, eta=ETA, theta=THETA, N=N)
+
+
+def mixed(W, rows):
+    return np.stack([sum(W[i, j] * rows[j] for j in range(len(rows))) for i in range(len(rows))])
+
+
+def directions(twin, x, y):
+    d_x, d_y = np.zeros_like(x), np.zeros_like(y)
+    for i in range(twin.m):
+        H = np.stack([twin.H(i, x[i], y[i], e) for e in np.eye(twin.r)], axis=1)
+        series = ETA * sum(np.linalg.matrix_power(np.eye(twin.r) - ETA * H, j) for j in range(N + 1))
+        d_x[i] = twin.f_x(i, x[i], y[i]) - twin.J(i, x[i], y[i], series @ twin.f_y(i, x[i], y[i]))
+        d_y[i] = twin.g_y(i, x[i], y[i])
+    return d_x, d_y
+
+
+@pytest.mark.parametrize("network", ["path", "ring", "star"])
+def test_three_steps_equal_numpy(network):
+    network = NETWORKS[network]()
+    ours, twin = problem("nested", network.m)
+    drawn = twin.starts()
+    start = {"x": drawn["x"], "y": drawn["y"]}
+    solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
+    x, y = start["x"], start["y"]
+    momentum = tracker = np.zeros_like(x), np.zeros_like(y)
+    for _ in range(3):
+        new = [(1 - THETA) * m + THETA * d for m, d in zip(momentum, directions(twin, x, y), strict=True)]
+        tracker = [mixed(network.W, t) + a - b for t, a, b in zip(tracker, new, momentum, strict=True)]
+        momentum = new
+        x, y = mixed(network.W, x) - ALPHA * tracker[0], mixed(network.W, y) - BETA * tracker[1]
+    found = as_rows(ours, solution)
+    np.testing.assert_allclose(found["x"], x, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found["y"], y, rtol=0, atol=1e-10)
+    cost = solution.cost
+    assert (cost.outer_gradients, cost.inner_gradients) == (1, 1)
+    assert (cost.hessian_products, cost.jacobian_products) == (N, 1)
+    assert (cost.numbers, cost.messages) == (2 * twin.n + 2 * twin.r, 1)
+
+
+def test_conforms():
+    assert "light cone" in decibo.check_algorithm(METHOD)
+
+
+def test_right_for_equal_agents_and_wrong_for_unequal_ones():
+    method = mdbo(alpha=0.1, beta=0.1, eta=0.4, N=60)
+    reached = {}
+    for heterogeneity in (0.0, 1.0):
+        ours = quadratic(10, heterogeneity=heterogeneity)
+        solution = decibo.solve(ours, decibo.ring(10), method, steps=1500, every=10**6, measures=["stationarity"])
+        reached[heterogeneity] = np.sqrt(solution.history["stationarity"][-1])
+    assert reached[0.0] < 1e-8
+    assert reached[1.0] > 0.1
