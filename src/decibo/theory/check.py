@@ -1,0 +1,176 @@
+"""check: what Theorem 1 says of a problem, a network and a method, in a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import Any
+
+from decibo.algorithm.algorithm import Algorithm
+from decibo.errors import InputError
+from decibo.layout import Tree
+from decibo.problem.problem import Problem
+from decibo.theory.bounds import Bound, bound
+from decibo.theory.constant import Constants
+from decibo.theory.estimate import constants as constants_of
+from decibo.theory.steps import Slack, Theorem1
+
+SUFFICIENT = (
+    "Theorem 1's conditions are sufficient, far from necessary: practice often\n"
+    "exceeds them by orders of magnitude and converges."
+)
+MINIMAX = "ahead_minimax"
+STEPS = ("gamma", "beta", "alpha")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The answer of `check`: print it, or take its parts.
+
+    theorem   None if Theorem 1 does not speak of the method
+    settings  alpha, beta, gamma and lam of the method, schedules at step 0
+    slacks    every inequality by name
+    floor     the penalty and heterogeneity parts of the bound
+    advice    what to change first
+    """
+
+    problem: str
+    network: str
+    method: str
+    rho: float | None
+    constants: Constants
+    theorem: Theorem1 | None
+    settings: dict[str, float]
+    slacks: dict[str, Slack]
+    floor: Bound | None
+    advice: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether Theorem 1 covers this run."""
+        return self.theorem is not None and all(slack.holds for slack in self.slacks.values())
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """The steps over the largest ones that Theorem 1 admits (alpha for the largest beta and gamma)."""
+        if self.theorem is None:
+            return {}
+        return {step: self.settings[step] / getattr(self.theorem, step) for step in STEPS}
+
+    def to_json(self) -> str:
+        """Everything as JSON."""
+        parts: dict[str, Any] = {
+            "problem": self.problem,
+            "network": self.network,
+            "method": self.method,
+            "rho": self.rho,
+            "constants": asdict(self.constants) | {"kappa": self.constants.kappa, "L": self.constants.L},
+            "settings": self.settings,
+            "holds": self.holds,
+            "inequalities": {
+                name: slack._asdict() | {"holds": slack.holds, "factor": slack.factor}
+                for name, slack in self.slacks.items()
+            },
+            "factors": self.factors,
+            "floor": None if self.floor is None else {**asdict(self.floor), "total": self.floor.floor},
+            "advice": self.advice,
+            "note": SUFFICIENT.replace("\n", " "),
+        }
+        if self.theorem is not None:
+            parts["largest"] = {step: getattr(self.theorem, step) for step in STEPS}
+            parts["binding"] = self.theorem.binding
+        return json.dumps(parts, indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._header(), *self._table(), "", *_wrapped(self.advice), "", SUFFICIENT])
+
+    def _header(self) -> list[str]:
+        c = self.constants
+        names = ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy", "b_f", "b_g", "kappa", "L")
+        values = [f"{name + ' =':>7} {getattr(c, name):<10.4g}" for name in names]
+        values.append("  rho = " + ("unknown" if self.rho is None else f"{self.rho:.4g}"))
+        kind = "estimated at sampled points" if c.estimated else "exact (the problem is quadratic)"
+        rows = ["".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)]
+        return [*_wrapped(f"{self.problem}; {self.network}; {self.method}"), f"constants, {kind}:", *rows]
+
+    def _table(self) -> list[str]:
+        if self.theorem is None or self.floor is None:
+            return []
+        rows = ["", f"{'inequality of Theorem 1':<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
+        for name, slack in self.slacks.items():
+            ratio = slack.value / slack.bound if slack.bound else float("inf")
+            says = "yes" if slack.holds else "NO"
+            rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {says:>5}")
+        rows.append("")
+        for step in STEPS:
+            most, times = getattr(self.theorem, step), _times(self.factors[step])
+            rows.append(f"{step:<6} = {self.settings[step]:<9.3g} the largest admitted is {most:.3g}: {times} that")
+        parts = f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
+        rows.append(f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})")
+        if not self.holds:
+            rows.append("(the formula outside its conditions, so no prediction for this run)")
+        return rows
+
+
+def check(problem: Problem, network: Any, method: Algorithm, *, x: Tree = None, radius: float = 1.0) -> Check:
+    """What Theorem 1 says of these three. x and radius say where to look, as in `decibo.theory.constants`."""
+    if not isinstance(problem, Problem) or not isinstance(method, Algorithm):
+        raise InputError(
+            f"check({type(problem).__name__}, {type(network).__name__}, {type(method).__name__})",
+            "it takes a problem, a network and a method, in this order",
+            "Make them with decibo.Problem, decibo.ring(10), decibo.ahead(...), for example.",
+        )
+    if problem.m is not None and problem.m != network.m:
+        raise InputError(
+            f"the data is for {problem.m} agents, the network has {network.m}",
+            "every agent of the network needs its own data",
+            f"Make a network of {problem.m} agents.",
+        )
+    constants = constants_of(problem, x, radius=radius, minimax=method.name == MINIMAX)
+    rho = None if network.directed else float(network.rho)
+    known = problem.name, repr(network), repr(method), rho, constants
+    if method.name not in ("ahead", MINIMAX) or rho is None:
+        why = "of undirected networks" if rho is None else "of AHEAD (decibo.ahead, decibo.ahead_minimax)"
+        advice = f"Theorem 1 speaks {why} only; the constants and rho are all that can be said here."
+        return Check(*known, None, {}, {}, None, advice)
+    s = _settings(method)
+    theorem = Theorem1(constants, rho, s["lam"])
+    floor = bound(constants, rho, **s)
+    slacks = theorem.slacks(s["alpha"], s["beta"], s["gamma"])
+    return Check(*known, theorem, s, slacks, floor, _advice(theorem, slacks, floor))
+
+
+def _settings(method: Algorithm) -> dict[str, float]:
+    """The numbers of the method, schedules at step 0."""
+    given: dict[str, Any] = dict(method.settings)
+    given = {name: value(0) if callable(value) else value for name, value in given.items()}
+    if given["beta"] is None:
+        given["beta"] = given["gamma"] / given["lam"]
+    return {name: float(given[name]) for name in ("alpha", "beta", "gamma", "lam")}
+
+
+def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
+    broken = {slack.step for slack in slacks.values() if not slack.holds}
+    if "lam" in broken:
+        return f"Change first: raise lam above {theorem.least_lam:.4g}; below it nothing is promised."
+    gap = 2 * theorem.constants.C_ou**2 / theorem.lam**2
+    parts = {
+        "the penalty gap C_ou/lam: raise lam": gap,
+        "the penalty in the consensus errors: lower beta and alpha": floor.penalty - gap,
+        "heterogeneity: lower beta and gamma, or use ahead_exact, which has no such term": floor.heterogeneity,
+    }
+    lower = f"The largest part of the floor is {max(parts, key=parts.__getitem__)}."
+    if not broken:
+        return f"Theorem 1 covers this run. Change first: {lower[0].lower()}{lower[1:]}"
+    steps = [step for step in STEPS if step in broken]
+    named = ", then ".join(f"{step} (limited by {theorem.binding[step]})" for step in steps)
+    return f"Theorem 1 does not cover this run. To be covered, lower first {named}. {lower}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g} times" if factor < 10 or factor >= 1e6 else f"{factor:,.0f} times"
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, 80)

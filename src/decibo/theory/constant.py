@@ -1,0 +1,180 @@
+r"""The constants of the paper's assumptions, and everything derived from them.     [paper, section III]
+
+     (1)  kappa   = max(C_fy, L_f1, L_g1, L_g2) / mu_g                                 Corollary 1
+     (2)  L_y*    = L_g1/mu_g,     L_y*lam = 2 L_lam/(lam mu_g)
+     (3)  L       = (L_f1 + (L_f1 L_g1 + C_fy L_g2)/mu_g + C_fy L_g1 L_g2/mu_g^2) (1 + L_y*)        erratum 6
+     (4)  U_lam^2 = L_f1^2 + lam^2 L_g1^2,     L_lam = L_f1 + lam L_g1,     mu_lam = lam mu_g/2
+     (5)  w_gamma = mu_g L_g1/(2 (mu_g + L_g1)),     w_beta = mu_lam L_lam/(2 (mu_lam + L_lam))
+     (6)  C_in    = 2 C_fy/mu_g,     C_ou = C_in (1 + L_g1/mu_g)(L_f1 + L_g2 C_in/2)
+     (7)  u_beta  = lam L_g1 w_beta/U_lam^2                                                       erratum 11
+     (8)  p_1     = (96/u_beta^2 + 48 L_g1^2/w_gamma^2 + 24) L_g1^2
+     (9)  p_2     = (96/u_beta^2 + 24) L_g1^2,     p_3 = (48 L_g1^2/w_gamma^2 + 12) L_g1^2
+    (10)  d_1     = 12 U_lam^2 alpha/(w_beta beta),     d_2 = 12 L_g1^2 lam^2 alpha/(w_gamma gamma)
+    (11)  d_j     = 4 p_(j-2) alpha lam^2/(1 - rho),  j = 3, 4, 5                                 erratum 4
+
+Minimax (g = -f):  L = L_f1 (1 + L_y*),  C_in = C_ou = 0,  mu_lam = min(lam/2, lam - 1) mu_g      erratum 13
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from decibo.errors import InputError
+
+
+class Weights(NamedTuple):
+    """The weights of the five errors in the potential, (10) and (11)."""
+
+    d_1: float
+    d_2: float
+    d_3: float
+    d_4: float
+    d_5: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What the paper assumes of a problem, on the region a run visits; methods give what follows from it.
+
+    mu_g        every g_i is mu_g-strongly convex in y
+    L_f1, L_g1  the gradients of f_i and g_i are Lipschitz in (x, y)
+    L_g2        the Hessian of g_i is Lipschitz in (x, y)
+    C_fy        |f_y| at (x, y*(x)) is at most this
+    b_f, b_g    heterogeneity of the outer and inner gradients at (x, y*(x))
+    estimated   whether they were estimated rather than known
+    minimax     whether g = -f
+    """
+
+    mu_g: float
+    L_f1: float
+    L_g1: float
+    L_g2: float
+    C_fy: float
+    b_f: float
+    b_g: float
+    estimated: bool = False
+    minimax: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)[:7]):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not math.isfinite(value) or value < 0:
+                raise InputError(f"{name} = {value!r}", "a constant is a finite number >= 0", f"Mend {name}.")
+            object.__setattr__(self, name, float(value))
+        if self.mu_g == 0:
+            raise InputError("mu_g = 0", "the inner objectives must be strongly convex", "Give mu_g > 0.")
+        if self.mu_g > self.L_g1:
+            raise InputError(
+                f"mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}",
+                "curvature in y is at least mu_g and at most L_g1, so mu_g <= L_g1",
+                "Check which of the two is wrong.",
+            )
+
+    @property
+    def kappa(self) -> float:
+        """The condition number max(C_fy, L_f1, L_g1, L_g2)/mu_g."""
+        return max(self.C_fy, self.L_f1, self.L_g1, self.L_g2) / self.mu_g  # (1)
+
+    @property
+    def L_ystar(self) -> float:
+        """The Lipschitz constant L_g1/mu_g of y*(x)."""
+        return self.L_g1 / self.mu_g  # (2)
+
+    def L_ystar_lam(self, lam: float) -> float:
+        """The Lipschitz constant 2 L_lam/(lam mu_g) of y*(x; lam)."""
+        return 2 * self.L_lam(lam) / (lam * self.mu_g)  # (2)
+
+    @property
+    def L(self) -> float:
+        """The Lipschitz constant (3) of grad Phi; L_f1 (1 + L_y*) if g = -f."""
+        if self.minimax:
+            return self.L_f1 * (1 + self.L_ystar)
+        f, g, h, c, mu = self.L_f1, self.L_g1, self.L_g2, self.C_fy, self.mu_g
+        return (f + (f * g + c * h) / mu + c * g * h / mu**2) * (1 + self.L_ystar)  # (3)
+
+    @property
+    def L_printed(self) -> float:
+        """The paper's L = (L_f1 + (L_f1 + C_fy) L_g2/mu_g + C_fy L_g2^2/mu_g^2)(1 + L_y*): too small, erratum 6."""
+        f, h, c, mu = self.L_f1, self.L_g2, self.C_fy, self.mu_g
+        return (f + (f + c) * h / mu + c * h**2 / mu**2) * (1 + self.L_ystar)
+
+    def U_lam(self, lam: float) -> float:
+        """sqrt(L_f1^2 + lam^2 L_g1^2)."""
+        return math.hypot(self.L_f1, lam * self.L_g1)  # (4)
+
+    def L_lam(self, lam: float) -> float:
+        """The smoothness L_f1 + lam L_g1 of f + lam g."""
+        return self.L_f1 + lam * self.L_g1  # (4)
+
+    def mu_lam(self, lam: float) -> float:
+        """The strong convexity lam mu_g/2 of f + lam g in y; min(lam/2, lam - 1) mu_g if g = -f."""
+        return (min(lam / 2, lam - 1) if self.minimax else lam / 2) * self.mu_g  # (4)
+
+    @property
+    def w_gamma(self) -> float:
+        """The contraction mu_g L_g1/(2 (mu_g + L_g1)) of z."""
+        return self.mu_g * self.L_g1 / (2 * (self.mu_g + self.L_g1))  # (5)
+
+    def w_beta(self, lam: float) -> float:
+        """The contraction mu_lam L_lam/(2 (mu_lam + L_lam)) of y; infinite where y has no effect (g = -f, lam = 1)."""
+        mu, L = self.mu_lam(lam), self.L_lam(lam)
+        return math.inf if self.minimax and lam == 1 else mu * L / (2 * (mu + L))  # (5)
+
+    def u_beta(self, lam: float) -> float:
+        """lam L_g1 w_beta/U_lam^2: the largest number for which the step from D_1, D_2 to p_1, p_2 is true."""
+        return lam * self.L_g1 * self.w_beta(lam) / self.U_lam(lam) ** 2  # (7)
+
+    @property
+    def u_beta_printed(self) -> float:
+        """The paper's mu_g/(4 L_g1): larger than (7), erratum 11."""
+        return self.mu_g / (4 * self.L_g1)
+
+    @property
+    def C_in(self) -> float:
+        """2 C_fy/mu_g: |y*(x) - y*(x; lam)| <= C_in/lam."""
+        return 0.0 if self.minimax else 2 * self.C_fy / self.mu_g  # (6)
+
+    @property
+    def C_ou(self) -> float:
+        """C_in (1 + L_g1/mu_g)(L_f1 + L_g2 C_in/2): |grad Phi - grad p*| <= C_ou/lam."""
+        return self.C_in * (1 + self.L_ystar) * (self.L_f1 + self.L_g2 * self.C_in / 2)  # (6)
+
+    def p_1(self, lam: float) -> float:
+        """(96/u_beta^2 + 48 L_g1^2/w_gamma^2 + 24) L_g1^2: weighs the consensus error of x."""
+        return (96 / self.u_beta(lam) ** 2 + 48 * (self.L_g1 / self.w_gamma) ** 2 + 24) * self.L_g1**2  # (8)
+
+    def p_2(self, lam: float) -> float:
+        """(96/u_beta^2 + 24) L_g1^2: weighs the consensus error of y."""
+        return (96 / self.u_beta(lam) ** 2 + 24) * self.L_g1**2  # (9)
+
+    @property
+    def p_3(self) -> float:
+        """(48 L_g1^2/w_gamma^2 + 12) L_g1^2: weighs the consensus error of z."""
+        return (48 * (self.L_g1 / self.w_gamma) ** 2 + 12) * self.L_g1**2  # (9)
+
+    def d(self, rho: float, *, alpha: float, beta: float, gamma: float, lam: float) -> Weights:
+        """d_1 to d_5, the weights (10) and (11) of the potential."""
+        mixed = 4 * alpha * lam**2 / (1 - network_rho(rho))
+        d_1 = 12 * self.U_lam(lam) ** 2 * alpha / (self.w_beta(lam) * beta)  # (10)
+        d_2 = 12 * self.L_g1**2 * lam**2 * alpha / (self.w_gamma * gamma)  # (10)
+        return Weights(d_1, d_2, self.p_1(lam) * mixed, self.p_2(lam) * mixed, self.p_3 * mixed)  # (11)
+
+
+def network_rho(rho: float) -> float:
+    """rho, if it is one of a connected network."""
+    if isinstance(rho, bool) or not 0 <= rho < 1:
+        raise InputError(
+            f"rho = {rho!r}",
+            "rho = ||W - 11'/m||^2 of a connected network lies in [0, 1)",
+            "Take network.rho; it is the squared norm, not the gap 1 - rho.",
+        )
+    return float(rho)
+
+
+def positive(name: str, value: float) -> float:
+    """A finite number above 0."""
+    if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} = {value!r}", "it must be a finite number > 0", f"Give {name} > 0.")
+    return float(value)

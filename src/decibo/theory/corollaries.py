@@ -1,0 +1,77 @@
+r"""Corollaries 1 and 2: step sizes and lam for a given number of steps K.
+
+    (1)  Corollary 1:  lam = 3 kappa K^(1/6),  gamma = c K^(-1/3),  beta = b K^(-1/2),  alpha = a K^(-2/3)
+         then the mean of |grad Phi|^2 is O(kappa^4/K^(1/3) + (kappa^2 b_f^2/K^(2/3) + kappa^4 b_g^2/K^(1/3))/(1-rho)^2)
+    (2)  Corollary 2:  g = -f,  lam fixed,     gamma = c K^(-1/3),  beta = b K^(-1/3),  alpha = a K^(-1/3)
+         then it is O(kappa^2/K^(2/3) (1 + b_f^2/(1-rho)^2))
+
+The paper leaves a, b and c open. Here they are the largest that Theorem 1 admits at K = 1, and then (1) and (2)
+satisfy it for every K, since each step falls at least as fast as its bounds; or practical ones of your own, for
+which Theorem 1 promises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from decibo.errors import InputError
+from decibo.theory.constant import Constants, network_rho, positive
+from decibo.theory.steps import BELOW, Theorem1, theorem1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Step sizes and penalty for one K; `admitted` says whether Theorem 1's conditions hold."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    lam: float
+    admitted: bool
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """What `ahead(**settings)` takes."""
+        return {name: value for name, value in asdict(self).items() if name != "admitted"}
+
+
+def corollary1(constants: Constants, rho: float, K: float, *, first: Mapping[str, float] | None = None) -> Rule:
+    """(1). `first` = {"alpha": a, "beta": b, "gamma": c, "lam": l} replaces some or all of the steps at K = 1."""
+    powers = {"alpha": -2 / 3, "beta": -1 / 2, "gamma": -1 / 3, "lam": 1 / 6}
+    return _scaled(constants, rho, K, 3 * constants.kappa, powers, first)  # (1)
+
+
+def corollary2(
+    constants: Constants, rho: float, K: float, *, lam: float = 2.0, first: Mapping[str, float] | None = None
+) -> Rule:
+    """(2), for g = -f and any lam >= 1. `first` as in `corollary1`."""
+    powers = {"alpha": -1 / 3, "beta": -1 / 3, "gamma": -1 / 3, "lam": 0.0}
+    return _scaled(replace(constants, minimax=True), rho, K, lam, powers, first)  # (2)
+
+
+def _scaled(
+    constants: Constants,
+    rho: float,
+    K: float,
+    lam: float,
+    powers: Mapping[str, float],
+    first: Mapping[str, float] | None,
+) -> Rule:
+    network_rho(rho)
+    positive("K", K)
+    given = {name: positive(f"first[{name!r}]", value) for name, value in (first or {}).items()}
+    if set(given) - set(powers):
+        raise InputError(f"first = {dict(first or {})}", f"its names are {', '.join(powers)}", "Use these.")
+    lam = given.get("lam", lam)
+    theorem = Theorem1 if given else theorem1  # what is practical may break Theorem 1
+    at_one = theorem(constants, rho, lam)
+    steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma, "lam": lam} | given
+    scaled = {name: value * K ** powers[name] for name, value in steps.items()}
+    at_K = theorem(constants, rho, scaled["lam"])
+    if not given:  # p_1 and p_2 change a little with lam, so that the first K may need a little less
+        scaled["gamma"] = min(scaled["gamma"], at_K.gamma)
+        scaled["beta"] = min(scaled["beta"], at_K.beta)
+        bounds = at_K.alphas(scaled["beta"], scaled["gamma"])
+        scaled["alpha"] = min(scaled["alpha"], BELOW * min(bounds.values()))
+    return Rule(**scaled, admitted=at_K.admits(scaled["alpha"], scaled["beta"], scaled["gamma"]))

@@ -1,0 +1,76 @@
+"""check: the paper's own example, other methods, JSON, and a cheap import."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import decibo
+from decibo.problem.minimax import minimax_quadratic
+from decibo.problem.synthetic import synthetic
+from decibo.theory.check import check
+
+STEPS = {"alpha": 7e-4, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
+
+
+def paper_network():
+    return decibo.erdos_renyi(10, 0.7, seed=1)
+
+
+def test_the_papers_synthetic_steps():
+    found = check(synthetic(), paper_network(), decibo.ahead(**STEPS))
+    c = found.constants
+    assert (c.mu_g, c.L_f1, c.L_g1, c.L_g2, c.estimated) == pytest.approx((4, 4, 32, 0, False))
+    assert found.factors["gamma"] == pytest.approx(500, rel=0.15)
+    assert found.factors["beta"] == pytest.approx(3000, rel=0.2)
+    assert found.factors["alpha"] == pytest.approx(2e7, rel=0.2)
+    assert not found.holds
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "sufficient, far from necessary" in text
+    assert "lower first gamma" in text
+    assert text.count("  NO") == sum(not slack.holds for slack in found.slacks.values())
+    data = json.loads(found.to_json())
+    assert data["factors"]["alpha"] == found.factors["alpha"]
+    assert data["inequalities"]["alpha < 1/(2 L)"]["holds"]
+    assert data["floor"]["total"] == found.floor.floor
+
+
+def test_what_changes_first():
+    network = paper_network()
+    small = check(synthetic(), network, decibo.ahead(**(STEPS | {"lam": 1.0})))
+    assert "raise lam above 2" in small.advice
+    assert not small.slacks["lam > 2 L_f1/mu_g"].holds
+    t = small.theorem.__class__(small.constants, small.rho, 20.0)
+    covered = check(synthetic(), network, decibo.ahead(alpha=t.alpha, beta=t.beta, gamma=t.gamma, lam=20.0))
+    assert covered.holds
+    assert "covers this run" in str(covered)
+    matched = check(synthetic(), network, decibo.ahead(alpha=1e-4, gamma=1e-2, lam=lambda k: 20.0))
+    assert matched.settings["beta"] == pytest.approx(5e-4)
+
+
+def test_other_methods_and_minimax():
+    other = check(synthetic(), paper_network(), decibo.ahead_exact(alpha=1e-3, gamma=1e-2))
+    assert other.theorem is None
+    assert "AHEAD" in str(other)
+    assert "mu_g" in str(other)
+    assert json.loads(other.to_json())["holds"] is False
+    game = minimax_quadratic(4, 2, 2)
+    found = check(game, decibo.ring(4), decibo.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
+    assert found.constants.minimax
+    assert found.floor.penalty == 0
+
+
+def test_bad_input():
+    with pytest.raises(decibo.InputError, match="10 agents, the network has 4"):
+        check(synthetic(), decibo.ring(4), decibo.ahead(**STEPS))
+    with pytest.raises(decibo.InputError, match="in this order"):
+        check(decibo.ring(4), synthetic(), decibo.ahead(**STEPS))  # type: ignore[arg-type]
+
+
+def test_import_is_lazy():
+    code = "import sys, decibo.theory as t; assert 'decibo.theory.estimate' not in sys.modules; t.constants; dir(t)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = decibo.theory.nothing

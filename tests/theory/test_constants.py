@@ -1,0 +1,169 @@
+"""Constants: a second transcription, the exact values of quadratics, estimates, and bad input."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import decibo
+from decibo.problem.quadratic import quadratic
+from decibo.theory import Constants, bound, constants, theorem1
+from theory import paper
+from theory.world import World
+
+GOOD = {"mu_g": 1.0, "L_f1": 2.0, "L_g1": 3.0, "L_g2": 0.5, "C_fy": 4.0, "b_f": 1.0, "b_g": 2.0}
+size = st.floats(0.01, 100)
+some = st.fixed_dictionaries(dict.fromkeys(GOOD, size) | {"over": st.floats(1, 50)}).map(
+    lambda v: (
+        {name: v[name] for name in GOOD} | {"L_g1": v["mu_g"] * v["over"]},
+        v["L_f1"] / v["mu_g"] * 2 * (1 + v["over"] / 10),
+    )
+)
+
+
+def base(given):
+    return {name: given[name] for name in ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy")}
+
+
+@settings(max_examples=50, deadline=None)
+@given(some)
+def test_every_constant_twice(made):
+    given, lam = made
+    c, s = Constants(**given), paper.symbols(**base(given), lam=lam)
+    ours = {
+        "U_lam^2": c.U_lam(lam) ** 2,
+        "L_lam": c.L_lam(lam),
+        "mu_lam": c.mu_lam(lam),
+        "L_y": c.L_ystar,
+        "L_ylam": c.L_ystar_lam(lam),
+        "L": c.L,
+        "w_gamma": c.w_gamma,
+        "w_beta": c.w_beta(lam),
+        "C_in": c.C_in,
+        "C_ou": c.C_ou,
+        "u_beta": c.u_beta(lam),
+        "p1": c.p_1(lam),
+        "p2": c.p_2(lam),
+        "p3": c.p_3,
+        "kappa": c.kappa,
+    }
+    assert ours == pytest.approx(s, rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(some, st.floats(0, 0.99))
+def test_every_rule_twice(made, rho):
+    given, lam = made
+    c = Constants(**given)
+    t = theorem1(c, rho, lam)
+    gammas, betas, alphas = paper.limits(**base(given), rho=rho, lam=lam, beta=t.beta, gamma=t.gamma)
+    assert sorted(t.gammas.values()) == pytest.approx(sorted(gammas), rel=1e-12)
+    assert sorted(t.betas.values()) == pytest.approx(sorted(betas), rel=1e-12)
+    assert sorted(t.alphas(t.beta, t.gamma).values()) == pytest.approx(sorted(alphas), rel=1e-12)
+    steps = {"alpha": t.alpha, "beta": t.beta, "gamma": t.gamma, "lam": lam}
+    C, B = paper.errors(**given, rho=rho, **steps)
+    b = bound(c, rho, **steps, fall=3.0, K=10)
+    assert (b.penalty, b.heterogeneity) == pytest.approx((C, B), rel=1e-12)
+    assert b.initial == pytest.approx(3.0 / (10 * t.alpha))
+    assert b.total == b.initial + b.floor
+    assert tuple(c.d(rho, **steps)) == pytest.approx(paper.weights(**base(given), rho=rho, **steps), rel=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 3),
+    r=st.integers(1, 3),
+    outer=st.sampled_from([0.1, 1.0, 10.0]),
+    coupling=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_true_lipschitz_constants_never_exceed_the_formulas(seed, n, r, outer, coupling):
+    world = World.draw(seed, 3, n, r, outer=outer, coupling=coupling)
+    c = world.constants([np.zeros(n)])
+    lam = 2.1 * c.L_f1 / c.mu_g
+    assert np.linalg.norm(world.phi_hessian, 2) <= c.L * (1 + 1e-12)
+    assert np.linalg.norm(world.response, 2) <= c.L_ystar * (1 + 1e-12)
+    mixed = world.B.mean(0).T + lam * world.J.mean(0).T
+    slope = np.linalg.solve(world.A.mean(0) + lam * world.H.mean(0), mixed)
+    assert np.linalg.norm(slope, 2) <= c.L_ystar_lam(lam) * (1 + 1e-12)
+
+
+def test_printed_l_is_too_small():
+    """Erratum 6: f = (x + y)^2 a/2, g = (y - k x)^2/2 has Phi'' = a (1 + k)^2 = 3, and the printed L is below it."""
+    k, a = 9.0, 0.03
+    L_g1 = 1 + k**2  # Hessian of g: [[k^2, -k], [-k, 1]]
+    c = Constants(mu_g=1, L_f1=2 * a, L_g1=L_g1, L_g2=0, C_fy=1, b_f=0, b_g=0)
+    assert a * (1 + k) ** 2 <= c.L
+    assert pytest.approx((1 + c.L_ystar) * c.L_printed) == c.L
+    # with J alone (no x in g beyond the coupling) the printed value is below the truth
+    L_g1 = (1 + np.sqrt(1 + 4 * k**2)) / 2  # [[0, -k], [-k, 1]]
+    c = Constants(mu_g=1, L_f1=2 * a, L_g1=L_g1, L_g2=0, C_fy=1, b_f=0, b_g=0)
+    assert c.L_printed < a * (1 + k) ** 2 <= c.L
+
+
+def test_exact_for_quadratics():
+    world = World.draw(4, 3, 2, 3)
+    like = quadratic(m=3, n=2, r=3)
+    problem = decibo.Problem(like.outer, like.inner, {k: getattr(world, k) for k in like.data}, like.x0, like.y0)
+    x = np.array([[0.3, -1.0], [0.0, 2.0]])
+    found, known = constants(problem, x), world.constants(x)
+    assert not found.estimated
+    for name in GOOD:
+        assert getattr(found, name) == pytest.approx(getattr(known, name), rel=1e-10), name
+
+
+def ridge(weight):
+    """g = weight y^2/2 + cos(a x + b y), so that |D3 g| = |sin| |(a, b)|^3."""
+
+    def inner(x, y, d):
+        return weight * y**2 / 2 + jnp.cos(d["a"] * x + d["b"] * y)
+
+    data = {"a": np.array([0.0, 0.6]), "b": np.array([0.5, 0.8])}
+    return decibo.Problem(lambda x, y, d: (y - d["a"]) ** 2 / 2, inner, data, 0.0, 0.0)
+
+
+def test_estimates_of_a_bent_problem():
+    found = constants(ridge(3.0), jnp.linspace(-4, 4, 9), samples=9)
+    assert found.estimated
+    assert 0.95 <= found.L_g2 <= 1.0  # agent 1 has |(a, b)| = 1
+    assert 3 - 0.64 - 0.25 <= found.mu_g <= 3 - 0.64 + 0.05
+    assert found.L_f1 == pytest.approx(1.0)
+
+
+def test_not_strongly_convex_says_where():
+    with pytest.raises(decibo.InputError, match=r"agent 1 has the eigenvalue -0\.\d+ at x = \[.*\], y = \["):
+        constants(ridge(0.5), jnp.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mu_g": 5.0}, "mu_g <= L_g1"),
+        ({"mu_g": 0.0}, "strongly convex"),
+        ({"L_f1": -1.0}, "L_f1 = -1.0"),
+        ({"C_fy": float("nan")}, "C_fy = nan"),
+        ({"L_g2": float("inf")}, "finite"),
+    ],
+)
+def test_contradictions(change, said):
+    with pytest.raises(decibo.InputError, match=said):
+        Constants(**(GOOD | change))
+
+
+@pytest.mark.parametrize("rho", [1.0, -0.1, float("nan"), 2])
+def test_rho_of_no_connected_network(rho):
+    with pytest.raises(decibo.InputError, match="rho"):
+        theorem1(Constants(**GOOD), rho, 10.0)
+
+
+def test_lam_too_small_and_bad_steps():
+    with pytest.raises(decibo.InputError, match=r"lam > 2 L_f1/mu_g = 4"):
+        theorem1(Constants(**GOOD), 0.5, 4.0)
+    t = theorem1(Constants(**GOOD), 0.5, 4.01)
+    with pytest.raises(decibo.InputError, match="alpha"):
+        t.slacks(-1.0, 1.0, 1.0)
+    with pytest.raises(decibo.InputError, match="stacked along a first axis"):
+        constants(quadratic(m=2, n=2, r=2), jnp.zeros((4, 3)))
+    with pytest.raises(decibo.InputError, match="lam >= 1"):
+        theorem1(Constants(**GOOD, minimax=True), 0.5, 0.9)
