@@ -44,6 +44,8 @@ class Algorithm:
     directed: bool = False  # whether it keeps its promise on a directed network
     centralised: bool = False  # whether it is for one agent only
     stochastic: bool = False  # whether it draws minibatches
+    fixed_network: bool = False  # whether links must not come and go
+    automatic: bool = False  # whether `solve` is to choose its step sizes
 
     @property
     def core(self) -> tuple[Partial, Partial, Partial]:

@@ -107,7 +107,7 @@ def c2dfb(
         whole("K", K),
         float(keep),
     )
-    return Algorithm(Partial(_init, settings), Partial(_step, settings), Partial(_view))
+    return Algorithm(Partial(_init, settings), Partial(_step, settings), Partial(_view), fixed_network=True)
 
 
 def kept(keep: float, size: int) -> int:

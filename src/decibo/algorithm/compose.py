@@ -72,7 +72,7 @@ def compose(
     return Algorithm(
         init=Partial(_init, recipe),
         step=Partial(_step, recipe),
-        view=Partial(_view),
+        view=Partial(_view, direction),
         name=f"{direction.name} x {names}",
         directed=all(strategy.directed for strategy, _ in groups),
     )
@@ -141,5 +141,5 @@ class _Proxes(NamedTuple):
         return {name: self.maps[name](s[name], h[name]) for name in s}
 
 
-def _view(state: State) -> dict[str, Vector]:
-    return state.variables._asdict()
+def _view(direction: Direction, state: State) -> dict[str, Vector]:
+    return direction.view(state.variables)

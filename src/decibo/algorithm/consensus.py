@@ -17,16 +17,17 @@ extra             EXTRA, with P: PG-EXTRA                             sends s   
     (8)  s+ = P(W~ s - h d - c+)
 exact_diffusion   exact diffusion, with P: proximal exact diffusion   sends s         exact
     (9)  p  = s - h d
-    (10) q  = W~ (p + c)
-    (11) c+ = q - p
-    (12) s+ = P(q)
+    (10) e  = (W - I)(p + c)/2                                        so that W~ (p + c) = p + c + e
+    (11) c+ = c + e
+    (12) s+ = P(p + c+)
 push_pull         directed networks: A row-, B column-stochastic      sends s, t      exact
     (13) t  = B t' + d - d'
     (14) s+ = P(A s - h t)
 local             no agreement at all: every agent for itself         sends nothing
     (15) s+ = P(s - h d)
 
-(11) is the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual two-term recursion
+(9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p, so written that c sums to 0 over the agents
+however long the run. (7), (8) are the usual two-term recursion
 s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h are trees with one entry for each
 variable, so that one `mix` is one message to every neighbour.
 
@@ -150,9 +151,9 @@ def _extra(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple
 def _exact_diffusion(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple[Group, Group]:
     p = tree_map(lambda s, h, d: s - h * d, s, h, d)  # (9)
     sent = tree_map(jnp.add, p, c)
-    q = _half(sent, mix(sent))  # (10)
-    c = tree_map(jnp.subtract, q, p)  # (11)
-    return prox(q, h), c  # (12)
+    e = tree_map(lambda ws, s: (ws - s) / 2, mix(sent), sent)  # (10)
+    c = tree_map(jnp.add, c, e)  # (11)
+    return prox(tree_map(jnp.add, p, c), h), c  # (12)
 
 
 def _push_pull(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:

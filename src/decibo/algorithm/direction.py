@@ -48,12 +48,16 @@ from decibo.problem.oracle import Oracle
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Direction:
-    """`start(values)` makes the variables of one agent, `at(oracle, variables, k)` the direction of each."""
+    """`start(values)` makes the variables of one agent, `at(oracle, variables, k)` the direction of each.
+
+    view   what an agent shows of its variables; an entry c is a better answer for y than y itself
+    """
 
     start: Callable[[Mapping[str, Vector]], Any]
     at: Callable[[Oracle, Any, Any], Any]
     name: str = field(metadata={"static": True})
     variables: tuple[str, ...] = field(metadata={"static": True})
+    view: Callable[[Any], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
 
 
 class Penalty(NamedTuple):
@@ -95,7 +99,7 @@ def penalty(lam: float | Schedule) -> Direction:
 def symmetric_penalty(lam: float | Schedule) -> Direction:
     """Three first gradients; its bias is O(1/lam^2), and zero if g is quadratic. Give y and z the same step."""
     at = Partial(_symmetric_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields)
+    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, Partial(_with_center))
 
 
 def implicit(difference: float | None = None) -> Direction:
@@ -143,6 +147,14 @@ def _start_moreau(values: Mapping[str, Vector]) -> Moreau:
 
 def _start_pair(values: Mapping[str, Vector]) -> Pair:
     return Pair(values["x"], values["y"])
+
+
+def _all_variables(v: Any) -> dict[str, Vector]:
+    return v._asdict()
+
+
+def _with_center(v: Penalty) -> dict[str, Vector]:
+    return v._asdict() | {"c": (v.y + v.z) / 2}
 
 
 def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:

@@ -8,6 +8,7 @@ Costs are for one agent and step; n and r are the sizes of x and y.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jax.tree_util import Partial
@@ -38,7 +39,7 @@ def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> A
 
 
 @method
-def ahead_exact(*, alpha: Rate, gamma: Rate, lam: Rate = 100.0) -> Algorithm:
+def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Rate = 100.0) -> Algorithm:
     r"""Symmetric penalty x exact diffusion with matched inner steps: AHEAD's cost, without its two errors.
 
         (1)  c = (y + z)/2
@@ -47,12 +48,14 @@ def ahead_exact(*, alpha: Rate, gamma: Rate, lam: Rate = 100.0) -> Algorithm:
         (4)  exact diffusion of x with step alpha, of y and z with step gamma
 
     This is the method we recommend. alpha is about 1/L_Phi, gamma about 1/L_g, and lam from 10 to 100 does for most
-    problems: with matched steps it drops out of both. docs/explanation/ahead_exact.md derives it; run.
+    problems: with matched steps it drops out of both. A step size that is not given is chosen by `solve`, and
+    changed during the run if need be. docs/explanation/ahead_exact.md derives the method; run.
     Costs 1 + 2 gradients, sends n + 2r numbers. Lands O(1/lam^2) off, exact if g is quadratic.
     """
-    gamma = schedule("gamma", gamma)
-    by = direction.symmetric_penalty(lam)
-    return compose(by, consensus.exact_diffusion(), x=schedule("alpha", alpha), y=gamma, z=gamma)
+    by, automatic = direction.symmetric_penalty(lam), alpha is None or gamma is None
+    alpha = schedule("alpha", 0.01 if alpha is None else alpha)
+    gamma = schedule("gamma", 0.1 if gamma is None else gamma)
+    return replace(compose(by, consensus.exact_diffusion(), x=alpha, y=gamma, z=gamma), automatic=automatic)
 
 
 @method

@@ -94,6 +94,7 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -
         Partial(_compressed, step, compressor, float(eta)),
         Partial(_view_compressed, view),
         directed=False,
+        fixed_network=True,
     )
 
 
@@ -223,6 +224,8 @@ def _wrapped(
     """The wrapped method; its settings are those of the method inside, and changing one wraps it again."""
     if not isinstance(method, Algorithm):
         raise InputError(f"{method!r}", "only an algorithm can be wrapped", "Give decibo.ahead(...), for example.")
+    if method.automatic:
+        raise InputError(f"{method!r}", "a method without step sizes cannot be wrapped", "Give alpha and gamma.")
     inside = method.factory
     factory = None if inside is None else (lambda **settings: again(inside(**settings)))
     view = method.view if view is None else view

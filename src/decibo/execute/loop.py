@@ -95,6 +95,13 @@ def all_finite(tree: Tree) -> jax.Array:
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats]))
 
 
+@jax.jit
+def largest(tree: Tree) -> jax.Array:
+    """The largest floating-point number of a tree in size."""
+    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf), initial=0) for leaf in floats]))
+
+
 @partial(jax.jit, static_argnames="program")
 def advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch) -> Progress:
     """Run a stretch; end early when the state stops being finite or every target is reached."""

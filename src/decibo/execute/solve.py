@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,26 +13,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.methods import ahead_exact
 from decibo.errors import DivergedError, InputError
 from decibo.execute import loop
 from decibo.execute.advice import explain
+from decibo.execute.automatic import Tuner
 from decibo.execute.progress import Report, reporter
 from decibo.execute.solution import Solution, Status
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import Cost, MarkedMix, step_cost
-from decibo.measure.measures import as_trees, resolve
+from decibo.measure.measures import answer, as_trees, resolve
 from decibo.network import DirectedNetwork, Network
+from decibo.network.varying import VaryingNetwork
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 
 SECONDS = 0.5  # how long a stretch should take: often enough for progress, too seldom to be felt
+GROWN = 1e9  # times the start: finite, but hardly meant
 LONGEST = 1000  # the most steps without the host being able to look
 
 
 def solve(
     problem: Problem,
     network: Network | DirectedNetwork,
-    method: Algorithm,
+    method: Algorithm | None = None,
     *,
     steps: int = 1000,
     every: int | None = None,
@@ -42,7 +47,7 @@ def solve(
     progress: bool | Report | None = None,
     throw: bool = False,
 ) -> Solution:
-    """Let the agents of `network` solve `problem` together by `method`.
+    """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
     steps     how many steps to do
     every     how many steps between two records of the history; by default about a hundred records
@@ -53,6 +58,7 @@ def solve(
     progress  a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
     throw     raise DivergedError when the state stops being finite, instead of returning what there is
     """
+    method = ahead_exact() if method is None else method
     run = _prepare(problem, network, method, steps, every, measures, start, seed, until)
     return run.go(reporter(progress), throw)
 
@@ -67,7 +73,7 @@ def _prepare(
     start: Any,
     seed: Any,
     until: Any,
-) -> _Run:
+) -> Run:
     """Check everything that can be wrong, before anything is compiled for long."""
     for name, value, kind, remedy in (
         ("problem", problem, Problem, "Make one with decibo.Problem(outer, inner, data, x0, y0)."),
@@ -99,11 +105,18 @@ def _prepare(
             "it needs weights that are symmetric and doubly stochastic",
             "Use a method with push_pull, such as fab, or an undirected network.",
         )
+    _warn_of_small_lam(problem, method)
     if method.stochastic and problem.sample is None:
         raise InputError(
             f"{method.name} on a problem without `sample`",
             "minibatches need to know how to draw one",
             "Give Problem(..., sample=lambda d, key: ...).",
+        )
+    if method.fixed_network and isinstance(network, VaryingNetwork):
+        raise InputError(
+            f"{method.name} on {network!r}",
+            "its agents keep sums of what neighbours sent, which links that come and go would falsify",
+            "Use a fixed network, or a method without compression.",
         )
     if method.centralised and network.m > 1:
         raise InputError(
@@ -111,7 +124,21 @@ def _prepare(
             "it is a centralised method",
             "Run it on one agent: decibo.complete(1).",
         )
-    return _Run(problem, network, method, steps, every, measures, start, seed, until)
+    return Run(problem, network, method, steps, every, measures, start, seed, until)
+
+
+def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
+    """The penalised inner level is strongly convex for sure only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
+    lam, known = method.settings.get("lam"), problem.constants
+    if known is None or not isinstance(lam, int | float) or method.name.startswith("ahead_exact"):
+        return
+    least = 2 * known["L_f1"] / known["mu_g"]
+    if lam < least:
+        warnings.warn(
+            f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
+            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
+            stacklevel=4,
+        )
 
 
 def _positive_integer(name: str, value: Any) -> int:
@@ -120,7 +147,7 @@ def _positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
-class _Run:
+class Run:
     """One call of solve: what the host keeps between stretches."""
 
     def __init__(
@@ -145,7 +172,7 @@ class _Run:
         )
         functions, data, m = problem.functions, problem.local(range(network.m)), network.m
         variables = _variables(functions, data, method.core)
-        rows = starting_rows(problem, m, start, variables)
+        rows = starting_rows(problem, m, start, tuple(name for name in variables if name != "c"))
         known = {name: _flat(problem, name, tree) for name, tree in (problem.solution or {}).items()}
         chosen = resolve(measures, variables, known)
         self.targets = _targets(until, [name for name, _ in chosen])
@@ -156,12 +183,15 @@ class _Run:
         self.start = rows
         self.state = loop.begin(self.program, self.world, rows)
         self.cost = step_cost(functions, _one(data), _one(rows), method.core)
+        self.tuner = Tuner(steps, _chosen(method)) if method.automatic else None
+        if self.tuner:
+            self.tuner.begin(self)
         self.history: dict[str, list[Any]] = {"step": []} | {name: [] for name, _ in chosen}
         self.k = 0
 
     def go(self, report: Report, throw: bool) -> Solution:
         """Run stretch after stretch until the steps are done, a target is reached or the state stops being finite."""
-        lengths, marks = _plan(self.steps, self.every)
+        lengths, marks = _plan(self.steps, self.every, self.tuner.look if self.tuner else LONGEST)
         done, count, status = 0, 1, Status.done
         try:
             while done < len(lengths):
@@ -170,6 +200,10 @@ class _Run:
                 stretch = _stretch(lengths[part], marks[part])
                 end = loop.advance(self.program, self.world, self.state, jnp.int32(self.k), stretch)
                 finite, reached, ran = bool(end.finite), bool(end.reached), int(end.segment)
+                if not finite and self.tuner and not self.tuner.gave_up:
+                    self.k, done = int(end.k), done + ran
+                    self.tuner.fail(self, "a number stopped being finite")
+                    continue
                 if not finite:
                     return self._diverged(lengths[part][:ran], marks[part], end, throw)
                 self._keep(lengths[part][:ran], marks[part], end)
@@ -182,10 +216,21 @@ class _Run:
                 if reached:
                     status = Status.converged
                     break
-                count = _next_count(count, time.perf_counter() - before)
+                if self.tuner:
+                    self.tuner.after(self)  # and one segment at a time
+                else:
+                    count = _next_count(count, time.perf_counter() - before)
         except KeyboardInterrupt:
             status = Status.interrupted
-        return self._solution(status, _message(status, self.k, self.steps, self.targets))
+        told = self.tuner.report(self) if self.tuner else self._grown()
+        return self._solution(status, _message(status, self.k, self.steps, self.targets) + told)
+
+    def _grown(self) -> str:
+        """A warning, if the numbers are on their way to overflow."""
+        largest, first = (float(loop.largest(tree)) for tree in (self.state, self.start))
+        if largest <= GROWN * (1 + first):
+            return ""
+        return f" But the largest number has grown from {first:.1g} to {largest:.1g}: lower the step sizes."
 
     def _keep(self, lengths: np.ndarray, marks: np.ndarray, end: loop.Progress) -> None:
         """Take over the records of these segments, and the state at their end."""
@@ -215,7 +260,7 @@ class _Run:
         mean = lambda name: jnp.mean(rows[name], axis=0)
         return Solution(
             x=functions.x.unravel(mean("x")),
-            y=functions.y.unravel(mean("y")),
+            y=functions.y.unravel(mean(answer(rows))),
             agents=as_trees(functions, rows),
             history={name: np.asarray(values) for name, values in self.history.items()},
             cost=self._cost(),
@@ -248,13 +293,26 @@ def _variables(functions: Functions, data: Any, core: Any) -> tuple[str, ...]:
     return tuple(jax.eval_shape(names, _one(data), start))
 
 
-def _plan(steps: int, every: int) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(method: Algorithm) -> dict[str, Any]:
+    """The step sizes that an automatic method was given all the same."""
+    given = {name: method.settings[name] for name in ("alpha", "gamma", "lam")}
+    for name, value in given.items():
+        if callable(value):
+            raise InputError(
+                f"{name} = a function of the step, with another step size left out",
+                "automatic step sizes go with numbers only",
+                "Give both alpha and gamma, or make it a number.",
+            )
+    return given
+
+
+def _plan(steps: int, every: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Segments (steps, record?): a record at step 0, at every multiple of `every`, and at the end.
 
     Long ways between two records are cut, so that the host can look in between.
     """
     ends = np.append(np.arange(0, steps, every), steps)
-    cuts = np.append(np.arange(0, steps, LONGEST), steps) if every > LONGEST else ends
+    cuts = np.append(np.arange(0, steps, longest), steps) if every > longest else ends
     stops = np.union1d(ends, cuts)
     return np.diff(stops, prepend=0).astype(np.int32), np.isin(stops, ends)
 

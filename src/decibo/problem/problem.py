@@ -43,8 +43,9 @@ class Problem:
     x0, y0          where to start, and the shapes of x and y: any pytrees of floating-point numbers
     sample          optional, (d, key) -> a minibatch that looks like d
     inner_solution  optional closed form (x, data of all agents) -> y*(x), used by `decibo.reference` only
-    solution        optional known answer {"x": ..., "y": ...}, used by the measure "distance" only
+    solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and distance_y only
     agents          how many agents there are; needed only if data is a function
+    constants       optional, what is known of the problem: mu_g, L_f1, ... as in decibo.theory
     """
 
     outer: Objective
@@ -57,6 +58,7 @@ class Problem:
     solution: dict[str, Tree] | None = None
     agents: int | None = None
     name: str = "problem"
+    constants: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("outer", "inner"):

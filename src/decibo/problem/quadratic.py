@@ -86,6 +86,7 @@ def quadratic(
         inner_solution=_inner_solution,
         solution=minimiser(means),
         name="quadratic",
+        constants=_constants(data),
     )
 
 
@@ -117,7 +118,10 @@ def quadratic_constants(problem: Problem) -> dict[str, float]:
             "exact constants are known for quadratic(..., bend=0) only",
             "Estimate the constants of other problems along a run.",
         )
-    data = {name: np.asarray(value, dtype=float) for name, value in problem.data.items()}
+    return _constants({name: np.asarray(value, dtype=float) for name, value in problem.data.items()})
+
+
+def _constants(data: dict[str, Array]) -> dict[str, float]:
     joint_f = np.block([[data["P"], data["B"]], [np.swapaxes(data["B"], 1, 2), data["A"]]])
     nothing = np.zeros_like(data["P"])
     joint_g = np.block([[nothing, data["J"]], [np.swapaxes(data["J"], 1, 2), data["H"]]])

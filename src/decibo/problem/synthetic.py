@@ -45,4 +45,5 @@ def synthetic() -> Problem:
         inner_solution=_inner_solution,
         solution={"x": 0.25, "y": 2.75},
         name="synthetic",
+        constants={"mu_g": 4.0, "L_f1": 4.0, "L_g1": 32.0, "L_g2": 0.0},
     )

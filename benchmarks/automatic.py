@@ -1,0 +1,122 @@
+"""Automatic step sizes against the best of a 200-point grid, on every ready-made problem.
+
+    python benchmarks/automatic.py [--seeds 3] [--steps 5000] [problem ...]
+
+Both run `ahead_exact` with lam = 100 for the same number of steps. The grid is 20 values of alpha times 10 of gamma,
+one compiled program for each problem; its best is the smallest |grad Phi(xbar)|^2 at the end among runs that lowered
+Phi, or among all if none did. Where the start is nearly stationary (a plateau), standing still would win otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+import decibo  # noqa: E402
+from decibo.execute import loop  # noqa: E402
+from decibo.problem.reference import exact  # noqa: E402
+
+PROBLEMS = {
+    "synthetic": lambda seed: decibo.synthetic(),
+    "quadratic": lambda seed: decibo.quadratic(seed=seed),
+    "quadratic, bent": lambda seed: decibo.quadratic(seed=seed, bend=0.05, condition=10.0),
+    "logistic, mean": lambda seed: decibo.logistic_hyperparameters(loss="mean", scale=16.0, seed=seed),
+    "logistic, sum": lambda seed: decibo.logistic_hyperparameters(seed=seed),
+    "hyper-cleaning": lambda seed: decibo.hyper_cleaning(decibo.data.digits(), training=50, validation=50, seed=seed),
+    "minimax, quadratic": lambda seed: decibo.minimax("quadratic", seed=seed),
+    "minimax, AUC": lambda seed: decibo.minimax("auc", seed=seed),
+    "minimax, perturbation": lambda seed: decibo.minimax("perturbation", seed=seed),
+    "pricing": lambda seed: decibo.stackelberg_pricing(seed=seed),
+}
+NETWORKS = {
+    "ring": lambda seed: decibo.ring(10),
+    "erdos_renyi 0.4": lambda seed: decibo.erdos_renyi(10, 0.4, seed=seed),
+    "star": lambda seed: decibo.star(10),
+}
+ALPHAS, GAMMAS = np.logspace(-4, 3, 20), np.logspace(-3, 1, 10)
+
+
+def grid(problem: decibo.Problem, network: decibo.Network, steps: int) -> tuple[float, dict[str, float]]:
+    """The best |grad Phi|^2 at the end over all pairs of step sizes, and the pair."""
+    pairs = [(a, g) for a in ALPHAS for g in GAMMAS]
+    methods = [decibo.ahead_exact(alpha=float(a), gamma=float(g), lam=100.0) for a, g in pairs]
+    cores = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *[m.core for m in methods])
+    functions = problem.functions
+    program = loop.Program(functions, (), ())
+    rows = {"x": (problem.x_layout, problem.x0), "y": (problem.y_layout, problem.y0)}
+    start = {name: jnp.tile(layout.ravel(tree), (network.m, 1)) for name, (layout, tree) in rows.items()}
+
+    @jax.jit
+    def run(cores, mixing, data):
+        def one(core):
+            world = loop.World(core, mixing, data, jax.random.key(0), {}, {})
+            state = loop.begin(program, world, start)
+            state = jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, world, s, k), state)
+            return jnp.mean(state.variables.x, axis=0), jnp.mean(state.variables.y, axis=0)
+
+        def judge(point):
+            x, y = point
+            seen = exact(functions, data, x, y)
+            return jnp.sum(seen.grad**2), seen.phi
+
+        X, Y = jax.vmap(one)(cores)
+        usable = (
+            jnp.all(jnp.isfinite(X), axis=1) & jnp.all(jnp.abs(X) < 1e6, axis=1) & jnp.all(jnp.abs(Y) < 1e6, axis=1)
+        )
+        X, Y = jnp.where(usable[:, None], X, start["x"][0]), jnp.where(usable[:, None], Y, start["y"][0])
+        squares, phis = jax.lax.map(judge, (X, Y))
+        return jnp.where(usable, squares, jnp.nan), phis, judge((start["x"][0], start["y"][0]))[1]
+
+    squares, phis, first = map(np.asarray, run(cores, network.mixing(), problem.data))
+    gained = np.isfinite(squares) & (phis < first - 0.05 * abs(first - np.nanmin(phis)))
+    chosen = squares if not gained.any() else np.where(gained, squares, np.nan)
+    best = int(np.nanargmin(chosen))
+    return float(chosen[best]), {"alpha": pairs[best][0], "gamma": pairs[best][1]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--json", help="also write the table here")
+    options = parser.parse_args()
+    table, begun = [], time.perf_counter()
+    print(f"{'problem':23}{'network':17}{'seed':>4}{'automatic':>11}{'grid':>10}{'ratio':>9}  status, restarts")
+    for name in options.problems:
+        for net, make in NETWORKS.items():
+            for seed in range(options.seeds):
+                problem, network = PROBLEMS[name](seed), make(seed)
+                solution = decibo.solve(
+                    problem, network, steps=options.steps, measures=["stationarity"], progress=False
+                )
+                ours = float(solution.history["stationarity"][-1])
+                best, _ = grid(problem, network, options.steps)
+                floor = 1e-22  # below, both are rounding
+                ratio = max(ours, floor) / max(best, floor)
+                restarts = solution.message.split(" restarts")[0].split()[-1] if "restarts" in solution.message else "0"
+                line = f"{name:23}{net:17}{seed:4}{ours:11.1e}{best:10.1e}{ratio:9.2g}"
+                print(f"{line}  {solution.status}, {restarts}", flush=True)
+                table.append({"problem": name, "network": net, "seed": seed, "automatic": ours, "grid": best})
+                table[-1] |= {"ratio": ratio, "status": str(solution.status), "restarts": int(restarts)}
+    within = sum(row["ratio"] <= 10 for row in table)
+    wild = sum(row["status"] == "diverged" or not math.isfinite(row["automatic"]) for row in table)
+    print(
+        f"within a factor 10 of the grid: {within} of {len(table)}; diverged: {wild}; {time.perf_counter() - begun:.0f} s"
+    )
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(table, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
