@@ -110,9 +110,8 @@ def main() -> None:
                 table[-1] |= {"ratio": ratio, "status": str(solution.status), "restarts": int(restarts)}
     within = sum(row["ratio"] <= 10 for row in table)
     wild = sum(row["status"] == "diverged" or not math.isfinite(row["automatic"]) for row in table)
-    print(
-        f"within a factor 10 of the grid: {within} of {len(table)}; diverged: {wild}; {time.perf_counter() - begun:.0f} s"
-    )
+    took = time.perf_counter() - begun
+    print(f"within a factor 10 of the grid: {within} of {len(table)}; diverged: {wild}; {took:.0f} s")
     if options.json:
         with open(options.json, "w") as file:
             json.dump(table, file, indent=1)
