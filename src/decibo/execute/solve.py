@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,13 +17,13 @@ from decibo.errors import DivergedError, InputError
 from decibo.execute import loop
 from decibo.execute.advice import explain
 from decibo.execute.automatic import Tuner
+from decibo.execute.checks import check_fit, check_kinds, positive_integer
 from decibo.execute.progress import Report, reporter
 from decibo.execute.solution import Solution, Status
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import Cost, MarkedMix, step_cost
 from decibo.measure.measures import answer, as_trees, resolve
 from decibo.network import DirectedNetwork, Network
-from decibo.network.varying import VaryingNetwork
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 
@@ -59,92 +58,11 @@ def solve(
     throw     raise DivergedError when the state stops being finite, instead of returning what there is
     """
     method = ahead_exact() if method is None else method
-    run = _prepare(problem, network, method, steps, every, measures, start, seed, until)
-    return run.go(reporter(progress), throw)
-
-
-def _prepare(
-    problem: Any,
-    network: Any,
-    method: Any,
-    steps: Any,
-    every: Any,
-    measures: Any,
-    start: Any,
-    seed: Any,
-    until: Any,
-) -> Run:
-    """Check everything that can be wrong, before anything is compiled for long."""
-    for name, value, kind, remedy in (
-        ("problem", problem, Problem, "Make one with decibo.Problem(outer, inner, data, x0, y0)."),
-        ("network", network, Network | DirectedNetwork, "Make one, for instance decibo.ring(10)."),
-        (
-            "method",
-            method,
-            Algorithm,
-            "Make one, for instance decibo.ahead(alpha=..., beta=..., gamma=..., lam=...).",
-        ),
-    ):
-        if not isinstance(value, kind):
-            raise InputError(
-                f"{name} = {value!r}",
-                f"it must be a decibo {name if name != 'method' else 'algorithm'}",
-                remedy,
-            )
-    _positive_integer("steps", steps)
-    every = max(1, steps // 100) if every is None else _positive_integer("every", every)
-    if problem.m is not None and problem.m != network.m:
-        raise InputError(
-            f"the data is for {problem.m} agents, the network has {network.m}",
-            "every agent of the network needs its own data",
-            f"Make a network of {problem.m} agents, or split the data over {network.m}.",
-        )
-    if network.directed and not method.directed:
-        raise InputError(
-            f"{method.name} on the directed {network!r}",
-            "it needs weights that are symmetric and doubly stochastic",
-            "Use a method with push_pull, such as fab, or an undirected network.",
-        )
-    _warn_of_small_lam(problem, method)
-    if method.stochastic and problem.sample is None:
-        raise InputError(
-            f"{method.name} on a problem without `sample`",
-            "minibatches need to know how to draw one",
-            "Give Problem(..., sample=lambda d, key: ...).",
-        )
-    if method.fixed_network and isinstance(network, VaryingNetwork):
-        raise InputError(
-            f"{method.name} on {network!r}",
-            "its agents keep sums of what neighbours sent, which links that come and go would falsify",
-            "Use a fixed network, or a method without compression.",
-        )
-    if method.centralised and network.m > 1:
-        raise InputError(
-            f"{method.name} on {network.m} agents",
-            "it is a centralised method",
-            "Run it on one agent: decibo.complete(1).",
-        )
-    return Run(problem, network, method, steps, every, measures, start, seed, until)
-
-
-def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
-    """The penalised inner level is strongly convex for sure only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
-    lam, known = method.settings.get("lam"), problem.constants
-    if known is None or not isinstance(lam, int | float) or method.name.startswith("ahead_exact"):
-        return
-    least = 2 * known["L_f1"] / known["mu_g"]
-    if lam < least:
-        warnings.warn(
-            f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
-            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
-            stacklevel=4,
-        )
-
-
-def _positive_integer(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} = {value!r}", "it must be a positive integer", f"Give {name}=100, for example.")
-    return int(value)
+    check_kinds(problem, network, method)
+    steps = positive_integer("steps", steps)
+    every = max(1, steps // 100) if every is None else positive_integer("every", every)
+    check_fit(problem, network, method)
+    return Run(problem, network, method, steps, every, measures, start, seed, until).go(reporter(progress), throw)
 
 
 class Run:
@@ -163,13 +81,8 @@ class Run:
         until: Mapping[str, float] | None,
     ):
         self.begun = time.perf_counter()
-        self.problem, self.network, self.method, self.steps, self.every = (
-            problem,
-            network,
-            method,
-            steps,
-            every,
-        )
+        self.problem, self.network, self.method = problem, network, method
+        self.steps, self.every = steps, every
         functions, data, m = problem.functions, problem.local(range(network.m)), network.m
         variables = _variables(functions, data, method.core)
         rows = starting_rows(problem, m, start, tuple(name for name in variables if name != "c"))
@@ -208,11 +121,7 @@ class Run:
                     return self._diverged(lengths[part][:ran], marks[part], end, throw)
                 self._keep(lengths[part][:ran], marks[part], end)
                 done += ran
-                report(
-                    self.k,
-                    self.steps,
-                    {name: row[-1] for name, row in self.history.items() if name != "step"},
-                )
+                report(self.k, self.steps, self._latest())
                 if reached:
                     status = Status.converged
                     break
@@ -224,6 +133,9 @@ class Run:
             status = Status.interrupted
         told = self.tuner.report(self) if self.tuner else self._grown()
         return self._solution(status, _message(status, self.k, self.steps, self.targets) + told)
+
+    def _latest(self) -> dict[str, Any]:
+        return {name: row[-1] for name, row in self.history.items() if name != "step" and row}
 
     def _grown(self) -> str:
         """A warning, if the numbers are on their way to overflow."""
