@@ -7,8 +7,8 @@ r"""Step sizes that nobody has to choose, for `ahead_exact`.
     (4)  alpha grows by 1.5 while xbar moves straight on and the inner level keeps up, |mean g_y| falling: the curvature
          ahead is smaller than any agent's own
     (5)  if xbar's direction grows tenfold while the outer objective does not fall, or a number stops being finite:
-         back to a state of before, alpha/2 after (4) and alpha/4 otherwise, and no more (4); if that happens again at
-         once, gamma/2 as well
+         back to a state of before, alpha/2 after (4) and alpha/4 otherwise, which is then the most that alpha may be,
+         for a while; if that happens again at once, gamma/2 as well
     (6)  if the outer objective has risen since the last estimate, or it and the direction have not fallen: alpha/4 and,
          unless (4) is to blame, gamma/4, since steps that are too large may also go round in circles
 
@@ -52,7 +52,6 @@ class Tuner:
         self.notes: list[str] = []
         self.failures = 0
         self.boost = 1.0
-        self.grows = True
         self.next = self.rest
         self.caps = {"alpha": np.inf, "gamma": np.inf}
         self.last_failure = -(10**9)
@@ -100,7 +99,7 @@ class Tuner:
             if self._stuck():
                 return self.fail(run, "no progress", circles=True)  # (6)
             self._estimate(run)  # (3)
-        elif self._straight() and self.grows and self.boost < MOST:
+        elif self._straight() and self.boost < MOST and GROWTH * run.method.settings["alpha"] <= self.caps["alpha"]:
             self.boost *= GROWTH
             self._set(run, alpha=GROWTH * run.method.settings["alpha"])  # (4)
             self.trail, self.inner = self.trail[-1:], self.inner[-1:]
@@ -114,7 +113,7 @@ class Tuner:
         grown, less = self.boost > 1, 4 if circles or self.boost <= 1 else 2
         inner = 4 if circles and not grown else 2 if again or run.k <= self.rest else 1
         alpha, gamma = max(old["alpha"] / less, REST), old["gamma"] / inner
-        self.boost, self.grows = max(1.0, self.boost / less), False
+        self.boost, self.earlier = max(1.0, self.boost / less), None
         run.state = self.newer = self.older
         self._forget()
         self.caps = {"alpha": alpha if alpha > REST else np.inf, "gamma": gamma}
