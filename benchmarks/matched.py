@@ -2,9 +2,9 @@
 
     python benchmarks/matched.py
 
-Ring of 10, gamma fixed for each problem. An alpha is stable if 2,000 steps stay finite, Phi(xbar) never
-rises above its start (40 records) and the agents end closer together than they were at worst; the largest is found by bisection on a grid of factor 1.25. Apart means exact diffusion along AHEAD's penalty direction
-with gamma = 5 beta lam.
+Ring of 10, gamma fixed for each problem. An alpha is stable if 2,000 steps stay finite, Phi(xbar) never rises above its
+start (40 records) and the agents end closer together than they were at worst; the largest is found by bisection on a
+grid of factor 1.25. Apart means exact diffusion along AHEAD's penalty direction with gamma = 5 beta lam.
 """
 
 from __future__ import annotations

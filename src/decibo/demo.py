@@ -20,14 +20,16 @@ def main() -> None:
     print(f"{'':31}{'validation':>11}{'test':>10}{'consensus':>11}{'sent':>8}{'time':>8}")
     print(f"{'':31}{'loss':>11}{'accuracy':>10}{'error x':>11}{'':>8}{'':>8}")
     print(f"{'start':31}{first:11.4f}")
+    message = ""
     for label, method in {
         "ahead, timescales apart": decibo.ahead(alpha=10.0, beta=0.001, gamma=0.1, lam=20.0),
         "ahead, matched inner steps": decibo.ahead(alpha=100.0, gamma=0.3, lam=20.0),
         "ahead_exact, automatic steps": None,
     }.items():
         solution = decibo.solve(problem, network, method, steps=2000, measures=["phi", "consensus_x"])
+        message = solution.message
         _row(label, solution, decibo.accuracy(solution.y, dataset.test_features, dataset.test_labels))
-    print(f"\n{solution.message}")
+    print(f"\n{message}")
     print("The step sizes of the first two were found by hand; ten times the alpha of the first diverges.")
     print("Next: docs/tutorial.md states a problem of your own, in fifteen lines.")
 

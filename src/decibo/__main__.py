@@ -1,0 +1,5 @@
+"""python -m decibo."""
+
+from decibo.cli import main
+
+main()
