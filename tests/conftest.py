@@ -9,8 +9,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
-import jax  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import jax
+from hypothesis import settings
 
 settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
 settings.load_profile("decibo")

@@ -9,8 +9,9 @@ r"""Step sizes that nobody has to choose, for `ahead_exact`.
     (5)  if xbar's direction grows tenfold while the outer objective does not fall, or a number stops being finite:
          back to a state of before, alpha/2 after (4) and alpha/4 otherwise, which is then the most that alpha may be,
          for a while; if that happens again at once, gamma/2 as well
-    (6)  if the outer objective has risen since the last estimate, or it and the direction have not fallen: alpha/4 and,
-         unless (4) is to blame, gamma/4, since steps that are too large may also go round in circles
+    (6)  if the outer objective has risen since the last estimate, or it and the direction have not fallen: alpha/4,
+         and the second time, if |mean g_y| has not fallen either and (4) is not to blame, gamma/4 as well, since steps
+         that are too large may also go round in circles
 
 When a step size h changes, the memory c of exact diffusion, which is h times a gradient at rest, changes with it.
 Everything is judged by sums and maxima over agents, which consensus gives to every agent.
@@ -58,7 +59,9 @@ class Tuner:
         self.largest = 0.0
         self.seen: Curvature | None = None
         self.settled = False
-        self.earlier: tuple[float, float] | None = None  # direction and outer objective at the last estimate
+        # the direction of x, the outer objective and the direction of c at the last estimate
+        self.earlier: tuple[float, float, float] | None = None
+        self.inner_rests = self.circled = False
         self._forget()
 
     def _forget(self) -> None:
@@ -111,10 +114,17 @@ class Tuner:
         again, self.last_failure = run.k - self.last_failure <= 4 * self.look, run.k
         old = run.method.settings
         grown, less = self.boost > 1, 4 if circles or self.boost <= 1 else 2
-        inner = 4 if circles and not grown else 2 if again or run.k <= self.rest else 1
+        inner = (
+            4
+            if circles and self.circled and self.inner_rests and not grown
+            else 2
+            if again or run.k <= self.rest
+            else 1
+        )
         alpha, gamma = max(old["alpha"] / less, REST), old["gamma"] / inner
         self.boost, self.earlier = max(1.0, self.boost / less), None
         run.state = self.newer = self.older
+        self.circled = self.circled or circles
         self._forget()
         self.caps = {"alpha": alpha if alpha > REST else np.inf, "gamma": gamma}
         self._set(run, alpha=alpha, gamma=gamma)
@@ -144,8 +154,9 @@ class Tuner:
 
     def _stuck(self) -> bool:
         """(6)."""
-        size, value = max(self.sizes[-NOW:]), max(self.values[-NOW:])
-        before, self.earlier = self.earlier, (size, value)
+        size, value, inner = max(self.sizes[-NOW:]), max(self.values[-NOW:]), max(self.inner)
+        before, self.earlier = self.earlier, (size, value, inner)
+        self.inner_rests = before is not None and inner >= 0.5 * before[2]
         if before is None or size < self.rounding * self.largest:
             return False
         risen, resting = value > before[1] + 1e-2 * abs(before[1]), value >= before[1] - 1e-3 * abs(before[1])
@@ -165,8 +176,8 @@ class Tuner:
     def _estimate(self, run: Run) -> None:
         inner, outer, _ = self._curvature(run)
         old = run.method.settings
-        if run.k - self.last_failure > run.k // 4:  # a limit that was met is tried again after a while
-            self.caps = {name: 2 * cap for name, cap in self.caps.items()}
+        if run.k - self.last_failure > run.k // 4:  # alpha's limit is tried again after a while
+            self.caps["alpha"] *= 2
         self.steepest = max(self.steepest, inner)
         gamma = min(1 / max(np.sqrt(inner * self.steepest), 1e-12), self.caps["gamma"])
         alpha = min(0.5 * self.boost / max(outer, 1e-12), self.caps["alpha"])
