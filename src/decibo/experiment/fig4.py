@@ -76,9 +76,9 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
             "Test accuracy is within 0.005 of its best after a few steps of any method and later falls a little: it "
             "hardly tells methods apart. The outer objective, the validation loss, does.",
             "The order depends on the tuning. In trials with other grids either AHEAD or SLDBO came out first, and "
-            "settings tuned on one or two splits, AHEAD's among them, diverged on other splits; hence tuning over all: the "
-            "splits that judge also tuned. Three runs under different load gave AHEAD 1.1 to 1.4 times SLDBO's speed to a "
-            "validation loss; time verdicts want an idle machine. "
+            "settings tuned on one or two splits, AHEAD's among them, diverged on other splits; hence tuning over all: "
+            "the splits that judge also tuned. Three runs under different load gave AHEAD 1.1 to 1.4 times SLDBO's "
+            "speed to a validation loss; time verdicts want an idle machine. "
             "Where a best setting lies at the edge of its grid, the settings say so.",
             "Wall time: steps times the median seconds of a step, methods timed in turn, compiled beforehand.",
             "The MA-DSBO of the catalogue tracks the linear system; the lengths of its loops, 5 or 20, are part of "
