@@ -24,5 +24,9 @@ class DivergedError(RuntimeError):
         self.solution = solution
 
 
+class LostError(RuntimeError):
+    """Another process of a run on several processes is gone; what was computed is in the last checkpoint."""
+
+
 class ConformanceError(AssertionError):
     """An algorithm failed `check_algorithm`; the message lists every check that failed."""

@@ -11,7 +11,7 @@ from jax import lax
 from decibo import InputError
 from decibo import network as net
 from decibo.network import mixer
-from decibo.network.kinds import _split
+from decibo.network.kinds import split_hubs
 from network.strategies import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
@@ -68,8 +68,8 @@ def test_hubs_keep_a_star_cheap():
     mixing = net.star(1000).mixing("sparse")
     assert mixing.neighbours.shape == (1, 1000)
     assert mixing.hubs.tolist() == [0]
-    assert _split(np.array([3, 3, 3, 3]))[0] == 3
-    assert _split(np.array([0]))[0] == 0
+    assert split_hubs(np.array([3, 3, 3, 3]))[0] == 3
+    assert split_hubs(np.array([0]))[0] == 0
 
 
 def test_mixings_are_pytrees():

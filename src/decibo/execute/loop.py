@@ -6,6 +6,7 @@ arguments of the program, so that any number of steps and any `every` use the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from decibo.agents import EVERYWHERE, SPLIT, Place, everyone, gathered, highest, numbers, spread
 from decibo.layout import Tree
 from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, mixer
@@ -28,6 +30,7 @@ class Program(NamedTuple):
     functions: Functions
     measures: tuple[tuple[str, Measure], ...]
     targets: tuple[str, ...]
+    place: Place | None = None  # where the agents are; None if all are on one device
 
 
 class World(NamedTuple):
@@ -58,16 +61,47 @@ class Progress(NamedTuple):
     rows: dict[str, jax.Array]
     finite: jax.Array
     reached: jax.Array
+    word: jax.Array  # of all that processes said, the largest of each number
+
+
+# Which parts of a world are the same everywhere, and which are split over devices.
+WORLD = World(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE)  # type: ignore[arg-type]
+
+
+def across(place: Place | None, function: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
+    """The function on every device of a place, each with its own block of agents; just the function if there is none.
+
+    `ins` and `outs` say SPLIT or EVERYWHERE for every argument and result.
+    """
+    if place is None:
+        return function
+
+    def block(*arguments: Any) -> Any:
+        with spread(place):
+            return function(*(_own(each) for each in arguments))
+
+    return jax.shard_map(block, mesh=place.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+
+
+def _own(argument: Any) -> Any:
+    """A world as one device sees it: its own mixing, without the axis of devices."""
+    if not isinstance(argument, World):
+        return argument
+    return argument._replace(mixing=jax.tree.map(lambda leaf: leaf[0], argument.mixing))
 
 
 @partial(jax.jit, static_argnames="program")
 def begin(program: Program, world: World, start: dict[str, jax.Array]) -> Tree:
     """The state of all agents before the first step."""
-    init, _, _ = world.core
-    mix = mixer(world.mixing, jnp.int32(0), world.key)
-    one = jax.vmap(lambda d, s: init(Oracle(program.functions, d), mix, s), axis_name=AGENTS)
-    state = one(world.data, start)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
+
+    def here(world: World, start: dict[str, jax.Array]) -> Tree:
+        init, _, _ = world.core
+        mix = mixer(world.mixing, jnp.int32(0), world.key)
+        one = jax.vmap(lambda d, s: init(Oracle(program.functions, d), mix, s), axis_name=AGENTS)
+        state = one(world.data, start)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
+
+    return across(program.place, here, (WORLD, SPLIT), SPLIT)(world, start)
 
 
 def step(program: Program, world: World, state: Tree, k: jax.Array) -> Tree:
@@ -75,7 +109,7 @@ def step(program: Program, world: World, state: Tree, k: jax.Array) -> Tree:
     network_key, agent_key = jax.random.split(jax.random.fold_in(world.key, k))
     mix = mixer(world.mixing, k, network_key)
     m = jax.tree.leaves(state)[0].shape[0]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, jnp.arange(m))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, numbers(m))
     _, one_step, _ = world.core
     one = lambda d, s, key: one_step(Oracle(program.functions, d), mix, s, k, key)
     new = jax.vmap(one, axis_name=AGENTS)(world.data, state, keys)
@@ -90,9 +124,9 @@ def observe(program: Program, world: World, state: Tree, k: jax.Array) -> dict[s
 
 
 def all_finite(tree: Tree) -> jax.Array:
-    """Whether every floating-point number of a tree is finite."""
+    """Whether every floating-point number of a tree is finite, for all agents."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats]))
+    return everyone(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats])))
 
 
 @jax.jit
@@ -103,10 +137,26 @@ def largest(tree: Tree) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="program")
-def advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch) -> Progress:
-    """Run a stretch; end early when the state stops being finite or every target is reached."""
+def advance(
+    program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch, say: jax.Array | None = None
+) -> Progress:
+    """Run a stretch; end early when the state stops being finite or every target is reached.
+
+    `say` is for processes that must agree: a row of numbers from each device, of which all hear the largest.
+    """
+    run = across(
+        program.place,
+        partial(_advance, program),
+        (WORLD, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT),
+        Progress(SPLIT, *(EVERYWHERE,) * 6),  # type: ignore[arg-type]
+    )
+    return run(world, state, k, stretch, jnp.zeros((1, 1)) if say is None else say)
+
+
+def _advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch, say: jax.Array) -> Progress:
     shapes = jax.eval_shape(partial(observe, program), world, state, k)
     rows = {name: jnp.zeros((SEGMENTS, *row.shape), row.dtype) for name, row in shapes.items()}
+    word = highest(say[0])
 
     def segment(at: Progress) -> Progress:
         n = stretch.steps[at.segment]
@@ -120,9 +170,9 @@ def advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: 
             return rows, jnp.all(jnp.array(reached)) if reached else jnp.array(False)
 
         rows, reached = lax.cond(stretch.record[at.segment], record, lambda: (at.rows, jnp.array(False)))
-        return Progress(state, k, at.segment + 1, rows, all_finite(state), reached)
+        return Progress(state, k, at.segment + 1, rows, all_finite(state), reached, word)
 
-    first = Progress(state, k, jnp.int32(0), rows, jnp.array(True), jnp.array(False))
+    first = Progress(state, k, jnp.int32(0), rows, jnp.array(True), jnp.array(False), word)
     return lax.while_loop(lambda at: (at.segment < stretch.length) & at.finite & ~at.reached, segment, first)
 
 
@@ -133,17 +183,21 @@ def locate(
     """Step by step until the state stops being finite: the last good state, its step, and whether it happened."""
 
     def more(carry: Any) -> jax.Array:
-        _, _, at, finite = carry
+        _, _, at, finite, limit = carry
         return finite & (at < limit)
 
-    def one(carry: Any) -> Any:
-        _, state, at, _ = carry
-        new = step(program, world, state, at)
-        return state, new, at + 1, all_finite(new)
+    def here(world: World, state: Tree, k: jax.Array, limit: jax.Array) -> tuple[Tree, jax.Array, jax.Array]:
+        def one(carry: Any) -> Any:
+            _, state, at, _, limit = carry
+            new = step(program, world, state, at)
+            return state, new, at + 1, all_finite(new), limit
 
-    good, last, at, finite = lax.while_loop(more, one, (state, state, k, all_finite(state)))
-    kept = jax.tree.map(lambda g, s: jnp.where(finite, s, g), good, last)
-    return kept, at - ~finite, ~finite
+        good, last, at, finite, _ = lax.while_loop(more, one, (state, state, k, all_finite(state), limit))
+        kept = jax.tree.map(lambda g, s: jnp.where(finite, s, g), good, last)
+        return kept, at - ~finite, ~finite
+
+    run = across(program.place, here, (WORLD, SPLIT, EVERYWHERE, EVERYWHERE), (SPLIT, EVERYWHERE, EVERYWHERE))
+    return run(world, state, k, limit)
 
 
 @partial(jax.jit, static_argnames="functions")
@@ -156,4 +210,8 @@ def values(functions: Functions, data: Tree, X: jax.Array, Y: jax.Array) -> tupl
 @partial(jax.jit, static_argnames="program")
 def rows_of(program: Program, world: World, state: Tree) -> dict[str, jax.Array]:
     """The variables of all agents as rows."""
-    return jax.vmap(world.core[2])(state)
+
+    def here(world: World, state: Tree) -> dict[str, jax.Array]:
+        return {name: gathered(rows) for name, rows in jax.vmap(world.core[2])(state).items()}
+
+    return across(program.place, here, (WORLD, SPLIT), EVERYWHERE)(world, state)

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
+from decibo.agents import EVERYWHERE, Place
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
-from decibo.errors import DivergedError, InputError
+from decibo.errors import DivergedError, InputError, LostError
 from decibo.execute import loop
 from decibo.execute.advice import explain
 from decibo.execute.automatic import Tuner
+from decibo.execute.checkpoint import check_folder
 from decibo.execute.checks import check_fit, check_kinds, positive_integer
+from decibo.execute.devices import place_for
+from decibo.execute.distributed import first_line, same_everywhere
+from decibo.execute.keeper import Keeper, describe
+from decibo.execute.pace import Pace, Stopper
 from decibo.execute.progress import Report, reporter
 from decibo.execute.solution import Solution, Status
 from decibo.execute.start import Start, starting_rows
+from decibo.execute.status import tell_agents
 from decibo.measure.cost import Cost, MarkedMix, step_cost
 from decibo.measure.measures import answer, as_trees, resolve
 from decibo.network import DirectedNetwork, Network
+from decibo.network.exchange import exchange
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 
-SECONDS = 0.5  # how long a stretch should take: often enough for progress, too seldom to be felt
 GROWN = 1e9  # times the start: finite, but hardly meant
 LONGEST = 1000  # the most steps without the host being able to look
 
@@ -45,6 +55,11 @@ def solve(
     until: Mapping[str, float] | None = None,
     progress: bool | Report | None = None,
     throw: bool = False,
+    devices: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    keep: int = 3,
+    resume: bool = False,
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
@@ -56,13 +71,30 @@ def solve(
     until     stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
     progress  a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
     throw     raise DivergedError when the state stops being finite, instead of returning what there is
+    devices   over how many devices to spread the agents; by default all there are, in all processes
+
+    checkpoint        a folder in which to keep the state, so that a run can go on after a crash
+    checkpoint_every  how many steps between two checkpoints; there is one at the end, and after Ctrl-C, too
+    keep              how many of the newest checkpoints stay
+    resume            go on from the newest checkpoint there, on any number of processes
     """
     method = ahead_exact() if method is None else method
     check_kinds(problem, network, method)
     steps = positive_integer("steps", steps)
     every = max(1, steps // 100) if every is None else positive_integer("every", every)
     check_fit(problem, network, method)
-    return Run(problem, network, method, steps, every, measures, start, seed, until).go(reporter(progress), throw)
+    place, keeper = place_for(network.m, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
+    run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
+    return run.go(reporter(progress), throw)
+
+
+def _keeper(checkpoint: Any, every: Any, keep: Any, resume: bool) -> Keeper | None:
+    if checkpoint is None and not resume:
+        return None
+    if checkpoint is None:
+        raise InputError("resume=True without a checkpoint", "it says where to go on from", "Give checkpoint=FOLDER.")
+    every, keep = positive_integer("checkpoint_every", every), positive_integer("keep", keep)
+    return Keeper(check_folder(Path(checkpoint)), every, keep, resume)
 
 
 class Run:
@@ -79,60 +111,136 @@ class Run:
         start: Start,
         seed: int,
         until: Mapping[str, float] | None,
+        place: Place | None = None,
+        keeper: Keeper | None = None,
     ):
         self.begun = time.perf_counter()
         self.problem, self.network, self.method = problem, network, method
-        self.steps, self.every = steps, every
-        functions, data, m = problem.functions, problem.local(range(network.m)), network.m
-        variables = _variables(functions, data, method.core)
-        rows = starting_rows(problem, m, start, tuple(name for name in variables if name != "c"))
-        known = {name: _flat(problem, name, tree) for name, tree in (problem.solution or {}).items()}
-        chosen = resolve(measures, variables, known)
-        self.targets = _targets(until, [name for name, _ in chosen])
-        _finite_at_start(functions, data, rows)
-        self.program = loop.Program(functions, chosen, tuple(self.targets))
-        targets = {name: jnp.asarray(value) for name, value in self.targets.items()}
-        self.world = loop.World(method.core, network.mixing(), data, jax.random.key(seed), known, targets)
-        self.start = rows
-        self.state = loop.begin(self.program, self.world, rows)
+        self.steps, self.every, self.place, self.keeper = steps, every, place, keeper
+        several = jax.process_count() > 1
+        agents = np.arange(network.m) if place is None else place.own(jax.process_index())
+        try:
+            data, rows, known, chosen = self._checked(agents, measures, start, until)
+        except InputError as error:
+            if several:
+                self._agree({}, error)
+            raise
+        tell_agents(agents)
+        fields = describe(problem, network, method, seed, chosen, rows) if several or keeper else {}
+        if several:
+            self._agree(fields)
+        functions = problem.functions
+        self.program = loop.Program(functions, chosen, tuple(self.targets), place)
         self.cost = step_cost(functions, _one(data), _one(rows), method.core)
+        targets = {name: jnp.asarray(value) for name, value in self.targets.items()}
+        if place is None:
+            self.world = loop.World(method.core, network.mixing(), data, jax.random.key(seed), known, targets)
+            self.start = rows
+        else:
+            self.world = _world(place, network, method, place.split(data, agents), seed, known, targets)
+            self.start = place.split(rows, np.arange(network.m))
+        self.state = loop.begin(self.program, self.world, self.start)
         self.tuner = Tuner(steps, _chosen(method)) if method.automatic else None
         if self.tuner:
             self.tuner.begin(self)
         self.history: dict[str, list[Any]] = {"step": []} | {name: [] for name, _ in chosen}
         self.k = 0
+        if keeper:
+            keeper.begin(self, fields, agents, data)
+
+    def _checked(
+        self, agents: np.ndarray, measures: Any, start: Start, until: Mapping[str, float] | None
+    ) -> tuple[Any, dict[str, jax.Array], dict[str, jax.Array], Any]:
+        """The data of these agents, all starting points, the known solution and the measures."""
+        problem, functions = self.problem, self.problem.functions
+        data = problem.local(agents.tolist())
+        variables = _variables(functions, data, self.method.core)
+        rows = starting_rows(problem, self.network.m, start, tuple(name for name in variables if name != "c"))
+        known = {name: _flat(problem, name, tree) for name, tree in (problem.solution or {}).items()}
+        chosen = resolve(measures, variables, known)
+        self.targets = _targets(until, [name for name, _ in chosen])
+        own = rows if self.place is None else {name: row[agents] for name, row in rows.items()}
+        _finite_at_start(functions, data, own, agents)
+        return data, rows, known, chosen
+
+    def _agree(self, fields: dict[str, str], failed: InputError | None = None) -> None:
+        """Make sure that all processes were given the same. The fields' names must be the same even after a failure."""
+        names = ("problem", "method", "network", "start", "seed", "measures")
+        told = {name: fields.get(name, "") for name in names} | {"steps": self.steps, "every": self.every}
+        keeper = self.keeper
+        told |= {"checkpoint": keeper and (str(keeper.folder), keeper.every, keeper.resume)}
+        same_everywhere(told, failed)
 
     def go(self, report: Report, throw: bool) -> Solution:
         """Run stretch after stretch until the steps are done, a target is reached or the state stops being finite."""
-        lengths, marks = _plan(self.steps, self.every, self.tuner.look if self.tuner else LONGEST)
-        done, count, status = 0, 1, Status.done
+        lengths, marks = self._plan()
+        done, pace, status = 0, Pace(self.place), Status.done
         try:
-            while done < len(lengths):
-                before = time.perf_counter()
-                part = slice(done, done + count)
-                stretch = _stretch(lengths[part], marks[part])
-                end = loop.advance(self.program, self.world, self.state, jnp.int32(self.k), stretch)
-                finite, reached, ran = bool(end.finite), bool(end.reached), int(end.segment)
-                if not finite and self.tuner and not self.tuner.gave_up:
-                    self.k, done = int(end.k), done + ran
-                    self.tuner.fail(self, "a number stopped being finite")
-                    continue
-                if not finite:
-                    return self._diverged(lengths[part][:ran], marks[part], end, throw)
-                self._keep(lengths[part][:ran], marks[part], end)
-                done += ran
-                report(self.k, self.steps, self._latest())
-                if reached:
-                    status = Status.converged
-                    break
-                if self.tuner:
-                    self.tuner.after(self)  # and one segment at a time
-                else:
-                    count = _next_count(count, time.perf_counter() - before)
+            with Stopper() as stopper:
+                while done < len(lengths) and status is Status.done:
+                    part = slice(done, done + self._until_checkpoint(lengths[done : done + pace.count]))
+                    stretch = _stretch(lengths[part], marks[part])
+                    say = pace.say(stopper.asked)
+                    end = loop.advance(self.program, self.world, self.state, np.int32(self.k), stretch, say)
+                    finite, reached, ran = bool(end.finite), bool(end.reached), int(end.segment)
+                    stop = pace.after(end.word, stopper.asked, fixed=self.tuner is not None)
+                    if not finite and self.tuner and not self.tuner.gave_up:
+                        self.k, done = int(end.k), done + ran
+                        self.tuner.fail(self, "a number stopped being finite")
+                        continue
+                    if not finite:
+                        return self._diverged(lengths[part][:ran], marks[part], end, throw)
+                    self._keep(lengths[part][:ran], marks[part], end)
+                    done += ran
+                    report(self.k, self.steps, self._latest())
+                    if reached:
+                        status = Status.converged
+                    elif stop and done < len(lengths):
+                        status = Status.interrupted
+                    elif self.tuner and self.k % self.tuner.look == 0:
+                        self.tuner.after(self)
+                    if self.keeper:
+                        self.keeper.after(self, end=done == len(lengths) or status is not Status.done)
         except KeyboardInterrupt:
             status = Status.interrupted
+            if self.keeper and jax.process_count() == 1:
+                self.keeper.after(self, end=True)
+        except jax.errors.JaxRuntimeError as error:
+            if jax.process_count() == 1:
+                raise
+            raise self._lost(error) from error
         told = self.tuner.report(self) if self.tuner else self._grown()
         return self._solution(status, _message(status, self.k, self.steps, self.targets) + told)
+
+    def _plan(self) -> tuple[np.ndarray, np.ndarray]:
+        """The segments that are still to be run."""
+        looks = ([self.keeper.every] if self.keeper else []) + ([self.tuner.look] if self.tuner else [])
+        cuts = [np.arange(0, self.steps, look) for look in looks]
+        lengths, marks = _plan(self.steps, self.every, LONGEST, np.concatenate([[self.k], *cuts]))
+        left = np.cumsum(lengths) > self.k if self.k else np.full(len(lengths), True)
+        return lengths[left], marks[left]
+
+    def _until_checkpoint(self, lengths: np.ndarray) -> int:
+        """How many of these segments to run before a checkpoint is due: at least one."""
+        if not self.keeper:
+            return len(lengths)
+        return max(1, int(np.sum(self.k + np.cumsum(lengths) <= self.keeper.next(self.k))))
+
+    @property
+    def seconds(self) -> float:
+        """The time since the run began, before interruptions included."""
+        return time.perf_counter() - self.begun
+
+    def _lost(self, error: Exception) -> LostError:
+        """Another process is gone: say who is left here, and where to go on."""
+        assert self.place is not None
+        here = jax.process_index()
+        others = [f"{p} (agents {_span(self.place.own(p))})" for p in range(jax.process_count()) if p != here]
+        saved = f" The last checkpoint is of step {self.keeper.last}." if self.keeper and self.keeper.last >= 0 else ""
+        return LostError(
+            f"process {here} (agents {_span(self.place.own(here))}) lost contact with another process after step "
+            f"{self.k} of {self.steps}: {first_line(error)}. The others are {', '.join(others)}.{saved}"
+        )
 
     def _latest(self) -> dict[str, Any]:
         return {name: row[-1] for name, row in self.history.items() if name != "step" and row}
@@ -156,7 +264,7 @@ class Run:
     def _diverged(self, lengths: np.ndarray, marks: np.ndarray, end: loop.Progress, throw: bool) -> Solution:
         """Keep the records and the state before the first number that is not finite, and say what to change."""
         first, limit = self.k, int(end.k)
-        good, at, _ = loop.locate(self.program, self.world, self.state, jnp.int32(first), jnp.int32(limit))
+        good, at, _ = loop.locate(self.program, self.world, self.state, np.int32(first), np.int32(limit))
         self._keep(lengths[first + np.cumsum(lengths) <= int(at)], marks, end)
         self.k, self.state = int(at), good
         advice = explain(self.program, self.world, self.method, self.start, int(at) + 1)
@@ -169,6 +277,8 @@ class Run:
     def _solution(self, status: Status, message: str) -> Solution:
         functions = self.problem.functions
         rows = loop.rows_of(self.program, self.world, self.state)
+        if self.place:
+            rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}  # here, for this process alone
         mean = lambda name: jnp.mean(rows[name], axis=0)
         return Solution(
             x=functions.x.unravel(mean("x")),
@@ -181,13 +291,16 @@ class Run:
             steps=self.k,
             method=repr(self.method),
             network=repr(self.network),
-            state=self.state,
+            state=self.state if self.place is None else None,
         )
 
     def _cost(self) -> Cost:
-        seconds = time.perf_counter() - self.begun
         links = len(self.network.edges) * (1 if self.network.directed else 2)
-        return replace(self.cost, agents=self.network.m, links=links, steps=self.k, seconds=seconds)
+        return replace(self.cost, agents=self.network.m, links=links, steps=self.k, seconds=self.seconds)
+
+
+def _span(agents: np.ndarray) -> str:
+    return f"{agents[0]} to {agents[-1]}" if len(agents) > 1 else str(agents[0])
 
 
 def _one(tree: Any) -> Any:
@@ -218,25 +331,20 @@ def _chosen(method: Algorithm) -> dict[str, Any]:
     return given
 
 
-def _plan(steps: int, every: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+def _plan(steps: int, every: int, longest: int, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Segments (steps, record?): a record at step 0, at every multiple of `every`, and at the end.
 
-    Long ways between two records are cut, so that the host can look in between.
+    Long ways between two records are cut, so that the host can look in between, and so are those over `more` steps.
     """
     ends = np.append(np.arange(0, steps, every), steps)
     cuts = np.append(np.arange(0, steps, longest), steps) if every > longest else ends
-    stops = np.union1d(ends, cuts)
+    stops = np.union1d(ends, np.union1d(cuts, more[more <= steps]).astype(int))
     return np.diff(stops, prepend=0).astype(np.int32), np.isin(stops, ends)
 
 
 def _stretch(steps: np.ndarray, record: np.ndarray) -> loop.Stretch:
     rest = (0, loop.SEGMENTS - len(steps))
-    return loop.Stretch(jnp.asarray(np.pad(steps, rest)), jnp.asarray(np.pad(record, rest)), jnp.int32(len(steps)))
-
-
-def _next_count(count: int, seconds: float) -> int:
-    """How many segments to run next, so that a stretch takes about SECONDS."""
-    return int(np.clip(count * min(8.0, SECONDS / max(seconds, 1e-6)), 1, loop.SEGMENTS))
+    return loop.Stretch(np.pad(steps, rest), np.pad(record, rest), np.int32(len(steps)))  # type: ignore[arg-type]
 
 
 def _message(status: Status, k: int, steps: int, targets: Mapping[str, float]) -> str:
@@ -267,12 +375,22 @@ def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, f
     return {name: float(value) for name, value in targets.items()}
 
 
-def _finite_at_start(functions: Any, data: Any, rows: dict[str, jax.Array]) -> None:
+def _world(
+    place: Place, network: Network | DirectedNetwork, method: Algorithm, data: Any, seed: int, known: Any, targets: Any
+) -> loop.World:
+    """The world of a run on several devices, every part where it belongs."""
+    key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(place.mesh, EVERYWHERE))()
+    mixing = place.split_devices(exchange(network, place))
+    return loop.World(method.core, mixing, data, key, place.everywhere(known), place.everywhere(targets))
+
+
+def _finite_at_start(functions: Any, data: Any, rows: dict[str, jax.Array], agents: np.ndarray) -> None:
     for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"]), strict=True):
         bad = np.flatnonzero(~np.isfinite(np.asarray(row)))
         if bad.size:
             raise InputError(
-                f"{name} of agent {bad[0]} is {float(row[bad[0]])} at the start ({bad.size} of {len(row)} agents)",
+                f"{name} of agent {agents[bad[0]]} is {float(row[bad[0]])} at the start "
+                f"({bad.size} of {len(row)} agents)",
                 "both objectives must be finite where a run starts",
                 "Check the data of this agent for NaN, or start elsewhere with start=.",
             )

@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from decibo.agents import average, gathered, is_spread, total
 from decibo.errors import InputError
 from decibo.layout import Tree
 from decibo.problem.oracle import Oracle
@@ -33,17 +34,40 @@ class Snapshot:
 
     x, y     the means over the agents, shaped like x0 and y0
     agents   every agent's own: agents.x, agents.y, ... with a leading axis of agents
-    data     the data of all agents, stacked
+    average  (function) the mean over the agents of function(x, y, d), each at its own point
+    data     the data of all agents, stacked; only where all of them are on one device
     step     the number of steps done
     rows     the variables as flat rows, one for each agent
     known    the known solution as flat vectors, if there is one
     """
 
     functions: Functions
-    data: Tree
-    rows: dict[str, jax.Array]
+    here: Tree  # the data of the agents on this device
+    local: dict[str, jax.Array]  # their variables
     step: Any
     known: dict[str, jax.Array]
+
+    @property
+    def data(self) -> Tree:
+        """The data of all agents, stacked."""
+        if is_spread():
+            raise InputError(
+                "a measure asked for the data of all agents in a run on several devices",
+                "data stays with its agents",
+                "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function of one agent.",
+            )
+        return self.here
+
+    @cached_property
+    def rows(self) -> dict[str, jax.Array]:
+        """The variables as flat rows, one for each agent."""
+        return {name: gathered(rows) for name, rows in self.local.items()}
+
+    def average(self, function: Callable[[Any, Any, Any], Any]) -> Any:
+        """The mean over the agents of function(x_i, y_i, d_i)."""
+        x, y = self.functions.x.unravel, self.functions.y.unravel
+        values = jax.vmap(lambda d, a, b: function(x(a), y(b), d))(self.here, self.local["x"], self.local["y"])
+        return jax.tree.map(average, values)
 
     @property
     def x(self) -> Tree:
@@ -63,16 +87,16 @@ class Snapshot:
     @property
     def answer(self) -> jax.Array:
         """The mean of the agents' best answer for y*(x), flat: c if the method has one, otherwise y."""
-        return self.mean(answer(self.rows))
+        return self.mean(answer(self.local))
 
     def mean(self, name: str) -> jax.Array:
         """The mean over the agents of a variable, as a flat vector."""
-        return jnp.mean(self.rows[name], axis=0)
+        return average(self.local[name])
 
     @cached_property
     def exact(self) -> Exact:
         """y*, Phi and grad Phi at xbar: solved once, however many measures ask."""
-        return exact(self.functions, self.data, self.mean("x"), self.answer)
+        return exact(self.functions, self.here, self.mean("x"), self.answer)
 
 
 Measure = Callable[[Snapshot], Any]
@@ -91,8 +115,8 @@ def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNames
 
 def outer(s: Snapshot) -> jax.Array:
     """mean_i f_i(x_i, y_i)."""
-    return jnp.mean(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.data, s.rows["x"], s.rows["y"])
+    return average(
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.here, s.local["x"], s.local["y"])
     )
 
 
@@ -138,12 +162,14 @@ class Consensus:
     variable: str
 
     def __call__(self, s: Snapshot) -> jax.Array:
-        return jnp.sum((s.rows[self.variable] - s.mean(self.variable)) ** 2)
+        rows = s.local[self.variable]
+        squares = jnp.sum((rows - s.mean(self.variable)) ** 2, axis=1)
+        return total(squares)
 
 
 def _inner_at(s: Snapshot, name: str) -> jax.Array:
-    return jnp.mean(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(s.data, s.rows["x"], s.rows[name])
+    return average(
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(s.here, s.local["x"], s.local[name])
     )
 
 

@@ -33,6 +33,11 @@ class PushPull(Mixing):
     pull: Mixing
     push: Mixing
 
+    @property
+    def whole(self) -> bool:
+        """As its parts."""
+        return self.pull.whole
+
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """A S."""
         return self.pull.stacked(S, k, key)

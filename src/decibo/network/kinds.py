@@ -33,10 +33,10 @@ class Dense(Mixing):
     W: jax.Array
     total: jax.Array  # (m,) row sums
 
-    def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """W S."""
-        S = _rows(S, self.W.shape[0])
-        return _product(self.W, self.total, S.reshape(S.shape[0], -1)).reshape(S.shape)
+    def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
+        """W pool."""
+        S, pool = _rows(S, self.W.shape[0]), _rows(pool, self.W.shape[1])
+        return _product(self.W, self.total, pool.reshape(pool.shape[0], -1)).reshape(S.shape)
 
 
 @jax.tree_util.register_dataclass
@@ -80,17 +80,17 @@ class Sparse(Mixing):
     neighbours: jax.Array  # (D, m); an agent with fewer hears itself with weight 0
     weights: jax.Array  # (D, m)
     hubs: jax.Array  # (h,) agents with more than D neighbours
-    hub_rows: jax.Array  # (h, m) their rows of W
+    hub_rows: jax.Array  # (h, pool) their rows of W
     hub_total: jax.Array  # (h,) the sums of these
 
-    def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """total S_i + the sum of w_ij (S_j - S_i), one slot of neighbours after another."""
+    def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
+        """total S_i + the sum of w_ij (pool_j - S_i), one slot of neighbours after another."""
         S = _rows(S, self.total.shape[0])
-        flat = S.reshape(S.shape[0], -1)
+        flat, pool = S.reshape(S.shape[0], -1), pool.reshape(pool.shape[0], -1)
         weights = self.weights.astype(S.dtype)
 
         def slot(r: Any, mixed: jax.Array) -> jax.Array:
-            heard = flat.at[self.neighbours[r]].get(mode="promise_in_bounds")
+            heard = pool.at[self.neighbours[r]].get(mode="promise_in_bounds")
             return mixed + weights[r][:, None] * (heard - flat)
 
         mixed, slots = self.total.astype(S.dtype)[:, None] * flat, self.neighbours.shape[0]
@@ -100,7 +100,7 @@ class Sparse(Mixing):
         else:
             mixed = lax.fori_loop(0, slots, slot, mixed)
         if self.hubs.shape[0]:
-            rows = _product(self.hub_rows, self.hub_total, flat)
+            rows = _product(self.hub_rows, self.hub_total, pool)
             mixed = mixed.at[self.hubs].set(rows, mode="promise_in_bounds")
         return mixed.reshape(S.shape)
 
@@ -127,8 +127,8 @@ def choose_mixing(weights: Any, circulant: Callable[[], Shifts | None], kind: st
     m = weights.shape[0]
     if kind not in (None, *KINDS):
         raise InputError(f"kind = {kind!r}", f"it must be None or one of {', '.join(KINDS)}", "Leave it out.")
-    if kind == "dense" or (kind is None and (m <= DENSE_AGENTS or DENSE_SHARE * weights.nnz > m * m)):
-        return Dense(jnp.asarray(weights.toarray()), jnp.asarray(_total(weights)))
+    if kind == "dense" or (kind is None and suits_dense(weights)):
+        return make_dense(weights)
     shifts = None if kind == "sparse" else circulant()
     if shifts is not None:
         return _circulant(shifts)
@@ -138,7 +138,18 @@ def choose_mixing(weights: Any, circulant: Callable[[], Shifts | None], kind: st
             "circulant mixing needs rows of W that are shifts of the first",
             "Leave kind out.",
         )
-    return _sparse(weights)
+    return make_sparse(weights, *split_hubs(links_of(weights)))
+
+
+def suits_dense(weights: Any) -> bool:
+    """Whether a matrix product is the fastest way; weights may have more columns than rows."""
+    rows, columns = weights.shape
+    return columns <= DENSE_AGENTS or DENSE_SHARE * weights.nnz > rows * columns
+
+
+def make_dense(weights: Any) -> Dense:
+    """Mixing by a matrix product."""
+    return Dense(jnp.asarray(weights.toarray()), jnp.asarray(_total(weights)))
 
 
 def _circulant(shifts: Shifts) -> Circulant:
@@ -152,24 +163,30 @@ def _circulant(shifts: Shifts) -> Circulant:
     return Circulant(jnp.asarray(list(groups)), jnp.asarray(total), tuple(map(tuple, groups.values())), m)
 
 
-def _sparse(weights: Any) -> Sparse:
-    m, coo = weights.shape[0], weights.tocoo()
+def make_sparse(weights: Any, slots: int, hubs: np.ndarray) -> Sparse:
+    """Mixing by neighbours: `slots` of them, the rows of hubs as products. Row i's own column is i."""
+    rows, coo = weights.shape[0], weights.tocoo()
     link = coo.row != coo.col
     row, column, value = coo.row[link], coo.col[link], coo.data[link]
-    degrees = np.bincount(row, minlength=m)
-    slots, hubs = _split(degrees)
+    degrees = np.bincount(row, minlength=rows)
     # Entries come row by row, so the slot of a neighbour is its place within the row.
     place = np.arange(len(row)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     keep = degrees[row] <= slots
-    neighbours, share = np.tile(np.arange(m, dtype=np.int32), (slots, 1)), np.zeros((slots, m))
+    neighbours, share = np.tile(np.arange(rows, dtype=np.int32), (slots, 1)), np.zeros((slots, rows))
     neighbours[place[keep], row[keep]] = column[keep]
     share[place[keep], row[keep]] = value[keep]
-    rows = weights[hubs].toarray() if len(hubs) else np.zeros((0, m))
+    products = weights[hubs].toarray() if len(hubs) else np.zeros((0, weights.shape[1]))
     total = _total(weights)
-    return Sparse(*map(jnp.asarray, (total, neighbours, share, hubs.astype(np.int32), rows, total[hubs])))
+    return Sparse(*map(jnp.asarray, (total, neighbours, share, hubs.astype(np.int32), products, total[hubs])))
 
 
-def _split(degrees: np.ndarray) -> tuple[int, np.ndarray]:
+def links_of(weights: Any) -> np.ndarray:
+    """How many others each row listens to."""
+    coo = weights.tocoo()
+    return np.bincount(coo.row[coo.row != coo.col], minlength=weights.shape[0])
+
+
+def split_hubs(degrees: np.ndarray) -> tuple[int, np.ndarray]:
     """D and the agents above it such that D gathers and one dense row for each of those cost least."""
     order = np.argsort(-degrees, kind="stable")
     first = int((degrees[order] + np.arange(len(order))).argmin())

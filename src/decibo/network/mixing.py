@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from decibo.errors import InputError
@@ -21,8 +22,17 @@ AGENTS = "agents"
 class Mixing:
     """One exchange between all agents. `k` is the step and `key` a random key that all agents share."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether all that an agent says at once should travel as one vector: a message costs, not its parts."""
+        return False
+
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """Row i of the result is sum_j w_ij S_j; S has shape (m, ...) and keeps its type."""
+        return self.heard(S, S, k, key)
+
+    def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
+        """The same for the agents with rows S, who hear those with rows `pool`, themselves first."""
         raise NotImplementedError
 
     def pushed(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
@@ -52,12 +62,26 @@ class Mix:
     def _exchange(self, together: Callable[..., jax.Array], tree: Tree) -> Tree:
         agent = _agent()
         # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
-        return jax.tree.map(lambda leaf: _own(agent, together(lax.all_gather(leaf, AGENTS), self.k, self.key)), tree)
+        one = lambda leaf: _own(agent, together(lax.all_gather(leaf, AGENTS), self.k, self.key))
+        return _as_one(one, tree) if self.mixing.whole else jax.tree.map(one, tree)
 
 
 def mixer(mixing: Mixing, k: Any, key: Any) -> Mix:
     """The `mix` of step k, for use under jax.vmap(..., axis_name=AGENTS); all agents share `key`."""
     return Mix(mixing, k, key)
+
+
+def _as_one(exchange: Callable[[jax.Array], jax.Array], tree: Tree) -> Tree:
+    """Exchange all leaves of one type as one vector."""
+    leaves, treedef = jax.tree.flatten(tree)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    for dtype in {leaf.dtype: None for leaf in leaves}:
+        chosen = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        mixed = exchange(jnp.concatenate([leaves[i].ravel() for i in chosen]))
+        ends = np.cumsum([leaves[i].size for i in chosen])
+        for i, part in zip(chosen, jnp.split(mixed, ends[:-1]), strict=True):
+            leaves[i] = part.reshape(leaves[i].shape)
+    return jax.tree.unflatten(treedef, leaves)
 
 
 def _agent() -> jax.Array:

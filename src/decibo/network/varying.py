@@ -29,27 +29,29 @@ from decibo.network.network import Network
 class Varying(Mixing):
     """Neighbour lists with weights that depend on the step and on a key that all agents share."""
 
+    agents: jax.Array  # (m,): the numbers of the agents
     neighbours: jax.Array  # (D, m); an agent with fewer hears itself
+    places: jax.Array  # (D, m): where the neighbours are among the rows that are heard
     weights: jax.Array  # (T, D, m): T networks take turns
     links: jax.Array  # (D, m): the number of each link, the same at both ends
     rate: jax.Array  # how often a link fails or an agent sleeps
     what: str = field(metadata={"static": True})  # "links" or "agents"
-    count: int = field(metadata={"static": True})  # of links
+    count: int = field(metadata={"static": True})  # of links, or of agents, in the whole network
 
-    def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """W_k S."""
-        flat = S.reshape(S.shape[0], -1)
+    def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
+        """W_k pool."""
+        flat, pool = S.reshape(S.shape[0], -1), pool.reshape(pool.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
-        heard = lambda r: flat.at[self.neighbours[r]].get(mode="promise_in_bounds")
+        heard = lambda r: pool.at[self.places[r]].get(mode="promise_in_bounds")
         add = lambda r, mixed: mixed + weights[r][:, None] * (heard(r) - flat)
         return lax.fori_loop(0, self.neighbours.shape[0], add, flat).reshape(S.shape)  # (1)
 
     def alive(self, key: jax.Array) -> jax.Array:
         """Which of an agent's links work, (D, m)."""
+        working = ~jax.random.bernoulli(key, self.rate, (self.count,))
         if self.what == "agents":
-            awake = ~jax.random.bernoulli(key, self.rate, (self.neighbours.shape[1],))
-            return awake[self.neighbours] & awake
-        return ~jax.random.bernoulli(key, self.rate, (self.count,))[self.links]
+            return working[self.neighbours] & working[self.agents]
+        return working[self.links]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +64,7 @@ class VaryingNetwork(Network):
 
     def mixing(self, kind: str | None = None) -> Mixing:
         """Follows the links, whatever the size."""
-        return _varying(self)
+        return make_varying(self)
 
 
 def failing(network: Network, probability: float) -> Network:
@@ -115,7 +117,8 @@ def _checked(name: str, given: Any) -> Any:
     return matrix
 
 
-def _varying(network: VaryingNetwork) -> Varying:
+def make_varying(network: VaryingNetwork) -> Varying:
+    """Its mixing, with the agents all in one place."""
     m, ends = network.m, np.concatenate([network.edges, network.edges[:, ::-1]])
     number = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)
     order = np.argsort(ends[:, 0], kind="stable")
@@ -128,5 +131,5 @@ def _varying(network: VaryingNetwork) -> Varying:
     neighbours[place, row], links[place, row] = column, number
     for t, turn in enumerate(network.turns):
         weights[t, place, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
-    neighbours, weights, links, rate = map(jnp.asarray, (neighbours, weights, links, network.rate))
-    return Varying(neighbours, weights, links, rate, network.what, len(network.edges))
+    arrays = [jnp.asarray(each) for each in (np.arange(m), neighbours, neighbours, weights, links, network.rate)]
+    return Varying(*arrays, what=network.what, count=m if network.what == "agents" else len(network.edges))

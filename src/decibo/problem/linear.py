@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from decibo.agents import average
 from decibo.layout import Tree, Vector
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
@@ -30,7 +31,7 @@ def mean(functions: Functions, data: Tree, evaluate: Callable[[Oracle], Any]) ->
     """The mean over agents of whatever `evaluate` takes from one agent's oracle."""
     with precise():
         values = jax.vmap(lambda d: evaluate(Oracle(functions, d)))(data)
-    return jax.tree.map(lambda value: jnp.mean(value, axis=0), values)
+    return jax.tree.map(average, values)
 
 
 def mean_hessian(functions: Functions, data: Tree, x: Vector, y: Vector) -> jax.Array:

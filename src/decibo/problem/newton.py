@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from decibo.agents import average, is_spread
 from decibo.layout import Tree, Vector
 from decibo.problem.linear import dot, eps, linear_solver, mean, norm, precise
 from decibo.problem.oracle import Oracle
@@ -66,8 +67,8 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
 
         with precise():
             values, gradients = jax.vmap(one)(data)
-        sizes = jnp.mean(jnp.abs(values)), jnp.mean(jnp.linalg.norm(gradients, axis=1))
-        return Point(y, jnp.mean(gradients, axis=0), *sizes)
+        sizes = average(jnp.abs(values)), average(jnp.linalg.norm(gradients, axis=1))
+        return Point(y, average(gradients), *sizes)
 
     def body(s: Inner) -> Inner:
         now = s.point
@@ -78,7 +79,8 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
         point = jax.tree.map(lambda new, old: jnp.where(better, new, old), after, now)
         return Inner(point, solved, small, s.steps + 1, ~solved | ~fell)
 
-    guess = y_guess if functions.inner_solution is None else closed_form(functions, data, x)
+    # The closed form needs the data of all agents, and they may be elsewhere.
+    guess = y_guess if functions.inner_solution is None or is_spread() else closed_form(functions, data, x)
     false = jnp.array(False)
     start = Inner(at(jnp.where(jnp.isfinite(guess), guess, 0)), false, false, jnp.array(0), false)
     return jax.lax.while_loop(lambda s: ~s.done & (s.steps < STEPS), body, start)

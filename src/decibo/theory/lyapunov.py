@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from decibo.agents import average
 from decibo.layout import Tree, Vector
 from decibo.measure.measures import Measure, Snapshot
 from decibo.problem.newton import solve_inner
@@ -53,9 +54,9 @@ class Potential:
     def terms(self, s: Snapshot) -> dict[str, jax.Array]:
         """The six terms of V, (1)."""
         known = s.exact.y
-        guess = known if self.minimax else penalised_solution(s.functions, s.data, s.mean("x"), known, self.lam)
+        guess = known if self.minimax else penalised_solution(s.functions, s.here, s.mean("x"), known, self.lam)
         far = lambda v, centre: jnp.sum((v - centre) ** 2)
-        spread = {v: far(s.rows[v], s.mean(v)) / s.rows[v].shape[0] for v in "xyz"}
+        spread = {v: average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"}
         d = self.weights
         values = (
             2 * s.exact.phi,
