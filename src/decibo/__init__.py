@@ -39,7 +39,8 @@ from decibo.algorithm.methods import (
 )
 from decibo.algorithm.v_pbgd import v_pbgd
 from decibo.algorithm.wrap import compressed, minibatch, quantise, random_k, top_k
-from decibo.errors import ConformanceError, DivergedError, InputError
+from decibo.errors import ConformanceError, DivergedError, InputError, LostError
+from decibo.execute.distributed import init_distributed
 from decibo.execute.solution import Solution, Status
 from decibo.execute.solve import solve
 from decibo.execute.start import random_start
@@ -91,6 +92,7 @@ __all__ = [
     "DirectedNetwork",
     "DivergedError",
     "InputError",
+    "LostError",
     "Network",
     "Problem",
     "Snapshot",
@@ -136,6 +138,7 @@ __all__ = [
     "hyper_cleaning_mask",
     "hyper_cleaning_separation",
     "hypercube",
+    "init_distributed",
     "logistic_hyperparameters",
     "lopa",
     "lv_hba",

@@ -86,7 +86,7 @@ class Sparse(Mixing):
     def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """total S_i + the sum of w_ij (pool_j - S_i), one slot of neighbours after another."""
         S = _rows(S, self.total.shape[0])
-        flat, pool = S.reshape(S.shape[0], -1), pool.reshape(pool.shape[0], -1)
+        flat, pool = S.reshape(S.shape[0], -1), jnp.asarray(pool).reshape(pool.shape[0], -1)
         weights = self.weights.astype(S.dtype)
 
         def slot(r: Any, mixed: jax.Array) -> jax.Array:

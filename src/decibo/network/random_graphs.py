@@ -37,9 +37,7 @@ def erdos_renyi(m: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: 
 
 
 def random_regular(m: int, degree: int, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """A random graph in which every agent has `degree` neighbours."""
-    import networkx
-
+    """A random graph in which every agent has `degree` neighbours; a million agents take seconds."""
     m, degree = count("m", m), count("degree", degree, least=0)
     if degree >= m or m * degree % 2:
         raise InputError(
@@ -49,7 +47,10 @@ def random_regular(m: int, degree: int, *, seed: int, weights: str = METROPOLIS,
         )
 
     def draw(random: np.random.Generator) -> np.ndarray:
-        return _edges(networkx.random_regular_graph(degree, m, seed=int(random.integers(2**31))))
+        if 2 * degree < m:
+            return _pairing(random, m, degree)
+        absent, pairs = _pairing(random, m, m - 1 - degree), np.stack(np.triu_indices(m, k=1), axis=1)
+        return pairs[~np.isin(_keys(m, pairs), _keys(m, absent))]  # dense: easier to say who is not linked
 
     return from_edges(
         "random_regular", m, _redraw(m, draw, seed, f"degree = {degree}", "Take degree >= 3."), weights, rho
@@ -93,6 +94,37 @@ def geometric(m: int, radius: float, *, seed: int, weights: str = METROPOLIS, rh
     threshold = math.sqrt(math.log(m) / (math.pi * m))
     remedy = f"Below radius = sqrt(log(m)/(pi m)) = {threshold:.3g} it seldom is; raise it."
     return from_edges("geometric", m, _redraw(m, draw, seed, f"radius = {radius}", remedy), weights, rho)
+
+
+def _pairing(random: np.random.Generator, m: int, degree: int) -> np.ndarray:
+    """Every agent's `degree` ends of links paired at random; links to oneself and double ones are paired anew.
+
+    Their expected number does not grow with m, so that a few rounds do [Bollobas 1980].
+    """
+    links = random.permutation(np.repeat(np.arange(m), degree)).reshape(-1, 2)
+    bad = _faulty(m, links)
+    while len(bad):
+        some = np.union1d(bad, random.integers(len(links), size=len(bad) + 2))
+        trial = links.copy()
+        trial[some] = random.permutation(links[some].ravel()).reshape(-1, 2)
+        worse = _faulty(m, trial)
+        if len(worse) <= len(bad):
+            links, bad = trial, worse
+    return links
+
+
+def _faulty(m: int, links: np.ndarray) -> np.ndarray:
+    """Places of links to oneself, and of all but one of equal ones."""
+    keys = _keys(m, links)
+    order = np.argsort(keys, kind="stable")
+    again = np.zeros(len(links), bool)
+    again[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+    return np.flatnonzero(again | (links[:, 0] == links[:, 1]))
+
+
+def _keys(m: int, links: np.ndarray) -> np.ndarray:
+    """One number for each link, whichever way it is written."""
+    return links.min(axis=1) * m + links.max(axis=1)
 
 
 def _redraw(

@@ -40,7 +40,7 @@ class Varying(Mixing):
 
     def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """W_k pool."""
-        flat, pool = S.reshape(S.shape[0], -1), pool.reshape(pool.shape[0], -1)
+        flat, pool = S.reshape(S.shape[0], -1), jnp.asarray(pool).reshape(pool.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
         heard = lambda r: pool.at[self.places[r]].get(mode="promise_in_bounds")
         add = lambda r, mixed: mixed + weights[r][:, None] * (heard(r) - flat)

@@ -1,0 +1,37 @@
+"""Eight devices in one process: the same numbers as on one, by neighbour exchange alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# What a method does to a difference in rounding: choosing the largest entries of a vector is not continuous.
+LOOSER = {"c2dfb": 1e-8}
+
+
+@pytest.fixture(scope="module")
+def eight() -> dict:
+    script = Path(__file__).with_name("devices.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_method_gives_the_same_as_on_one_device(eight):
+    bounds = {name: LOOSER.get(name.split()[0], 1e-12) for name in eight["differences"]}
+    wrong = {name: value for name, value in eight["differences"].items() if not value <= bounds[name]}
+    assert not wrong
+    assert len(eight["differences"]) >= 22 + 10
+
+
+def test_a_step_sends_to_neighbours_and_to_nobody_else(eight):
+    for counts in eight["compiled"].values():
+        assert counts["collective-permute"] > 0
+        assert counts["all-gather"] == counts["all-reduce"] == counts["all-to-all"] == 0
+
+
+def test_measures_that_want_all_data_are_refused(eight):
+    assert "data stays with its agents" in eight["refused"]
+    assert "snapshot.average" in eight["refused"]
