@@ -1,0 +1,100 @@
+"""How a run went, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decibo.report.reach import vanishes
+from decibo.report.record import RunRecord
+from decibo.report.words import measured
+
+LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
+FEWEST = 9  # records, to say anything about a trend
+EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """good, bad, floor or open; a title of a word or two, and a sentence."""
+
+    kind: str
+    title: str
+    sentence: str
+
+
+def judge(run: RunRecord, measure: str | None) -> Verdict:
+    """The verdict on a run, by its status and by how this measure went."""
+    if run.status == "diverged":
+        return Verdict("bad", "diverged", run.message)
+    if run.status == "converged":
+        return Verdict("good", "converged", run.message)
+    trend = _trend(run, measure) if measure in run.history else None
+    trend = trend or Verdict("open", str(run.status), "Too few records to see a trend.")
+    if run.status == "interrupted":
+        return Verdict("open", "interrupted", f"{run.message} {trend.sentence}")
+    told = run.message.removeprefix(f"All {run.steps} steps done.").strip()
+    return Verdict(trend.kind, trend.title, f"{trend.sentence} {told}".strip())
+
+
+def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
+    name = str(measure)
+    step, values = run.history["step"], run.history[name].astype(float)
+    if len(values) < FEWEST or not np.isfinite(values).all():
+        return None
+    first, third = float(values[0]), len(values) // 3
+    before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
+    zero = vanishes(name)
+    if zero and 0 <= after <= _rounding(run) * max(first, float(values.max())):
+        return Verdict("good", "solved", f"{name} is at {measured(after)}: rounding error is all that is left.")
+    if values[-1] > max(first, 0) * 10 and first > 0:
+        return Verdict("bad", "grew", f"{name} ended at {measured(values[-1])}, above {measured(first)} at the start.")
+    if _level(values, third, zero):
+        width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
+        return _levelled(name, after, int(step[_settled(values, after, width)]), first, zero)
+    return _moving(name, before, after, int(step[-third]))
+
+
+def _level(values: np.ndarray, third: int, zero: bool) -> bool:
+    """Whether a straight line through the last third is flat, or its slope is lost in the noise.
+
+    Measures that vanish are looked at on a logarithmic scale, others in relation to how far they went.
+    """
+    end = values[-third:]
+    if zero and (end > 0).all():
+        end, share = np.log(end), LEVEL
+    else:
+        share = LEVEL / 10 * float(np.ptp(values))
+    record = np.arange(third)
+    slope, start = np.polyfit(record, end, 1)
+    noise = float(np.std(end - start - slope * record))
+    return abs(slope) * third <= max(share, noise)
+
+
+def _levelled(name: str, value: float, since: int, first: float, zero: bool) -> Verdict:
+    at = f"{name} has stayed near {measured(value)} since about step {since:,}"
+    if not zero:
+        return Verdict("good", "settled", f"{at}.")
+    if value > 0.5 * first:
+        return Verdict("bad", "stuck", f"{at}; it began at {measured(first)}. Larger step sizes may move it.")
+    advice = "more steps will not lower it, smaller step sizes or an exact method may"
+    return Verdict("floor", "floor", f"{at}: {advice}.")
+
+
+def _moving(name: str, before: float, after: float, since: int) -> Verdict:
+    change = f"from about {measured(before)} to about {measured(after)} since step {since:,}"
+    if after > before:
+        return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
+    return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")
+
+
+def _settled(values: np.ndarray, level: float, width: float) -> int:
+    """The first record from which on everything stays within this width of the level."""
+    apart = np.flatnonzero(np.abs(values - level) > width)
+    return int(min(apart[-1] + 1, len(values) - 1)) if len(apart) else 0
+
+
+def _rounding(run: RunRecord) -> float:
+    """What is left of a squared error, relative to where it began, when only rounding is left."""
+    return EPSILON.get(run.precision, 1e-3) ** 1.5

@@ -1,0 +1,318 @@
+"""The page, opened and clicked through in a real browser."""
+
+import json
+import re
+import shutil
+import warnings
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import decibo
+from decibo.report import report
+from report.runs import curve, written
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NONE = "\N{EN DASH}"
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' @@data@@ {0} \u2028 漢字"
+FALLING = 10.0 ** -np.linspace(0, 9, 91)
+
+
+def folders(place):
+    """Three runs: one falls, one has a floor and its own network, one diverges and has a nasty name."""
+    falling = curve(FALLING) | {"phi": 5 + FALLING, "consensus_x": np.append(0.0, FALLING[1:])}
+    written(place / "a", falling, label="falls")
+    written(place / "b", curve(FALLING + 1e-5), label="floor", network=decibo.directed_ring(5), seconds=4.0)
+    written(place / "c", curve([1.0, 1e5, 1e200, np.inf]), label=NASTY, status="diverged", message=f"Gone. {NASTY}")
+    return place
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: the page is not tried in a browser")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of playwright's own event loop
+        with api.sync_playwright() as playwright:
+            started = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+            yield started
+            started.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    place = tmp_path_factory.mktemp("page")
+    return report(folders(place / "runs"), place / "report.html")
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens a file; at the end nothing may have gone wrong or out."""
+    bad, asked, contexts = [], [], []
+
+    def go(path, **context):
+        contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: bad.append(message.text))
+        page.on("pageerror", lambda error: bad.append(str(error)))
+        page.on("dialog", lambda dialog: (bad.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready=yes]")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert not bad
+    assert [url for url in asked if not url.startswith("blob:")] == asked[:1]
+    assert asked[0].startswith("file:")
+
+
+@pytest.fixture
+def page(opened, path):
+    return opened(path)
+
+
+def drawn(page):
+    """The numbers of the lines that are drawn."""
+    return sorted(int(each.get_attribute("data-line")) for each in page.query_selector_all("#chart [data-line]"))
+
+
+def shape(page, line=0):
+    return page.get_attribute(f'#chart [data-line="{line}"]', "d")
+
+
+def ticks(page):
+    return page.locator("#chart > g").first.locator("text").all_text_contents()
+
+
+def point_at(page, x, y):
+    """Move the mouse to this fraction of the chart."""
+    page.locator("#chart").scroll_into_view_if_needed()
+    box = page.locator("#chart").bounding_box()
+    page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+
+
+def test_everything_is_there_and_nothing_is_run_that_should_not_be(page):
+    assert drawn(page) == [0, 1, 2]
+    assert page.locator("#summary tbody tr").count() == 3
+    assert NASTY in page.locator("#legend").inner_text().replace("\n", "")
+    badges = page.locator("#summary .badge").all_text_contents()
+    assert [badge.split(" ", 1)[1] for badge in badges] == ["improving", "floor", "diverged"]
+    assert "Gone." in page.locator("#summary .verdict").nth(2).inner_text()
+    assert page.locator("svg.network").count() == 2
+    assert page.locator("svg.network").nth(1).locator("circle").count() == 5
+    assert page.locator("svg.network").nth(1).locator("polygon").count() == 5  # a directed ring has arrows
+    assert f"{decibo.ring(4).rho:.4g}" in page.locator("#networks").inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_the_measure_can_be_chosen(page):
+    assert page.input_value("#measure") == "stationarity"  # which all three have
+    before = shape(page)
+    page.select_option("#measure", "phi")
+    assert drawn(page) == [0, 1, 2]
+    assert shape(page) != before
+    assert shape(page, 1) == ""  # it did not record phi
+    assert not page.is_checked("#log-y")  # phi goes from 6 to 5
+    assert page.locator("#chart text").first.text_content().startswith("phi")
+
+
+def test_the_axis_can_be_chosen(page):
+    seen = {page.input_value("#axis"): ticks(page)}
+    before = shape(page)
+    for axis in ("gradients", "bytes", "seconds"):
+        page.select_option("#axis", axis)
+        seen[axis] = ticks(page)
+    assert len({str(each) for each in seen.values()}) == 4
+    assert "800" in seen["step"]  # of 900 steps
+    assert "10,000" in seen["gradients"]  # of 900 steps, 3 gradients and 4 agents: 10,800
+    assert "500k" in seen["bytes"]  # of 900 steps, 72 bytes and 8 links: 518,400
+    assert shape(page) != before  # it took half as long as the other, and as many steps
+    assert "shared out equally" in page.inner_text("#axis-note")
+    page.select_option("#axis", "step")
+    assert page.inner_text("#axis-note") == ""
+
+
+def test_both_scales_can_be_logarithmic(page):
+    page.click("#legend button >> nth=2")
+    assert page.is_checked("#log-y")
+    log = shape(page)
+    ends = [float(pair.split(",")[1]) for pair in re.findall(r"[\d.]+,[\d.]+", log)]
+    np.testing.assert_allclose(np.diff(ends), np.diff(ends)[0], atol=0.11)  # a straight line
+    page.uncheck("#log-y")
+    assert shape(page) != log
+    assert not any("⁻" in tick for tick in ticks(page))
+    page.check("#log-y")
+    assert shape(page) == log
+    page.check("#log-x")
+    assert shape(page).count("L") == log.count("L") - 1  # step 0 has no place on it
+    assert "10²" in ticks(page)
+    page.uncheck("#log-x")
+    assert shape(page) == log
+
+
+def test_lines_can_be_hidden_and_shown(page):
+    entry = page.locator("#legend button").nth(1)
+    entry.click()
+    assert drawn(page) == [0, 2]
+    assert page.locator("#legend button").nth(1).get_attribute("aria-pressed") == "false"
+    page.locator("#legend button").nth(1).click()
+    assert drawn(page) == [0, 1, 2]
+    page.click("text=Hide all")
+    assert drawn(page) == []
+    assert "All lines are hidden." in page.locator("#chart").text_content()
+    point_at(page, 0.5, 0.5)
+    page.click("text=Show all")
+    assert drawn(page) == [0, 1, 2]
+
+
+def test_hovering_reads_out_the_nearest_point(page):
+    assert page.is_hidden("#tip")
+    point_at(page, 0.995, 0.88)  # the end of the line that falls
+    said = page.inner_text("#tip").splitlines()
+    assert said == ["falls", "stationarity 1.00e\N{MINUS SIGN}9", "step 900"]
+    page.select_option("#axis", "bytes")
+    point_at(page, 0.995, 0.88)
+    assert page.inner_text("#tip").splitlines()[2] == "step 900, 518 kB"
+    point_at(page, 0.98, 0.6)
+    assert page.inner_text("#tip").startswith("floor")
+    page.mouse.move(5, 5)
+    assert page.is_hidden("#tip")
+
+
+def test_arrow_keys_read_out_points(page):
+    page.focus("#chart")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#tip").splitlines()[::2] == ["falls", "step 0"]
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#tip").splitlines()[2] == "step 10"
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#tip").splitlines()[::2] == ["floor", "step 10"]
+
+
+def test_the_picture_can_be_downloaded(page, tmp_path):
+    page.click("#legend button >> nth=1")
+    with page.expect_download() as download:
+        page.click("#download")
+    assert download.value.suggested_filename == "stationarity.svg"
+    download.value.save_as(tmp_path / "a.svg")
+    picture = ET.parse(tmp_path / "a.svg").getroot()
+    text = (tmp_path / "a.svg").read_text()
+    assert "var(" not in text
+    assert {each.get("data-line") for each in picture.iter() if each.get("data-line")} == {"0", "2"}
+    said = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "falls" in said
+    assert NASTY in said
+    assert "floor" not in said
+
+
+def test_the_table_of_targets(page):
+    def rows():
+        return [row.split("\t")[1:] for row in page.inner_text("#reach tbody").splitlines() if "\t" in row]
+
+    assert page.input_value("#target-measure") == "stationarity"
+    assert rows() == [["200", "400", "600", "800"], ["210", "410", NONE, NONE], [NONE] * 4]
+    assert page.locator("#reach .best").all_text_contents() == ["200", "400", "600", "800"]
+    page.select_option("#currency", "gradients")
+    assert rows()[0] == ["2,400", "4,800", "7,200", "9,600"]
+    page.select_option("#currency", "bytes")
+    assert rows()[0][0] == "115 kB"
+    page.select_option("#currency", "seconds")
+    assert rows()[0][0] == "444 ms"  # 200 of 900 steps in 2 seconds
+    page.select_option("#target-measure", "consensus_x")
+    assert rows() == [[NONE] * 4] * 3
+    assert "not positive at the start" in page.inner_text("#targets")
+
+
+def test_details_unfold_and_are_printed(page):
+    first = page.locator("details").first
+    assert not first.locator("dl").is_visible()
+    first.locator("summary").click()
+    assert "ahead(alpha=0.1" in first.locator("dl").inner_text()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details[open]").count() == 3
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 1
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (768, "dark"), (1600, "light")])
+def test_every_width_and_scheme(opened, path, width, scheme):
+    page = opened(path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    back, ink = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (back, ink)]
+    assert (bright[0] > 200 and bright[1] < 60) if scheme == "light" else (bright[0] < 60 and bright[1] > 200)
+
+
+def test_the_chart_follows_the_width(page):
+    wide = page.get_attribute("#chart", "viewBox")
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_function("before => document.getElementById('chart').getAttribute('viewBox') !== before", arg=wide)
+    assert drawn(page) == [0, 1, 2]
+
+
+def test_twenty_runs_of_a_thousand_points(opened, tmp_path):
+    for k in range(20):
+        values = 10.0 ** (-np.linspace(0, 3 + k / 4, 1000))
+        written(tmp_path / "runs" / f"{k:02}", curve(values) | {"phi": values, "outer": values}, label=f"run {k}")
+    page = opened(report(tmp_path / "runs", tmp_path / "report.html"))
+    assert drawn(page) == list(range(20))
+    assert all(shape(page, k).count("L") == 999 for k in range(20))
+    look = "all => all.map(each => each.getAttribute('stroke') + each.getAttribute('stroke-dasharray'))"
+    assert len(set(page.eval_on_selector_all("#chart [data-line]", look))) == 20
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"step": np.array([0])},
+        {"step": np.array([0]), "stationarity": np.array([1.0])},
+        {"step": np.array([0, 5]), "stationarity": np.array([np.nan, np.inf])},
+        {"step": np.array([0, 5]), "phi": np.array([-1.0, -2.0])},
+        {"step": np.array([0, 5]), "phi": np.array([0.0, 0.0])},
+        {"step": np.array([0, 5]), "phi": np.array([3.0, 3.0])},
+        {"step": np.array([0, 5]), "phi": np.array([1e-320, 1e308])},
+    ],
+)
+def test_odd_histories_still_open(opened, tmp_path, history):
+    page = opened(report(written(tmp_path / "run", history, steps=5, seconds=0.0), tmp_path / "report.html"))
+    for control in ("#log-x", "#log-y"):
+        page.click(control)
+    assert "NaN" not in page.inner_html("#chart")
+    assert page.locator("#axis option").all_text_contents() == [
+        "steps", "gradients, all agents", "bytes sent, all links",
+    ]  # fmt: skip
+
+
+def test_data_cannot_leave_its_element(path):
+    page = path.read_text()
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    assert json.loads(data)["runs"][2]["label"] == NASTY
+    assert page.count("<script") == 2
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+    assert "eval(" not in page
+
+
+def test_a_large_network_is_described_and_not_drawn(tmp_path):
+    made = report(written(tmp_path / "run", curve(FALLING), network=decibo.ring(6000)), tmp_path / "report.html")
+    page = made.read_text()
+    assert "Too many agents or links to draw." in page
+    assert "6,000" in page
