@@ -1,0 +1,1 @@
+"""The command line's parts: read a configuration, build what it names, run it, show and write the outcome."""
