@@ -27,7 +27,8 @@ from decibo.execute.status import STATUS
 
 LOOK = 0.05  # seconds between two looks at the processes
 GRACE = 2.0  # seconds for survivors to say something before they are ended
-WRONG = 2  # the exit status of something that starting again would not mend
+FINAL = (0, 2, 130)  # exit statuses after which starting again would mend nothing
+LOST = 71  # the exit status when a process was lost for good
 Say = Callable[[str], None]
 
 
@@ -98,31 +99,35 @@ def launch(
     restarts   how often to start again, from the last checkpoint, after a process was lost
     heartbeat  seconds of silence after which a process counts as lost
     host       the address on which processes talk; the loopback address keeps it within this machine
+
+    The status is 0 if all ended well, 71 if a process was lost for good, otherwise the first that failed had it.
     """
     count = positive_integer("the number of processes", processes)
     if isinstance(restarts, bool) or restarts < 0:
         raise InputError(f"restarts = {restarts!r}", "it must be 0 or more", "Give 3, for example.")
     if not heartbeat >= 1:
         raise InputError(f"heartbeat = {heartbeat!r}", "it must be at least 1 second", "Give 30, for example.")
-    whole = _whole(command)
+    whole, own = _whole(command)
+    final = (*FINAL, 1) if own else FINAL  # decibo's own commands end with 1 after a run that diverged
     with _Signals() as heard:
         for attempt in range(restarts + 1):
             code = _attempt(whole, count, attempt > 0, heartbeat, host, heard, say)
-            if code in (0, WRONG) or heard.numbers or attempt == restarts:
+            if code in final or heard.numbers or attempt == restarts:
                 return code
             say(f"starting again from the last checkpoint ({attempt + 1} of {restarts})")
     raise AssertionError
 
 
-def _whole(command: Sequence[str]) -> list[str]:
+def _whole(command: Sequence[str]) -> tuple[list[str], bool]:
+    """What to start, and whether it is a command of decibo."""
     if not command:
         raise InputError("no command", "there must be something to start", "decibo launch -n 4 -- run config.toml")
     first, *rest = command
     if first in ("python", "python3"):
-        return [sys.executable, *rest]
+        return [sys.executable, *rest], False
     if first in ("run", "resume", "compare", "sweep", "demo"):
-        return [sys.executable, "-m", "decibo", first, *rest]
-    return [sys.executable, "-m", *command] if first == "decibo" else list(command)
+        return [sys.executable, "-m", "decibo", first, *rest], True
+    return ([sys.executable, "-m", *command], True) if first == "decibo" else (list(command), False)
 
 
 def _attempt(
@@ -204,7 +209,7 @@ def _lost(crew: Crew, say: Say) -> int:
     if running:
         say(f"ending process {', '.join(map(str, running))}")
     wrong = [code for _, code in others]
-    return wrong[0] if wrong and not stopped and not killed and wrong[0] > 0 else 1
+    return wrong[0] if wrong and not stopped and not killed and wrong[0] > 0 else LOST
 
 
 class _Signals:

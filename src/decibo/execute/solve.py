@@ -39,6 +39,7 @@ from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 
 GROWN = 1e9  # times the start: finite, but hardly meant
+NOTHING = np.zeros(0, int)
 LONGEST = 1000  # the most steps without the host being able to look
 
 
@@ -85,7 +86,13 @@ def solve(
     check_fit(problem, network, method)
     place, keeper = place_for(network.m, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
     run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
-    return run.go(reporter(progress), throw)
+    view = reporter(progress)
+    try:
+        return run.go(view, throw)
+    finally:
+        close = getattr(view, "close", None)  # a line on the terminal ends with the run
+        if close:
+            close()
 
 
 def _keeper(checkpoint: Any, every: Any, keep: Any, resume: bool) -> Keeper | None:
@@ -331,7 +338,7 @@ def _chosen(method: Algorithm) -> dict[str, Any]:
     return given
 
 
-def _plan(steps: int, every: int, longest: int, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _plan(steps: int, every: int, longest: int, more: np.ndarray = NOTHING) -> tuple[np.ndarray, np.ndarray]:
     """Segments (steps, record?): a record at step 0, at every multiple of `every`, and at the end.
 
     Long ways between two records are cut, so that the host can look in between, and so are those over `more` steps.

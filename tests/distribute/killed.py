@@ -1,0 +1,65 @@
+"""Write checkpoints one after another in a child, kill it at a random moment, look at what is left; many times."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from decibo.execute import checkpoint
+
+
+def write(folder: Path, step: int) -> None:
+    leaves = [np.full((6, 20_000), float(step)), np.arange(6) + step]
+    checkpoint.write(
+        folder,
+        step,
+        np.arange(6),
+        leaves,
+        {"step": [step]},
+        {"run": "a"},
+        {},
+        leader=True,
+        barrier=lambda _: None,
+        keep=2,
+    )
+
+
+def forever(folder: Path, first: int) -> None:
+    for step in range(first, 10**7):
+        write(folder, step)
+
+
+def main() -> None:
+    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+    write(folder, 1)
+    drawn, middle, unusable, last = random.Random(0), 0, 0, 1
+    for _ in range(kills):
+        child = os.fork()
+        if child == 0:
+            forever(folder, last + 1)
+        time.sleep(0.005 + 0.05 * drawn.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        middle += any(path.name.startswith(checkpoint.WRITING) for path in folder.iterdir())
+        try:
+            saved = checkpoint.newest(folder)
+            assert saved is not None
+            first, second = saved.rows(np.arange(6))
+            good = saved.step >= last and (first == saved.step).all() and second[0] == saved.step
+            good = good and saved.history()["step"] == [saved.step]
+            last = saved.step
+        except Exception:
+            good = False
+        unusable += not good
+    print(json.dumps({"kills": kills, "in the middle": middle, "unusable": unusable, "steps": last}))
+
+
+if __name__ == "__main__":
+    main()
