@@ -9,6 +9,7 @@ import hashlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ def free_port() -> int:
 
 def _join(launcher: Launcher, heartbeat: float) -> None:
     bind = launcher.coordinator if launcher.local and launcher.process == 0 else None
+    if launcher.coordinator and launcher.process:
+        _wait_for(launcher.coordinator)
     try:
         jax.distributed.initialize(
             launcher.coordinator,
@@ -136,15 +139,37 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
                 "processes must find each other first",
                 "Call decibo.init_distributed() at the top of the script, before making arrays.",
             ) from error
-        raise InputError(
-            f"no answer from the coordinator {launcher.coordinator or ''} within {WAIT} s ({first_line(error)})",
-            f"all {launcher.processes or ''} processes must start within that time and reach process 0",
-            "Check that process 0 is running and its port is not blocked.",
-        ) from error
+        raise _absent(launcher.coordinator or "", first_line(error)) from error
     if launcher.local:
         _stay_local()
     with _quiet():
         barrier("found each other")
+
+
+def _wait_for(coordinator: str) -> None:
+    """Wait until somebody listens there. JAX would end the process without an error that could be caught."""
+    host, _, port = coordinator.rpartition(":")
+    until, reason = time.monotonic() + WAIT, "no time"
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=WAIT).close()
+            return
+        except ValueError:
+            raise InputError(
+                f"coordinator = {coordinator!r}", "it must be an address and a port", "Give 'host:1234'."
+            ) from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+        time.sleep(0.1)
+    raise _absent(coordinator, reason)
+
+
+def _absent(coordinator: str, reason: str) -> InputError:
+    return InputError(
+        f"no answer from the coordinator {coordinator} within {WAIT} s ({reason})",
+        "all processes must start within that time and reach process 0",
+        "Check that process 0 is running and its port is not blocked.",
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -66,7 +66,7 @@ class Keeper:
 
     def after(self, run: Run, end: bool = False) -> None:
         """Write a checkpoint if one is due, or if this is the end."""
-        if run.k != self.last and (end or run.k % self.every == 0):
+        if run.k > max(self.last, 0) and (end or run.k % self.every == 0):
             self.save(run)
 
     def save(self, run: Run) -> None:
