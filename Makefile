@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check docs bench clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,9 +23,12 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
 
+docs: $(STAMP)
+	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@echo "the documentation is in site/index.html"
+
 bench: $(STAMP)
-	@$(BIN)/python benchmarks/step.py
-	@$(BIN)/python benchmarks/ring.py
+	@$(BIN)/python benchmarks/all.py
 
 clean:
-	rm -rf $(VENV) build dist out
+	rm -rf $(VENV) build dist out site

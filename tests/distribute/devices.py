@@ -71,6 +71,8 @@ def main() -> None:
     found["10 agents on 4 devices"] = float(
         np.abs(np.asarray(uneven[0].agents.x) - np.asarray(uneven[1].agents.x)).max()
     )
+    chosen = [decibo.solve(problems[12], decibo.ring(12), steps=400, devices=n, progress=False) for n in (1, 8)]
+    found["automatic step sizes"] = float(np.abs(np.asarray(chosen[0].agents.x) - np.asarray(chosen[1].agents.x)).max())
     try:
         decibo.solve(
             problems[12], decibo.ring(12), cases.method("ahead"), steps=2, measures=[lambda s: s.data["F"].sum()]

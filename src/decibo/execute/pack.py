@@ -1,4 +1,4 @@
-"""What a run's host remembers, as JSON: numbers and words as they are, states of agents by their place in a list."""
+"""What a run's host remembers, as JSON: numbers and words as they are, rows of agents by their place in a list."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from typing import Any
 import jax
 import numpy as np
 
+from decibo.execute.automatic import Kept
 from decibo.execute.curvature import Curvature
+from decibo.execute.looks import Looks
+
+MEMORY = (Curvature, Kept, Looks)  # classes whose objects are kept, field by field
 
 
 def pack(value: Any, arrays: list[Any], like: Any) -> Any:
-    """JSON for `value`. The leaves of states shaped as `like`, rows of agents, are appended to `arrays`."""
-    if isinstance(value, Curvature) or _is_state(value, like):
-        leaves = jax.tree.leaves(value)
-        arrays.extend(leaves)
-        kind = "curvature" if isinstance(value, Curvature) else "state"
-        return {"is": kind, "at": list(range(len(arrays) - len(leaves), len(arrays)))}
+    """JSON for `value`. Arrays on devices are rows of agents and are appended to `arrays`; `like` is a state."""
+    inside = lambda each: pack(each, arrays, like)
+    if isinstance(value, jax.Array):
+        arrays.append(value)
+        return {"is": "rows", "at": len(arrays) - 1}
+    if isinstance(value, tuple) and jax.tree.structure(value) == jax.tree.structure(like):
+        return {"is": "state", "of": [inside(leaf) for leaf in jax.tree.leaves(value)]}
+    if type(value) in MEMORY:
+        parts = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        return {
+            "is": "object",
+            "class": type(value).__name__,
+            "of": {name: inside(part) for name, part in parts.items()},
+        }
     if isinstance(value, dict):
-        return {"is": "dict", "of": {key: pack(each, arrays, like) for key, each in value.items()}}
+        return {"is": "dict", "of": {key: inside(each) for key, each in value.items()}}
     if isinstance(value, list | tuple):
-        return {"is": type(value).__name__, "of": [pack(each, arrays, like) for each in value]}
-    if isinstance(value, np.ndarray | jax.Array):
-        host = np.asarray(value)
-        return {"is": "array", "type": str(host.dtype), "shape": host.shape, "of": host.ravel().tolist()}
+        return {"is": type(value).__name__, "of": [inside(each) for each in value]}
+    if isinstance(value, np.ndarray):
+        return {"is": "array", "type": str(value.dtype), "shape": value.shape, "of": value.ravel().tolist()}
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -32,21 +43,29 @@ def pack(value: Any, arrays: list[Any], like: Any) -> Any:
 
 
 def unpack(value: Any, arrays: list[Any], like: Any) -> Any:
-    """The value that `pack` was given."""
+    """The value that `pack` was given. Only classes in MEMORY are ever made."""
+    inside = lambda each: unpack(each, arrays, like)
     if not isinstance(value, dict):
         return value
     kind = value["is"]
+    if kind == "rows":
+        return arrays[value["at"]]
     if kind == "state":
-        return jax.tree.unflatten(jax.tree.structure(like), [arrays[at] for at in value["at"]])
-    if kind == "curvature":
-        return Curvature(*(arrays[at] for at in value["at"]))
+        return jax.tree.unflatten(jax.tree.structure(like), [inside(each) for each in value["of"]])
+    if kind == "object":
+        return _made(value["class"], {name: inside(part) for name, part in value["of"].items()})
     if kind == "dict":
-        return {key: unpack(each, arrays, like) for key, each in value["of"].items()}
+        return {key: inside(each) for key, each in value["of"].items()}
     if kind == "array":
         return np.array(value["of"], value["type"]).reshape(value["shape"])
-    items = [unpack(each, arrays, like) for each in value["of"]]
+    items = [inside(each) for each in value["of"]]
     return items if kind == "list" else tuple(items)
 
 
-def _is_state(value: Any, like: Any) -> bool:
-    return isinstance(value, tuple) and jax.tree.structure(value) == jax.tree.structure(like)
+def _made(name: str, parts: dict[str, Any]) -> Any:
+    known = {each.__name__: each for each in MEMORY}
+    if issubclass(known[name], tuple):
+        return known[name](**parts)
+    made = object.__new__(known[name])
+    vars(made).update(parts)
+    return made
