@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.execute.curvature import agree_on_largest, guess, local_curvature
+from decibo.algorithm.direction import Penalty, symmetric_penalty
+from decibo.execute.curvature import agree_on_largest, guess, lag, local_curvature
+from decibo.execute.looks import WINDOW, Looks
 
 
 def rows(problem, x=None, y=None):
@@ -39,6 +41,85 @@ def test_the_curvature_of_phi_includes_third_derivatives():
         u = u / jnp.linalg.norm(u)
         u = (reference.grad(x + 1e-4 * u) - reference.grad(x - 1e-4 * u)) / 2e-4
     np.testing.assert_allclose(seen.outer[0], jnp.linalg.norm(u), rtol=0.1)
+
+
+def test_the_lag_is_what_is_missing_of_the_hypergradient():
+    """On a quadratic with equal agents one Newton step is all: d_x and its predicted change are grad Phi."""
+    problem, lam = decibo.quadratic(heterogeneity=0.0), 10.0
+    reference, rng = decibo.reference(problem), np.random.default_rng(0)
+    x, y, z = rng.normal(size=problem.x_layout.size), *rng.normal(size=(2, problem.y_layout.size))
+    at = Penalty(*(jnp.tile(vector, (problem.m, 1)) for vector in (x, y, z)))
+    c, d = (y + z) / 2, {name: leaf[0] for name, leaf in problem.data.items()}
+    g_x, f_x = jax.grad(problem.inner), jax.grad(problem.outer)
+    now = f_x(x, c, d) + lam / 2 * (g_x(x, y, d) - g_x(x, z, d))
+    missing = jnp.linalg.norm(reference.grad(x) - now) / jnp.linalg.norm(now)
+    measured = lag(problem.functions, problem.data, at, symmetric_penalty(lam), lam)
+    np.testing.assert_allclose(measured, missing, rtol=2e-2)  # solves stop at 1e-3
+
+
+def test_no_lag_where_y_and_z_have_arrived():
+    problem, lam = decibo.quadratic(heterogeneity=0.0), 10.0
+    x, d = jnp.ones(problem.x_layout.size), {name: leaf[0] for name, leaf in problem.data.items()}
+    y = decibo.reference(problem).y(x)
+    v = jnp.linalg.solve(jax.hessian(lambda y: problem.inner(x, y, d))(y), jax.grad(problem.outer, 1)(x, y, d))
+    at = Penalty(*(jnp.tile(vector, (problem.m, 1)) for vector in (x, y - v / lam, y + v / lam)))
+    assert lag(problem.functions, problem.data, at, symmetric_penalty(lam), lam) < 1e-8
+
+
+def looked(sizes, values, rounding=0.0):
+    looks = Looks(rounding=rounding)
+    for size, value in zip(sizes, values, strict=True):
+        looks.add(float(value), float(size))
+    return looks
+
+
+@pytest.mark.parametrize("rate", [1.3, 3.0, 1e3])
+def test_growth_is_a_failure_however_slow(rate):
+    sizes = rate ** np.arange(WINDOW)
+    assert looked(sizes, np.ones(WINDOW)).failing()
+    assert not looked(sizes, -np.arange(WINDOW)).failing()  # the outer objective falls: a plateau was left
+    assert not looked(sizes[::-1], np.ones(WINDOW)).failing()
+    assert not looked(sizes, np.ones(WINDOW)).failing(lag=rate**WINDOW)  # the inner level still catches up
+    noise = [1.0, *(1e-40 * sizes[:-1] / sizes[-1])]
+    assert not looked(noise, np.ones(WINDOW), rounding=1e-20).failing()
+
+
+def test_what_is_not_finite_is_a_failure_at_once():
+    assert looked([1.0, np.nan], [1.0, 1.0]).failing()
+    assert looked([1.0, 1.0], [1.0, np.inf]).failing()
+
+
+def test_slow_is_not_stuck_but_going_round_in_circles_is():
+    angles = np.linspace(0, 4 * np.pi, 40)
+    for path, wanted in ((np.stack([np.cos(angles), np.sin(angles)], 1), True), (np.outer(angles, [1.0, 2.0]), False)):
+        looks = looked(np.ones(WINDOW), np.ones(WINDOW))
+        looks.path = list(path)
+        assert not looks.stuck()  # nothing to compare with
+        looks.path = list(path)
+        assert looks.stuck() is wanted
+        assert looked([1.0], [1.0]).straight() is False
+
+
+def test_alpha_grows_beyond_what_single_agents_allow():
+    """The agents' own Phi_i are far more curved than Phi, some downwards: apart, their objectives fall without end."""
+    data = jnp.array([10.0, -10.0, 10.0, -10.0])
+    outer = lambda x, y, d: 0.5 * (x - 1.0) ** 2 + 0.5 * d * x**2
+    problem = decibo.Problem(outer, lambda x, y, d: 0.5 * (y - x) ** 2, data, 5.0, 0.0)
+    solution = decibo.solve(problem, decibo.complete(4), steps=2000, measures=["stationarity"])
+    alpha = float(solution.message.split("alpha=")[1].split(",")[0])
+    assert alpha > 2 * 0.1 / 11  # more than twice what it began with, 1/(10 L_Phi) of the most curved agent
+    assert solution.history["stationarity"][-1] < 1e-12 * solution.history["stationarity"][0]
+
+
+def test_the_inner_level_is_waited_for():
+    """An inner level with condition number 30, all of Phi seen through y: 1/L_Phi alone leaves y far behind."""
+    scales = jnp.array([1.0, 1 / 30])
+    inner = lambda x, y, d: 0.5 * jnp.sum(scales * (y - x) ** 2) - d * jnp.sum(scales * y)
+    outer = lambda x, y, d: 0.5 * jnp.sum((y - 1.0) ** 2) + 0.005 * jnp.sum(x**2)
+    problem = decibo.Problem(outer, inner, jnp.array([-1.0, 0.0, 1.0, 2.0]), jnp.full(2, 5.0), jnp.zeros(2))
+    solution = decibo.solve(problem, decibo.ring(4), steps=5000, measures=["stationarity"])
+    assert solution.status == "done"
+    assert solution.history["stationarity"][-1] < 1e-8 * solution.history["stationarity"][0]
 
 
 @pytest.mark.parametrize("network", [decibo.path(7), decibo.star(7), decibo.erdos_renyi(7, 0.5, seed=0)], ids=repr)

@@ -1,17 +1,19 @@
 r"""Step sizes that nobody has to choose, for `ahead_exact`.
 
-    (1)  gamma = 1/L_g,   alpha = 1/(2 L_Phi)      curvatures as in curvature.py, agreed by max-consensus; for gamma the
-                                                   geometric mean of L_g now and the largest so far: y may come back
+    (1)  gamma = 1/(4 L_g),   alpha = 1/(10 L_Phi)   to begin with; curvatures as in curvature.py, agreed by
+                                                     max-consensus. A quicker inner level leaves alpha less room
     (2)  x rests for the first steps (alpha is all but 0), until y and z have found y*(x0)
-    (3)  the curvatures are estimated again, from where the last estimate ended, each time 1.6 times as far
-    (4)  alpha grows by 1.5 while xbar moves straight on and the inner level keeps up, |mean g_y| falling: the curvature
-         ahead is smaller than any agent's own
-    (5)  if xbar's direction grows tenfold while the outer objective does not fall, or a number stops being finite:
-         back to a state of before, alpha/2 after (4) and alpha/4 otherwise, which is then the most that alpha may be,
-         for a while; if that happens again at once, gamma/2 as well
-    (6)  if the outer objective has risen since the last estimate, or it and the direction have not fallen: alpha/4,
-         and the second time, if |mean g_y| has not fallen either and (4) is not to blame, gamma/4 as well, since steps
-         that are too large may also go round in circles
+    (3)  the curvatures are estimated again, from where the last estimate ended, each time 1.6 times as far, and the
+         steps follow them: gamma the geometric mean of L_g now and the largest so far, since y may come back
+    (4)  every other look measures how far the inner level lags behind (curvature.py). Above 3 and not falling: gamma
+         doubles, up to 1.2/L_g, and once there alpha halves. Below 1/2, or below 3 and falling, while xbar moves
+         straight on: alpha grows on trial, twofold at first, by the square root after each alpha that was too large;
+         the curvature ahead may be smaller than any agent's own
+    (5)  if the run is failing (looks.py): back to a state of before, and of before the last trial if that is recent.
+         If a trial is to blame, alpha becomes what failed over the square root of its growth; otherwise, or again
+         soon, alpha/2 or the alpha of then; the third time in a row gamma/2 as well. This is the most that alpha may
+         be, for a while
+    (6)  if the run is stuck (looks.py): the same with alpha/4 in place of alpha/2
 
 When a step size h changes, the memory c of exact diffusion, which is h times a gradient at rest, changes with it.
 Everything is judged by sums and maxima over agents, which consensus gives to every agent.
@@ -20,27 +22,40 @@ Everything is judged by sums and maxima over agents, which consensus gives to ev
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.agents import EVERYWHERE, SPLIT, highest
 from decibo.execute import loop
-from decibo.execute.curvature import Curvature, agree_on_largest, guess, local_curvature
-from decibo.problem.oracle import Oracle
+from decibo.execute.curvature import Curvature, agree_on_largest, guess, lag, local_curvature
+from decibo.execute.looks import WINDOW, Looks, direction_of, watch
 
 if TYPE_CHECKING:
     from decibo.execute.solve import Run
 
 REST = 1e-30  # an alpha with which x does not move
-LOOKS = 200  # how often a run is looked at
-GROWTH, STRAIGHT = 1.5, 0.95
+LOOKS, CHECK = 200, 2  # how often a run is looked at, and every how many looks its lag is measured
+INNER, QUICKEST = 0.25, 1.2  # gamma L_g to begin with, and the largest
+OUTER, MOST = 0.1, 6.0  # alpha L_Phi to begin with, and the largest
+LATE, EARLY, PATIENCE = 3.0, 0.5, 8  # lags, and the looks between two answers to them
+GROWTH, LEAST = 2.0, 1.1  # of alpha in the first trial, and in the smallest
 FURTHER, MANY, FEW = 1.6, 20, 5  # estimates: how far apart, power iterations of the first two, of the later ones
-MOST = 30.0  # times 1/(2 L_Phi): what alpha may grow to
-WINDOW, NOW, WORSE = 20, 3, 10.0  # looks that are compared, with the last few, and the growth that is a failure
-ROUNDING = 1e-20  # of the largest squared direction: below, its ups and downs mean nothing (more in float32)
-GIVE_UP = 30  # failures
+KEPT, GIVE_UP = 6, 30  # states that are kept, failures
+ROUNDING = 1e-20  # of the largest squared direction (more in float32)
+
+
+class Kept(NamedTuple):
+    """A state to go back to, the steps of then, and the looks up to there."""
+
+    k: int
+    state: Any
+    alpha: float
+    gamma: float
+    sizes: list[float]
+    values: list[float]
 
 
 class Tuner:
@@ -51,84 +66,65 @@ class Tuner:
         self.rest = min(max(self.look, steps // 25), 400)
         self.given = given  # numbers that the user chose, or None
         self.notes: list[str] = []
-        self.failures = 0
-        self.boost = 1.0
-        self.next = self.rest
-        self.caps = {"alpha": np.inf, "gamma": np.inf}
-        self.last_failure = -(10**9)
-        self.largest = 0.0
+        self.failures = self.row = self.count = 0
+        self.next = self.rest  # the step of the next estimate
+        self.last_failure = self.last_trial = self.last_answer = -(10**9)
+        self.outer, self.inner, self.growth = OUTER, INNER, GROWTH  # alpha L_Phi, gamma L_g, the next trial
+        self.cap = np.inf  # the most that alpha may be
+        self.late = 0.0
+        self.looks = Looks()
         self.seen: Curvature | None = None
         self.settled = False
-        # the direction of x, the outer objective and the direction of c at the last estimate
-        self.earlier: tuple[float, float, float] | None = None
-        self.inner_rests = self.circled = False
-        self._forget()
-
-    def _forget(self) -> None:
-        """Begin a new record of looks: squared directions, outer objectives, places of xbar."""
-        self.sizes: list[float] = []
-        self.values: list[float] = []
-        self.trail: list[np.ndarray] = []
-        self.inner: list[float] = []
 
     def begin(self, run: Run) -> None:
         """(1), (2): the inner step from the start, and x at rest."""
-        self.older = self.newer = run.state
         eps = float(jnp.finfo(run.problem.y_layout.dtype).eps)
-        self.rounding = max(ROUNDING, 100 * (eps * float(self.given["lam"])) ** 2)
+        self.looks.rounding = max(ROUNDING, 100 * (eps * float(self.given["lam"])) ** 2)
         inner, _, exchanges = self._curvature(run)
-        self.steepest = inner
-        gamma = self.given["gamma"] or 1 / max(inner, 1e-12)
+        self.steepest = self.now = inner
+        gamma = self.given["gamma"] or self.inner / inner
         run.method = run.method.replace(alpha=self.given["alpha"] or REST, gamma=gamma)
         run.world = run.world._replace(core=run.method.core)
+        self.kept = [Kept(0, run.state, REST, gamma, [], [])]
         self.notes.append(f"curvatures agreed in {exchanges} exchanges; x rests for {self.rest} steps")
 
     def after(self, run: Run) -> None:
         """Look at a run that is still finite, and change what has to be changed."""
-        value, size, inner, center = _watch(run.program, run.world, run.state)
-        self.values.append(float(value))
-        self.sizes.append(float(size))
-        if self._failing():
-            return self.fail(run, f"|direction of x|^2 grew to {self.sizes[-1]:.3g}")
-        self.largest = max(self.largest, self.sizes[-1])
-        if len(self.sizes) % (WINDOW // 2) == 0:
-            self.older, self.newer = self.newer, run.state
+        value, size, center = watch(run.program, run.world, run.state)
+        self.looks.add(float(value), float(size))
+        if self.looks.failing(self.late):
+            return self.fail(run, f"|direction of x|^2 grew to {float(size):.3g}")
+        self.count += 1
+        if self.count % (WINDOW // 2) == 0:
+            self._keep(run)
         if run.k < self.rest:
             return None
-        self.trail = [*self.trail[-3:], np.asarray(center, dtype=np.float64)]
-        self.inner = [*self.inner[-3:], float(inner)]
+        self.looks.path.append(np.asarray(center, dtype=np.float64))
         if run.k >= self.next:
             self.next = int(FURTHER * self.next) + 1
-            if self._stuck():
-                return self.fail(run, "no progress", circles=True)  # (6)
-            self._estimate(run)  # (3)
-        elif self._straight() and self.boost < MOST and GROWTH * run.method.settings["alpha"] <= self.caps["alpha"]:
-            self.boost *= GROWTH
-            self._set(run, alpha=GROWTH * run.method.settings["alpha"])  # (4)
-            self.trail, self.inner = self.trail[-1:], self.inner[-1:]
+            if self.looks.stuck():
+                return self.fail(run, "no progress", less=4)  # (6)
+            self._estimate(run)
+        elif self.count % CHECK == 0 and not self.looks.at_rest:
+            self._balance(run)
         return None
 
-    def fail(self, run: Run, why: str, circles: bool = False) -> None:
-        """(5), (6): smaller steps from an earlier state."""
+    def fail(self, run: Run, why: str, less: float = 2) -> None:
+        """(5), (6): an earlier state, and smaller steps."""
         self.failures += 1
-        again, self.last_failure = run.k - self.last_failure <= 4 * self.look, run.k
-        old = run.method.settings
-        grown, less = self.boost > 1, 4 if circles or self.boost <= 1 else 2
-        inner = (
-            4
-            if circles and self.circled and self.inner_rests and not grown
-            else 2
-            if again or run.k <= self.rest
-            else 1
-        )
-        alpha, gamma = max(old["alpha"] / less, REST), old["gamma"] / inner
-        self.boost, self.earlier = max(1.0, self.boost / less), None
-        run.state = self.newer = self.older
-        self.circled = self.circled or circles
-        self._forget()
-        self.caps = {"alpha": alpha if alpha > REST else np.inf, "gamma": gamma}
+        self.row = self.row + 1 if run.k - self.last_failure <= WINDOW * self.look else 1
+        tried = self.last_trial > self.last_failure
+        good, old = self._back(run.k), run.method.settings
+        run.state = good.state
+        self.looks.return_to(good.sizes, good.values)
+        halfway, held = tried and self.row == 1, good.alpha if good.alpha > REST else np.inf
+        alpha = old["alpha"] / self.growth**0.5 if halfway else max(min(held, old["alpha"] / less), REST)
+        gamma = min(good.gamma, old["gamma"]) / (2 if self.row > 2 or run.k <= self.rest else 1)
+        self.growth = max(self.growth**0.5, LEAST) if tried else self.growth
+        self.outer, self.inner = self.outer * alpha / old["alpha"], self.inner * gamma / old["gamma"]
+        self.cap, self.last_failure = alpha if alpha > REST else np.inf, run.k
         self._set(run, alpha=alpha, gamma=gamma)
-        self.notes.append(f"step {run.k}: {why}; back to an earlier state with alpha {alpha:.3g}, gamma {gamma:.3g}")
+        self.notes.append(f"step {run.k}: {why}; back to step {good.k} with alpha {alpha:.3g}, gamma {gamma:.3g}")
 
     @property
     def gave_up(self) -> bool:
@@ -142,60 +138,71 @@ class Tuner:
         restarts = f" {self.failures} restarts." if self.failures else ""
         return " " + chosen + restarts
 
-    def _failing(self) -> bool:
-        """(5)."""
-        if not np.isfinite(self.sizes[-1] + self.values[-1]):
-            return True
-        if len(self.sizes) < WINDOW // 2 or self.sizes[-1] < self.rounding * self.largest:
-            return False
-        before, now = self.sizes[-WINDOW:-NOW], self.sizes[-NOW:]
-        falls = max(self.values[-NOW:]) < min(self.values[-WINDOW:-NOW])
-        return max(now) > WORSE * max(before) and not falls
+    def _keep(self, run: Run) -> None:
+        if run.k > self.kept[-1].k:
+            steps, looks = run.method.settings, self.looks
+            here = Kept(run.k, run.state, steps["alpha"], steps["gamma"], looks.sizes, looks.values)
+            self.kept = [*self.kept[1 - KEPT :], here]
 
-    def _stuck(self) -> bool:
-        """(6)."""
-        size, value, inner = max(self.sizes[-NOW:]), max(self.values[-NOW:]), max(self.inner)
-        before, self.earlier = self.earlier, (size, value, inner)
-        self.inner_rests = before is not None and inner >= 0.5 * before[2]
-        if before is None or size < self.rounding * self.largest:
-            return False
-        risen, resting = value > before[1] + 1e-2 * abs(before[1]), value >= before[1] - 1e-3 * abs(before[1])
-        return risen or (resting and size >= 0.5 * before[0])
+    def _back(self, k: int) -> Kept:
+        """The newest state from before the last trial, or old enough; an earlier one if that has failed already."""
+        before = max(self.last_trial, k - WINDOW // 2 * self.look)
+        failed = self.kept[-1].k if self.row > 1 else k
+        self.kept = [kept for kept in self.kept if kept.k <= before and kept.k < failed] or self.kept[:1]
+        return self.kept[-1]
 
-    def _straight(self) -> bool:
-        if len(self.trail) < 4 or self.inner[-1] > 0.9 * max(self.inner[:-1]):
-            return False
-        moves = np.diff(self.trail, axis=0)
-        sizes = np.linalg.norm(moves, axis=1)
-        if sizes.min() <= 1e-12 * (1 + np.linalg.norm(self.trail[-1])):
-            return False
-        return bool(
-            min(moves[0] @ moves[1] / sizes[0] / sizes[1], moves[1] @ moves[2] / sizes[1] / sizes[2]) > STRAIGHT
-        )
+    def _balance(self, run: Run) -> None:
+        """(4)."""
+        before = self.late
+        self.late = late = float(_lag(run.program, run.world, run.state, float(self.given["lam"])))
+        waited = run.k - self.last_answer >= PATIENCE * self.look
+        if late > LATE and late >= before and waited:
+            self._answer(run)
+        elif (late < EARLY or (late < min(before, LATE) and waited)) and self.looks.straight():
+            self._try(run, self.growth * run.method.settings["alpha"])
+
+    def _answer(self, run: Run) -> None:
+        """The inner level is too slow: make it quicker, or else wait for it."""
+        s, self.last_answer = run.method.settings, run.k
+        if 2 * s["gamma"] * self.now <= QUICKEST and not self.given["gamma"]:
+            self.inner *= 2
+            self._set(run, gamma=2 * s["gamma"])
+        else:
+            self.outer, self.growth = self.outer / 2, max(self.growth**0.5, LEAST)
+            self._set(run, alpha=s["alpha"] / 2)
+        s = run.method.settings
+        self.notes.append(f"step {run.k}: lag {self.late:.2g}: alpha {s['alpha']:.3g}, gamma {s['gamma']:.3g}")
+
+    def _try(self, run: Run, alpha: float) -> None:
+        """A larger alpha, and a state to go back to."""
+        if alpha <= self.cap and self.outer < MOST:
+            self._keep(run)
+            self.last_trial = self.last_answer = run.k
+            self.outer, self.looks.path = self.growth * self.outer, self.looks.path[-1:]
+            self._set(run, alpha=alpha)
 
     def _estimate(self, run: Run) -> None:
+        """(3)."""
         inner, outer, _ = self._curvature(run)
-        old = run.method.settings
-        if run.k - self.last_failure > run.k // 4:  # alpha's limit is tried again after a while
-            self.caps["alpha"] *= 2
-        self.steepest = max(self.steepest, inner)
-        gamma = min(1 / max(np.sqrt(inner * self.steepest), 1e-12), self.caps["gamma"])
-        alpha = min(0.5 * self.boost / max(outer, 1e-12), self.caps["alpha"])
-        if old["alpha"] > REST:
-            alpha = min(alpha, 4 * old["alpha"])
+        old = run.method.settings["alpha"]
+        if run.k - self.last_failure > run.k // 4:  # a limit is tried again after a while
+            self.cap *= 2
+        self.steepest, self.now = max(self.steepest, inner), inner
+        gamma = min(self.inner / np.sqrt(inner * self.steepest), QUICKEST / inner)
+        alpha = min(self.outer / outer, self.cap)
+        if old > REST:
+            alpha = min(alpha, (self.growth**2 if self.late < EARLY else 1) * old)
+        self.outer = alpha * outer
         self._set(run, alpha=alpha, gamma=gamma)
         self.notes.append(f"step {run.k}: L_g {inner:.3g}, L_Phi {outer:.3g}: alpha {alpha:.3g}, gamma {gamma:.3g}")
 
     def _curvature(self, run: Run) -> tuple[float, float, int]:
-        rows = loop.rows_of(run.program, run.world, run.state)
-        points = rows["x"], (rows["y"] + rows["z"]) / 2
-        before = guess(*points) if self.seen is None else self.seen
         powers = FEW if self.settled else MANY
         self.settled = self.seen is not None
-        self.seen = seen = local_curvature(run.program.functions, run.world.data, *points, before, powers)
-        inner, exchanges = agree_on_largest(run.network.edges, np.asarray(seen.inner))
-        outer, _ = agree_on_largest(run.network.edges, np.asarray(seen.outer))
-        return float(inner[0]), float(outer[0]), exchanges
+        self.seen, inner, outer = seen = _curvature(run.program, run.world, run.state, self.seen, powers)
+        # On one device all estimates are at hand, and the exchanges of max-consensus can be counted.
+        exchanges = 0 if run.place else agree_on_largest(run.network.edges, np.asarray(seen[0].inner))[1]
+        return max(float(inner), 1e-12), max(float(outer), 1e-12), exchanges
 
     def _set(self, run: Run, **steps: float) -> None:
         """New step sizes, and memories that fit them."""
@@ -205,27 +212,35 @@ class Tuner:
         run.world = run.world._replace(core=run.method.core)
         new = run.method.settings
         inner = new["gamma"] / old["gamma"]
-        ratio = {"x": new["alpha"] / old["alpha"], "y": inner, "z": inner}
-        run.state = _scaled(run.state, ratio)
+        run.state = _scaled(run.state, {"x": new["alpha"] / old["alpha"], "y": inner, "z": inner})
+
+
+@partial(jax.jit, static_argnames="program")
+def _curvature(
+    program: loop.Program, world: loop.World, state: Any, before: Curvature | None, powers: int
+) -> tuple[Curvature, jax.Array, jax.Array]:
+    """Every agent's estimates, and the largest of them, which max-consensus gives to every agent."""
+
+    def here(world: loop.World, state: Any, before: Curvature | None, powers: Any) -> Any:
+        v = state.variables
+        points = v.x, (v.y + v.z) / 2
+        seen = local_curvature(program.functions, world.data, *points, before or guess(*points), powers)
+        largest = lambda values: highest(jnp.max(jnp.where(jnp.isfinite(values), values, 0)))
+        return seen, largest(seen.inner), largest(seen.outer)
+
+    outs = (SPLIT, EVERYWHERE, EVERYWHERE)
+    return loop.across(program.place, here, (loop.WORLD, SPLIT, SPLIT, EVERYWHERE), outs)(world, state, before, powers)
+
+
+@partial(jax.jit, static_argnames="program")
+def _lag(program: loop.Program, world: loop.World, state: Any, lam: float) -> jax.Array:
+    def here(world: loop.World, state: Any, lam: Any) -> jax.Array:
+        return lag(program.functions, world.data, state.variables, direction_of(world), lam)
+
+    return loop.across(program.place, here, (loop.WORLD, SPLIT, EVERYWHERE), EVERYWHERE)(world, state, lam)
 
 
 @jax.jit
 def _scaled(state: Any, ratio: dict[str, Any]) -> Any:
     (memory,) = state.memory
     return state._replace(memory=({name: (ratio[name] * c).astype(c.dtype) for name, c in memory.items()},))
-
-
-@partial(jax.jit, static_argnames="program")
-def _watch(program: loop.Program, world: loop.World, state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """mean_i f_i(x_i, c_i) with c = (y + z)/2, the squared mean directions of x and of c, and xbar."""
-    _, step, _ = world.core
-    direction = step.args[0].direction
-
-    def one(d: Any, v: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        oracle = Oracle(program.functions, d)
-        along = direction.at(oracle, v, jnp.int32(0))
-        return oracle.outer_value(v.x, (v.y + v.z) / 2), along.x, (along.y + along.z) / 2
-
-    values, outer, inner = jax.vmap(one)(world.data, state.variables)
-    square = lambda rows: jnp.sum(jnp.mean(rows, axis=0) ** 2)
-    return jnp.mean(values), square(outer), square(inner), jnp.mean(state.variables.x, axis=0)

@@ -9,6 +9,12 @@ Every agent estimates with its own f_i, g_i at its own (x, y), by products with 
     (5)  P u   = d(f_x - J v)/dt                                               along (u, y', v'):  P = Hessian of Phi
     (6)  L_Phi = largest eigenvalue of P in size                               power iteration
 
+How far the inner level lags behind, with v = lam (z - y)/2 and averages over the agents:
+
+    (8)  r     = mean (d_y + d_z)/2,   s = mean lam (d_z - d_y)/2              what is left of g_y = 0 and H v = f_y
+    (9)  y'    = -H^-1 r,   v' = -H^-1 (s + d(H v - f_y)/dt)                   a Newton step; along y'
+    (10) lag   = |mean d(f_x - J v)/dt| / |mean d_x|                           along (y', v')
+
 Max-consensus, as often as the network is wide:
 
     (7)  L_i <- max of L_j over the neighbours j of i and i itself
@@ -24,6 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.agents import average
+from decibo.algorithm.direction import Direction, Penalty
 from decibo.layout import Tree, Vector
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
@@ -59,7 +67,7 @@ def local_curvature(
 
 def _one(oracle: Oracle, x: Vector, y: Vector, along_y: Vector, along_x: Vector, powers: int | jax.Array) -> Curvature:
     H = lambda v: oracle.hessian(x, y, v)
-    solve = lambda b: jax.scipy.sparse.linalg.cg(H, b, maxiter=SOLVES, tol=1e-3)[0]
+    solve = _solver(oracle, x, y)
     v = solve(oracle.outer(x, y)[1])  # (2)
 
     def P(u: Vector) -> Vector:
@@ -72,6 +80,30 @@ def _one(oracle: Oracle, x: Vector, y: Vector, along_y: Vector, along_x: Vector,
     inner, along_y = _largest(H, along_y, powers)  # (1)
     outer, along_x = _largest(P, along_x, powers)  # (6)
     return Curvature(inner, outer, along_y, along_x)
+
+
+@partial(jax.jit, static_argnames="functions")
+def lag(functions: Functions, data: Tree, at: Penalty, direction: Direction, lam: float | jax.Array) -> jax.Array:
+    """(10): by how much d_x would change, relatively, if y and z were where they are going."""
+    along = jax.vmap(lambda d, here: direction.at(Oracle(functions, d), here, jnp.int32(0)))(data, at)
+    r, s = average(along.y + along.z) / 2, lam * average(along.z - along.y) / 2  # (8)
+
+    def one(d: Tree, here: Penalty) -> Vector:
+        oracle, x, y, v = Oracle(functions, d), here.x, (here.y + here.z) / 2, lam * (here.z - here.y) / 2
+        solve = _solver(oracle, x, y)
+        y_dot = -solve(r)
+        residual = lambda y: oracle.hessian(x, y, v) - oracle.outer(x, y)[1]
+        v_dot = -solve(s + jax.jvp(residual, (y,), (y_dot,))[1])  # (9)
+        gradient = lambda y, v: oracle.outer(x, y)[0] - oracle.jacobian(x, y, v)
+        return jax.jvp(gradient, (y, v), (y_dot, v_dot))[1]
+
+    size = lambda rows: jnp.linalg.norm(average(rows))
+    return size(jax.vmap(one)(data, at)) / size(along.x)  # (10)
+
+
+def _solver(oracle: Oracle, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """b -> H^-1 b, roughly."""
+    return lambda b: jax.scipy.sparse.linalg.cg(lambda v: oracle.hessian(x, y, v), b, maxiter=SOLVES, tol=1e-3)[0]
 
 
 def _largest(product: Callable[[Vector], Vector], start: Vector, powers: int | jax.Array) -> tuple[jax.Array, Vector]:

@@ -23,7 +23,7 @@ def pack(value: Any, arrays: list[Any], like: Any) -> Any:
     if isinstance(value, tuple) and jax.tree.structure(value) == jax.tree.structure(like):
         return {"is": "state", "of": [inside(leaf) for leaf in jax.tree.leaves(value)]}
     if type(value) in MEMORY:
-        parts = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        parts = vars(value) if isinstance(value, Looks) else value._asdict()
         return {
             "is": "object",
             "class": type(value).__name__,

@@ -58,7 +58,9 @@ def _spread(gradients: jax.Array) -> jax.Array:
     return jnp.mean(jnp.sum(deviations**2, axis=1))  # (1)
 
 
-def _gradients(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
+def gradient_spreads(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
+    """(1) of (f, x), (f, y), (g, x), (g, y), in flat vectors."""
+
     def one(d: Tree) -> tuple[Vector, Vector, Vector, Vector]:
         oracle = Oracle(functions, d)
         return *oracle.outer(x, y), *oracle.inner(x, y)
@@ -66,4 +68,4 @@ def _gradients(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[
     return tuple(_spread(part) for part in jax.vmap(one)(data))
 
 
-_parts = jax.jit(_gradients, static_argnums=0)
+_parts = jax.jit(gradient_spreads, static_argnums=0)

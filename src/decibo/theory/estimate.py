@@ -19,7 +19,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.layout import Tree, Vector
-from decibo.problem.heterogeneity import _gradients as spreads
+from decibo.problem.heterogeneity import gradient_spreads as spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
