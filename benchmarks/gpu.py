@@ -24,7 +24,7 @@ import numpy as np
 
 import decibo
 from decibo.execute import loop
-from decibo.execute.solve import Run
+from decibo.execute.run import Run
 
 SAMPLES, FEATURES, STEPS = 400, 784, 50
 

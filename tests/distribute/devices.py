@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 import decibo  # noqa: E402
 from decibo.execute import loop  # noqa: E402
 from decibo.execute.devices import place_for  # noqa: E402
-from decibo.execute.solve import Run  # noqa: E402
+from decibo.execute.run import Run  # noqa: E402
 
 
 def difference(one: dict, two: dict) -> float:

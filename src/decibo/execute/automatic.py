@@ -34,7 +34,7 @@ from decibo.execute.curvature import Curvature, agree_on_largest, guess, lag, lo
 from decibo.execute.looks import WINDOW, Looks, direction_of, watch
 
 if TYPE_CHECKING:
-    from decibo.execute.solve import Run
+    from decibo.execute.run import Run
 
 REST = 1e-30  # an alpha with which x does not move
 LOOKS, CHECK = 200, 2  # how often a run is looked at, and every how many looks its lag is measured

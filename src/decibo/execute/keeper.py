@@ -20,7 +20,7 @@ from decibo.network import DirectedNetwork, Network
 from decibo.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from decibo.execute.solve import Run
+    from decibo.execute.run import Run
 
 AGAIN = "DECIBO_RESUME"  # set by `decibo launch` when it starts processes again
 

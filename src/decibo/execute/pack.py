@@ -23,7 +23,7 @@ def pack(value: Any, arrays: list[Any], like: Any) -> Any:
     if isinstance(value, tuple) and jax.tree.structure(value) == jax.tree.structure(like):
         return {"is": "state", "of": [inside(leaf) for leaf in jax.tree.leaves(value)]}
     if type(value) in MEMORY:
-        parts = vars(value) if isinstance(value, Looks) else value._asdict()
+        parts: Any = vars(value) if isinstance(value, Looks) else value._asdict()  # type: ignore[attr-defined]
         return {
             "is": "object",
             "class": type(value).__name__,
