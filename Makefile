@@ -24,11 +24,12 @@ check: $(STAMP)
 	@$(BIN)/pyright
 
 docs: $(STAMP)
-	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 	@echo "the documentation is in site/index.html"
 
 bench: $(STAMP)
-	@$(BIN)/python benchmarks/all.py
+	@$(BIN)/python benchmarks/all.py --json out/bench.json
+	@$(BIN)/python benchmarks/page.py out/bench.json
 
 clean:
 	rm -rf $(VENV) build dist out site

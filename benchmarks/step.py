@@ -1,78 +1,178 @@
-"""A step of AHEAD on logistic regression against a hand-written scan of the same gradients.
+"""Time of a step: every method of the catalogue against what a user would write, and against the floor.
 
-python benchmarks/step.py            10 agents x 400 samples x 784 features, recording every 100 steps included
+    python benchmarks/step.py [--quick]
+
+(a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) PyTorch autograd with a loop over agents, (d) the
+matrix-vector passes that the method needs, timed alone. Ours is decibo.solve, less what a run of one step takes.
 """
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import interleaved, table
+from cases import CASES, Case
+from hand import METHODS as HAND
+from hand import hand_written
+from loops import METHODS as LOOPS
+from loops import numpy_loop, torch_loop
+from timing import Row, interleaved, milliseconds, per_step, ratio
 
 import decibo
 
-M, SAMPLES, FEATURES, STEPS, EVERY = 10, 400, 784, 400, 100
-ALPHA, BETA, GAMMA, LAM = 1e-4, 5e-4, 2e-2, 10.0
+GROUP = "step"
+CENTRALISED = ("f2sa", "bome", "v_pbgd", "lv_hba")
+MATRICES = ("dsbo_jhip", "gossip_dsbo")  # they form or send second derivatives: quadratic only
+MINIMAX = ("ahead_minimax", "dgda", "gt_gda")
+TABLE = (*(name for name in HAND if name != "mdbo"), "fab")  # direction x consensus
+SMALL = {"T": 3, "N": 10, "K": 3}  # lengths of inner loops here
 
 
-def outer(x, y, d):
-    return jnp.mean(jnp.logaddexp(0.0, -d["validation_labels"] * (d["validation"] @ y)))
+def settings(name: str, case: Case) -> dict[str, Any]:
+    """What the method needs, from the step sizes of the case."""
+    import inspect
+
+    asked = inspect.signature(decibo.CATALOG[name]).parameters
+    known = scaled(name, case).steps | SMALL | {"eta": case.steps["gamma"], "theta": 0.2}
+    if name == "bome":
+        known |= {"eta": 0.5}
+    return {key: known[key] for key in asked if key in known}
 
 
-def inner(x, y, d):
-    return jnp.mean(jnp.logaddexp(0.0, -d["labels"] * (d["train"] @ y))) + jnp.sum(jnp.exp(x) * y**2)
+def scaled(name: str, case: Case) -> Case:
+    """These problems are not minimax problems: there, methods for those must not get far."""
+    less = 1e-4 if name in MINIMAX else 1.0
+    return case._replace(steps={key: value * (1 if key == "lam" else less) for key, value in case.steps.items()})
 
 
-def make_problem() -> decibo.Problem:
-    random = np.random.default_rng(0)
-    draw = lambda: random.normal(size=(M, SAMPLES, FEATURES)).astype(np.float32) / 28
-    sign = lambda: np.sign(random.normal(size=(M, SAMPLES))).astype(np.float32)
-    data = {"train": draw(), "labels": sign(), "validation": draw(), "validation_labels": sign()}
-    zero = np.zeros(FEATURES, np.float32)
-    return decibo.Problem(outer, inner, data, zero, zero)
+def ours(case: Case, network: Any, method: Any, steps: int) -> Callable[[], Any]:
+    return lambda: (
+        decibo.solve(
+            case.problem, network, method, steps=steps, every=steps, measures=["consensus_x"], progress=False
+        ).agents.x
+    )
 
 
-def hand_written(problem: decibo.Problem, W: jax.Array):
-    """What a careful user would write: gradients under vmap, W as a matrix, one scan, recording every 100 steps."""
-    f = jax.vmap(jax.grad(outer, argnums=(0, 1)))
-    g = jax.vmap(jax.grad(inner, argnums=(0, 1)))
+def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
+    """The passes over the data that the gradients and products of a step need, and nothing else (logistic only)."""
+    train, validation = case.problem.data["train"], case.problem.data["validation"]
 
-    def step(data, state, _):
-        x, y, z = state
-        f_x, f_y = f(x, y, data)
-        g_x, g_y = g(x, y, data)
-        h_x, h_y = g(x, z, data)
-        z_new = W @ z - GAMMA * h_y
-        y_new = W @ y - BETA * (f_y + LAM * g_y)
-        return (W @ x - ALPHA * (f_x + LAM * (g_x - h_x)), y_new, z_new), None
-
-    def record(data, state, _):
-        state, _ = jax.lax.scan(lambda s, i: step(data, s, i), state, None, length=EVERY)
-        x, y, z = state
-        seen = [jnp.mean(jax.vmap(outer)(x, y, data)), jnp.mean(jax.vmap(inner)(x, y, data))]
-        seen += [jnp.sum((s - jnp.mean(s, axis=0)) ** 2) for s in state]
-        return state, (*seen, seen[1] - jnp.mean(jax.vmap(inner)(x, z, data)))
+    def there_and_back(X: jax.Array, y: jax.Array) -> jax.Array:
+        seen = jnp.einsum("msf,mf->ms", X, y)
+        return jnp.einsum("msf,ms->mf", X, seen)
 
     @jax.jit
-    def run(data, state):
-        return jax.lax.scan(lambda s, i: record(data, s, i), state, None, length=STEPS // EVERY)
+    def run(train: jax.Array, validation: jax.Array, rows: list[jax.Array]) -> Any:
+        def step(_: Any, rows: list[jax.Array]) -> list[jax.Array]:
+            data = [validation] * cost.outer_gradients + [train] * (cost.inner_gradients + cost.hessian_products)
+            return [there_and_back(X, row) for X, row in zip(data, rows, strict=True)]
 
-    start = tuple(jnp.zeros((M, FEATURES), jnp.float32) for _ in range(3))
-    return lambda: run(problem.data, start)
+        return jax.lax.fori_loop(0, steps, step, rows)
+
+    count = cost.outer_gradients + cost.inner_gradients + cost.hessian_products
+    rows = [jnp.full((len(train), train.shape[2]), 1e-3, jnp.float32)] * count
+    return lambda: run(train, validation, rows)
 
 
-def main() -> None:
-    problem = make_problem()
-    network = decibo.erdos_renyi(M, 0.7, seed=0)
-    method = decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM)
-    ours = lambda: decibo.solve(problem, network, method, steps=STEPS, every=EVERY, progress=False).agents.x
-    theirs = hand_written(problem, jnp.asarray(network.W, jnp.float32))
-    np.testing.assert_allclose(ours(), theirs()[0][0], atol=1e-5)
-    print(f"AHEAD, {M} agents x {SAMPLES} samples x {FEATURES} features, float32, recording every {EVERY} steps")
-    times = interleaved({"hand-written scan": theirs, "decibo.solve": ours})
-    table(times, STEPS, "hand-written scan")
+def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
+    network, alone = decibo.erdos_renyi(10, 0.7, seed=0), decibo.complete(1)
+    logistic = "train" in case.problem.data
+    long = (40 if quick else 150) if logistic else (1000 if quick else 8000)
+    repeats = 3 if quick else 7 if logistic else 5
+    for name, factory in decibo.CATALOG.items():
+        if logistic and name in MATRICES:
+            yield Row(GROUP, f"{label}: {name}", None, note="works with matrices of second derivatives: quadratic only")
+            continue
+        method = factory(**settings(name, case))
+        heavy = name in (*MATRICES, "ma_dsbo", "mdbo", "c2dfb", "f2sa", "bome", "gossip_dsbo")
+        steps = max(10, long // 10) if heavy else long
+        here, net = (_merged(case), alone) if name in CENTRALISED else (case, network)
+        candidates = {"long": ours(here, net, method, steps), "short": ours(here, net, method, 1)}
+        candidates |= _others(name, here, net, method, steps, logistic)
+        lengths = {"numpy": _few(steps), "torch": _few(steps)}
+        times = interleaved(candidates, repeats)
+        mine = per_step(times["long"], times["short"], steps)
+        each = {key: [t / lengths.get(key, steps) for t in value] for key, value in times.items()}
+        yield from _rows(label, name, mine, each, logistic)
+
+
+def _others(name: str, case: Case, network: Any, method: Any, steps: int, logistic: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if name in (*HAND, "fab"):
+        same, sizes = "dsgda_gt" if name == "fab" else name, scaled(name, case).steps
+        found["hand"] = hand_written(case.problem, network.W, sizes, same, steps)
+        np.testing.assert_allclose(
+            found["hand"](), ours(case, network, method, steps)(), rtol=1e-3, atol=1e-4, err_msg=name
+        )
+    if name in LOOPS:
+        found["numpy"] = numpy_loop(case, network.W, name, _few(steps))
+        np.testing.assert_allclose(found["numpy"](), ours(case, network, method, _few(steps))(), rtol=1e-3, atol=1e-4)
+        if importlib.util.find_spec("torch"):
+            found["torch"] = torch_loop(case, network.W, name, _few(steps))
+            np.testing.assert_allclose(found["torch"](), found["numpy"](), rtol=1e-3, atol=1e-4)
+    if logistic:
+        cost = decibo.solve(case.problem, network, method, steps=1, measures=["consensus_x"], progress=False).cost
+        found["floor"] = floor(case, cost, steps)
+    return found
+
+
+def _few(steps: int) -> int:
+    return max(3, steps // 20)
+
+
+def _rows(label: str, name: str, mine: list[float], each: dict[str, list[float]], logistic: bool) -> Iterator[Row]:
+    yield milliseconds(GROUP, f"{label}: {name}, a step", mine)
+    if "hand" in each:
+        target = "<= 1.10" if name == "ahead" else "<= 1.25" if name in TABLE else ""
+        yield ratio(GROUP, f"{label}: {name} / hand-written scan", mine, each["hand"], target)
+    if "numpy" in each:
+        yield ratio(GROUP, f"{label}: numpy loop / {name}", each["numpy"], mine, ">= 2" if logistic else "")
+    if "torch" in each:
+        yield ratio(GROUP, f"{label}: PyTorch loop / {name}", each["torch"], mine, ">= 6" if logistic else "")
+    elif name in LOOPS:
+        yield Row(GROUP, f"{label}: PyTorch loop / {name}", None, note="skipped: torch is not installed")
+    if "floor" in each:
+        target = "<= 1.3" if name in TABLE else ""
+        yield ratio(GROUP, f"{label}: {name} / its passes alone", mine, each["floor"], target)
+
+
+def _merged(case: Case) -> Case:
+    """All data with one agent, for centralised methods."""
+    data = {name: np.asarray(value) for name, value in case.problem.data.items()}
+    if "train" in data:
+        data = {name: value.reshape(1, -1, *value.shape[2:]) for name, value in data.items()}
+    else:
+        data = {name: value.mean(axis=0, keepdims=True) for name, value in data.items()}
+    p = case.problem
+    return case._replace(problem=decibo.Problem(p.outer, p.inner, data, p.x0, p.y0))
+
+
+def compared(quick: bool) -> Iterator[Row]:
+    """ahead_exact against AHEAD and SPARKLE-ED, in one run."""
+    case, network = CASES["logistic 10 x 400 x 784"](), decibo.erdos_renyi(10, 0.7, seed=0)
+    steps = 60 if quick else 300
+    names = ("ahead_exact", "ahead", "sparkle_ed")
+    methods = {name: decibo.CATALOG[name](**settings(name, case)) for name in names}
+    calls = {name: ours(case, network, method, steps) for name, method in methods.items()}
+    calls |= {name + " 1": ours(case, network, method, 1) for name, method in methods.items()}
+    times = interleaved(calls, 3 if quick else 9)
+    each = {name: per_step(times[name], times[name + " 1"], steps) for name in names}
+    for other in names[1:]:
+        yield ratio(GROUP, f"logistic: ahead_exact / {other}", each["ahead_exact"], each[other], "<= 1.10")
+    yield milliseconds(GROUP, "a call of solve besides its steps", times["ahead 1"])
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    for label, make in CASES.items():
+        yield from one_case(label, make(), quick)
+    yield from compared(quick)
 
 
 if __name__ == "__main__":
-    main()
+    from all import run_alone
+
+    run_alone(rows)

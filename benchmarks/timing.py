@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
+
+TESTS = {"<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a ratio or a number, how far single measurements were from it, and what it should be."""
+
+    group: str
+    what: str
+    value: float | None
+    unit: str = "x"
+    low: float | None = None
+    high: float | None = None
+    target: str = ""  # "<= 1.10", for instance
+    note: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        if not self.target or self.value is None:
+            return None
+        sign, limit = self.target.split()
+        return TESTS[sign](self.value, float(limit))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"met": self.met}
+
+    def __str__(self) -> str:
+        value = "-" if self.value is None else f"{self.value:.4g} {self.unit}"
+        spread = "" if self.low is None or self.high is None else f"{self.low:.3g}-{self.high:.3g}"
+        verdict = {None: "", True: "met", False: "MISSED"}[self.met]
+        return f"{self.what:<66}{value:>13}{spread:>14}{self.target:>9} {verdict:<7}{self.note}".rstrip()
 
 
 def interleaved(candidates: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[str, list[float]]:
@@ -23,12 +58,34 @@ def interleaved(candidates: dict[str, Callable[[], Any]], repeats: int = 15) -> 
     return times
 
 
+def ratio(
+    group: str, what: str, over: list[float], under: list[float], target: str = "", note: str = "", unit: str = "x"
+) -> Row:
+    """The ratio of medians; its spread are the quartiles of the ratios of single, neighbouring measurements."""
+    single = sorted(a / b for a, b in zip(over, under, strict=True))
+    low, high = single[len(single) // 4], single[-1 - len(single) // 4]
+    return Row(group, what, statistics.median(over) / statistics.median(under), unit, low, high, target, note)
+
+
+def per_step(long: list[float], short: list[float], steps: int) -> list[float]:
+    """Seconds a step, what a run costs besides its steps (the median of runs of one step) taken off."""
+    fixed = statistics.median(short)
+    return [max(seconds - fixed, 1e-9) / (steps - 1) for seconds in long]
+
+
+def milliseconds(group: str, what: str, seconds: list[float], note: str = "") -> Row:
+    """A time, with its quartiles."""
+    ordered = sorted(1e3 * value for value in seconds)
+    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+    return Row(group, what, statistics.median(ordered), "ms", low, high, note=note)
+
+
 def table(times: dict[str, list[float]], per: int, base: str) -> dict[str, float]:
     """Print medians per step, spread and ratio to the base; return the ratios."""
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     print(f"{'':28}{'ms/step':>10}{'spread':>16}{'ratio':>8}")
     for name, seconds in times.items():
         low, high = min(seconds) / per * 1e3, max(seconds) / per * 1e3
-        ratio = medians[name] / medians[base]
-        print(f"{name:28}{medians[name] / per * 1e3:10.4f}{low:8.3f}-{high:.3f}{ratio:8.3f}")
+        quotient = medians[name] / medians[base]
+        print(f"{name:28}{medians[name] / per * 1e3:10.4f}{low:8.3f}-{high:.3f}{quotient:8.3f}")
     return {name: median / medians[base] for name, median in medians.items()}

@@ -44,6 +44,8 @@ from decibo.execute.distributed import init_distributed
 from decibo.execute.solution import Solution, Status
 from decibo.execute.solve import solve
 from decibo.execute.start import random_start
+from decibo.execute.sweep import sweep
+from decibo.execute.swept import Sweep
 from decibo.measure.cost import Cost
 from decibo.measure.measures import Snapshot
 from decibo.network import (
@@ -98,6 +100,7 @@ __all__ = [
     "Snapshot",
     "Solution",
     "Status",
+    "Sweep",
     "accuracy",
     "ahead",
     "ahead_exact",
@@ -168,6 +171,7 @@ __all__ = [
     "sparkle_gt",
     "stackelberg_pricing",
     "star",
+    "sweep",
     "synthetic",
     "theory",
     "top_k",

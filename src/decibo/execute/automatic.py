@@ -6,9 +6,9 @@ r"""Step sizes that nobody has to choose, for `ahead_exact`.
     (3)  the curvatures are estimated again, from where the last estimate ended, each time 1.6 times as far, and the
          steps follow them: gamma the geometric mean of L_g now and the largest so far, since y may come back
     (4)  every other look measures how far the inner level lags behind (curvature.py). Above 3 and not falling: gamma
-         doubles, up to 1.2/L_g, and once there alpha halves. Below 1/2, or below 3 and falling, while xbar moves
-         straight on: alpha grows on trial, twofold at first, by the square root after each alpha that was too large;
-         the curvature ahead may be smaller than any agent's own
+         doubles, up to 1.2/L_g, and once there alpha halves, which is taken back if the lag stays as it was. Below
+         1/2, or below 3 and falling, while xbar moves straight on: alpha grows on trial, twofold at first, by the
+         square root after each alpha that was too large; the curvature ahead may be smaller than any agent's own
     (5)  if the run is failing (looks.py): back to a state of before, and of before the last trial if that is recent.
          If a trial is to blame, alpha becomes what failed over the square root of its growth; otherwise, or again
          soon, alpha/2 or the alpha of then; the third time in a row gamma/2 as well. This is the most that alpha may
@@ -41,6 +41,7 @@ LOOKS, CHECK = 200, 2  # how often a run is looked at, and every how many looks 
 INNER, QUICKEST = 0.25, 1.2  # gamma L_g to begin with, and the largest
 OUTER, MOST = 0.1, 6.0  # alpha L_Phi to begin with, and the largest
 LATE, EARLY, PATIENCE = 3.0, 0.5, 8  # lags, and the looks between two answers to them
+USE = 0.7  # half the alpha must bring a lag down to this part, or it was of no use
 GROWTH, LEAST = 2.0, 1.1  # of alpha in the first trial, and in the smallest
 FURTHER, MANY, FEW = 1.6, 20, 5  # estimates: how far apart, power iterations of the first two, of the later ones
 KEPT, GIVE_UP = 6, 30  # states that are kept, failures
@@ -71,7 +72,8 @@ class Tuner:
         self.last_failure = self.last_trial = self.last_answer = -(10**9)
         self.outer, self.inner, self.growth = OUTER, INNER, GROWTH  # alpha L_Phi, gamma L_g, the next trial
         self.cap = np.inf  # the most that alpha may be
-        self.late = 0.0
+        self.late = self.blamed = 0.0  # the lag, and what it was when alpha was made smaller for it
+        self.limit = LATE
         self.looks = Looks()
         self.seen: Curvature | None = None
         self.settled = False
@@ -156,7 +158,9 @@ class Tuner:
         before = self.late
         self.late = late = float(_lag(run.program, run.world, run.state, float(self.given["lam"])))
         waited = run.k - self.last_answer >= PATIENCE * self.look
-        if late > LATE and late >= before and waited:
+        if waited and USE * self.blamed < late <= self.blamed:
+            self._acquit(run)
+        elif late > self.limit and late >= before and waited:
             self._answer(run)
         elif (late < EARLY or (late < min(before, LATE) and waited)) and self.looks.straight():
             self._try(run, self.growth * run.method.settings["alpha"])
@@ -168,10 +172,16 @@ class Tuner:
             self.inner *= 2
             self._set(run, gamma=2 * s["gamma"])
         else:
-            self.outer, self.growth = self.outer / 2, max(self.growth**0.5, LEAST)
+            self.outer, self.growth, self.blamed = self.outer / 2, max(self.growth**0.5, LEAST), self.late
             self._set(run, alpha=s["alpha"] / 2)
         s = run.method.settings
         self.notes.append(f"step {run.k}: lag {self.late:.2g}: alpha {s['alpha']:.3g}, gamma {s['gamma']:.3g}")
+
+    def _acquit(self, run: Run) -> None:
+        """Half the alpha, and the lag is about what it was: x is not why the inner level is late. Take it back."""
+        self.blamed, self.limit, self.last_answer = 0.0, max(LATE, 1.2 * self.late), run.k
+        self.outer *= 2
+        self._set(run, alpha=2 * run.method.settings["alpha"])
 
     def _try(self, run: Run, alpha: float) -> None:
         """A larger alpha, and a state to go back to."""

@@ -46,6 +46,23 @@ class Solution:
     network: str
     state: Any = field(repr=False, default=None)
 
+    def to_pandas(self) -> Any:
+        """The history as a pandas DataFrame, a row for each record: step, gradients and bytes so far, every measure.
+
+        A measure that is an array becomes several columns: name[0], name[1], ...
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("Solution.to_pandas needs pandas: pip install 'decibo[table]'") from error
+        step, cost = self.history["step"], self.cost
+        sums = {"gradients": step * cost.gradients * cost.agents, "bytes": step * cost.bytes * cost.links}
+        columns = {"step": step} | sums
+        for name, values in self.history.items():
+            flat = values.reshape(len(values), -1)
+            columns |= {name if values.ndim == 1 else f"{name}[{i}]": flat[:, i] for i in range(flat.shape[1])}
+        return pandas.DataFrame(columns)
+
     def __repr__(self) -> str:
         last = ", ".join(
             f"{name}={values[-1]:.3g}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from decibo import cache
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
 from decibo.errors import InputError
@@ -63,6 +64,7 @@ def solve(
     steps = positive_integer("steps", steps)
     every = max(1, steps // 100) if every is None else positive_integer("every", every)
     check_fit(problem, network, method)
+    cache.enable()
     place, keeper = place_for(network.m, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
     run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
     view = reporter(progress)

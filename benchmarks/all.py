@@ -1,0 +1,101 @@
+"""Every benchmark as one table of ratios, each pair measured interleaved in one run.
+
+    python benchmarks/all.py [--quick] [--json FILE] [--only step growth ...]
+
+--quick runs everything small, to see that it works: its numbers mean little. docs/performance.md is made from the JSON
+by benchmarks/page.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ["DECIBO_CACHE"] = "off"  # compilation is part of what is measured
+sys.path.insert(0, str(Path(__file__).parent))
+
+MODULES = ("step", "growth", "sweeps", "overheads", "accuracy", "second", "peers")
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    import jax
+    import numpy
+
+    import decibo
+
+    model = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "")
+    return {
+        "processor": model or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        "decibo": decibo.__version__,
+        "jax": jax.__version__,
+        "numpy": numpy.__version__,
+        "load": [round(value, 1) for value in os.getloadavg()],
+    }
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def shown(rows: Iterator[Any], quick: bool) -> list[dict[str, Any]]:
+    """Print rows as they come, and keep them; small sizes are not judged."""
+    kept = []
+    for row in rows:
+        row = replace(row, target="") if quick else row
+        print(row, flush=True)
+        kept.append(row.as_dict())
+    return kept
+
+
+def run_alone(rows: Callable[[bool], Iterator[Any]]) -> None:
+    """The command line of a single benchmark."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    shown(rows(quick), quick)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
+    parser.add_argument("--json", type=Path, help="write the table here as well")
+    parser.add_argument("--only", nargs="+", choices=MODULES, default=MODULES)
+    options = parser.parse_args()
+    found: dict[str, Any] = {"quick": options.quick, "machine": machine(), "rows": [], "seconds": {}}
+    for name in options.only:
+        print(f"\n== {name}", flush=True)
+        begun = time.perf_counter()
+        try:
+            found["rows"] += shown(importlib.import_module(name).rows(options.quick), options.quick)
+        except Exception:  # the others still run; what failed is said in the table
+            traceback.print_exc()
+            found["rows"].append(
+                {"group": name, "what": f"{name} failed", "value": None, "met": False, "note": "see the log"}
+            )
+        found["seconds"][name] = round(time.perf_counter() - begun, 1)
+        if options.json:
+            options.json.write_text(json.dumps(found, indent=1))
+    verdicts = [row["met"] for row in found["rows"] if row["met"] is not None]
+    print(f"\n{sum(verdicts)} of {len(verdicts)} targets met; {sum(found['seconds'].values()):.0f} s")
+    for row in found["rows"]:
+        if row["met"] is False:
+            print(f"missed: {row['what']}: {row['value']} ({row.get('target', '')})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

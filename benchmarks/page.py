@@ -1,0 +1,127 @@
+"""Make docs/performance.md from the JSON of benchmarks/all.py: python benchmarks/page.py FILE [PAGE]."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+LEVELS = ("0.01", "0.0001", "1e-06", "1e-08")
+
+HEAD = """# Performance
+
+What a step costs, how it grows, and what everything around it adds. `make bench` measures all of it and prints one
+table; this page is made from it by `python benchmarks/page.py bench.json`. Every pair was measured in turn in one run;
+ratios are those of medians, and the spread is the middle half of the ratios of neighbouring measurements.
+"""
+
+TITLES = {
+    "step": (
+        "A step",
+        "Every method of the catalogue against (a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) "
+        "PyTorch autograd with a loop over agents, as scripts of papers have it, and (d) the floor: the matrix-vector "
+        "passes over the data that its gradients and products need, timed alone. Logistic regression has the paper's "
+        "size, 10 agents x 400 samples x 784 features in single precision. Ours is `decibo.solve`, less a run of one "
+        "step.",
+    ),
+    "growth": (
+        "Growth",
+        "AHEAD, x and y of 16 numbers. Memory is the peak of a fresh process above what jax and a small run take, with "
+        "building the network and compilation in it.",
+    ),
+    "sweep": ("Sweeps", "`decibo.sweep` against one `decibo.solve` after another, compilation included in both."),
+    "overhead": ("Around the steps", "At the paper's size. Starting is measured in fresh processes."),
+    "accuracy": (
+        "Accuracy in every currency",
+        "What it takes until |grad Phi(xbar)|^2 is and stays at a share of its start. Every method was tuned by one "
+        "`decibo.sweep` of 64 settings. Gradients count products with second derivatives, bytes all links both ways.",
+    ),
+    "second": (
+        "Second derivatives",
+        "A neural network 784 - 128 - 10 as the inner level, four agents. Memory is what the compiled step needs "
+        "besides state and data.",
+    ),
+    "peers": ("Other libraries", "One level only: they have no second. Time of a step, same problem, same ring."),
+}
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def line(row: dict[str, Any]) -> str:
+    low, high = row.get("low"), row.get("high")
+    spread = "" if low is None or high is None else f"{number(low)} - {number(high)}"
+    verdict = {None: "", True: "met", False: "**missed**"}[row["met"]]
+    cells = [row["what"], f"{number(row['value'])} {row.get('unit', '')}".strip(), spread, row.get("target", "")]
+    return "| " + " | ".join([*cells, verdict, row.get("note", "")]) + " |"
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    return ["| | | spread | target | | |", "|---|---|---|---|---|---|", *map(line, rows)]
+
+
+def currencies(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows 'problem, method: steps to level' as one table for each problem: a cell has all four currencies."""
+    cells: dict[str, dict[str, dict[str, str]]] = {}
+    for row in rows:
+        problem, rest = row["what"].split(", ", 1)
+        method, level = rest.split(": steps to ")
+        spent = row["extra"]
+        text = (
+            "-"
+            if row["value"] is None
+            else f"{number(row['value'])} steps, {number(spent['gradients'])} gradients, "
+            f"{number(spent['bytes'] / 1e3)} kB, {number(1e3 * spent['seconds'])} ms"
+        )
+        cells.setdefault(problem, {}).setdefault(method, {})[level] = text
+    lines = []
+    for problem, methods in cells.items():
+        lines += ["", f"| {problem} | " + " | ".join(f"to {level}" for level in LEVELS) + " |", "|---" * 5 + "|"]
+        lines += [f"| {name} | " + " | ".join(got[level] for level in LEVELS) + " |" for name, got in methods.items()]
+    return [*lines, ""]
+
+
+def section(group: str, rows: list[dict[str, Any]]) -> list[str]:
+    title, text = TITLES[group]
+    steps = [row for row in rows if ": steps to " in row["what"]]
+    others = [row for row in rows if row not in steps]
+    return ["", f"## {title}", "", text, *(currencies(steps) if steps else [""]), *(table(others) if others else [])]
+
+
+def notes(rows: list[dict[str, Any]]) -> list[str]:
+    """What was missed, and what is known about it."""
+    file = Path(__file__).parent / "notes.md"
+    missed = [row for row in rows if row["met"] is False]
+    said = file.read_text().strip() if file.exists() else ""
+    listed = [f"- {row['what']}: {number(row['value'])} (target {row.get('target', '')})" for row in missed]
+    return ["", "## What was missed", "", *(listed or ["Nothing."]), "", *([said] if said else [])]
+
+
+def page(found: dict[str, Any]) -> str:
+    rows, at = found["rows"], found["machine"]
+    judged = [row["met"] for row in rows if row["met"] is not None]
+    where = f"{at['processor']}, {at['cores']} cores; jax {at['jax']}, numpy {at['numpy']}, Python {at['python']}"
+    lines = [HEAD, f"Measured on {where}. {sum(judged)} of {len(judged)} targets met."]
+    if found["quick"]:
+        lines.append("\nSmall sizes only (--quick): these numbers mean little.")
+    for group in TITLES:
+        mine = [row for row in rows if row["group"] == group]
+        lines += section(group, mine) if mine else []
+    lines += ["", (Path(__file__).parent / "gpu.md").read_text().strip()]
+    return "\n".join([*lines, *notes(rows)]) + "\n"
+
+
+def main() -> None:
+    found = json.loads(Path(sys.argv[1]).read_text())
+    target = Path(sys.argv[2]) if len(sys.argv) > 2 else PAGE
+    target.write_text(page(found))
+    print(f"{target} written from {sys.argv[1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Linear models for data in silos, with one penalty for each feature, learned by `ahead_exact`."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import decibo
+from decibo.errors import InputError
+from decibo.execute.checks import positive_integer
+from decibo.execute.solution import Solution, Status
+from decibo.sklearn.objective import LOSSES, START, Unrest, penalties
+from decibo.sklearn.silos import agreed_scale, dealt, members, network_of, stacked
+
+
+class _Silo(BaseEstimator):
+    """What both estimators share: the parameters, and the way from samples to a linear model."""
+
+    solution_: Solution
+
+    def __init__(
+        self,
+        *,
+        network: Any = "ring",
+        validation: float = 0.25,
+        lam: float = 20.0,
+        steps: int = 2000,
+        tol: float = 1e-3,
+        random_state: Any = None,
+    ):
+        self.network = network
+        self.validation = validation
+        self.lam = lam
+        self.steps = steps
+        self.tol = tol
+        self.random_state = random_state
+
+    def _learn(
+        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, groups: Any, loss: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (features, columns) and intercepts (columns,) for features as they were given."""
+        k = self._checked()
+        self.silos_, parts = members(groups, len(X))
+        self.network_ = network_of(self.network, len(parts))
+        scale = agreed_scale(self.network_, parts, X)
+        fold = dealt(parts, labels, k, check_random_state(self.random_state))
+        data = stacked(scale(X), targets, parts, fold, k)
+        self.solution_ = solution = self._solve(data, loss, (k + 1, targets.shape[1]))
+        p = X.shape[1]
+        self.n_iter_ = solution.steps
+        self.scale_, self.mean_ = scale.deviation, scale.mean
+        self.penalty_ = np.asarray(penalties(solution.x), dtype=float)[:p]
+        coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
+        return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
+
+    def _solve(self, data: dict[str, np.ndarray], loss: str, shape: tuple[int, int]) -> Solution:
+        (models, columns), width = shape, data["features"].shape[2]
+        x0 = {"common": np.asarray(START), "own": np.zeros(width)}
+        y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
+        problem = decibo.Problem(*LOSSES[loss], data, x0, y0, name="silos")
+        solution = decibo.solve(
+            problem,
+            self.network_,
+            decibo.ahead_exact(lam=float(self.lam)),
+            steps=self.steps,
+            measures={"unrest": Unrest(float(self.lam))},
+            until={"unrest": self.tol},
+            progress=False,
+        )
+        if solution.status is not Status.converged:
+            warnings.warn(
+                f"{solution.message} The silos have not come to rest within tol = {self.tol:g} (unrest "
+                f"{solution.history['unrest'][-1]:.2g}). Raise steps or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return solution
+
+    def _checked(self) -> int:
+        """The number of parts, if all parameters are usable."""
+        positive_integer("steps", self.steps)
+        for name, value, high in (
+            ("lam", self.lam, np.inf),
+            ("tol", self.tol, np.inf),
+            ("validation", self.validation, 0.5),
+        ):
+            if not isinstance(value, Real) or not 0 < value <= high or not np.isfinite(value):
+                below = f" of at most {high:g}" if np.isfinite(high) else ""
+                raise InputError(f"{name} = {value!r}", f"it must be a positive number{below}", "Leave it out.")
+        return round(1 / self.validation)
+
+
+class SiloLogisticRegression(ClassifierMixin, _Silo):
+    """Logistic regression over silos that keep their samples, with one learned penalty for each feature.
+
+    Minimises the mean log-loss + sum_j penalty_j |w_j|^2 over standardised features. The penalties minimise the
+    cross-validated log-loss: every silo deals its samples into 1/validation parts, and each part judges models that
+    were trained on all other parts of all silos. Both happen at once, by `ahead_exact` with automatic step sizes.
+    Several classes make a multinomial model.
+
+    network       who talks to whom: "ring", "path", "star", "complete", "exponential", a `decibo.Network` with an agent
+                  for each silo (sorted by name), or a function from the number of silos to a network
+    validation    the share of its samples that a silo holds out at a time
+    lam           the penalty parameter of `ahead_exact`
+    steps         the most steps; n_iter_ of them were needed
+    tol           stop once no mean direction and no disagreement is larger than this
+    random_state  for dealing the samples
+
+    Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their names, in the order
+    of the agents), network_, n_iter_, n_features_in_, and solution_, the run as decibo gives it back.
+    """
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> SiloLogisticRegression:
+        """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"y has one class, {self.classes_[0]!r}", "a classifier needs two or more", "Add samples.")
+        one_hot = np.eye(len(self.classes_))[number]
+        targets = one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
+        coef, self.intercept_ = self._learn(X, targets, number, groups, "log")
+        self.coef_ = coef.T
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each sample."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, (samples, classes)."""
+        scores = self.decision_function(X)
+        scores = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+
+class SiloRidge(RegressorMixin, _Silo):
+    """Linear regression over silos that keep their samples, with one learned ridge penalty for each feature.
+
+    Minimises half the mean squared error + sum_j penalty_j w_j^2, features and targets standardised. The penalties
+    minimise the cross-validated error. Parameters and fitted attributes are those of `SiloLogisticRegression`.
+    """
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> SiloRidge:
+        """Learn from samples X with targets y; `groups` names the silo of each sample (one silo if left out)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        column = np.asarray(y, dtype=np.float64)[:, None]
+        _, parts = members(groups, len(X))
+        unit = agreed_scale(network_of(self.network, len(parts)), parts, column)
+        coef, intercept = self._learn(X, unit(column), None, groups, "squared")
+        self.coef_ = (coef * unit.deviation)[:, 0]
+        self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The expected target of each sample."""
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False) @ self.coef_ + self.intercept_

@@ -1,0 +1,175 @@
+"""What the silo estimators do with data: scales, parts, silos of any size, and answers checked against references."""
+
+import itertools
+
+import jax.numpy as jnp
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
+
+import decibo
+from decibo.sklearn import SiloLogisticRegression, SiloRidge, objective, silos
+
+
+def table(seed=0, samples=60, features=5):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(samples, features)) * [1, 10, 0.1, 3, 1] + [0, 100, 0, -5, 1]
+    return X, random
+
+
+@given(st.integers(1, 7), st.sampled_from(silos.NAMES), st.integers(0, 1000))
+def test_scales_are_those_of_the_pooled_data(m, network, seed):
+    X, random = table(seed)
+    parts = [np.flatnonzero(random.integers(m, size=len(X)) == i) for i in range(m)]
+    X = X[np.concatenate(parts)]
+    ends = np.cumsum([0, *map(len, parts)])
+    parts = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
+    scale = silos.agreed_scale(silos.network_of(network, m), parts, X)
+    np.testing.assert_allclose(scale.mean, X.mean(axis=0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(scale.deviation, X.std(axis=0), rtol=1e-9)
+
+
+def test_a_constant_column_keeps_its_scale():
+    X = np.stack([np.full(10, 0.1), np.arange(10.0)], axis=1)
+    scale = silos.agreed_scale(decibo.ring(2), [np.arange(3), np.arange(3, 10)], X)
+    assert scale.deviation[0] == 1.0
+    assert np.abs(scale(X)[:, 0]).max() < 1e-12
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(2, 5), st.integers(0, 1000))
+def test_parts_are_dealt_evenly_within_each_silo_and_class(sizes, k, seed):
+    ends = np.cumsum([0, *sizes])
+    parts = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
+    labels = np.random.default_rng(seed).integers(3, size=ends[-1])
+    fold = silos.dealt(parts, labels, k, np.random.RandomState(seed))
+    for part in parts:
+        for group in (part, *(part[labels[part] == c] for c in range(3))):
+            counts = np.bincount(fold[group], minlength=k)
+            assert counts.max() - counts.min() <= 1
+
+
+def test_the_mean_over_silos_is_the_pooled_loss():
+    X, random = table()
+    t = random.integers(2, size=60)[:, None].astype(float)
+    parts = np.split(np.arange(60), [3, 20])  # 3, 17 and 40 samples
+    fold = silos.dealt(parts, t[:, 0], 4, np.random.RandomState(0))
+    data = silos.stacked(X, t, parts, fold, 4)
+    outer, inner = objective.LOSSES["log"]
+    x = {"common": jnp.asarray(-2.0), "own": jnp.asarray(random.normal(size=8))}
+    y = {"coef": jnp.asarray(random.normal(size=(5, 8, 1))), "intercept": jnp.asarray(random.normal(size=(5, 1)))}
+    mean = lambda function: np.mean([function(x, y, {name: leaf[i] for name, leaf in data.items()}) for i in range(3)])
+
+    losses, penalty = [], 0.0
+    for k in range(5):
+        w, b = np.asarray(y["coef"][k, :5, 0]), float(y["intercept"][k, 0])
+        s = X @ w + b
+        losses.append(np.logaddexp(0, s) - t[:, 0] * s)
+        penalty += np.exp(-2 + np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
+    trained = sum(np.mean(losses[k][fold != k]) for k in range(5))
+    held = sum(np.sum(losses[k][fold == k]) for k in range(4)) / 60
+    prior = (np.sum(np.asarray(x["own"]) ** 2) + 3.0**2 / 4) / 120
+    assert mean(inner) == pytest.approx(trained + penalty, rel=1e-9)
+    assert mean(outer) == pytest.approx(held + prior, rel=1e-9)
+
+
+def ridge_data():
+    X, y = load_diabetes(return_X_y=True)
+    groups = np.repeat(["north", "east", "south", "west"], [220, 120, 95, 7])
+    return X, y, groups
+
+
+def test_ridge_solves_both_levels():
+    X, y, groups = ridge_data()
+    model = SiloRidge(tol=1e-4, steps=4000, random_state=0).fit(X, y, groups=groups)
+    assert model.solution_.status == "converged"
+    S, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    # The answer minimises half the mean squared error + penalties, written down here a second time.
+    A = S.T @ S / len(S) + 2 * np.diag(model.penalty_)
+    wanted = np.linalg.solve(A, S.T @ t / len(S)) * y.std() / X.std(axis=0)
+    np.testing.assert_allclose(model.coef_, wanted, rtol=0, atol=2e-2 * np.abs(wanted).max())
+    assert list(model.silos_) == ["east", "north", "south", "west"]
+
+    def risk(log_penalty):  # of models that leave out each part, with the prior
+        order = [np.flatnonzero(groups == name) for name in np.unique(groups)]
+        fold = silos.dealt(order, None, 4, np.random.RandomState(0))
+        common = -5 + 4 * (log_penalty.mean() + 5) / (4 + 1 / len(log_penalty))
+        total = (np.sum((log_penalty - common) ** 2) + (common + 5) ** 2 / 4) / (2 * len(S))
+        for k in range(4):
+            train, held = S[fold != k], S[fold == k]
+            H = np.block(
+                [
+                    [train.T @ train / len(train) + 2 * np.diag(np.exp(log_penalty)), train.mean(axis=0)[:, None]],
+                    [train.mean(axis=0)[None], np.array([[1 + 2e-4]])],
+                ]
+            )
+            w = np.linalg.solve(H, np.append(train.T @ t[fold != k] / len(train), t[fold != k].mean()))
+            total += 0.5 * np.sum((held @ w[:-1] + w[-1] - t[fold == k]) ** 2) / len(S)
+        return total
+
+    found = np.log(model.penalty_)
+    best = minimize(risk, found, method="BFGS")
+    start = risk(np.full(10, -3.0))
+    assert risk(found) - best.fun < 0.01 * (start - best.fun)
+
+
+def test_several_classes_in_silos_that_lack_some():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    groups = np.where(
+        np.random.default_rng(0).random(150) < 0.5, 4, y
+    )  # one silo with all classes, three with one each
+    groups[7] = 3  # and one with a single sample
+    model = SiloLogisticRegression(random_state=0, tol=5e-3).fit(X, names, groups)
+    assert list(model.silos_) == [0, 1, 2, 3, 4]
+    assert model.coef_.shape == (3, 4)
+    assert model.penalty_.shape == (4,)
+    assert model.score(X, names) > 0.95
+    chances = model.predict_proba(X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert (model.classes_[chances.argmax(axis=1)] == model.predict(X)).all()
+
+
+def test_networks_are_named_made_or_given():
+    X, y, groups = ridge_data()
+    graph = networkx.relabel_nodes(networkx.path_graph(4), dict(enumerate("abcd")))
+    coefs = [
+        SiloRidge(network=network, random_state=0, tol=1e-4, steps=4000).fit(X, y, groups).coef_
+        for network in (decibo.from_graph(graph), decibo.star)
+    ]
+    np.testing.assert_allclose(*coefs, atol=5e-2 * np.abs(coefs[0]).max())
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups", "said"),
+    [
+        ({"network": "circle"}, None, "ring, path"),
+        ({"network": 3}, None, "it must be a name"),
+        ({"network": decibo.ring(5)}, None, "network of 5 agents for 1 silos"),
+        ({"validation": 0.9}, None, "at most 0.5"),
+        ({"lam": -1.0}, None, "positive number"),
+        ({"tol": float("nan")}, None, "positive number"),
+        ({"steps": 0}, None, "positive integer"),
+        ({}, [1, 2], "one silo for each sample"),
+    ],
+)
+@pytest.mark.parametrize("kind", [SiloRidge, SiloLogisticRegression])
+def test_bad_settings_are_refused_before_any_work(settings, groups, said, kind):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(decibo.InputError, match=said):
+        kind(**settings).fit(X, y, groups=groups)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(decibo.InputError, match="one class"):
+        SiloLogisticRegression().fit(np.eye(4), np.ones(4))
+
+
+def test_too_few_steps_are_reported():
+    X, y, groups = ridge_data()
+    with pytest.warns(ConvergenceWarning, match="Raise steps or tol"):
+        SiloRidge(steps=5, random_state=0).fit(X, y, groups)
