@@ -88,7 +88,7 @@ def main() -> int:
             )
         found["seconds"][name] = round(time.perf_counter() - begun, 1)
         if options.json:
-            options.json.write_text(json.dumps(found, indent=1))
+            options.json.write_text(json.dumps(found, indent=1, default=lambda value: value.item()))
     verdicts = [row["met"] for row in found["rows"] if row["met"] is not None]
     print(f"\n{sum(verdicts)} of {len(verdicts)} targets met; {sum(found['seconds'].values()):.0f} s")
     for row in found["rows"]:
