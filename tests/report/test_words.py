@@ -50,6 +50,13 @@ def test_a_floor_says_where_and_since_when(tmp_path):
     assert 380 <= since <= 420  # the falling part is as large as the floor at record 40, step 400
 
 
+def test_a_gradient_may_grow_where_the_start_was_a_plateau(tmp_path):
+    history = curve(FALLING[::-1] * 50) | {"phi": np.linspace(0.7, 0.1, 91)}
+    found = judge(read_run(written(tmp_path / "run", history)), "stationarity")
+    assert (found.kind, found.title) == ("open", "left a plateau")
+    assert "phi fell from 0.7 to 0.1" in found.sentence
+
+
 def test_an_objective_settles_but_has_no_floor(tmp_path):
     found = verdict(tmp_path, 5 + FALLING, measure="phi")
     assert (found.kind, found.title) == ("good", "settled")

@@ -49,11 +49,26 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     if zero and 0 <= after <= _rounding(run) * max(first, float(values.max())):
         return Verdict("good", "solved", f"{name} is at {measured(after)}: rounding error is all that is left.")
     if values[-1] > max(first, 0) * 10 and first > 0:
+        fell = _fallen(run) if name in ("stationarity", "estimate") else ""
+        if fell:
+            peak, last = measured(float(values.max())), measured(float(values[-1]))
+            went = f"{name} rose from {measured(first)} to {peak} and came to {last}"
+            return Verdict("open", "left a plateau", f"{fell}; {went}: the gradient was small where it began.")
         return Verdict("bad", "grew", f"{name} ended at {measured(values[-1])}, above {measured(first)} at the start.")
     if _level(values, third, zero):
         width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
         return _levelled(name, after, int(step[_settled(values, after, width)]), first, zero)
     return _moving(name, before, after, int(step[-third]))
+
+
+def _fallen(run: RunRecord) -> str:
+    """By how much the outer objective fell, in words; empty if it did not."""
+    for name in ("phi", "outer"):
+        if name in run.history:
+            first, last = (float(run.history[name][at]) for at in (0, -1))
+            if last < first - 0.01 * abs(first):
+                return f"{name} fell from {measured(first)} to {measured(last)}"
+    return ""
 
 
 def _level(values: np.ndarray, third: int, zero: bool) -> bool:
