@@ -76,7 +76,7 @@ def currencies(rows: list[dict[str, Any]]) -> list[str]:
             "-"
             if row["value"] is None
             else f"{number(row['value'])} steps, {number(spent['gradients'])} gradients, "
-            f"{number(spent['bytes'] / 1e3)} kB, {number(1e3 * spent['seconds'])} ms"
+            f"{number(spent['bytes'] / 1e3)} kB{_time(spent['seconds'], row['value'])}"
         )
         cells.setdefault(problem, {}).setdefault(method, {})[level] = text
     lines = []
@@ -84,6 +84,11 @@ def currencies(rows: list[dict[str, Any]]) -> list[str]:
         lines += ["", f"| {problem} | " + " | ".join(f"to {level}" for level in LEVELS) + " |", "|---" * 5 + "|"]
         lines += [f"| {name} | " + " | ".join(got[level] for level in LEVELS) + " |" for name, got in methods.items()]
     return [*lines, ""]
+
+
+def _time(seconds: float, steps: float) -> str:
+    """Times of less than a few microseconds a step are noise, and not shown."""
+    return f", {number(1e3 * seconds)} ms" if seconds > 5e-6 * steps else ""
 
 
 def section(group: str, rows: list[dict[str, Any]]) -> list[str]:
