@@ -30,3 +30,15 @@ class LostError(RuntimeError):
 
 class ConformanceError(AssertionError):
     """An algorithm failed `check_algorithm`; the message lists every check that failed."""
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of an error's message, or its kind if it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def short(value: object) -> str:
+    """A value in few words."""
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import ConformanceError, InputError
+from decibo.errors import ConformanceError, InputError, first_line
 from decibo.measure.cost import step_cost
 from decibo.network import Network, from_weights, path, ring
 from decibo.network.mixing import AGENTS, Mixing, mixer
@@ -66,7 +66,7 @@ def check_algorithm(algorithm: Algorithm) -> list[str]:
 def _raised(error: Exception) -> str:
     if isinstance(error, NameError) and "axis name" in str(error):
         return "looks at other agents by other means than mix, the only way that is counted and travels"
-    return f"raised {type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+    return f"raised {type(error).__name__}: {first_line(error)}"
 
 
 def _outer(x: Any, y: Any, d: Any) -> Any:

@@ -16,7 +16,7 @@ from decibo.command.options import Option, members, options_of, shown, typed
 from decibo.command.registry import Registry, datasets, schedules
 from decibo.data.dataset import Dataset
 from decibo.data.files import find
-from decibo.errors import InputError
+from decibo.errors import InputError, first_line
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -60,7 +60,7 @@ class Choice:
         except InputError as error:
             raise InputError(f"{self.where}: {error.value}", error.rule, error.remedy) from error
         except Exception as error:
-            reason = (str(error).strip().splitlines() or ["no message"])[0]
+            reason = first_line(error)
             raise InputError(
                 f"{self.where}: {self.name} raised {type(error).__name__}",
                 reason.rstrip("."),

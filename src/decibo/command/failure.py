@@ -9,7 +9,7 @@ import tempfile
 import traceback
 
 from decibo.command import exits
-from decibo.errors import DivergedError, InputError
+from decibo.errors import DivergedError, InputError, first_line
 
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -47,7 +47,7 @@ def _judged(error: BaseException) -> tuple[int, str]:
         return exits.WRONG, _flat(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
     if hasattr(error, "format_message"):  # typer's: the command line could not be read
         return exits.WRONG, _flat(error.format_message())  # type: ignore[attr-defined]
-    first = (str(error).strip().splitlines() or ["no message"])[0]
+    first = first_line(error)
     return exits.BROKEN, f"unexpected {type(error).__name__}: {first[:200]}"
 
 

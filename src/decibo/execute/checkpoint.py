@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 
 FORMAT = 1
 KIND = "decibo checkpoint"
@@ -189,17 +189,13 @@ def compare(saved: Saved, fingerprint: Mapping[str, str]) -> None:
     other = [key for key in keys if saved.fingerprint.get(key) != fingerprint.get(key)]
     if other:
         lines = "; ".join(
-            f"{key}: {_short(saved.fingerprint.get(key))} there, {_short(fingerprint.get(key))} here" for key in other
+            f"{key}: {short(saved.fingerprint.get(key))} there, {short(fingerprint.get(key))} here" for key in other
         )
         raise InputError(
             f"{saved.folder} belongs to another run ({lines})",
             "a run can go on only from a checkpoint of the same problem, network and method",
             "Give the same problem, network, method and seed, or another checkpoint folder.",
         )
-
-
-def _short(text: str | None) -> str:
-    return "nothing" if text is None else text if len(text) <= 60 else text[:57] + "..."
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, first_line, short
 
 LOOPBACK = "127.0.0.1"
 WAIT = 30  # seconds until the others must have been found
@@ -172,11 +172,6 @@ def _absent(coordinator: str, reason: str) -> InputError:
     )
 
 
-def first_line(error: Exception) -> str:
-    """The beginning of an error's message."""
-    return str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
-
-
 def _stay_local() -> None:
     """Let gloo listen on the loopback address only. JAX has no public setting for this."""
     try:
@@ -242,13 +237,8 @@ def same_everywhere(fields: Mapping[str, Any], failed: InputError | None = None)
         if other.size:
             listed = ", ".join(map(str, other))
             raise InputError(
-                f"{name} differs: process {jax.process_index()} has {_short(fields[name])}, and process "
+                f"{name} differs: process {jax.process_index()} has {short(fields[name])}, and process "
                 f"{listed} not the same as process 0",
                 "all processes of a run must be given the same",
                 "Start every process with the same configuration and program.",
             )
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

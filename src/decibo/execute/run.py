@@ -14,11 +14,11 @@ from jax.sharding import NamedSharding
 
 from decibo.agents import EVERYWHERE, Place
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import DivergedError, InputError, LostError
+from decibo.errors import DivergedError, InputError, LostError, first_line
 from decibo.execute import loop
 from decibo.execute.advice import explain
 from decibo.execute.automatic import Tuner
-from decibo.execute.distributed import first_line, same_everywhere
+from decibo.execute.distributed import same_everywhere
 from decibo.execute.keeper import Keeper, describe
 from decibo.execute.pace import Pace, Stopper
 from decibo.execute.prepare import finite_at_start, flat_solution, given_steps, one_of, targets_of, variables_of

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, first_line
 from decibo.layout import Layout, Tree
 
 Objective = Callable[[Any, Any, Any], Any]
@@ -121,7 +121,7 @@ class Problem:
                 value = jax.eval_shape(function, x, y, d)
             except Exception as error:
                 raise InputError(
-                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {_first_line(error)}",
+                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)}",
                     f"{name} must accept x shaped like x0, y shaped like y0 and the data of ONE agent",
                     "The data arrives without its leading axis of agents; write it with jax.numpy.",
                 ) from error
@@ -130,11 +130,6 @@ class Problem:
 
 def _structs(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
 
 
 def _scalar(name: str, value: Any) -> None:
