@@ -97,7 +97,7 @@ def _from_mpi() -> Launcher:
             "it tells the processes where to find each other",
             "pip install 'decibo[mpi]', or use decibo launch.",
         )
-    from mpi4py import MPI
+    from mpi4py import MPI  # pyright: ignore[reportMissingImports]  (an extra)
 
     world = MPI.COMM_WORLD
     here = np.zeros(256, np.uint8)
