@@ -4,7 +4,7 @@ Blocks of a page run in order in one namespace. A ```text block right after a ``
 agree, numbers to 2 % (or both be below 1e-10: rounding), after ```text about to a factor of 5. ```python no-run blocks
 are only compiled.
 
-    python tests/test_docs.py docs/how-to.md        writes the outputs into the page again
+    python tests/test_docs.py docs/how-to/data.md        writes the outputs into the page again
 """
 
 import contextlib
@@ -19,7 +19,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-FRAGMENTS = {DOCS / "explanation" / "theory.md"}  # its blocks show calls and do not stand alone: compiled, not run
 BLOCK = re.compile(r"```(python(?: no-run)?)\n(.*?)```(?:\n+```text( about)?\n(.*?)```)?", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)
@@ -58,10 +57,7 @@ def agree(said, printed, about):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_blocks_run_and_print_what_the_page_says(page):
-    text = page.read_text()
-    if page in FRAGMENTS:
-        text = text.replace("```python\n", "```python no-run\n")
-    for match, printed in run(text, str(page)):
+    for match, printed in run(page.read_text(), str(page)):
         said = match[4]
         assert said is None or agree(said, printed, match[3]), f"the page says\n{said}\nbut it printed\n{printed}"
 
