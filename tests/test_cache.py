@@ -73,11 +73,14 @@ import sys
 import decibo
 from decibo import cache
 import jax, jax.numpy as jnp
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.jit(lambda x: x + 1)(1.0)  # jax has looked for a cache by now
 before = jax.config.jax_compilation_cache_dir
 folder = cache.enable()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-jax.jit(lambda x: jnp.sin(x @ x))(jnp.ones((3, 3)))
+def late(x):
+    return jnp.sin(x @ x)
+jax.jit(late)(jnp.ones((3, 3)))
 print(before, folder, len(list(folder.glob("*-cache"))) > 0 if folder else None)
 """
 
@@ -97,6 +100,16 @@ def test_switched_on_by_the_first_run_and_not_on_import(tmp_path):
 def test_the_users_own_cache_is_left_alone(tmp_path):
     own = str(tmp_path / "own")
     assert run(XDG_CACHE_HOME=str(tmp_path), JAX_COMPILATION_CACHE_DIR=own) == [own, "None", "None"]
+    assert list(Path(own).glob("jit_late-*"))
+
+
+def test_several_devices_of_a_processor_do_without(tmp_path):
+    two = "--xla_force_host_platform_device_count=2"
+    assert run(XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two) == ["None", "None", "None"]
+    own = tmp_path / "own"
+    assert run(XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two, JAX_COMPILATION_CACHE_DIR=str(own))[1:] == ["None", "None"]
+    assert list(own.glob("jit_*"))  # from before the first run
+    assert not list(own.glob("jit_late-*"))
 
 
 def test_a_cache_that_cannot_be_made_does_not_stop_anything(tmp_path):

@@ -3,6 +3,9 @@
 It is switched on when the first run begins, not on import, and only where it is safe: in a folder that nobody else can
 write to, since compiled programs are code, and one for each kind of processor, since a home may be shared by several.
 `DECIBO_CACHE=off` switches it off, `DECIBO_CACHE=folder` moves it; a cache that was set up for jax is left alone.
+
+With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib 0.10.2 some
+programs for several of them, read back from a cache, end the process with SIGSEGV or SIGABRT.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ def enable() -> Path | None:
         import jax
 
         config: Any = jax.config
+        if jax.default_backend() == "cpu" and jax.device_count() > 1:
+            _set(jax_enable_compilation_cache=False)
         taken = config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache
         if taken or "pytest" in sys.modules:
             return None
@@ -75,14 +80,18 @@ def _steady(found: os.stat_result, me: int) -> bool:
 
 
 def _switch_on(folder: Path) -> Path:
+    _prune(folder)
+    _set(jax_compilation_cache_dir=str(folder), jax_persistent_cache_min_compile_time_secs=QUICK)
+    return folder
+
+
+def _set(**settings: Any) -> None:
     import jax
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-    _prune(folder)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", QUICK)
+    for name, value in settings.items():
+        jax.config.update(name, value)
     reset_cache()  # jax looks for a cache once, at its first compilation, which lies behind us
-    return folder
 
 
 def _prune(folder: Path) -> None:

@@ -1,14 +1,14 @@
 """Run in a process of its own with eight devices: compares them with one, and reads the compiled step.
 
-python tests/distribute/devices.py        one network for each method
-python tests/distribute/devices.py all    all four networks for each
+    python tests/distribute/devices.py
+
+One method of each kind, few steps; tests/distribute/same.py does all of them, on processes too.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
@@ -23,6 +23,8 @@ import decibo  # noqa: E402
 from decibo.execute import loop  # noqa: E402
 from decibo.execute.devices import place_for  # noqa: E402
 from decibo.execute.run import Run  # noqa: E402
+
+STEPS = 60
 
 
 def difference(one: dict, two: dict) -> float:
@@ -40,9 +42,10 @@ def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
 
 def main() -> None:
     assert jax.device_count() == 8
-    several = sorted({name for name, _ in cases.cases()})
-    pairs = [*cases.cases(several if sys.argv[1:] == ["all"] else None)]
-    found = {f"{name} {net}": difference(cases.run(name, net, devices=1), cases.run(name, net)) for name, net in pairs}
+    found = {
+        f"{name} {net}": difference(cases.run(name, net, STEPS, devices=1), cases.run(name, net, STEPS))
+        for name, net in cases.cases(cases.FEW, everywhere=False)
+    }
     more = {
         "failing links": decibo.failing(decibo.ring(12), 0.3),
         "sleeping agents": decibo.sleeping(decibo.torus(3, 4), 0.3),

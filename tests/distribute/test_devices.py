@@ -23,7 +23,7 @@ def test_every_method_gives_the_same_as_on_one_device(eight):
     bounds = {name: LOOSER.get(name.split()[0], 1e-12) for name in eight["differences"]}
     wrong = {name: value for name, value in eight["differences"].items() if not value <= bounds[name]}
     assert not wrong
-    assert len(eight["differences"]) >= 22 + 10
+    assert len(eight["differences"]) >= 13 + 10
 
 
 def test_a_step_sends_to_neighbours_and_to_nobody_else(eight):

@@ -14,8 +14,8 @@ from decibo.execute.distributed import init_distributed
 
 def begin() -> None:
     """Before anything touches a device: join the other processes, if a launcher started several; keep programs."""
-    cache.enable()
     init_distributed()
+    cache.enable()
 
 
 def first() -> bool:

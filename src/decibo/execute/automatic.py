@@ -30,7 +30,7 @@ import numpy as np
 
 from decibo.agents import EVERYWHERE, SPLIT, highest
 from decibo.execute import loop
-from decibo.execute.curvature import Curvature, agree_on_largest, guess, lag, local_curvature
+from decibo.execute.curvature import Curvature, Directions, agree_on_largest, guess, lag, local_curvature
 from decibo.execute.looks import WINDOW, Looks, direction_of, watch
 
 if TYPE_CHECKING:
@@ -209,7 +209,10 @@ class Tuner:
     def _curvature(self, run: Run) -> tuple[float, float, int]:
         powers = FEW if self.settled else MANY
         self.settled = self.seen is not None
-        self.seen, inner, outer = seen = _curvature(run.program, run.world, run.state, self.seen, powers)
+        v = run.state.variables
+        along = (v.y, v.x) if self.seen is None else (self.seen.along_y, self.seen.along_x)
+        seen = _curvature(run.program, run.world, run.state, along, self.seen is None, powers)
+        self.seen, inner, outer = seen
         # On one device all estimates are at hand, and the exchanges of max-consensus can be counted.
         exchanges = 0 if run.place else agree_on_largest(run.network.edges, np.asarray(seen[0].inner))[1]
         return max(float(inner), 1e-12), max(float(outer), 1e-12), exchanges
@@ -227,19 +230,24 @@ class Tuner:
 
 @partial(jax.jit, static_argnames="program")
 def _curvature(
-    program: loop.Program, world: loop.World, state: Any, before: Curvature | None, powers: int
+    program: loop.Program, world: loop.World, state: Any, along: Directions, fresh: bool, powers: int
 ) -> tuple[Curvature, jax.Array, jax.Array]:
-    """Every agent's estimates, and the largest of them, which max-consensus gives to every agent."""
+    """Every agent's estimates, and the largest of them, which max-consensus gives to every agent.
 
-    def here(world: loop.World, state: Any, before: Curvature | None, powers: Any) -> Any:
+    From where the one before ended; if this is a fresh one, `along` only says what a direction looks like.
+    """
+
+    def here(world: loop.World, state: Any, along: Directions, fresh: Any, powers: Any) -> Any:
         v = state.variables
         points = v.x, (v.y + v.z) / 2
-        seen = local_curvature(program.functions, world.data, *points, before or guess(*points), powers)
+        first = [jnp.where(fresh, new, old) for new, old in zip(guess(*points), along, strict=True)]
+        seen = local_curvature(program.functions, world.data, *points, first, powers)
         largest = lambda values: highest(jnp.max(jnp.where(jnp.isfinite(values), values, 0)))
         return seen, largest(seen.inner), largest(seen.outer)
 
     outs = (SPLIT, EVERYWHERE, EVERYWHERE)
-    return loop.across(program.place, here, (loop.WORLD, SPLIT, SPLIT, EVERYWHERE), outs)(world, state, before, powers)
+    ins = (loop.WORLD, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE)
+    return loop.across(program.place, here, ins, outs)(world, state, along, fresh, powers)
 
 
 @partial(jax.jit, static_argnames="program")

@@ -22,7 +22,7 @@ Max-consensus, as often as the network is wide:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -48,21 +48,24 @@ class Curvature(NamedTuple):
     along_x: Vector
 
 
-def guess(X: jax.Array, Y: jax.Array) -> Curvature:
+Directions = Sequence[jax.Array]  # of all agents, in y and in x: where power iterations begin
+
+
+def guess(X: jax.Array, Y: jax.Array) -> Directions:
     """Directions to begin with: random, the same for all agents."""
     draw = lambda key, rows: jnp.broadcast_to(
         jax.random.normal(jax.random.key(key), rows.shape[1:], rows.dtype), rows.shape
     )
-    return Curvature(jnp.zeros(X.shape[0]), jnp.zeros(X.shape[0]), draw(0, Y), draw(1, X))
+    return draw(0, Y), draw(1, X)
 
 
 @partial(jax.jit, static_argnames="functions")
 def local_curvature(
-    functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, before: Curvature, powers: int | jax.Array
+    functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, along: Directions, powers: int | jax.Array
 ) -> Curvature:
-    """Every agent's own estimate at its own point, by power iterations from where the one before ended."""
+    """Every agent's own estimate at its own point, by power iterations from these directions."""
     one = lambda d, x, y, along_y, along_x: _one(Oracle(functions, d), x, y, along_y, along_x, powers)
-    return jax.vmap(one)(data, X, Y, before.along_y, before.along_x)
+    return jax.vmap(one)(data, X, Y, *along)
 
 
 def _one(oracle: Oracle, x: Vector, y: Vector, along_y: Vector, along_x: Vector, powers: int | jax.Array) -> Curvature:
@@ -103,7 +106,8 @@ def lag(functions: Functions, data: Tree, at: Penalty, direction: Direction, lam
 
 def _solver(oracle: Oracle, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
     """b -> H^-1 b, roughly."""
-    return lambda b: jax.scipy.sparse.linalg.cg(lambda v: oracle.hessian(x, y, v), b, maxiter=SOLVES, tol=1e-3)[0]
+    H = jax.jit(lambda v: oracle.hessian(x, y, v))  # jit, so that each is traced once however often it is called
+    return jax.jit(lambda b: jax.scipy.sparse.linalg.cg(H, b, maxiter=SOLVES, tol=1e-3)[0])
 
 
 def _largest(product: Callable[[Vector], Vector], start: Vector, powers: int | jax.Array) -> tuple[jax.Array, Vector]:

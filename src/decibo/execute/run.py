@@ -186,7 +186,10 @@ class Run:
 
     def _grown(self) -> str:
         """A warning, if the numbers are on their way to overflow."""
-        largest, first = (float(loop.largest(tree)) for tree in (self.state, self.start))
+        largest = float(loop.largest(self.state))
+        if largest <= GROWN:
+            return ""
+        first = float(loop.largest(self.start))
         if largest <= GROWN * (1 + first):
             return ""
         return f" But the largest number has grown from {first:.1g} to {largest:.1g}: lower the step sizes."

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -125,15 +126,9 @@ class MarkedMix:
 
 def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any) -> Cost:
     """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
-    init, step, _ = core
-
-    def one(data: Tree, start: dict[str, Any], key: jax.Array) -> tuple[Any, Any]:
-        state = init(Oracle(functions, data), MarkedMix(), start)
-        return _marked("step", lambda s: step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
-
     marks: Counter[str] = Counter()
     try:
-        jaxpr = jax.make_jaxpr(one)(data, start, jax.random.key(0))
+        jaxpr = _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
     except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
         raise InputError(
             "the step looks at other agents by other means than mix",
@@ -158,6 +153,14 @@ def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any
                 bytes=cost.bytes + times * -(-int(bits) // 8),
             )
     return cost
+
+
+@partial(jax.jit, static_argnames="functions")
+def _traced(functions: Functions, core: Any, data: Tree, start: dict[str, Any], key: jax.Array) -> Any:
+    """The first step. Only ever traced, and once for all numbers of a method."""
+    init, step, _ = core
+    state = init(Oracle(functions, data), MarkedMix(), start)
+    return _marked("step", lambda s: step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
 
 
 def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:
