@@ -2,7 +2,8 @@
 
     python benchmarks/growth.py [--quick]
 
-agents      10 to 1,000,000 on a ring, a torus and a random regular graph of degree 8, x and y of 16 numbers
+agents      10 to 1,000,000 on a ring, a torus and a random regular graph of degree 8, x and y of 16 numbers; beside
+            them the plainest loop over as many numbers, which leaves the cache where they do
 dimension   10 to 1,000,000 numbers, ring of 10
 links       1,000 agents, from 8 neighbours each to everybody
 
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from timing import Row
@@ -140,6 +142,26 @@ def agents(quick: bool) -> Iterator[Row]:
         yield Row(GROUP, f"{name}: building the network", last["built"], "s", note=f"{last['building'] / 1e9:.2f} GB")
 
 
+def plain(m: int) -> float:
+    """Seconds of s <- a s for as many numbers as a state has: read once, written once."""
+    state = jnp.ones((m, 3 * FEATURES), jnp.float32)
+    steps = max(4, 20_000_000 // m)
+    loop = jax.jit(lambda s, a: jax.lax.fori_loop(0, steps, lambda _, s: a * s, s))
+    times = []
+    for _ in range(6):
+        begun = time.perf_counter()
+        jax.block_until_ready(loop(state, np.float32(0.999)))
+        times.append((time.perf_counter() - begun) / steps)
+    return float(np.median(times[1:]))
+
+
+def compared(quick: bool) -> Iterator[Row]:
+    sizes = [10**k for k in range(3, 5 if quick else 7)]
+    slope = exponent(list(map(float, sizes)), [plain(m) for m in sizes])
+    what = f"for comparison, s <- a s: exponent of time in agents, from 1,000 to {sizes[-1]:,}"
+    yield Row(GROUP, what, slope, "", note="what leaving the cache costs here")
+
+
 def dimension(quick: bool) -> Iterator[Row]:
     sizes = [10**k for k in range(1, 4 if quick else 7)]
     seconds = [seconds_per_step(decibo.ring(10), size) for size in sizes]
@@ -167,6 +189,7 @@ def links(quick: bool) -> Iterator[Row]:
 
 def rows(quick: bool) -> Iterator[Row]:
     yield from agents(quick)
+    yield from compared(quick)
     yield from dimension(quick)
     yield from links(quick)
 

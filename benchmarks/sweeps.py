@@ -31,6 +31,7 @@ def cases(quick: bool) -> dict[str, tuple[Any, ...]]:
     return {
         "small: the paper's example": (decibo.synthetic(), decibo.ring(10), ahead, 2000, (1e-5, 5e-4), ">= 4"),
         "small: quadratic": (decibo.quadratic(), decibo.ring(10), exact, 2000, (1e-3, 5e-2), ">= 4"),
+        "small: quadratic, longer": (decibo.quadratic(), decibo.ring(10), exact, 20_000, (1e-3, 5e-2), ">= 4"),
         "digits, 10 agents": (digits, decibo.ring(10), exact, 50 if quick else 500, (1e-2, 1.0), ">= 1"),
         "large: logistic 10 x 400 x 784": (logistic().problem, decibo.ring(10), ahead, few, (1e-5, 1e-4), ">= 1"),
         f"large: ring of {large:,}": (growth.problem(large, 16), decibo.ring(large), ahead, few, (1e-5, 1e-4), ">= 1"),
