@@ -110,8 +110,9 @@ def _programs() -> dict[str, Any]:
     import jax
 
     cache.enable()
-    place = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if not place:
+    config: Any = jax.config
+    place = config.jax_compilation_cache_dir
+    if not place or not config.jax_enable_compilation_cache:
         return {"folder": None, "programs": 0, "bytes": 0, "says": "off"}
     sizes = [path.stat().st_size for path in Path(place).glob("*-cache")]
     says = f"{place} ({len(sizes)} programs, {show.amount(sum(sizes))})"
