@@ -43,7 +43,7 @@ def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
 def main() -> None:
     assert jax.device_count() == 8
     found = {
-        f"{name} {net}": difference(cases.run(name, net, STEPS, devices=1), cases.run(name, net, STEPS))
+        f"{name} {net}": difference(*(cases.run(name, net, STEPS, smooth=True, devices=n) for n in (1, 8)))
         for name, net in cases.cases(cases.FEW, everywhere=False)
     }
     more = {
