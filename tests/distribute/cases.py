@@ -17,8 +17,7 @@ AGENTS, STEPS = 12, 200
 RATES = {"alpha": 0.03, "beta": 0.03, "gamma": 0.05, "lam": 4.0, "theta": 0.2, "eta": 0.1, "T": 3, "N": 4, "K": 2}
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
-FEW = ("ahead_exact", "ahead", "gt_gda", "fab", "sldbo", "sparkle_extra", "lopa", "ma_dsbo", "dsbo_jhip", "gossip_dsbo")
-FEW += ("c2dfb", "mdbo", "gradient_tracking")  # one of each kind: the others share their code
+FEW = ("ahead_exact", "ahead", "fab", "sldbo", "gossip_dsbo", "c2dfb", "gradient_tracking")  # of each kind one or two
 ALONE = ("f2sa", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
 
 
