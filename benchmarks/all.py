@@ -61,12 +61,16 @@ def shown(rows: Iterator[Any], quick: bool) -> list[dict[str, Any]]:
     return kept
 
 
-def run_alone(rows: Callable[[bool], Iterator[Any]]) -> None:
-    """The command line of a single benchmark."""
+def run_alone(rows: Callable[[bool], Iterator[Any]], part: Callable[[str, int], None] | None = None) -> None:
+    """The command line of a single benchmark; `--part NAME NUMBER` runs what it starts in processes of their own."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    shown(rows(quick), quick)
+    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if part and options.part:
+        return part(options.part[0], int(options.part[1]))
+    shown(rows(options.quick), options.quick)
+    return None
 
 
 def main() -> int:

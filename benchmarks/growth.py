@@ -13,7 +13,6 @@ process above what jax and a small run take: building and checking the network a
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -108,7 +107,7 @@ def alone(graph: str, m: int) -> dict[str, Any]:
 
 
 def in_a_process(graph: str, m: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--alone", graph, str(m)]
+    command = [sys.executable, __file__, "--part", graph, str(m)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"DECIBO_CACHE": "off"})
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
@@ -194,17 +193,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from links(quick)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--alone", nargs=2)
-    given, _ = parser.parse_known_args()
-    if given.alone:
-        print(json.dumps(alone(given.alone[0], int(given.alone[1]))))
-        return
+if __name__ == "__main__":
     from all import run_alone
 
-    run_alone(rows)
-
-
-if __name__ == "__main__":
-    main()
+    run_alone(rows, lambda graph, m: print(json.dumps(alone(graph, m))))

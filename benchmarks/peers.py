@@ -9,7 +9,6 @@ compilation are not counted. What is not installed is skipped.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import shutil
@@ -114,7 +113,7 @@ def disropt_agent(name: str, steps: int) -> None:
 
 def disropt(name: str, steps: int) -> dict[str, Any]:
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:/usr/bin") or "mpiexec"
-    command = [launcher, "-n", str(PROCESSES), sys.executable, __file__, "--disropt", name, str(steps)]
+    command = [launcher, "-n", str(PROCESSES), sys.executable, __file__, "--part", name, str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -141,16 +140,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from with_disropt(quick)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--disropt", nargs=2)
-    given, _ = parser.parse_known_args()
-    if given.disropt:
-        return disropt_agent(given.disropt[0], int(given.disropt[1]))
+if __name__ == "__main__":
     from all import run_alone
 
-    return run_alone(rows)
-
-
-if __name__ == "__main__":
-    main()
+    run_alone(rows, disropt_agent)

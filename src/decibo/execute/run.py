@@ -187,9 +187,7 @@ class Run:
     def _grown(self) -> str:
         """A warning, if the numbers are on their way to overflow."""
         largest = float(loop.largest(self.state))
-        if largest <= GROWN:
-            return ""
-        first = float(loop.largest(self.start))
+        first = float(loop.largest(self.start)) if largest > GROWN else 0.0
         if largest <= GROWN * (1 + first):
             return ""
         return f" But the largest number has grown from {first:.1g} to {largest:.1g}: lower the step sizes."
