@@ -57,6 +57,16 @@ def test_a_gradient_may_grow_where_the_start_was_a_plateau(tmp_path):
     assert "phi fell from 0.7 to 0.1" in found.sentence
 
 
+def test_standing_still_on_a_plateau_does_not_win(tmp_path):
+    left = curve(FALLING[::-1] * 50) | {"phi": np.linspace(0.7, 0.1, 91)}
+    stayed = curve(np.full(91, FALLING[-1] * 50)) | {"phi": np.full(91, 0.7)}
+    assert stayed["stationarity"][-1] < left["stationarity"][-1]
+    page = tmp_path / "page.html"
+    report([written(tmp_path / "left", left), written(tmp_path / "stayed", stayed)], page)
+    card = re.search(r"Lowest at the end: (\w+).*?([\d.]+)<", page.read_text(), re.DOTALL)
+    assert card.groups() == ("phi", "0.1")
+
+
 def test_an_objective_settles_but_has_no_floor(tmp_path):
     found = verdict(tmp_path, 5 + FALLING, measure="phi")
     assert (found.kind, found.title) == ("good", "settled")

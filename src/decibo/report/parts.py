@@ -11,7 +11,7 @@ from decibo.report.html import Cell, badge, mark, named, quiet, spaced, table
 from decibo.report.networks import groups
 from decibo.report.reach import last, main_measure, names, words
 from decibo.report.record import RunRecord
-from decibo.report.verdict import Verdict, judge
+from decibo.report.verdict import PLATEAU, Verdict, judge
 from decibo.report.words import NONE, counted, lasted, measured, plural, setting, sized
 
 
@@ -51,12 +51,11 @@ def cards(view: View) -> str:
     told = [("Runs", str(len(runs)), ", ".join(f"{count} {name}" for name, count in ended.items()))]
     if len(runs) == 1:
         told = [("Verdict", view.verdicts[0].title, f"after {plural(runs[0].steps, 'step')}")]
-    best = _best(view)
+    measure = _telling(view)
+    best = _best(view, measure)
     if best:
         name = "At the end" if len(runs) == 1 else "Lowest at the end"
-        told += [
-            (f"{name}: {view.measure}", measured(best[0]), words(str(view.measure)) if len(runs) == 1 else best[1])
-        ]
+        told += [(f"{name}: {measure}", measured(best[0]), words(str(measure)) if len(runs) == 1 else best[1])]
     found = groups(view.runs)
     first = found[0][0].network
     rho = "" if first["rho"] is None else f", rho = {first['rho']:.4g}"
@@ -161,14 +160,18 @@ def _shown_measures(view: View) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name is not None and name in known]
 
 
-def _best(view: View) -> tuple[float, str] | None:
+def _telling(view: View) -> str | None:
+    """The measure to compare ends by: not the gradient where it was small at the start, or standing still would win."""
+    plateau = any(verdict.title == PLATEAU for verdict in view.verdicts)
+    other = next((name for name in ("phi", "outer") if all(name in run.history for run in view.runs)), None)
+    return other if plateau and other else view.measure
+
+
+def _best(view: View, measure: str | None) -> tuple[float, str] | None:
     ended = [
         (value, label)
         for run, label in zip(view.runs, view.labels, strict=True)
-        if view.measure
-        and run.status != "diverged"
-        and (value := last(run, view.measure)) is not None
-        and value == value
+        if measure and run.status != "diverged" and (value := last(run, measure)) is not None and value == value
     ]
     return min(ended, default=None)
 

@@ -12,6 +12,7 @@ from decibo.report.words import measured
 
 LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
 FEWEST = 9  # records, to say anything about a trend
+PLATEAU = "left a plateau"
 EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
 
 
@@ -53,7 +54,7 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
         if fell:
             peak, last = measured(float(values.max())), measured(float(values[-1]))
             went = f"{name} rose from {measured(first)} to {peak} and came to {last}"
-            return Verdict("open", "left a plateau", f"{fell}; {went}: the gradient was small where it began.")
+            return Verdict("open", PLATEAU, f"{fell}; {went}: the gradient was small where it began.")
         return Verdict("bad", "grew", f"{name} ended at {measured(values[-1])}, above {measured(first)} at the start.")
     if _level(values, third, zero):
         width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
