@@ -20,8 +20,8 @@ import numpy as np
 from timing import Row, interleaved, per_step
 
 import decibo
-from decibo.execute.sweep import sweep
-from decibo.problem.logistic import logistic_loss
+from decibo.problems.logistic import logistic_loss
+from decibo.sweep.sweep import sweep
 
 GROUP, LEVELS = "accuracy", (1e-2, 1e-4, 1e-6, 1e-8)
 TWICE = ("sparkle_gt", "sldbo")  # exact, and send two vectors for each variable
@@ -43,12 +43,14 @@ def outer(x, y, d):
 
 
 def logistic() -> decibo.Problem:
-    made = decibo.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label")
+    made = decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label")
     return decibo.Problem(outer, made.inner, made.data, jnp.full_like(made.x0, -6.0), made.y0, name="logistic")
 
 
 SETTINGS = {
-    "quadratic": Setting(lambda: decibo.quadratic(condition=10.0), decibo.ring(10), (3e-3, 1.0), (1e-2, 0.5), 2000, 4),
+    "quadratic": Setting(
+        lambda: decibo.problems.quadratic(condition=10.0), decibo.ring(10), (3e-3, 1.0), (1e-2, 0.5), 2000, 4
+    ),
     "logistic": Setting(logistic, decibo.ring(10), (30.0, 3000.0), (5e-2, 1.0), 1000, 20),
 }
 
@@ -61,11 +63,11 @@ def methods(alpha: float = 0.01, inner: float = 0.1) -> dict[str, tuple[Any, Cal
     start = {"alpha": alpha, "beta": inner, "gamma": inner}
     return {
         "ahead_exact": (decibo.ahead_exact(alpha=alpha, gamma=inner, lam=100.0), matched),
-        "sparkle_ed": (decibo.sparkle_ed(**start), both),
-        "sparkle_extra": (decibo.sparkle_extra(**start), both),
-        "sparkle_gt": (decibo.sparkle_gt(**start), both),
-        "sldbo": (decibo.sldbo(**start), both),
-        "dsgda_gt": (decibo.dsgda_gt(alpha=alpha, beta=inner / 100, gamma=inner, lam=100.0), penalised),
+        "sparkle_ed": (decibo.methods.sparkle_ed(**start), both),
+        "sparkle_extra": (decibo.methods.sparkle_extra(**start), both),
+        "sparkle_gt": (decibo.methods.sparkle_gt(**start), both),
+        "sldbo": (decibo.methods.sldbo(**start), both),
+        "dsgda_gt": (decibo.methods.dsgda_gt(alpha=alpha, beta=inner / 100, gamma=inner, lam=100.0), penalised),
         "ahead": (decibo.ahead(alpha=alpha, gamma=inner, lam=100.0), matched),
     }
 

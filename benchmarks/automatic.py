@@ -37,21 +37,23 @@ from decibo.execute import loop  # noqa: E402
 from decibo.problem.reference import exact  # noqa: E402
 
 PROBLEMS = {
-    "synthetic": lambda seed: decibo.synthetic(),
-    "quadratic": lambda seed: decibo.quadratic(seed=seed),
-    "quadratic, bent": lambda seed: decibo.quadratic(seed=seed, bend=0.05, condition=10.0),
-    "logistic, mean": lambda seed: decibo.logistic_hyperparameters(loss="mean", scale=16.0, seed=seed),
-    "logistic, sum": lambda seed: decibo.logistic_hyperparameters(seed=seed),
-    "hyper-cleaning": lambda seed: decibo.hyper_cleaning(decibo.data.digits(), training=50, validation=50, seed=seed),
-    "minimax, quadratic": lambda seed: decibo.minimax("quadratic", seed=seed),
-    "minimax, AUC": lambda seed: decibo.minimax("auc", seed=seed),
-    "minimax, perturbation": lambda seed: decibo.minimax("perturbation", seed=seed),
-    "pricing": lambda seed: decibo.stackelberg_pricing(seed=seed),
+    "synthetic": lambda seed: decibo.problems.synthetic(),
+    "quadratic": lambda seed: decibo.problems.quadratic(seed=seed),
+    "quadratic, bent": lambda seed: decibo.problems.quadratic(seed=seed, bend=0.05, condition=10.0),
+    "logistic, mean": lambda seed: decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, seed=seed),
+    "logistic, sum": lambda seed: decibo.problems.logistic_hyperparameters(seed=seed),
+    "hyper-cleaning": lambda seed: decibo.problems.hyper_cleaning(
+        decibo.data.digits(), training=50, validation=50, seed=seed
+    ),
+    "minimax, quadratic": lambda seed: decibo.problems.minimax("quadratic", seed=seed),
+    "minimax, AUC": lambda seed: decibo.problems.minimax("auc", seed=seed),
+    "minimax, perturbation": lambda seed: decibo.problems.minimax("perturbation", seed=seed),
+    "pricing": lambda seed: decibo.problems.stackelberg_pricing(seed=seed),
 }
 NETWORKS = {
     "ring": lambda seed: decibo.ring(10),
-    "erdos_renyi 0.4": lambda seed: decibo.erdos_renyi(10, 0.4, seed=seed),
-    "star": lambda seed: decibo.star(10),
+    "erdos_renyi 0.4": lambda seed: decibo.networks.erdos_renyi(10, 0.4, seed=seed),
+    "star": lambda seed: decibo.networks.star(10),
 }
 ALPHAS, GAMMAS = np.logspace(-4, 3, 20), np.logspace(-3, 1, 10)
 
@@ -67,7 +69,7 @@ def grid(problem: decibo.Problem, network: decibo.Network, steps: int) -> dict[s
     functions = problem.functions
     program = loop.Program(functions, (), ())
     rows = {"x": (problem.x_layout, problem.x0), "y": (problem.y_layout, problem.y0)}
-    start = {name: jnp.tile(layout.ravel(tree), (network.m, 1)) for name, (layout, tree) in rows.items()}
+    start = {name: jnp.tile(layout.ravel(tree), (network.agents, 1)) for name, (layout, tree) in rows.items()}
 
     @jax.jit
     def run(cores, mixing, data):

@@ -76,7 +76,7 @@ def _logistic_torch() -> tuple[Any, Any]:
 
 
 def quadratic(m: int = 10, n: int = 50, r: int = 50) -> Case:
-    made = decibo.quadratic(m, n, r)
+    made = decibo.problems.quadratic(m, n, r)
     data = {name: np.asarray(value, np.float32) for name, value in made.data.items()}
     problem = decibo.Problem(made.outer, made.inner, data, np.zeros(n, np.float32), np.zeros(r, np.float32))
 

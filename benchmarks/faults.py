@@ -28,7 +28,7 @@ EVERY, STEPS, HEARTBEAT = 50, 400, 6
 
 def start(out: Path, processes: int, slow: float) -> subprocess.Popen:
     call = f"launch(sys.argv[1:], {processes}, restarts=3, heartbeat={HEARTBEAT})"
-    code = f"import sys; from decibo.launch import launch; sys.exit({call})"
+    code = f"import sys; from decibo.parallel.launch import launch; sys.exit({call})"
     job = [sys.executable, str(JOB), str(out), "--steps", STEPS, "--every", EVERY, "--slow", slow]
     job += ["--checkpoint", out.parent / "kept"]
     command = [sys.executable, "-c", code, *map(str, job)]

@@ -79,7 +79,7 @@ def bandwidth(bytes_: int) -> float:
 
 def measure(agents: int, speed: float, repeats: int) -> dict:
     method = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
-    network = decibo.ring(agents) if agents > 2 else decibo.path(agents)
+    network = decibo.ring(agents) if agents > 2 else decibo.networks.path(agents)
     run = Run(problem(agents), network, method, STEPS, STEPS, ["outer"], None, 0, None, None)
     seconds = median(lambda: many(run.program, run.world, run.state, STEPS), repeats) / STEPS
     data = 2 * agents * SAMPLES * FEATURES * 4

@@ -50,19 +50,19 @@ def problem(m: int, size: int) -> decibo.Problem:
 
 def torus(m: int) -> decibo.Network:
     rows = next(r for r in range(int(m**0.5), 0, -1) if m % r == 0)
-    return decibo.torus(rows, m // rows)
+    return decibo.networks.torus(rows, m // rows)
 
 
 GRAPHS: dict[str, Callable[[int], decibo.Network]] = {
     "ring": decibo.ring,
     "torus": torus,
-    "random regular": lambda m: decibo.random_regular(m, 8, seed=0),
+    "random regular": lambda m: decibo.networks.random_regular(m, 8, seed=0),
 }
 
 
 def seconds_per_step(network: decibo.Network, size: int, seconds: float = 0.3) -> float:
     """The median of five runs that take about `seconds` each, less what a run of one step takes."""
-    here, method = problem(network.m, size), decibo.ahead(**METHOD)
+    here, method = problem(network.agents, size), decibo.ahead(**METHOD)
 
     def run(steps: int) -> float:
         begun = time.perf_counter()
@@ -176,7 +176,7 @@ def dimension(quick: bool) -> Iterator[Row]:
 
 def links(quick: bool) -> Iterator[Row]:
     m = 200 if quick else 1000
-    made = {degree: decibo.random_regular(m, degree, seed=0) for degree in (8, 32, 128) if degree < m}
+    made = {degree: decibo.networks.random_regular(m, degree, seed=0) for degree in (8, 32, 128) if degree < m}
     made[m - 1] = decibo.complete(m)
     found = {degree: seconds_per_step(network, FEATURES) for degree, network in made.items()}
     for degree, seconds in found.items():

@@ -22,14 +22,14 @@ from decibo import consensus, direction  # noqa: E402
 
 RING, STEPS, FACTOR = decibo.ring(10), 2000, 1.25
 PROBLEMS = {
-    "quadratic, condition 10": (decibo.quadratic(condition=10.0), 0.1),
-    "logistic, digits by label, summed loss": (decibo.logistic_hyperparameters(split="by_label"), 0.02),
+    "quadratic, condition 10": (decibo.problems.quadratic(condition=10.0), 0.1),
+    "logistic, digits by label, summed loss": (decibo.problems.logistic_hyperparameters(split="by_label"), 0.02),
     # gamma beyond 1/L_g of the later part of the run: at this edge the answer is erratic
     "logistic, digits by label, mean loss, gamma too large": (
-        decibo.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label"),
+        decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label"),
         0.2,
     ),
-    "energy pricing": (decibo.stackelberg_pricing(), 0.2),
+    "energy pricing": (decibo.problems.stackelberg_pricing(), 0.2),
 }
 
 

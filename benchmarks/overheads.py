@@ -24,13 +24,13 @@ from cases import logistic
 from timing import Row, interleaved, ratio
 
 import decibo
-from decibo.execute.keeper import Keeper
+from decibo.execute.checkpointing import Keeper
 
 GROUP = "overhead"
 
 
 def running(quick: bool) -> Iterator[Row]:
-    case, network = logistic(), decibo.erdos_renyi(10, 0.7, seed=0)
+    case, network = logistic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
     method, steps = decibo.ahead(**case.steps), 100 if quick else 400
     repeats = 3 if quick else 9
 
@@ -54,7 +54,7 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     if "checkpoint" not in inspect.signature(decibo.solve).parameters:
         yield Row(GROUP, what, None, note="skipped: this version has none")
         return
-    case, network = logistic(), decibo.erdos_renyi(10, 0.7, seed=0)
+    case, network = logistic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
     method, steps = decibo.ahead(**case.steps), 200 if quick else 3000
     often = steps // 3
 

@@ -43,7 +43,7 @@ def ours(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
     from decibo.algorithm import single
 
     A, b = matrices(m)
-    problem = decibo.single_level(objective, {"A": A, "b": b}, jnp.zeros(SIZE))
+    problem = decibo.problems.single_level(objective, {"A": A, "b": b}, jnp.zeros(SIZE))
     method = single.dgd(alpha=STEP) if name == "DGD" else single.gradient_tracking(alpha=STEP)
     asked = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
     return lambda: np.asarray(decibo.solve(problem, decibo.ring(m), method, **asked).agents.x)

@@ -88,7 +88,7 @@ def once(processes: int, steps: int) -> dict[str, float]:
         out = Path(folder) / "time.json"
         job = [sys.executable, __file__, "--work", str(out), "--steps", str(steps)]
         call = f"launch(sys.argv[1:], {processes})"
-        code = f"import sys; from decibo.launch import launch; sys.exit({call})"
+        code = f"import sys; from decibo.parallel.launch import launch; sys.exit({call})"
         subprocess.run([sys.executable, "-c", code, *job], check=True, stderr=subprocess.DEVNULL)
         return json.loads(out.read_text())
 

@@ -7,7 +7,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from decibo.theory import rates  # noqa: E402
+from decibo.paper import rate_study as rates  # noqa: E402
 
 
 def main() -> None:

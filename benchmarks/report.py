@@ -30,7 +30,7 @@ READY = """() => new Promise(done => {
 
 
 def folders(place: Path, runs: int, points: int) -> Path:
-    problem, network = decibo.quadratic(), decibo.ring(10)
+    problem, network = decibo.problems.quadratic(), decibo.ring(10)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
     solution = decibo.solve(problem, network, method, steps=points - 1, every=1, measures="all")
     random = np.random.default_rng(0)

@@ -55,7 +55,7 @@ def memory(here: decibo.Problem, network: decibo.Network, method: decibo.Algorit
     """Bytes that one compiled step needs besides its arguments and results."""
     program = loop.Program(here.functions, (), ())
     rows = {"x": here.x_layout.ravel(here.x0), "y": here.y_layout.ravel(here.y0)}
-    start = {name: jnp.tile(row, (network.m, 1)) for name, row in rows.items()}
+    start = {name: jnp.tile(row, (network.agents, 1)) for name, row in rows.items()}
     world = loop.World(method.core, network.mixing(), here.data, jax.random.key(0), {}, {})
     state = loop.begin(program, world, start)
     step = jax.jit(partial(loop.step, program))
@@ -68,10 +68,10 @@ def rows(quick: bool) -> Iterator[Row]:
     methods = {
         "ahead_exact": decibo.ahead_exact(alpha=1e-3, gamma=1e-2, lam=100.0),
         "ahead": decibo.ahead(alpha=1e-3, gamma=1e-2, lam=100.0),
-        "sparkle_ed": decibo.sparkle_ed(**implicit),
-        "d_soba": decibo.d_soba(**implicit),
-        "d_soba, differences": decibo.d_soba(**implicit, difference=1e-2),
-        "mdbo, N = 10": decibo.mdbo(alpha=1e-3, beta=1e-2, eta=1e-2, N=10),
+        "sparkle_ed": decibo.methods.sparkle_ed(**implicit),
+        "d_soba": decibo.methods.d_soba(**implicit),
+        "d_soba, differences": decibo.methods.d_soba(**implicit, difference=1e-2),
+        "mdbo, N = 10": decibo.methods.mdbo(alpha=1e-3, beta=1e-2, eta=1e-2, N=10),
     }
     steps = 10 if quick else 40
 

@@ -80,7 +80,7 @@ def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
 
 
 def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
-    network, alone = decibo.erdos_renyi(10, 0.7, seed=0), decibo.complete(1)
+    network, alone = decibo.networks.erdos_renyi(10, 0.7, seed=0), decibo.complete(1)
     logistic = "train" in case.problem.data
     long = (40 if quick else 150) if logistic else (1000 if quick else 8000)
     repeats = 3 if quick else 7 if logistic else 5
@@ -158,7 +158,7 @@ def _merged(case: Case) -> Case:
 
 def compared(quick: bool) -> Iterator[Row]:
     """ahead_exact against AHEAD and SPARKLE-ED, in one run."""
-    case, network = CASES["logistic 10 x 400 x 784"](), decibo.erdos_renyi(10, 0.7, seed=0)
+    case, network = CASES["logistic 10 x 400 x 784"](), decibo.networks.erdos_renyi(10, 0.7, seed=0)
     steps = 60 if quick else 300
     names = ("ahead_exact", "ahead", "sparkle_ed")
     methods = {name: decibo.CATALOG[name](**settings(name, case)) for name in names}

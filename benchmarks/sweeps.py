@@ -16,7 +16,7 @@ from cases import logistic
 from timing import Row, ratio
 
 import decibo
-from decibo.execute.sweep import sweep
+from decibo.sweep.sweep import sweep
 
 GROUP, POINTS = "sweep", 64
 
@@ -25,13 +25,13 @@ def cases(quick: bool) -> dict[str, tuple[Any, ...]]:
     """Problem, network, method, steps, values of alpha, target."""
     exact = decibo.ahead_exact(alpha=0.01, gamma=0.1)
     ahead = decibo.ahead(alpha=1e-4, beta=5e-4, gamma=2e-2, lam=10.0)
-    digits = decibo.logistic_hyperparameters(loss="mean", scale=16.0)
+    digits = decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0)
     large = 1000 if quick else 100_000
     few = 5 if quick else 20
     return {
-        "small: the paper's example": (decibo.synthetic(), decibo.ring(10), ahead, 2000, (1e-5, 5e-4), ">= 4"),
-        "small: quadratic": (decibo.quadratic(), decibo.ring(10), exact, 2000, (1e-3, 5e-2), ">= 4"),
-        "small: quadratic, longer": (decibo.quadratic(), decibo.ring(10), exact, 20_000, (1e-3, 5e-2), ">= 4"),
+        "small: the paper's example": (decibo.problems.synthetic(), decibo.ring(10), ahead, 2000, (1e-5, 5e-4), ">= 4"),
+        "small: quadratic": (decibo.problems.quadratic(), decibo.ring(10), exact, 2000, (1e-3, 5e-2), ">= 4"),
+        "small: quadratic, longer": (decibo.problems.quadratic(), decibo.ring(10), exact, 20_000, (1e-3, 5e-2), ">= 4"),
         "digits, 10 agents": (digits, decibo.ring(10), exact, 50 if quick else 500, (1e-2, 1.0), ">= 1"),
         "large: logistic 10 x 400 x 784": (logistic().problem, decibo.ring(10), ahead, few, (1e-5, 1e-4), ">= 1"),
         f"large: ring of {large:,}": (growth.problem(large, 16), decibo.ring(large), ahead, few, (1e-5, 1e-4), ">= 1"),

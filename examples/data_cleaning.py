@@ -18,8 +18,8 @@ STEPS = 400 if "--quick" in sys.argv else 4000
 
 
 def main():
-    problem = decibo.hyper_cleaning(m=5, training=200, validation=200, corruption=0.3)
-    wrong = decibo.hyper_cleaning_mask(problem)
+    problem = decibo.problems.hyper_cleaning(m=5, training=200, validation=200, corruption=0.3)
+    wrong = decibo.problems.hyper_cleaning_mask(problem)
     method = decibo.ahead_exact(alpha=100.0, gamma=0.5, lam=100.0)  # Phi is flat in x: each of 200 logits does little
     solution = decibo.solve(problem, decibo.ring(5), method, steps=STEPS, measures=["outer", "consensus_x"])
     trust = jax.nn.sigmoid(solution.x)
@@ -28,7 +28,7 @@ def main():
     print(
         f"mean trust in right labels {float(trust[~wrong].mean()):.3f}, in wrong ones {float(trust[wrong].mean()):.3f}"
     )
-    share = decibo.hyper_cleaning_separation(problem, solution.x)
+    share = decibo.problems.hyper_cleaning_separation(problem, solution.x)
     print(f"a right label is trusted more than a wrong one in {share:.1%} of all pairs (50% would be a guess)")
     least = jnp.argsort(trust)[: int(wrong.sum())]
     print(f"of the {len(least)} least trusted labels {int(wrong[least].sum())} are wrong")

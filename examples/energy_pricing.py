@@ -15,8 +15,8 @@ STEPS = 300 if "--quick" in sys.argv else 2000
 
 
 def main():
-    problem = decibo.stackelberg_pricing(m=10, hours=24)
-    network = decibo.small_world(10, 4, 0.3, seed=0)
+    problem = decibo.problems.stackelberg_pricing(m=10, hours=24)
+    network = decibo.networks.small_world(10, 4, 0.3, seed=0)
     print(problem.name, "on", network)
     for method in (
         decibo.ahead(alpha=0.1, gamma=0.1, lam=20.0),

@@ -17,7 +17,7 @@ STEPS = 300 if "--quick" in sys.argv else 3000
 
 def main():
     digits = decibo.data.digits(1, 3)
-    problem = decibo.logistic_hyperparameters(digits, 8, split="by_label", loss="mean")
+    problem = decibo.problems.logistic_hyperparameters(digits, 8, split="by_label", loss="mean")
     network = decibo.ring(8)
     print(digits)
     print("heterogeneity:", decibo.heterogeneity(problem))
@@ -29,7 +29,7 @@ def main():
         decibo.ahead_exact(alpha=0.5, gamma=0.05, lam=10.0),
     ):
         solution = decibo.solve(problem, network, method, steps=STEPS, measures=["consensus_y"])
-        right = float(decibo.accuracy(solution.y, digits.test_features, digits.test_labels))
+        right = float(decibo.problems.accuracy(solution.y, digits.test_features, digits.test_labels))
         spread = float(solution.history["consensus_y"][-1])
         print(f"\n{solution.method}")
         print(f"  Phi {float(exact.phi(solution.x)):.4f}, test accuracy {right:.3f}, spread of y {spread:.1e}")

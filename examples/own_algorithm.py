@@ -1,6 +1,6 @@
 """An algorithm of your own in twenty lines: checked, and compared with its relatives.
 
-AHEAD with heavy-ball momentum on x. `check_algorithm` looks for what an algorithm must not do: let data travel further
+AHEAD with heavy-ball momentum on x. `check_method` looks for what an algorithm must not do: let data travel further
 than its messages, change the types of its state, treat agents unequally.
 
     python examples/own_algorithm.py [--quick]
@@ -44,9 +44,9 @@ def heavy_ball(alpha, gamma, lam, keep):
 
 def main():
     mine = heavy_ball(alpha=0.005, gamma=0.05, lam=100.0, keep=0.8)
-    print("passed:", ", ".join(decibo.check_algorithm(mine)))
+    print("passed:", ", ".join(decibo.check_method(mine)))
 
-    problem, network = decibo.quadratic(), decibo.ring(10)
+    problem, network = decibo.problems.quadratic(), decibo.ring(10)
     print("\n|x - x*|^2 at step           0     ", f"{STEPS // 10:4d}   {STEPS:6d}   numbers sent")
     for method in (
         decibo.ahead(alpha=0.005, gamma=0.05, lam=100.0),

@@ -106,8 +106,8 @@ def as_rows(problem: decibo.Problem, solution: decibo.Solution) -> dict[str, np.
 
 
 NETWORKS = {
-    "path": lambda: decibo.path(6),
+    "path": lambda: decibo.networks.path(6),
     "ring": lambda: decibo.ring(6),
-    "star": lambda: decibo.star(6),
-    "erdos_renyi": lambda: decibo.erdos_renyi(6, 0.5, seed=1),
+    "star": lambda: decibo.networks.star(6),
+    "erdos_renyi": lambda: decibo.networks.erdos_renyi(6, 0.5, seed=1),
 }

@@ -4,85 +4,45 @@ Agents on a network, each with private objectives f_i(x, y) and g_i(x, y), toget
 
     min_x  mean f_i(x, y*(x))    subject to    y*(x) = argmin_y mean g_i(x, y)
 
-by talking to their neighbours only.
+by talking to their neighbours only. State a `Problem`, choose a `Network`, and `solve`:
+
+    solution = decibo.solve(problem, decibo.ring(10))
+
+methods, networks, problems         what there is by name
+direction, consensus, prox          what methods are composed of; with schedules and compression
+data, theory, report, sklearn       data sets and splits, the theory as functions, pages about runs, estimators
 """
 
-from decibo import data, theory
-from decibo.algorithm import consensus, direction, prox
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from decibo import data, methods, networks, problems, theory
+from decibo.algorithm import compression, consensus, direction, prox, schedules
 from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.bome import bome
-from decibo.algorithm.c2dfb import c2dfb
 from decibo.algorithm.catalog import CATALOG
-from decibo.algorithm.check import check_algorithm
 from decibo.algorithm.compose import compose
-from decibo.algorithm.dsbo_jhip import dsbo_jhip
-from decibo.algorithm.f2sa import f2sa
-from decibo.algorithm.gossip_dsbo import gossip_dsbo
-from decibo.algorithm.growing import growing, polynomial
-from decibo.algorithm.lv_hba import lv_hba
-from decibo.algorithm.ma_dsbo import ma_dsbo
-from decibo.algorithm.mdbo import mdbo
-from decibo.algorithm.methods import (
-    ahead,
-    ahead_exact,
-    ahead_minimax,
-    d_soba,
-    dgda,
-    dsgda_gt,
-    fab,
-    gt_gda,
-    lopa,
-    sldbo,
-    sparkle_ed,
-    sparkle_extra,
-    sparkle_gt,
-)
-from decibo.algorithm.v_pbgd import v_pbgd
-from decibo.algorithm.wrap import compressed, minibatch, quantise, random_k, top_k
+from decibo.algorithm.compression import minibatch
+from decibo.algorithm.conformance import check_method
+from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, DivergedError, InputError, LostError
-from decibo.execute.distributed import init_distributed
 from decibo.execute.solution import Solution, Status
 from decibo.execute.solve import solve
 from decibo.execute.start import random_start
-from decibo.execute.sweep import sweep
-from decibo.execute.swept import Sweep
 from decibo.measure.cost import Cost
 from decibo.measure.measures import Snapshot
-from decibo.network import (
-    DirectedNetwork,
-    Network,
-    complete,
-    directed_exponential,
-    directed_ring,
-    erdos_renyi,
-    exponential,
-    from_adjacency,
-    from_digraph,
-    from_graph,
-    from_push_pull,
-    from_weights,
-    geometric,
-    grid,
-    hypercube,
-    path,
-    random_regular,
-    ring,
-    small_world,
-    star,
-    torus,
-)
-from decibo.network.varying import failing, periodic, sleeping
-from decibo.problem.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
+from decibo.network.constructors import from_graph, from_weights
+from decibo.network.directed import DirectedNetwork
+from decibo.network.graphs import complete, ring
+from decibo.network.network import Network
+from decibo.parallel.processes import init_distributed
 from decibo.problem.heterogeneity import heterogeneity
-from decibo.problem.logistic import accuracy, logistic_hyperparameters
-from decibo.problem.minimax import minimax
-from decibo.problem.pricing import stackelberg_pricing
 from decibo.problem.problem import Problem
-from decibo.problem.quadratic import quadratic, quadratic_constants
 from decibo.problem.reference import reference
-from decibo.problem.single import single_level
-from decibo.problem.synthetic import synthetic
-from decibo.theory.check import check
+from decibo.sweep.result import Sweep
+from decibo.sweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from decibo import report, sklearn
 
 __version__ = "0.1.0"
 
@@ -101,80 +61,43 @@ __all__ = [
     "Solution",
     "Status",
     "Sweep",
-    "accuracy",
     "ahead",
     "ahead_exact",
-    "ahead_minimax",
-    "bome",
-    "c2dfb",
-    "check",
-    "check_algorithm",
+    "check_method",
     "complete",
     "compose",
-    "compressed",
+    "compression",
     "consensus",
-    "d_soba",
     "data",
-    "dgda",
-    "directed_exponential",
-    "directed_ring",
     "direction",
-    "dsbo_jhip",
-    "dsgda_gt",
-    "erdos_renyi",
-    "exponential",
-    "f2sa",
-    "fab",
-    "failing",
-    "from_adjacency",
-    "from_digraph",
     "from_graph",
-    "from_push_pull",
     "from_weights",
-    "geometric",
-    "gossip_dsbo",
-    "grid",
-    "growing",
-    "gt_gda",
     "heterogeneity",
-    "hyper_cleaning",
-    "hyper_cleaning_mask",
-    "hyper_cleaning_separation",
-    "hypercube",
     "init_distributed",
-    "logistic_hyperparameters",
-    "lopa",
-    "lv_hba",
-    "ma_dsbo",
-    "mdbo",
+    "methods",
     "minibatch",
-    "minimax",
-    "path",
-    "periodic",
-    "polynomial",
+    "networks",
+    "problems",
     "prox",
-    "quadratic",
-    "quadratic_constants",
-    "quantise",
-    "random_k",
-    "random_regular",
     "random_start",
     "reference",
+    "report",
     "ring",
-    "single_level",
-    "sldbo",
-    "sleeping",
-    "small_world",
+    "schedules",
+    "sklearn",
     "solve",
-    "sparkle_ed",
-    "sparkle_extra",
-    "sparkle_gt",
-    "stackelberg_pricing",
-    "star",
     "sweep",
-    "synthetic",
     "theory",
-    "top_k",
-    "torus",
-    "v_pbgd",
 ]
+
+LAZY = ("report", "sklearn")  # loaded on first use: they need more than jax, numpy and networkx
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return import_module(f"decibo.{name}")
+    raise AttributeError(f"module 'decibo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})

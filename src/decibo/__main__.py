@@ -1,6 +1,6 @@
 """python -m decibo."""
 
-from decibo.cli import main
+from decibo.cli.app import main
 
 if __name__ == "__main__":
     main()

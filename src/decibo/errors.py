@@ -1,4 +1,4 @@
-"""Errors that give the value, the rule it breaks and the remedy."""
+"""The errors that decibo raises. Messages are complete sentences: the value, the rule and, where it helps, the remedy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,31 @@ if TYPE_CHECKING:
 
 
 class InputError(ValueError):
-    """Something given to decibo breaks a rule; nothing has been computed yet."""
+    """An argument breaks a rule; nothing has been computed yet.
 
-    def __init__(self, value: str, rule: str, remedy: str):
-        super().__init__(f"{value}: {rule}. {remedy}")
-        self.value, self.rule, self.remedy = value, rule, remedy
+    message   what is wrong, in complete sentences: the value and the rule
+    remedy    what to do about it, where that is not obvious
+    """
+
+    def __init__(self, message: str, *more: str):
+        remedy = more[-1] if more else ""
+        if len(more) == 2:
+            message = f"{message}: {more[0]}."
+        super().__init__(f"{message} {remedy}".rstrip())
+        self.message = message
+        self.remedy = remedy
+
+
+class CorruptedFileError(OSError):
+    """A file that decibo wrote earlier is damaged or was changed."""
+
+
+class UnreachableError(ConnectionError):
+    """A process could not reach the others in time."""
 
 
 class DivergedError(RuntimeError):
-    """A run stopped being finite and was asked to raise; `solution` holds everything up to then."""
+    """The numbers of a run stopped being finite, and it was asked to raise; `solution` holds everything up to then."""
 
     def __init__(self, solution: Solution):
         super().__init__(solution.message)
@@ -25,20 +41,27 @@ class DivergedError(RuntimeError):
 
 
 class LostError(RuntimeError):
-    """Another process of a run on several processes is gone; what was computed is in the last checkpoint."""
+    """Another process of the run is gone; the last checkpoint holds what was computed."""
 
 
 class ConformanceError(AssertionError):
-    """An algorithm failed `check_algorithm`; the message lists every check that failed."""
+    """A method failed `check_method`; the message lists every check that failed."""
+
+
+def missing(package: str, purpose: str, extra: str) -> ImportError:
+    """The error for an optional package that is not installed, with the command that installs it."""
+    return ImportError(
+        f"{purpose} needs {package}, which is not installed. Install it with: pip install 'decibo[{extra}]'"
+    )
 
 
 def first_line(error: BaseException) -> str:
-    """The beginning of an error's message, or its kind if it has none."""
+    """The first line of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
-def short(value: object) -> str:
-    """A value in few words."""
+def short(value: object, most: int = 60) -> str:
+    """A value as text of at most `most` characters."""
     text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."

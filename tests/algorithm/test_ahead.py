@@ -27,7 +27,7 @@ def twin_step(twin, W, x, y, z):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_five_steps_equal_numpy(shape, network):
     network = NETWORKS[network]()
-    ours, twin = problem(shape, network.m)
+    ours, twin = problem(shape, network.agents)
     start = twin.starts()
     method = decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM)
     solution = decibo.solve(ours, network, method, steps=5, start=as_start(ours, start), measures=["outer"])
@@ -39,7 +39,7 @@ def test_five_steps_equal_numpy(shape, network):
 
 
 def test_conforms():
-    assert "light cone" in decibo.check_algorithm(decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM))
+    assert "light cone" in decibo.check_method(decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM))
 
 
 def test_schedules_are_functions_of_the_step():

@@ -6,7 +6,7 @@ import pytest
 
 import decibo
 from decibo.algorithm.c2dfb import c2dfb, kept, message_bits, top_k
-from decibo.problem.quadratic import quadratic
+from decibo.problems.quadratic import quadratic
 from twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, LAM, C, K, KEEP = 0.05, 0.02, 0.1, 5.0, 0.4, 3, 0.3
@@ -47,7 +47,7 @@ class Loop:
 @pytest.mark.parametrize("keep", [KEEP, 1.0])
 def test_three_steps_equal_numpy(network, keep):
     network = NETWORKS[network]()
-    ours, twin = problem("nested", network.m)
+    ours, twin = problem("nested", network.agents)
     start, agents, W = twin.starts(), range(twin.m), network.W
     method = METHOD.replace(keep=keep)
     solution = decibo.solve(ours, network, method, steps=3, start=as_start(ours, start), measures=["outer"])
@@ -76,7 +76,7 @@ def test_three_steps_equal_numpy(network, keep):
 
 
 def test_conforms():
-    assert "light cone" in decibo.check_algorithm(METHOD)
+    assert "light cone" in decibo.check_method(METHOD)
 
 
 def test_the_compressor_keeps_the_largest_entries():

@@ -7,8 +7,8 @@ import decibo
 from decibo.algorithm import prox
 from decibo.algorithm.bome import bome
 from decibo.algorithm.f2sa import f2sa
-from decibo.algorithm.growing import polynomial
 from decibo.algorithm.lv_hba import lv_hba
+from decibo.algorithm.schedules import polynomial
 from decibo.algorithm.v_pbgd import v_pbgd
 from twin import as_rows, as_start, problem
 
@@ -84,7 +84,7 @@ def test_three_steps_equal_numpy(name, shape):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_conforms(name):
-    assert "one agent" in decibo.check_algorithm(METHODS[name][0])
+    assert "one agent" in decibo.check_method(METHODS[name][0])
 
 
 @pytest.mark.parametrize("name", METHODS)

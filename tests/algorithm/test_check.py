@@ -73,7 +73,7 @@ BAD = {
 
 
 def test_a_good_one_passes():
-    passed = decibo.check_algorithm(GOOD)
+    passed = decibo.check_method(GOOD)
     assert passed == [
         "signature",
         "stability",
@@ -89,12 +89,12 @@ def test_a_good_one_passes():
 def test_bad_ones_fail(case):
     algorithm, message = BAD[case]
     with pytest.raises(decibo.ConformanceError, match=message):
-        decibo.check_algorithm(algorithm)
+        decibo.check_method(algorithm)
 
 
 def test_only_algorithms_can_be_checked():
     with pytest.raises(decibo.InputError, match="only a decibo Algorithm"):
-        decibo.check_algorithm("ahead")  # type: ignore[arg-type]
+        decibo.check_method("ahead")  # type: ignore[arg-type]
 
 
 def test_solve_refuses_what_looks_at_others_by_other_means():
@@ -104,7 +104,7 @@ def test_solve_refuses_what_looks_at_others_by_other_means():
 
 
 def test_weights_that_favour_agents_are_found(monkeypatch):
-    import decibo.algorithm.check as module
+    import decibo.algorithm.conformance as module
 
     class Unfair(Mixing):
         def stacked(self, S, k=None, key=None):
@@ -116,5 +116,5 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
         decibo.ConformanceError,
         match=r"(?s)relabelling: renaming the agents.*agreement: equal agents drift apart",
     ):
-        decibo.check_algorithm(GOOD)
+        decibo.check_method(GOOD)
     module._steps.clear_cache()

@@ -7,8 +7,8 @@ import decibo
 from decibo import consensus, direction
 
 RING = decibo.ring(10)
-QUADRATIC = decibo.quadratic()
-BENT = decibo.quadratic(bend=0.05)
+QUADRATIC = decibo.problems.quadratic()
+BENT = decibo.problems.quadratic(bend=0.05)
 A, G = 0.05, 0.1
 
 
@@ -20,11 +20,11 @@ def lands(problem, method, steps=10_000, network=RING):
 
 
 EXACT = {
-    "sldbo": decibo.sldbo(alpha=A, beta=G, gamma=G),
-    "sldbo in a ball": decibo.sldbo(alpha=A, beta=G, gamma=G, radius=50.0),
-    "sparkle_gt": decibo.sparkle_gt(alpha=A, beta=G, gamma=G),
-    "sparkle_extra": decibo.sparkle_extra(alpha=A, beta=G, gamma=G),
-    "sparkle_ed": decibo.sparkle_ed(alpha=A, beta=G, gamma=G),
+    "sldbo": decibo.methods.sldbo(alpha=A, beta=G, gamma=G),
+    "sldbo in a ball": decibo.methods.sldbo(alpha=A, beta=G, gamma=G, radius=50.0),
+    "sparkle_gt": decibo.methods.sparkle_gt(alpha=A, beta=G, gamma=G),
+    "sparkle_extra": decibo.methods.sparkle_extra(alpha=A, beta=G, gamma=G),
+    "sparkle_ed": decibo.methods.sparkle_ed(alpha=A, beta=G, gamma=G),
     "implicit x push_pull": decibo.compose(direction.implicit(), consensus.push_pull(), x=0.02, y=0.05, v=0.05),
     "mixed strategies": decibo.compose(
         direction.implicit(),
@@ -46,13 +46,13 @@ def test_exact_methods_land_on_the_solution(name):
 
 def test_push_pull_is_exact_on_a_directed_network():
     method = decibo.compose(direction.implicit(), consensus.push_pull(), x=0.01, y=0.03, v=0.03)
-    assert lands(QUADRATIC, method, network=decibo.directed_exponential(10)) <= 1e-9
+    assert lands(QUADRATIC, method, network=decibo.networks.directed_exponential(10)) <= 1e-9
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda h: decibo.d_soba(alpha=h, beta=h, gamma=h),
+        lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h),
         lambda h: decibo.ahead(alpha=h, gamma=h, lam=1e6),
     ],
     ids=["d_soba", "ahead"],
@@ -67,8 +67,8 @@ def test_floors_of_plain_strategies_shrink_linearly_with_the_step(make):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda lam: decibo.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
-        lambda lam: decibo.fab(alpha=A, beta=G / lam, gamma=G, lam=lam),
+        lambda lam: decibo.methods.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
+        lambda lam: decibo.methods.fab(alpha=A, beta=G / lam, gamma=G, lam=lam),
         lambda lam: decibo.compose(direction.penalty(lam), consensus.exact_diffusion(), x=A, y=G / lam, z=G),
     ],
     ids=["dsgda_gt", "fab", "penalty x exact_diffusion"],
@@ -92,7 +92,7 @@ def test_the_bias_of_the_symmetric_penalty_shrinks_like_one_over_lam_squared():
 def test_lopa_solves_its_own_problem_exactly_with_tracking():
     """The personalised problem: y*_i(x) = argmin g_i(x, .), so grad = mean_i f_x - J_i H_i^-1 f_y at y*_i."""
     solution = decibo.solve(
-        QUADRATIC, RING, decibo.lopa(alpha=A, beta=G, gamma=G, tracking=True), steps=10_000, every=10_000
+        QUADRATIC, RING, decibo.methods.lopa(alpha=A, beta=G, gamma=G, tracking=True), steps=10_000, every=10_000
     )
     total = 0.0
     for i in range(10):
@@ -104,7 +104,7 @@ def test_lopa_solves_its_own_problem_exactly_with_tracking():
 
 def test_the_papers_example_is_solved_by_exact_diffusion_at_the_papers_steps():
     """Squared error of xbar after 1500 steps: at most 1e-11, against 7e-3 to 1.1e-2 of AHEAD."""
-    problem, network = decibo.synthetic(), decibo.erdos_renyi(10, 0.7, seed=0)
+    problem, network = decibo.problems.synthetic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
     steps = {"x": 7e-4, "y": 1e-3, "z": 1e-2}
     for seed in range(3):
         options = {"steps": 1500, "every": 1500, "measures": ["distance_x"], "start": decibo.random_start(seed)}

@@ -40,7 +40,7 @@ def twin_step(twin, W, x, y, gossip):
 @pytest.mark.parametrize("network", ["path", "ring", "star"])
 def test_three_steps_equal_numpy(network):
     network = NETWORKS[network]()
-    ours, twin = problem("nested", network.m)
+    ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"]}
     solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
@@ -56,4 +56,4 @@ def test_three_steps_equal_numpy(network):
 
 
 def test_conforms():
-    assert "light cone" in decibo.check_algorithm(METHOD)
+    assert "light cone" in decibo.check_method(METHOD)

@@ -7,8 +7,8 @@ import pytest
 from jax.tree_util import Partial
 
 import decibo
-from decibo.algorithm.growing import growing, polynomial
-from decibo.problem.quadratic import quadratic
+from decibo.algorithm.schedules import growing, polynomial
+from decibo.problems.quadratic import quadratic
 
 NETWORK = decibo.ring(10)
 
@@ -45,7 +45,7 @@ def test_values():
 def test_changed_numbers_need_no_new_compilation():
     one, two = growing(10.0), growing(1.0, factor=4.0, every=50, most=1e3)
     assert jax.tree.structure(one) == jax.tree.structure(two)
-    assert decibo.check_algorithm(decibo.ahead(alpha=0.1, gamma=0.1, lam=one))
+    assert decibo.check_method(decibo.ahead(alpha=0.1, gamma=0.1, lam=one))
 
 
 def test_stairs_go_on_where_a_fixed_penalty_stalls():

@@ -6,7 +6,7 @@ import pytest
 
 import decibo
 from decibo.algorithm.ma_dsbo import ma_dsbo
-from decibo.problem.quadratic import quadratic
+from decibo.problems.quadratic import quadratic
 from twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, THETA, T, N = 0.05, 0.1, 0.2, 0.3, 3, 4
@@ -35,7 +35,7 @@ def twin_step(twin, W, x, y, v, r):
 @pytest.mark.parametrize("network", ["path", "ring", "star"])
 def test_three_steps_equal_numpy(network):
     network = NETWORKS[network]()
-    ours, twin = problem("nested", network.m)
+    ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"], "v": drawn["z"]}
     solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
@@ -51,7 +51,7 @@ def test_three_steps_equal_numpy(network):
 
 
 def test_conforms():
-    assert "light cone" in decibo.check_algorithm(METHOD)
+    assert "light cone" in decibo.check_method(METHOD)
 
 
 def test_a_changed_step_size_needs_no_new_compilation():

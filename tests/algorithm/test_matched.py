@@ -16,15 +16,15 @@ def path_of_x(problem, method, steps=300):
 
 @pytest.mark.parametrize("lam", [1.0, 10.0, 1000.0])
 def test_equal_to_the_implicit_method_at_every_step_for_a_quadratic_inner_level(lam):
-    problem = decibo.quadratic()
+    problem = decibo.problems.quadratic()
     ours = path_of_x(problem, decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=lam))
-    theirs = path_of_x(problem, decibo.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None))
+    theirs = path_of_x(problem, decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None))
     assert np.abs(ours - theirs).max() <= 1e-9
 
 
 def test_equal_to_the_implicit_method_up_to_one_over_lam_squared_otherwise():
-    problem = decibo.quadratic(bend=0.1)
-    theirs = path_of_x(problem, decibo.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None))
+    problem = decibo.problems.quadratic(bend=0.1)
+    theirs = path_of_x(problem, decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None))
     lams = np.array([3.0, 10.0, 30.0, 100.0])
     gaps = [
         np.abs(path_of_x(problem, decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=lam)) - theirs).max() for lam in lams
@@ -51,7 +51,7 @@ def largest_alpha(problem, make, low=1e-5, high=1e3, factor=1.25, steps=1500):
 
 
 def test_the_largest_stable_alpha_does_not_depend_on_lam():
-    problem = decibo.quadratic(condition=10.0)
+    problem = decibo.problems.quadratic(condition=10.0)
     largest = [
         largest_alpha(problem, lambda a, lam=lam: decibo.ahead_exact(alpha=a, gamma=0.1, lam=lam))
         for lam in (1.0, 100.0, 1e4)
@@ -61,7 +61,7 @@ def test_the_largest_stable_alpha_does_not_depend_on_lam():
 
 
 def test_with_the_timescales_apart_alpha_shrinks_like_one_over_lam():
-    problem = decibo.quadratic(condition=10.0)
+    problem = decibo.problems.quadratic(condition=10.0)
 
     def make(lam):
         return lambda alpha: decibo.compose(

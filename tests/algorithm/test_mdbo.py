@@ -5,7 +5,7 @@ import pytest
 
 import decibo
 from decibo.algorithm.mdbo import mdbo
-from decibo.problem.quadratic import quadratic
+from decibo.problems.quadratic import quadratic
 from twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
@@ -29,7 +29,7 @@ def directions(twin, x, y):
 @pytest.mark.parametrize("network", ["path", "ring", "star"])
 def test_three_steps_equal_numpy(network):
     network = NETWORKS[network]()
-    ours, twin = problem("nested", network.m)
+    ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"]}
     solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
@@ -50,7 +50,7 @@ def test_three_steps_equal_numpy(network):
 
 
 def test_conforms():
-    assert "light cone" in decibo.check_algorithm(METHOD)
+    assert "light cone" in decibo.check_method(METHOD)
 
 
 def test_right_for_equal_agents_and_wrong_for_unequal_ones():

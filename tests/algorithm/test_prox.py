@@ -51,7 +51,7 @@ def test_bad_sets():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_outer_box_satisfies_the_optimality_conditions(strategy):
     """min Phi over a box: the projected gradient step does not move, and some bounds are active."""
-    problem = decibo.quadratic()
+    problem = decibo.problems.quadratic()
     bound = 0.5 * float(np.abs(problem.solution["x"]).max())
     method = decibo.compose(
         direction.implicit(),
@@ -70,7 +70,7 @@ def test_an_outer_box_satisfies_the_optimality_conditions(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_l1_inner_level_satisfies_the_optimality_conditions(strategy):
     """y*(x) = argmin g(x, y) + w |y|_1 at the final x: 0 in g_y + w sign(y)."""
-    problem, weight = decibo.quadratic(), 0.5
+    problem, weight = decibo.problems.quadratic(), 0.5
     method = decibo.compose(
         direction.minimax(), getattr(consensus, strategy)(), prox={"y": prox.l1(weight)}, x=1e-9, y=0.05
     )

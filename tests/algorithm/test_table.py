@@ -274,7 +274,7 @@ TABLE = {
 
 
 def agree(network, weights, method, direction, strategies, steps, options):
-    ours, twin = problem("vector", network.m)
+    ours, twin = problem("vector", network.agents)
     drawn = twin.starts()
     start = {name: drawn["z" if name == "v" else name] for name in strategies}
     solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
@@ -308,7 +308,7 @@ def test_fab_on_a_directed_network(network):
 
 @pytest.mark.parametrize("row", TABLE)
 def test_conforms(row):
-    assert "light cone" in decibo.check_algorithm(TABLE[row][0])
+    assert "light cone" in decibo.check_method(TABLE[row][0])
 
 
 COSTS = {  # (f, g, H, J, numbers) in terms of n and r

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import decibo
-from decibo.algorithm.wrap import Compressor
+from decibo.algorithm.compression import Compressor
 from twin import problem
 
 RING = decibo.ring(10)
@@ -21,20 +21,20 @@ def test_compressors_lose_only_part(s):
     """|s - Q(s)|^2 <= (1 - delta) |s|^2, which error feedback needs; top-k keeps the largest."""
     s, key = jnp.asarray(s), jax.random.key(0)
     total = float(jnp.sum(s**2))
-    assert float(jnp.sum((s - decibo.top_k(0.1).apply(s, key)) ** 2)) <= 0.9 * total + 1e-12
-    assert float(jnp.sum((s - decibo.quantise(8).apply(s, key)) ** 2)) <= 0.01 * total + 1e-12
-    kept = decibo.random_k(0.25).apply(s, key)
+    assert float(jnp.sum((s - decibo.compression.top_k(0.1).apply(s, key)) ** 2)) <= 0.9 * total + 1e-12
+    assert float(jnp.sum((s - decibo.compression.quantise(8).apply(s, key)) ** 2)) <= 0.01 * total + 1e-12
+    kept = decibo.compression.random_k(0.25).apply(s, key)
     assert int(jnp.sum(kept != 0)) <= 5
     assert set(np.asarray(kept[kept != 0]).tolist()) <= set(np.asarray(s).tolist())
 
 
 def test_bits_are_what_is_sent():
-    assert decibo.top_k(0.1).bits(1000, 32) == 100 * (32 + 10)  # values and places
-    assert decibo.random_k(0.1).bits(1000, 32) == 100 * 32 + 64  # values and a seed
-    assert decibo.quantise(4).bits(1000, 32) == 4000 + 32  # levels and the maximum
+    assert decibo.compression.top_k(0.1).bits(1000, 32) == 100 * (32 + 10)  # values and places
+    assert decibo.compression.random_k(0.1).bits(1000, 32) == 100 * 32 + 64  # values and a seed
+    assert decibo.compression.quantise(4).bits(1000, 32) == 4000 + 32  # levels and the maximum
     ours, _ = problem("vector", 10)
     method = decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0)
-    cost = decibo.solve(ours, RING, decibo.compressed(method, decibo.quantise(8)), steps=2).cost
+    cost = decibo.solve(ours, RING, decibo.compression.compressed(method, decibo.compression.quantise(8)), steps=2).cost
     assert cost.bytes == 3 * 8 + 2 * 4 + 3 * 1 + 2 * 0  # 3 vectors: 3, 4 and 4 numbers of a byte, and their maxima
     assert cost.numbers == 11
 
@@ -42,31 +42,35 @@ def test_bits_are_what_is_sent():
 def test_nothing_lost_is_nothing_changed():
     ours, _ = problem("vector", 10)
     method = decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=5.0)
-    whole = decibo.compressed(method, decibo.top_k(1.0))
+    whole = decibo.compression.compressed(method, decibo.compression.top_k(1.0))
     one, two = (decibo.solve(ours, RING, each, steps=50) for each in (method, whole))
     np.testing.assert_allclose(one.agents.x, two.agents.x, atol=1e-12)
 
 
 def test_top_ten_percent_reaches_the_uncompressed_solution():
-    quadratic = decibo.quadratic(n=20, r=30)
-    method = decibo.compressed(decibo.sldbo(alpha=0.05, beta=0.1, gamma=0.1), decibo.top_k(0.1), eta=0.3)
+    quadratic = decibo.problems.quadratic(n=20, r=30)
+    method = decibo.compression.compressed(
+        decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), decibo.compression.top_k(0.1), eta=0.3
+    )
     solution = decibo.solve(quadratic, RING, method, steps=5000, every=5000, measures=["stationarity", "distance_x"])
     assert solution.history["stationarity"][-1] <= 1e-18
     assert solution.history["distance_x"][-1] <= 1e-18
     assert solution.cost.bytes < 0.15 * solution.cost.numbers * 8
 
 
-@pytest.mark.parametrize("compressor", [decibo.quantise(6), decibo.random_k(0.5)], ids=["quantise", "random_k"])
+@pytest.mark.parametrize(
+    "compressor", [decibo.compression.quantise(6), decibo.compression.random_k(0.5)], ids=["quantise", "random_k"]
+)
 def test_other_compressors_reach_it_too(compressor):
-    quadratic = decibo.quadratic(n=20, r=30)
-    method = decibo.compressed(decibo.sldbo(alpha=0.05, beta=0.1, gamma=0.1), compressor, eta=0.3)
+    quadratic = decibo.problems.quadratic(n=20, r=30)
+    method = decibo.compression.compressed(decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), compressor, eta=0.3)
     solution = decibo.solve(quadratic, RING, method, steps=5000, every=5000, measures=["stationarity"])
     assert solution.history["stationarity"][-1] <= 1e-18
 
 
 def test_compressed_methods_conform_and_keep_their_settings():
-    method = decibo.compressed(decibo.ahead_exact(alpha=0.02, gamma=0.05), decibo.top_k(0.5))
-    assert "relabelling" in decibo.check_algorithm(method)
+    method = decibo.compression.compressed(decibo.ahead_exact(alpha=0.02, gamma=0.05), decibo.compression.top_k(0.5))
+    assert "relabelling" in decibo.check_method(method)
     assert method.replace(alpha=0.1).settings["alpha"] == 0.1
     assert repr(method) == "ahead_exact + top_k(0.5)(alpha=0.02, gamma=0.05, lam=100)"
 
@@ -75,16 +79,16 @@ def test_bad_compression():
     method = decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0)
     for fraction in (0.0, -0.1, 1.5, float("nan"), "half", True):
         with pytest.raises(decibo.InputError, match=r"fraction = .*above 0 and at most 1"):
-            decibo.top_k(fraction)
+            decibo.compression.top_k(fraction)
     for bits in (1, 17, 2.5, True):
         with pytest.raises(decibo.InputError, match=r"bits = .*2 to 16"):
-            decibo.quantise(bits)
+            decibo.compression.quantise(bits)
     for eta in (0.0, 1.5, float("nan")):
         with pytest.raises(decibo.InputError, match=r"eta = .*above 0 and at most 1"):
-            decibo.compressed(method, decibo.top_k(0.1), eta=eta)
+            decibo.compression.compressed(method, decibo.compression.top_k(0.1), eta=eta)
     with pytest.raises(decibo.InputError, match=r"compressor = 0.1"):
-        decibo.compressed(method, 0.1)  # type: ignore[arg-type]
-    assert isinstance(decibo.top_k(1), Compressor)
+        decibo.compression.compressed(method, 0.1)  # type: ignore[arg-type]
+    assert isinstance(decibo.compression.top_k(1), Compressor)
 
 
 def noisy(size):
@@ -106,8 +110,8 @@ def noisy(size):
     [
         lambda h: decibo.ahead(alpha=h, gamma=h, lam=10.0),
         lambda h: decibo.ahead_exact(alpha=h, gamma=h, lam=10.0),
-        lambda h: decibo.d_soba(alpha=h, beta=h, gamma=h),
-        lambda h: decibo.sldbo(alpha=h, beta=h, gamma=h),
+        lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h),
+        lambda h: decibo.methods.sldbo(alpha=h, beta=h, gamma=h),
     ],
     ids=["ahead", "ahead_exact", "d_soba", "sldbo"],
 )

@@ -121,7 +121,7 @@ SOLVES = {
     ),
     "problem of another kind": ({"problem": 1}, r"problem = 1: it must be a decibo problem"),
     "directed network": (
-        {"network": decibo.directed_ring(4)},
+        {"network": decibo.networks.directed_ring(4)},
         r"ahead on the directed .*doubly stochastic.*push_pull",
     ),
 }
@@ -185,21 +185,23 @@ def test_a_projection_that_changes_shapes():
 
 
 def test_a_penalty_that_is_too_small_is_warned_of_where_the_constants_are_known():
-    quadratic, ring = decibo.quadratic(), decibo.ring(10)
+    quadratic, ring = decibo.problems.quadratic(), decibo.ring(10)
     with pytest.warns(UserWarning, match=r"lam = 2 is below 2 L_f1/mu_g = 7\.\d+.*Raise lam, or use ahead_exact"):
         decibo.solve(quadratic, ring, decibo.ahead(alpha=0.01, gamma=0.05, lam=2.0), steps=2)
     decibo.solve(quadratic, ring, decibo.ahead(alpha=0.01, gamma=0.05, lam=10.0), steps=2)
 
 
 def test_methods_that_need_a_fixed_network():
-    varying = decibo.failing(decibo.ring(10), 0.3)
-    method = decibo.compressed(decibo.ahead(alpha=0.01, gamma=0.05, lam=10.0), decibo.top_k(0.5))
+    varying = decibo.networks.failing(decibo.ring(10), 0.3)
+    method = decibo.compression.compressed(
+        decibo.ahead(alpha=0.01, gamma=0.05, lam=10.0), decibo.compression.top_k(0.5)
+    )
     with pytest.raises(decibo.InputError, match=r"links that come and go.*fixed network"):
-        decibo.solve(decibo.quadratic(), varying, method, steps=2)
+        decibo.solve(decibo.problems.quadratic(), varying, method, steps=2)
 
 
 def test_numbers_that_have_grown_out_of_proportion_are_mentioned():
     wild = decibo.ahead(alpha=0.01, gamma=3.0, lam=10.0)
-    solution = decibo.solve(decibo.quadratic(), decibo.ring(10), wild, steps=40)
+    solution = decibo.solve(decibo.problems.quadratic(), decibo.ring(10), wild, steps=40)
     assert solution.status == "done"
     assert "the largest number has grown from" in solution.message

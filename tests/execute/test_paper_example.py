@@ -16,8 +16,8 @@ METHOD = decibo.ahead(alpha=7e-4, beta=1e-3, gamma=1e-2, lam=20.0)
 def test_the_papers_example(seed):
     """y reaches 2.75; x stops between 0.30 and 0.36, short of 0.25: the heterogeneity floor of constant steps."""
     solution = decibo.solve(
-        decibo.synthetic(),
-        decibo.erdos_renyi(10, 0.7, seed=seed),
+        decibo.problems.synthetic(),
+        decibo.networks.erdos_renyi(10, 0.7, seed=seed),
         METHOD,
         steps=1500,
         every=1,
@@ -31,10 +31,12 @@ def test_the_papers_example(seed):
     assert (history["consensus_x"][60:] < others[60:]).all()
 
 
-@pytest.mark.parametrize("network", [decibo.path(6), decibo.ring(7), decibo.star(5)], ids=["path", "ring", "star"])
+@pytest.mark.parametrize(
+    "network", [decibo.networks.path(6), decibo.ring(7), decibo.networks.star(5)], ids=["path", "ring", "star"]
+)
 def test_light_cone(network):
     """After k steps agent i's state has no derivative with respect to agent j's data unless dist(i, j) < k."""
-    m, k = network.m, 3
+    m, k = network.agents, 3
     data = jnp.linspace(1.0, 2.0, m)
     problem = decibo.Problem(
         lambda x, y, d: 0.5 * (y - d) ** 2 + d * x**2, lambda x, y, d: 0.5 * d * (y - x) ** 2, data, 0.5, 0.3
@@ -59,7 +61,7 @@ def test_without_gradients_the_mean_stays():
     nothing = lambda x, y, d: 0.0 * (x + y + d)
     problem = decibo.Problem(nothing, nothing, jnp.zeros(7), 0.0, 0.0)
     start = {name: np.random.default_rng(0).normal(size=7) for name in ("x", "y", "z")}
-    for network in (decibo.path(7), decibo.star(7), decibo.erdos_renyi(7, 0.5, seed=0)):
+    for network in (decibo.networks.path(7), decibo.networks.star(7), decibo.networks.erdos_renyi(7, 0.5, seed=0)):
         solution = decibo.solve(problem, network, METHOD, steps=500, start=start)
         for name, values in start.items():
             np.testing.assert_allclose(getattr(solution.agents, name), values.mean(), atol=1e-10)

@@ -40,7 +40,7 @@ def test_the_history_does_not_depend_on_how_often_it_is_recorded():
 def test_measures_are_what_they_say():
     ours, _ = problem("vector", 5)
     start = decibo.random_start(3)
-    solution = decibo.solve(ours, decibo.path(5), METHOD, steps=3, start=start, measures="all")
+    solution = decibo.solve(ours, decibo.networks.path(5), METHOD, steps=3, start=start, measures="all")
     x, y, z = (np.asarray(getattr(solution.agents, name)) for name in "xyz")
     spread = lambda rows: sum(np.sum((row - rows.mean(axis=0)) ** 2) for row in rows)
     data = [jax.tree.map(lambda leaf, i=i: leaf[i], ours.data) for i in range(5)]
@@ -138,7 +138,7 @@ def test_another_step_size_another_length_and_another_seed_need_no_second_compil
     decibo.solve(ours, decibo.ring(5), METHOD, steps=10, **options)
     before = loop.advance._cache_size()
     decibo.solve(ours, decibo.ring(5), METHOD.replace(alpha=0.001), steps=33, seed=4, **options)
-    decibo.solve(ours, decibo.path(5), METHOD, steps=33, **options)
+    decibo.solve(ours, decibo.networks.path(5), METHOD, steps=33, **options)
     assert loop.advance._cache_size() == before
 
 
@@ -173,7 +173,9 @@ def test_the_advice_names_the_step_size_that_was_too_large(setting, value):
 def test_a_growing_but_finite_run_is_not_called_diverged():
     data = jnp.zeros((2, 1))
     away = decibo.Problem(lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y), lambda x, y, d: jnp.sum(y**2), data, 0.0, 0.0)
-    solution = decibo.solve(away, decibo.path(2), decibo.ahead(alpha=1e3, beta=0.1, gamma=0.1, lam=1.0), steps=1000)
+    solution = decibo.solve(
+        away, decibo.networks.path(2), decibo.ahead(alpha=1e3, beta=0.1, gamma=0.1, lam=1.0), steps=1000
+    )
     assert solution.status == "done"
     assert solution.x == pytest.approx(1e6)
 

@@ -32,7 +32,7 @@ def test_weights(name):
 @pytest.mark.parametrize("name", DIRECTED)
 def test_pull_and_push(name):
     network = DIRECTED[name]
-    S, key = rows(network.m), jax.random.key(0)
+    S, key = rows(network.agents), jax.random.key(0)
     for kind in (None, "dense", "sparse"):
         mix = mixer(network.mixing(kind), 0, key)
         pulled, pushed = each_agent(lambda s, mix=mix: (mix(s), mix.push(s)))(S)
@@ -44,7 +44,7 @@ def test_pull_and_push(name):
 def test_pushing_what_all_agents_share():
     network = DIRECTED["digraph"]
     mix = mixer(network.mixing(), 0, jax.random.key(0))
-    pushed = each_agent(lambda s: mix.push(1.0) + 0 * s)(np.zeros(network.m))
+    pushed = each_agent(lambda s: mix.push(1.0) + 0 * s)(np.zeros(network.agents))
     np.testing.assert_allclose(pushed, network.B.sum(axis=1), atol=1e-12)
 
 

@@ -35,7 +35,7 @@ def numbered(graph):
     ids=lambda value: repr(value) if isinstance(value, net.Network) else "",
 )
 def test_edges(network, graph):
-    assert network.m == len(graph)
+    assert network.agents == len(graph)
     same(network, graph)
 
 
@@ -43,7 +43,7 @@ def test_edges(network, graph):
 def test_few_agents(m):
     for make in (net.ring, net.path, net.star, net.complete, net.exponential):
         network = make(m)
-        assert network.m == m
+        assert network.agents == m
         np.testing.assert_allclose(network.W.sum(axis=0), 1)
     assert net.ring(1).W.tolist() == [[1]]
     assert net.ring(1).rho == 0
@@ -114,7 +114,7 @@ def test_repr():
 def test_a_large_ring_is_made_quickly():
     start = time.perf_counter()
     network = net.ring(100_000)
-    S = np.random.default_rng(0).standard_normal((network.m, 2)).astype(np.float32)
+    S = np.random.default_rng(0).standard_normal((network.agents, 2)).astype(np.float32)
     mixed = network.mixing().stacked(S)
     assert time.perf_counter() - start < 3  # about 0.2 s; the rest is for busy machines
     np.testing.assert_allclose(mixed, (S + np.roll(S, 1, 0) + np.roll(S, -1, 0)) / 3, atol=1e-6)

@@ -11,7 +11,7 @@ from jax import lax
 from decibo import InputError
 from decibo import network as net
 from decibo.network import mixer
-from decibo.network.kinds import split_hubs
+from decibo.network.kernels import split_hubs
 from network.strategies import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
@@ -24,7 +24,7 @@ def kinds(network):
 @pytest.mark.parametrize("name", ZOO)
 def test_kinds_agree(name):
     network = ZOO[name]
-    S = rows(network.m)
+    S = rows(network.agents)
     for kind in (None, *kinds(network)):
         mixed = network.mixing(kind).stacked(S)
         np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
@@ -35,7 +35,7 @@ def test_kinds_agree(name):
 @given(connected_graphs(), st.sampled_from(RULES), st.booleans())
 def test_any_network_keeps_the_mean(graph, rule, dense):
     network = net.from_graph(graph, weights=rule)
-    S = rows(network.m)
+    S = rows(network.agents)
     mixed = network.mixing("dense" if dense else "sparse").stacked(S)
     np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
     np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
@@ -101,7 +101,7 @@ def everybody(network, function, *stacks):
 
 
 def test_mix_of_one_agent(network):
-    S, W = rows(network.m), network.W
+    S, W = rows(network.agents), network.W
     np.testing.assert_allclose(everybody(network, lambda mix, s: mix(s), S), W @ S, atol=1e-12)
     np.testing.assert_allclose(everybody(network, lambda mix, s: mix.push(s, bits=8), S), W @ S, atol=1e-12)
     tree = everybody(network, lambda mix, s: mix({"a": s[0], "b": (s, jnp.outer(s, s))}), S)
@@ -111,13 +111,13 @@ def test_mix_of_one_agent(network):
 
 
 def test_mix_of_what_all_agents_share(network):
-    S = rows(network.m)
+    S = rows(network.agents)
     mixed = everybody(network, lambda mix, s: mix(jnp.arange(2.0)) + 0 * s[0], S)
-    np.testing.assert_allclose(mixed, np.tile([0.0, 1.0], (network.m, 1)), atol=1e-12)
+    np.testing.assert_allclose(mixed, np.tile([0.0, 1.0], (network.agents, 1)), atol=1e-12)
 
 
 def test_mix_in_compiled_loops(network):
-    S, W = rows(network.m), network.W
+    S, W = rows(network.agents), network.W
     W3S = W @ W @ W @ S
 
     def scanned(mix, s):
@@ -137,21 +137,21 @@ def test_mix_in_compiled_loops(network):
 
 
 def test_sweep_around_the_step(network):
-    S, W, steps = rows(network.m), network.W, jnp.arange(1.0, network.m + 1)  # as many step sizes as agents
+    S, W, steps = rows(network.agents), network.W, jnp.arange(1.0, network.agents + 1)  # as many step sizes as agents
     sweep = jax.jit(jax.vmap(lambda h: everybody(network, lambda mix, s: mix(h * s) + mix(h), S)))
     for h, mixed in zip(steps, sweep(steps), strict=True):
         np.testing.assert_allclose(mixed, h * (W @ S) + h, atol=1e-12)
 
 
 def test_vmap_inside_the_step(network):
-    S, W, scales = rows(network.m), network.W, jnp.arange(1.0, 5.0)
+    S, W, scales = rows(network.agents), network.W, jnp.arange(1.0, 5.0)
     mixed = everybody(network, lambda mix, s: jax.vmap(lambda a: mix(a * s))(scales), S)
     np.testing.assert_allclose(mixed, np.einsum("r,ij,jn->irn", scales, W, S), atol=1e-12)
 
 
 def test_a_mix_that_differs_between_agents_takes_the_right_row():
     network = ZOO["ring"]
-    S = rows(network.m)
+    S = rows(network.agents)
 
     class Scaled(net.Mixing):
         def stacked(self, S, k=None, key=None):
@@ -162,8 +162,8 @@ def test_a_mix_that_differs_between_agents_takes_the_right_row():
 
 
 def test_derivatives(network):
-    S, W = rows(network.m), network.W
-    T = rows(network.m + 1)[: network.m]
+    S, W = rows(network.agents), network.W
+    T = rows(network.agents + 1)[: network.agents]
 
     def square(S):
         return everybody(network, lambda mix, s: mix(s**2), S)
@@ -179,7 +179,7 @@ def test_derivatives(network):
 
 def test_derivatives_inside_the_step(network):
     """Forward mode within an agent: a tangent that all agents share must not keep values from being mixed."""
-    S, W = rows(network.m), network.W
+    S, W = rows(network.agents), network.W
     one = jnp.ones(S.shape[1])
     value, tangent = everybody(network, lambda mix, s: jax.jvp(mix, (s,), (one,)), S)
     np.testing.assert_allclose(value, W @ S, atol=1e-12)

@@ -136,7 +136,7 @@ def test_refused(name):
         make()
     error = caught.value
     assert value in error.value
-    assert rule in error.rule
+    assert rule in error.message
     assert remedy in error.remedy
     assert all(part in str(error) for part in (value, rule, remedy))
 

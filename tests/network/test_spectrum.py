@@ -16,7 +16,7 @@ def test_rho_of_a_ring(m):
 @pytest.mark.parametrize("name", ZOO)
 def test_rho_is_the_norm(name):
     network = ZOO[name]
-    expected = np.linalg.norm(network.W - 1 / network.m, 2) ** 2
+    expected = np.linalg.norm(network.W - 1 / network.agents, 2) ** 2
     assert network.rho == pytest.approx(expected, abs=1e-12)
     assert network.gap == 1 - network.rho
 
@@ -40,7 +40,7 @@ def test_lanczos_without_structure(network):
 def test_rho_of_a_long_path():
     network = net.path(2_500)
     # All links of a path weigh 1/3, so that I - W is a third of its Laplacian.
-    gap = 2 / 3 * (1 - np.cos(np.pi / network.m))
+    gap = 2 / 3 * (1 - np.cos(np.pi / network.agents))
     assert 1 - network.ends.high == pytest.approx(gap, rel=1e-4)
     assert network.ends.low == pytest.approx(-1 / 3, abs=1e-3)
 

@@ -9,10 +9,12 @@ import decibo
 from decibo.network import mixer
 
 NETWORKS = {
-    "failing": lambda: decibo.failing(decibo.erdos_renyi(8, 0.5, seed=0), 0.3),
-    "sleeping": lambda: decibo.sleeping(decibo.star(8), 0.3),
-    "periodic": lambda: decibo.periodic([decibo.ring(8), decibo.path(8), decibo.star(8)]),
-    "failing periodic": lambda: decibo.failing(decibo.periodic([decibo.ring(8), decibo.star(8)]), 0.3),
+    "failing": lambda: decibo.networks.failing(decibo.networks.erdos_renyi(8, 0.5, seed=0), 0.3),
+    "sleeping": lambda: decibo.networks.sleeping(decibo.networks.star(8), 0.3),
+    "periodic": lambda: decibo.networks.periodic([decibo.ring(8), decibo.networks.path(8), decibo.networks.star(8)]),
+    "failing periodic": lambda: decibo.networks.failing(
+        decibo.networks.periodic([decibo.ring(8), decibo.networks.star(8)]), 0.3
+    ),
 }
 
 
@@ -39,16 +41,16 @@ def test_weights_stay_symmetric_and_doubly_stochastic_on_the_links_that_remain(n
 
 def test_links_fail_as_often_as_said_and_weights_of_the_others_stay():
     base = decibo.ring(8)
-    network = decibo.failing(base, 0.3)
+    network = decibo.networks.failing(base, 0.3)
     seen = np.stack([matrix(network, 0, seed) for seed in range(200)])
     link = base.W * ~np.eye(8, dtype=bool)
     assert set(np.round(np.unique(seen[:, link > 0]), 12)) == {0.0, np.round(1 / 3, 12)}
     assert abs((seen[:, link > 0] == 0).mean() - 0.3) < 0.05
-    np.testing.assert_allclose(matrix(decibo.failing(base, 0.0), 0, 0), base.W, atol=1e-15)
+    np.testing.assert_allclose(matrix(decibo.networks.failing(base, 0.0), 0, 0), base.W, atol=1e-15)
 
 
 def test_a_sleeping_agent_hears_and_says_nothing():
-    network = decibo.sleeping(decibo.complete(6), 0.5)
+    network = decibo.networks.sleeping(decibo.complete(6), 0.5)
     W = matrix(network, 0, 3)
     asleep = np.flatnonzero(np.diag(W) == 1)
     assert 0 < len(asleep) < 6
@@ -56,8 +58,8 @@ def test_a_sleeping_agent_hears_and_says_nothing():
 
 
 def test_networks_take_turns():
-    parts = [decibo.ring(6), decibo.path(6)]
-    network = decibo.periodic(parts)
+    parts = [decibo.ring(6), decibo.networks.path(6)]
+    network = decibo.networks.periodic(parts)
     for k in range(4):
         np.testing.assert_allclose(matrix(network, k, 0), parts[k % 2].W, atol=1e-15)
 
@@ -65,9 +67,9 @@ def test_networks_take_turns():
 def test_turns_may_be_disconnected_if_all_together_are_not():
     pairs = np.kron(np.eye(2), np.full((2, 2), 0.5))
     across = np.roll(np.roll(pairs, 1, axis=0), 1, axis=1)
-    assert decibo.periodic([pairs, across]).m == 4
+    assert decibo.networks.periodic([pairs, across]).m == 4
     with pytest.raises(decibo.InputError, match="2 components"):
-        decibo.periodic([pairs, pairs])
+        decibo.networks.periodic([pairs, pairs])
 
 
 def test_the_agents_view_agrees_with_the_stacked_one():
@@ -81,10 +83,10 @@ def test_the_agents_view_agrees_with_the_stacked_one():
 @pytest.mark.parametrize("name", ["failing", "sleeping", "periodic"])
 def test_exact_methods_still_converge(name):
     network = NETWORKS[name]()
-    problem = decibo.quadratic(m=8)
+    problem = decibo.problems.quadratic(m=8)
     for method in (
         decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=10.0),
-        decibo.sldbo(alpha=0.02, beta=0.05, gamma=0.05),
+        decibo.methods.sldbo(alpha=0.02, beta=0.05, gamma=0.05),
     ):
         solution = decibo.solve(problem, network, method, steps=8000, every=8000, measures=["stationarity"])
         assert solution.history["stationarity"][-1] <= 1e-16
@@ -93,10 +95,10 @@ def test_exact_methods_still_converge(name):
 def test_bad_input():
     for probability in (-0.1, 1.0, float("nan")):
         with pytest.raises(decibo.InputError, match=r"probability = .*below 1"):
-            decibo.failing(decibo.ring(5), probability)
+            decibo.networks.failing(decibo.ring(5), probability)
     with pytest.raises(decibo.InputError, match="only undirected"):
-        decibo.sleeping(decibo.directed_ring(5), 0.1)  # type: ignore[arg-type]
+        decibo.networks.sleeping(decibo.networks.directed_ring(5), 0.1)  # type: ignore[arg-type]
     with pytest.raises(decibo.InputError, match="at least one network"):
-        decibo.periodic([])
+        decibo.networks.periodic([])
     with pytest.raises(decibo.InputError, match=r"networks of \[5, 6\] agents"):
-        decibo.periodic([decibo.ring(5), decibo.ring(6)])
+        decibo.networks.periodic([decibo.ring(5), decibo.ring(6)])

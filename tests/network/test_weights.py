@@ -66,17 +66,17 @@ def test_rho_is_reached_or_refused(graph, rho, rule):
     try:
         network = net.from_graph(graph, weights=rule, rho=rho)
     except InputError as error:
-        if "reaches rho in" not in error.rule:
+        if "reaches rho in" not in error.message:
             raise
     else:
-        assert abs(np.linalg.norm(network.W - 1 / network.m, 2) ** 2 - rho) < 1e-8
+        assert abs(np.linalg.norm(network.W - 1 / network.agents, 2) ** 2 - rho) < 1e-8
         assert (network.W >= 0).all()
 
 
 def test_the_least_rho_of_the_message_can_be_reached():
     with pytest.raises(InputError) as caught:
         net.path(6, rho=0.1)
-    least = float(caught.value.rule.split("[")[1].split(",")[0])
+    least = float(caught.value.message.split("[")[1].split(",")[0])
     assert net.path(6, rho=least + 1e-5).rho == pytest.approx(least, abs=2e-5)
 
 

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from decibo.problem.heterogeneity import heterogeneity
-from decibo.problem.logistic import logistic_hyperparameters
-from decibo.problem.quadratic import quadratic
-from decibo.problem.synthetic import synthetic
+from decibo.problems.logistic import logistic_hyperparameters
+from decibo.problems.quadratic import quadratic
+from decibo.problems.synthetic import synthetic
 
 
 def test_synthetic_by_hand():

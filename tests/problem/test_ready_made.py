@@ -5,13 +5,13 @@ import pytest
 
 from decibo.data import breast_cancer, digits
 from decibo.errors import InputError
-from decibo.problem.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
-from decibo.problem.logistic import accuracy, logistic_hyperparameters
-from decibo.problem.minimax import minimax
-from decibo.problem.pricing import stackelberg_pricing
-from decibo.problem.quadratic import quadratic, quadratic_constants
 from decibo.problem.reference import reference
-from decibo.problem.synthetic import synthetic
+from decibo.problems.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
+from decibo.problems.logistic import accuracy, logistic_hyperparameters
+from decibo.problems.minimax import minimax
+from decibo.problems.pricing import stackelberg_pricing
+from decibo.problems.quadratic import quadratic, quadratic_constants
+from decibo.problems.synthetic import synthetic
 
 PROBLEMS = {
     "synthetic": synthetic,

@@ -8,9 +8,9 @@ import pytest
 from decibo.errors import InputError
 from decibo.problem import newton as pure
 from decibo.problem.problem import Problem
-from decibo.problem.quadratic import quadratic, quadratic_constants
 from decibo.problem.reference import reference
-from decibo.problem.synthetic import synthetic
+from decibo.problems.quadratic import quadratic, quadratic_constants
+from decibo.problems.synthetic import synthetic
 
 exact, solve_inner = (jax.jit(function, static_argnums=0) for function in (pure.exact, pure.solve_inner))
 newton = jax.jit(pure.newton, static_argnums=0, static_argnames="dense")
@@ -26,7 +26,7 @@ def test_synthetic_is_the_papers():
     answer = reference(problem).at(0.25)
     assert answer.y == pytest.approx(2.75, abs=1e-14)
     assert answer.grad == pytest.approx(0.0, abs=1e-14)
-    assert problem.m == 10
+    assert problem.agents == 10
     assert reference(problem).y(1.0) == pytest.approx(2.0)
 
 

@@ -31,7 +31,7 @@ def folders(place):
     """Three runs: one falls, one has a floor and its own network, one diverges and has a nasty name."""
     falling = curve(FALLING) | {"phi": 5 + FALLING, "consensus_x": np.append(0.0, FALLING[1:])}
     written(place / "a", falling, label="falls")
-    written(place / "b", curve(FALLING + 1e-5), label="floor", network=decibo.directed_ring(5), seconds=4.0)
+    written(place / "b", curve(FALLING + 1e-5), label="floor", network=decibo.networks.directed_ring(5), seconds=4.0)
     written(place / "c", curve([1.0, 1e5, 1e200, np.inf]), label=NASTY, status="diverged", message=f"Gone. {NASTY}")
     return place
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import decibo
 from decibo.errors import InputError
 from decibo.report import figures, latex_table, read_run, report
+from decibo.report.chart_data import thinned
 from decibo.report.latex import escaped, number
-from decibo.report.payload import thinned
-from decibo.report.reach import load, main_measure, names, reached
+from decibo.report.summary import load, main_measure, names, reached
 from decibo.report.verdict import judge
 from report.runs import curve, written
 
@@ -169,7 +169,7 @@ def test_figures_are_png_and_pdf(tmp_path):
     odd = {"step": np.array([0, 10, 20]), "_$own": np.array([-1.0, np.nan, 3.0])}
     written(tmp_path / "runs" / "a", curve(FALLING) | {"phi": 5 + FALLING}, label="_$a$ ^ 漢字")
     written(tmp_path / "runs" / "b", curve([1.0, 1e250, np.inf]), label="b", status="diverged", message="Gone.")
-    written(tmp_path / "runs" / "c", odd, label="c", network=decibo.directed_exponential(8))
+    written(tmp_path / "runs" / "c", odd, label="c", network=decibo.networks.directed_exponential(8))
     made = figures(tmp_path / "runs", tmp_path / "figures")
     assert sorted(path.name for path in made) == [
         "costs.pdf", "costs.png", "measures.pdf", "measures.png", "networks.pdf", "networks.png",

@@ -139,7 +139,7 @@ def test_networks_are_named_made_or_given():
     graph = networkx.relabel_nodes(networkx.path_graph(4), dict(enumerate("abcd")))
     coefs = [
         SiloRidge(network=network, random_state=0, tol=1e-4, steps=4000).fit(X, y, groups).coef_
-        for network in (decibo.from_graph(graph), decibo.star)
+        for network in (decibo.from_graph(graph), decibo.networks.star)
     ]
     np.testing.assert_allclose(*coefs, atol=5e-2 * np.abs(coefs[0]).max())
 

@@ -7,15 +7,15 @@ import sys
 import pytest
 
 import decibo
-from decibo.problem.minimax import minimax_quadratic
-from decibo.problem.synthetic import synthetic
+from decibo.problems.minimax import minimax_quadratic
+from decibo.problems.synthetic import synthetic
 from decibo.theory.check import check
 
 STEPS = {"alpha": 7e-4, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
 
 
 def paper_network():
-    return decibo.erdos_renyi(10, 0.7, seed=1)
+    return decibo.networks.erdos_renyi(10, 0.7, seed=1)
 
 
 def test_the_papers_synthetic_steps():
@@ -57,7 +57,7 @@ def test_other_methods_and_minimax():
     assert "mu_g" in str(other)
     assert json.loads(other.to_json())["holds"] is False
     game = minimax_quadratic(4, 2, 2)
-    found = check(game, decibo.ring(4), decibo.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
+    found = check(game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
     assert found.constants.minimax
     assert found.floor.penalty == 0
 
@@ -70,7 +70,7 @@ def test_bad_input():
 
 
 def test_import_is_lazy():
-    code = "import sys, decibo.theory as t; assert 'decibo.theory.rates' not in sys.modules; t.constants; dir(t)"
+    code = "import sys, decibo.theory as t; assert 'decibo.paper.rate_study' not in sys.modules; t.constants; dir(t)"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="nothing"):
         _ = decibo.theory.nothing

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import decibo
-from decibo.problem.quadratic import quadratic
+from decibo.problems.quadratic import quadratic
 from decibo.theory import Constants, bound, constants, theorem1
 from theory import paper
 from theory.world import World

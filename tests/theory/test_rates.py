@@ -3,9 +3,9 @@
 import pytest
 
 import decibo
-from decibo.problem.minimax import minimax_quadratic
-from decibo.problem.quadratic import quadratic
-from decibo.theory import rates
+from decibo.paper import rate_study as rates
+from decibo.problems.minimax import minimax_quadratic
+from decibo.problems.quadratic import quadratic
 
 KS = (100, 1000, 10_000)
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo.measure.measures import stationarity
-from decibo.problem.minimax import minimax_quadratic
 from decibo.problem.newton import exact
 from decibo.problem.oracle import Oracle
-from decibo.problem.quadratic import quadratic
+from decibo.problems.minimax import minimax_quadratic
+from decibo.problems.quadratic import quadratic
 from decibo.theory import Constants, bound, constants, corollary1, corollary2, potential, theorem1
-from decibo.theory.lyapunov import TERMS, penalised_solution
+from decibo.theory.potential import TERMS, penalised_solution
 
 
 def path(s):
@@ -34,7 +34,7 @@ def run(kind):
     t = theorem1(region, network.rho, lam)
     steps = {"alpha": t.alpha, "beta": t.beta, "gamma": t.gamma, "lam": lam}
     V = potential(region, network.rho, **steps)
-    method = (decibo.ahead_minimax if minimax else decibo.ahead)(**steps)
+    method = (decibo.methods.ahead_minimax if minimax else decibo.ahead)(**steps)
     measures = V.measures | {"stationarity": stationarity, "path": path}
     start = decibo.random_start(3, {"x": 1.0, "y": 1.0, "z": 1.0})
     solution = decibo.solve(

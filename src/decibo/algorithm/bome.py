@@ -18,9 +18,9 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -52,7 +52,7 @@ def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm
     step it lands O(alpha) off and rattles there: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a
     quadratic. The loop must nearly solve the inner problem: (1 - gamma mu_g)^T of J v is missing.
     """
-    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("eta", eta), whole("T", T))
+    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("eta", eta), integer("T", T))
     return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
 
 

@@ -27,9 +27,9 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
 from decibo.errors import InputError
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -104,7 +104,7 @@ def c2dfb(
         schedule("gamma", gamma),
         schedule("lam", lam),
         schedule("c", c),
-        whole("K", K),
+        integer("K", K),
         float(keep),
     )
     return Algorithm(Partial(_init, settings), Partial(_step, settings), Partial(_view), fixed_network=True)

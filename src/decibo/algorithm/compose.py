@@ -19,8 +19,8 @@ from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.prox import Prox, as_prox
 from decibo.errors import InputError
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
+from decibo.pytree import Vector
 
 
 class State(NamedTuple):

@@ -41,8 +41,8 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Schedule, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
+from decibo.pytree import Vector
 
 
 @jax.tree_util.register_dataclass

@@ -22,9 +22,9 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
 from decibo.algorithm.ma_dsbo import inner_loop
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -60,7 +60,7 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
     """
     steps = schedule("alpha", alpha), schedule("beta", beta), schedule("gamma", gamma)
-    return Algorithm(Partial(_init), Partial(_step, Settings(*steps, whole("T", T), whole("N", N))), Partial(_view))
+    return Algorithm(Partial(_init), Partial(_step, Settings(*steps, integer("T", T), integer("N", N))), Partial(_view))
 
 
 def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:

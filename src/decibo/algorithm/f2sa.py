@@ -16,9 +16,9 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -57,7 +57,7 @@ def f2sa(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate, T: in
         None if beta is None else schedule("beta", beta),
         schedule("gamma", gamma),
         schedule("lam", lam),
-        whole("T", T),
+        integer("T", T),
     )
     return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
 

@@ -20,9 +20,9 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -73,7 +73,7 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Rate, eta: Rate, N: int = 50)
         schedule("beta", beta),
         schedule("theta", theta),
         schedule("eta", eta),
-        whole("N", N),
+        integer("N", N),
     )
     return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view))
 

@@ -16,10 +16,10 @@ import jax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.algorithm.growing import polynomial
 from decibo.algorithm.prox import Prox, as_prox
-from decibo.layout import Vector
+from decibo.algorithm.schedules import polynomial
 from decibo.problem.oracle import Oracle
+from decibo.pytree import Vector
 
 Rate = float | Schedule
 

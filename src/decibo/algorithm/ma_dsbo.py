@@ -21,9 +21,9 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -65,8 +65,8 @@ def ma_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate = 0.2, T: int =
         schedule("beta", beta),
         schedule("gamma", gamma),
         schedule("theta", theta),
-        whole("T", T),
-        whole("N", N),
+        integer("T", T),
+        integer("N", N),
     )
     return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view))
 

@@ -22,9 +22,9 @@ from decibo.algorithm import consensus
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -59,7 +59,7 @@ def mdbo(*, alpha: Rate, beta: Rate, eta: Rate, theta: Rate = 0.2, N: int = 50) 
 
 def local_neumann(eta: Rate, N: int) -> Direction:
     """The hypergradient as an agent alone would estimate it, and g_y."""
-    series = Series(schedule("eta", eta), whole("N", N))
+    series = Series(schedule("eta", eta), integer("N", N))
     return Direction(Partial(_start), Partial(_at, series), "local_neumann", Pair._fields)
 
 

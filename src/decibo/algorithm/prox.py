@@ -20,7 +20,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.errors import InputError
-from decibo.layout import Vector
+from decibo.pytree import Vector
 
 Prox = Callable[[Vector, Any], Vector]
 

@@ -1,6 +1,6 @@
 """One-level methods, for sanity and for comparison with one-level libraries: only f counts.
 
-On a problem made by `decibo.single_level(objective, data, x0)` they minimise mean_i objective(x, d_i). All cost one
+On a problem made by `decibo.problems.single_level(objective, data, x0)` they minimise mean_i objective(x, d_i). All cost one
 gradient of f. Names are the consensus strategies'.
 """
 

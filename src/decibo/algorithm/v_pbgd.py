@@ -16,9 +16,9 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
-from decibo.layout import Vector
 from decibo.problem.oracle import Oracle
-from decibo.problem.validate import whole
+from decibo.pytree import Vector
+from decibo.validate import integer
 
 Rate = float | Schedule
 
@@ -50,7 +50,7 @@ def v_pbgd(*, alpha: Rate, gamma: Rate, lam: Rate, T: int = 1) -> Algorithm:
     gamma of the paper, is ramped up there: give `growing(...)` or `polynomial(...)`, and an alpha that falls.
     Costs 1 gradient of f and T + 2 of g, sends nothing. Lands at the bias O(1/lam) of the penalty.
     """
-    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("lam", lam), whole("T", T))
+    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("lam", lam), integer("T", T))
     return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
 
 

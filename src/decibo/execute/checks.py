@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.network import DirectedNetwork, Network
@@ -28,11 +26,11 @@ def check_kinds(problem: Any, network: Any, method: Any) -> None:
 
 def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
     """The method must be able to solve this problem on this network."""
-    if problem.m is not None and problem.m != network.m:
+    if problem.agents is not None and problem.agents != network.agents:
         raise InputError(
-            f"the data is for {problem.m} agents, the network has {network.m}",
+            f"the data is for {problem.agents} agents, the network has {network.agents}",
             "every agent of the network needs its own data",
-            f"Make a network of {problem.m} agents, or split the data over {network.m}.",
+            f"Make a network of {problem.agents} agents, or split the data over {network.agents}.",
         )
     if network.directed and not method.directed:
         raise InputError(
@@ -52,9 +50,9 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             "its agents keep sums of what neighbours sent, which links that come and go would falsify",
             "Use a fixed network, or a method without compression.",
         )
-    if method.centralised and network.m > 1:
+    if method.centralised and network.agents > 1:
         raise InputError(
-            f"{method.name} on {network.m} agents",
+            f"{method.name} on {network.agents} agents",
             "it is a centralised method",
             "Run it on one agent: decibo.complete(1).",
         )
@@ -73,10 +71,3 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
             "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
             stacklevel=4,
         )
-
-
-def positive_integer(name: str, value: Any) -> int:
-    """The value, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} = {value!r}", "it must be a positive integer", f"Give {name}=100, for example.")
-    return int(value)

@@ -14,12 +14,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from decibo.agents import EVERYWHERE, SPLIT, Place, everyone, gathered, highest, numbers, spread
-from decibo.layout import Tree
 from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, mixer
+from decibo.parallel.collectives import everyone, gathered, highest, numbers, spread
+from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
+from decibo.pytree import Tree
 
 SEGMENTS = 512  # the most segments a stretch can have: the size of its buffers
 
@@ -30,7 +31,7 @@ class Program(NamedTuple):
     functions: Functions
     measures: tuple[tuple[str, Measure], ...]
     targets: tuple[str, ...]
-    place: Place | None = None  # where the agents are; None if all are on one device
+    place: Placement | None = None  # where the agents are; None if all are on one device
 
 
 class World(NamedTuple):
@@ -68,7 +69,7 @@ class Progress(NamedTuple):
 WORLD = World(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE)  # type: ignore[arg-type]
 
 
-def across(place: Place | None, function: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
+def across(place: Placement | None, function: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
     """The function on every device of a place, each with its own block of agents; just the function if there is none.
 
     `ins` and `outs` say SPLIT or EVERYWHERE for every argument and result.

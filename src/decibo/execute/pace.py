@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from decibo.agents import Place
 from decibo.execute.loop import SEGMENTS
+from decibo.parallel.placement import Placement
 
 SECONDS = 0.5  # how long a stretch should take: often enough for progress, too seldom to be felt
 
@@ -25,7 +25,7 @@ SECONDS = 0.5  # how long a stretch should take: often enough for progress, too 
 class Pace:
     """The number of segments of the next stretch, from the time that the last ones took."""
 
-    def __init__(self, place: Place | None):
+    def __init__(self, place: Placement | None):
         self.place, self.count = place, 1
         self.several = place is not None and jax.process_count() > 1
         self.before, self.ran, self.took = 0.0, 1, 0.0

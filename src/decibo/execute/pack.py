@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from decibo.execute.automatic import Kept
-from decibo.execute.curvature import Curvature
-from decibo.execute.looks import Looks
+from decibo.automatic.controller import Kept
+from decibo.automatic.curvature import Curvature
+from decibo.automatic.monitor import Looks
 
 MEMORY = (Curvature, Kept, Looks)  # classes whose objects are kept, field by field
 

@@ -12,25 +12,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from decibo.agents import EVERYWHERE, Place
 from decibo.algorithm.algorithm import Algorithm
+from decibo.automatic.controller import Tuner
 from decibo.errors import DivergedError, InputError, LostError, first_line
 from decibo.execute import loop
-from decibo.execute.advice import explain
-from decibo.execute.automatic import Tuner
-from decibo.execute.distributed import same_everywhere
-from decibo.execute.keeper import Keeper, describe
+from decibo.execute.checkpointing import Keeper, describe
+from decibo.execute.diagnose import explain
 from decibo.execute.pace import Pace, Stopper
 from decibo.execute.prepare import finite_at_start, flat_solution, given_steps, one_of, targets_of, variables_of
 from decibo.execute.progress import Report
 from decibo.execute.segments import LONGEST, cut, stretch
 from decibo.execute.solution import Solution, Status
 from decibo.execute.start import Start, starting_rows
-from decibo.execute.status import tell_agents
 from decibo.measure.cost import Cost, step_cost
 from decibo.measure.measures import answer, as_trees, resolve
 from decibo.network import DirectedNetwork, Network
 from decibo.network.exchange import exchange
+from decibo.parallel.placement import EVERYWHERE, Placement
+from decibo.parallel.processes import same_everywhere
+from decibo.parallel.status import tell_agents
 from decibo.problem.problem import Problem
 
 GROWN = 1e9  # times the start: finite, but hardly meant
@@ -50,14 +50,14 @@ class Run:
         start: Start,
         seed: int,
         until: Mapping[str, float] | None,
-        place: Place | None = None,
+        place: Placement | None = None,
         keeper: Keeper | None = None,
     ):
         self.begun = time.perf_counter()
         self.problem, self.network, self.method = problem, network, method
         self.steps, self.every, self.place, self.keeper = steps, every, place, keeper
         several = jax.process_count() > 1
-        agents = np.arange(network.m) if place is None else place.own(jax.process_index())
+        agents = np.arange(network.agents) if place is None else place.own(jax.process_index())
         try:
             data, rows, known, chosen = self._checked(agents, measures, start, until)
         except InputError as error:
@@ -77,7 +77,7 @@ class Run:
             self.start = rows
         else:
             self.world = _world(place, network, method, place.split(data, agents), seed, known, targets)
-            self.start = place.split(rows, np.arange(network.m))
+            self.start = place.split(rows, np.arange(network.agents))
         self.state = loop.begin(self.program, self.world, self.start)
         self.tuner = Tuner(steps, given_steps(method)) if method.automatic else None
         if self.tuner:
@@ -94,7 +94,7 @@ class Run:
         problem, functions = self.problem, self.problem.functions
         data = problem.local(agents.tolist())
         variables = variables_of(functions, data, self.method.core)
-        rows = starting_rows(problem, self.network.m, start, tuple(name for name in variables if name != "c"))
+        rows = starting_rows(problem, self.network.agents, start, tuple(name for name in variables if name != "c"))
         known = {name: flat_solution(problem, name, tree) for name, tree in (problem.solution or {}).items()}
         chosen = resolve(measures, variables, known)
         self.targets = targets_of(until, [name for name, _ in chosen])
@@ -236,7 +236,7 @@ class Run:
 
     def _cost(self) -> Cost:
         links = len(self.network.edges) * (1 if self.network.directed else 2)
-        return replace(self.cost, agents=self.network.m, links=links, steps=self.k, seconds=self.seconds)
+        return replace(self.cost, agents=self.network.agents, links=links, steps=self.k, seconds=self.seconds)
 
 
 def _span(agents: np.ndarray) -> str:
@@ -253,7 +253,13 @@ def _message(status: Status, k: int, steps: int, targets: Mapping[str, float]) -
 
 
 def _world(
-    place: Place, network: Network | DirectedNetwork, method: Algorithm, data: Any, seed: int, known: Any, targets: Any
+    place: Placement,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    data: Any,
+    seed: int,
+    known: Any,
+    targets: Any,
 ) -> loop.World:
     """The world of a run on several devices, every part where it belongs."""
     key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(place.mesh, EVERYWHERE))()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from decibo.layout import Tree
 from decibo.measure.cost import Cost
+from decibo.pytree import Tree
 
 
 class Status(StrEnum):

@@ -7,20 +7,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from decibo import cache
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
+from decibo.cli import cache
 from decibo.errors import InputError
 from decibo.execute.checkpoint import check_folder
-from decibo.execute.checks import check_fit, check_kinds, positive_integer
-from decibo.execute.devices import place_for
-from decibo.execute.keeper import Keeper
+from decibo.execute.checkpointing import Keeper
+from decibo.execute.checks import check_fit, check_kinds
 from decibo.execute.progress import Report, reporter
 from decibo.execute.run import Run
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start
 from decibo.network import DirectedNetwork, Network
+from decibo.parallel.placement import place_for
 from decibo.problem.problem import Problem
+from decibo.validate import positive_int
 
 
 def solve(
@@ -61,11 +62,11 @@ def solve(
     """
     method = ahead_exact() if method is None else method
     check_kinds(problem, network, method)
-    steps = positive_integer("steps", steps)
-    every = max(1, steps // 100) if every is None else positive_integer("every", every)
+    steps = positive_int("steps", steps)
+    every = max(1, steps // 100) if every is None else positive_int("every", every)
     check_fit(problem, network, method)
     cache.enable()
-    place, keeper = place_for(network.m, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
+    place, keeper = place_for(network.agents, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
     run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
     view = reporter(progress)
     try:
@@ -81,5 +82,5 @@ def _keeper(checkpoint: Any, every: Any, keep: Any, resume: bool) -> Keeper | No
         return None
     if checkpoint is None:
         raise InputError("resume=True without a checkpoint", "it says where to go on from", "Give checkpoint=FOLDER.")
-    every, keep = positive_integer("checkpoint_every", every), positive_integer("keep", keep)
+    every, keep = positive_int("checkpoint_every", every), positive_int("keep", keep)
     return Keeper(check_folder(Path(checkpoint)), every, keep, resume)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.layout import Layout, Tree
 from decibo.problem.problem import Problem
+from decibo.pytree import Layout, Tree
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from decibo.errors import InputError
-from decibo.layout import Tree, Vector
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
+from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
 

@@ -20,12 +20,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from decibo.agents import average, gathered, is_spread, total
 from decibo.errors import InputError
-from decibo.layout import Tree
+from decibo.parallel.collectives import average, gathered, is_spread, total
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.problem.reference import Exact, exact
+from decibo.pytree import Tree
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Networks: graphs, weights, and mixing with neighbours."""
 
-from decibo.network.convert import from_adjacency, from_graph, from_weights
+from decibo.network.constructors import from_adjacency, from_graph, from_weights
 from decibo.network.directed import (
     DirectedNetwork,
     PushPull,
@@ -10,7 +10,7 @@ from decibo.network.directed import (
     from_push_pull,
 )
 from decibo.network.graphs import complete, exponential, grid, hypercube, path, ring, star, torus
-from decibo.network.kinds import Circulant, Dense, Sparse
+from decibo.network.kernels import Circulant, Dense, Sparse
 from decibo.network.mixing import AGENTS, Mix, Mixing, mixer
 from decibo.network.network import Network
 from decibo.network.random_graphs import erdos_renyi, geometric, random_regular, small_world

@@ -15,11 +15,12 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.network import checks
-from decibo.network.convert import lacking, node_pairs
-from decibo.network.kinds import choose_mixing
+from decibo.network.constructors import lacking, node_pairs
+from decibo.network.kernels import choose_mixing
 from decibo.network.mixing import Mixing
 from decibo.network.network import dense, entries
 from decibo.network.shifts import find_shifts
+from decibo.validate import integer
 
 if TYPE_CHECKING:
     import networkx
@@ -73,7 +74,7 @@ class DirectedNetwork:
             )
 
     @property
-    def m(self) -> int:
+    def agents(self) -> int:
         """The number of agents."""
         return self.pull.shape[0]
 
@@ -97,7 +98,7 @@ class DirectedNetwork:
     @cached_property
     def degrees(self) -> np.ndarray:
         """How many agents each agent hears."""
-        return np.bincount(self.edges[:, 1], minlength=self.m)
+        return np.bincount(self.edges[:, 1], minlength=self.agents)
 
     @cached_property
     def graph(self) -> networkx.DiGraph:
@@ -105,7 +106,7 @@ class DirectedNetwork:
         import networkx
 
         graph = networkx.DiGraph(name=self.name)
-        graph.add_nodes_from(range(self.m))
+        graph.add_nodes_from(range(self.agents))
         sender, receiver = self.edges.T
         pull, push = entries(self.pull, receiver, sender), entries(self.push, receiver, sender)
         for j, i, a, b in zip(sender, receiver, pull, push, strict=True):
@@ -114,25 +115,25 @@ class DirectedNetwork:
 
     def mixing(self, kind: str | None = None) -> PushPull:
         """How S -> A S and S -> B S are computed; kinds as in Network.mixing."""
-        shape = (self.m,)
+        shape = (self.agents,)
         return PushPull(
             choose_mixing(self.pull, lambda: find_shifts(self.pull, shape), kind),
             choose_mixing(self.push, lambda: find_shifts(self.push, shape), kind),
         )
 
     def __repr__(self) -> str:
-        return f"DirectedNetwork({self.name}, m={self.m}, edges={len(self.edges)})"
+        return f"DirectedNetwork({self.name}, m={self.agents}, edges={len(self.edges)})"
 
 
 def directed_ring(m: int) -> DirectedNetwork:
     """Every agent hears the one before it."""
-    m = checks.count("m", m)
+    m = integer("m", m)
     return _from_links("directed_ring", m, _ahead(m, [1]))
 
 
 def directed_exponential(m: int) -> DirectedNetwork:
     """Agent i is heard by i + 1, i + 2, i + 4, ... (mod m)."""
-    m = checks.count("m", m)
+    m = integer("m", m)
     return _from_links("directed_exponential", m, _ahead(m, [2**j for j in range((m - 1).bit_length())]))
 
 
@@ -144,7 +145,7 @@ def from_digraph(graph: networkx.DiGraph, A: Any = None, B: Any = None) -> Direc
     if not graph.is_directed():
         raise InputError(f"{graph}", "its links have no direction", "Use from_graph, or graph.to_directed().")
     labels = tuple(graph.nodes)
-    m = checks.count("the number of nodes", len(labels))
+    m = integer("the number of nodes", len(labels))
     links = node_pairs(graph, labels)
     pull, push = _equal_shares(m, links)
     for name, matrix in (("A", A), ("B", B)):

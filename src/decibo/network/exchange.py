@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from decibo.agents import DEVICES, Place
 from decibo.network.directed import DirectedNetwork, PushPull
-from decibo.network.kinds import links_of, make_dense, make_sparse, split_hubs, suits_dense
+from decibo.network.kernels import links_of, make_dense, make_sparse, split_hubs, suits_dense
 from decibo.network.mixing import Mixing
 from decibo.network.network import Network
 from decibo.network.plan import Pairs, Plan, make_plan
 from decibo.network.varying import Varying, VaryingNetwork, make_varying
+from decibo.parallel.placement import DEVICES, Placement
 
 
 @jax.tree_util.register_dataclass
@@ -45,12 +45,12 @@ class Exchange(Mixing):
         return self.local.heard(S, jnp.concatenate([S, *heard]), k, key)
 
 
-def plans(network: Network | DirectedNetwork, place: Place) -> list[Plan]:
+def plans(network: Network | DirectedNetwork, place: Placement) -> list[Plan]:
     """What travels between devices in one exchange; for a directed network, when pulling and when pushing."""
     return [make_plan(weights, place.agents) for weights in _weights(network)]
 
 
-def exchange(network: Network | DirectedNetwork, place: Place) -> Mixing:
+def exchange(network: Network | DirectedNetwork, place: Placement) -> Mixing:
     """The network's mixing for agents in blocks; arrays have a leading axis of devices."""
     made = [_exchange(network, weights, make_plan(weights, place.agents), place) for weights in _weights(network)]
     return PushPull(*made) if len(made) == 2 else made[0]
@@ -60,7 +60,7 @@ def _weights(network: Network | DirectedNetwork) -> list[Any]:
     return [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
 
 
-def _exchange(network: Network | DirectedNetwork, weights: Any, plan: Plan, place: Place) -> Exchange:
+def _exchange(network: Network | DirectedNetwork, weights: Any, plan: Plan, place: Placement) -> Exchange:
     if isinstance(network, VaryingNetwork):
         local = _varying_blocks(make_varying(network), plan, place)
     else:
@@ -97,7 +97,7 @@ def _blocks(blocks: list[Any]) -> Mixing:
     return _stacked([make_sparse(block, slots, rows) for block, rows in zip(blocks, filled, strict=True)])
 
 
-def _varying_blocks(whole: Varying, plan: Plan, place: Place) -> Mixing:
+def _varying_blocks(whole: Varying, plan: Plan, place: Placement) -> Mixing:
     def block(agents: np.ndarray, pool: np.ndarray) -> Varying:
         of = lambda array: np.asarray(array)[..., agents]
         neighbours = of(whole.neighbours)

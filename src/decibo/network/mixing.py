@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from decibo.errors import InputError
-from decibo.layout import Tree
+from decibo.pytree import Tree
 
 # The name of the axis of agents. Thanks to it `mix` cannot take another axis for the agents, such as a sweep
 # of step sizes around the step or a vmap inside it.

@@ -11,7 +11,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.network import checks
-from decibo.network.kinds import choose_mixing
+from decibo.network.kernels import choose_mixing
 from decibo.network.mixing import Mixing
 from decibo.network.shifts import Shifts, find_shifts
 from decibo.network.spectrum import DENSE_LIMIT, Ends, ends
@@ -50,7 +50,7 @@ class Network:
         object.__setattr__(self, "shape", self.shape or (weights.shape[0],))
 
     @property
-    def m(self) -> int:
+    def agents(self) -> int:
         """The number of agents."""
         return self.weights.shape[0]
 
@@ -70,7 +70,7 @@ class Network:
     @cached_property
     def degrees(self) -> np.ndarray:
         """How many neighbours each agent has."""
-        return np.bincount(self.edges.ravel(), minlength=self.m)
+        return np.bincount(self.edges.ravel(), minlength=self.agents)
 
     @cached_property
     def graph(self) -> networkx.Graph:
@@ -78,7 +78,7 @@ class Network:
         import networkx
 
         graph = networkx.Graph(name=self.name)
-        graph.add_nodes_from(range(self.m))
+        graph.add_nodes_from(range(self.agents))
         values = entries(self.weights, *self.edges.T)
         graph.add_weighted_edges_from(zip(*self.edges.T.tolist(), values.tolist(), strict=True))
         return graph
@@ -86,14 +86,14 @@ class Network:
     @cached_property
     def shifts(self) -> Shifts | None:
         """What W is made of if every agent sees the same (ring, torus, hypercube, ...), otherwise None."""
-        return find_shifts(self.weights, self.shape or (self.m,))
+        return find_shifts(self.weights, self.shape or (self.agents,))
 
     @property
     def circulant(self) -> Shifts | None:
         """Offsets and weights if every row of W is the first one shifted, otherwise None."""
-        if self.shape == (self.m,):
+        if self.shape == (self.agents,):
             return self.shifts
-        return find_shifts(self.weights, (self.m,))
+        return find_shifts(self.weights, (self.agents,))
 
     @cached_property
     def ends(self) -> Ends:
@@ -114,7 +114,7 @@ class Network:
         """The network with W moved towards or away from the identity to have this rho; None keeps it."""
         if rho is None:
             return self
-        weights = rescale(self.weights, rho, self.shape or (self.m,))
+        weights = rescale(self.weights, rho, self.shape or (self.agents,))
         return dataclasses.replace(self, weights=weights)
 
     def mixing(self, kind: str | None = None) -> Mixing:
@@ -122,9 +122,9 @@ class Network:
         return choose_mixing(self.weights, lambda: self.circulant, kind)
 
     def __repr__(self) -> str:
-        known = "ends" in self.__dict__ or self.m <= DENSE_LIMIT // 4
+        known = "ends" in self.__dict__ or self.agents <= DENSE_LIMIT // 4
         rho = f", rho={self.rho:.4g}" if known else ""
-        return f"Network({self.name}, m={self.m}, edges={len(self.edges)}{rho})"
+        return f"Network({self.name}, m={self.agents}, edges={len(self.edges)}{rho})"
 
 
 def entries(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network.checks import count
 from decibo.network.graphs import METROPOLIS, from_edges
 from decibo.network.network import Network
+from decibo.validate import integer
 
 DRAWS = 100
 
 
 def erdos_renyi(m: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """Every pair of agents linked with probability p."""
-    m, p = count("m", m), _share("p", p)
+    m, p = integer("m", m), _share("p", p)
     starts = np.cumsum(np.arange(m - 1, -1, -1)) - np.arange(m - 1, -1, -1)  # pairs before those of agent i
 
     def draw(random: np.random.Generator) -> np.ndarray:
@@ -38,7 +38,7 @@ def erdos_renyi(m: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: 
 
 def random_regular(m: int, degree: int, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """A random graph in which every agent has `degree` neighbours; a million agents take seconds."""
-    m, degree = count("m", m), count("degree", degree, least=0)
+    m, degree = integer("m", m), integer("degree", degree, least=0)
     if degree >= m or m * degree % 2:
         raise InputError(
             f"m = {m}, degree = {degree}",
@@ -63,7 +63,7 @@ def small_world(
     """Watts-Strogatz: a ring with links to the nearest `neighbours`, each rewired with probability p."""
     import networkx
 
-    m, neighbours, p = count("m", m), count("neighbours", neighbours, least=2), _share("p", p)
+    m, neighbours, p = integer("m", m), integer("neighbours", neighbours, least=2), _share("p", p)
     if neighbours % 2 or neighbours >= m:
         raise InputError(
             f"neighbours = {neighbours}",
@@ -84,7 +84,7 @@ def geometric(m: int, radius: float, *, seed: int, weights: str = METROPOLIS, rh
     """Agents at random points of the unit square, linked if no further apart than `radius`."""
     from scipy.spatial import KDTree
 
-    m = count("m", m)
+    m = integer("m", m)
     if not isinstance(radius, Real) or not radius > 0:
         raise InputError(f"radius = {radius!r}", "radius must be a positive number", "The square has side 1.")
 
@@ -131,7 +131,7 @@ def _redraw(
     m: int, draw: Callable[[np.random.Generator], np.ndarray], seed: int, value: str, remedy: str
 ) -> np.ndarray:
     """The links of the first connected draw."""
-    random = np.random.default_rng(count("seed", seed, least=0))
+    random = np.random.default_rng(integer("seed", seed, least=0))
     for _ in range(DRAWS):
         edges = draw(random)
         if _is_connected(m, edges):

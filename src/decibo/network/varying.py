@@ -86,7 +86,9 @@ def periodic(networks: Sequence[Any]) -> Network:
     Matrices must be symmetric and doubly stochastic; all together must connect the agents, each alone need not.
     """
     if not networks:
-        raise InputError("periodic([])", "there must be at least one network", "Give [decibo.ring(8), decibo.star(8)].")
+        raise InputError(
+            "periodic([])", "there must be at least one network", "Give [decibo.ring(8), decibo.networks.star(8)]."
+        )
     turns = tuple(_checked(f"network {i}", each) for i, each in enumerate(networks))
     sizes = sorted({turn.shape[0] for turn in turns})
     if len(sizes) > 1:
@@ -119,7 +121,7 @@ def _checked(name: str, given: Any) -> Any:
 
 def make_varying(network: VaryingNetwork) -> Varying:
     """Its mixing, with the agents all in one place."""
-    m, ends = network.m, np.concatenate([network.edges, network.edges[:, ::-1]])
+    m, ends = network.agents, np.concatenate([network.edges, network.edges[:, ::-1]])
     number = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)
     order = np.argsort(ends[:, 0], kind="stable")
     row, column, number = ends[order, 0], ends[order, 1], number[order]

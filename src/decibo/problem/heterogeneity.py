@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from decibo.layout import Tree, Vector
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 from decibo.problem.reference import reference
+from decibo.pytree import Tree, Vector
 
 
 @dataclass(frozen=True)

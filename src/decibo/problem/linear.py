@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from decibo.agents import average
-from decibo.layout import Tree, Vector
+from decibo.parallel.collectives import average
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
+from decibo.pytree import Tree, Vector
 
 DENSE = 256
 PRODUCTS = 10_000  # at most, in one solve by conjugate gradients

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from decibo.agents import average, is_spread
-from decibo.layout import Tree, Vector
+from decibo.parallel.collectives import average, is_spread
 from decibo.problem.linear import dot, eps, linear_solver, mean, norm, precise
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
+from decibo.pytree import Tree, Vector
 
 STEPS, HALVINGS = 100, 40  # limits: Newton steps, and how often one is halved
 

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from decibo.layout import Vector
 from decibo.problem.problem import Functions
+from decibo.pytree import Vector
 
 
 @dataclass(frozen=True)

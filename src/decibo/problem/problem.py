@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, first_line
-from decibo.layout import Layout, Tree
+from decibo.pytree import Layout, Tree
 
 Objective = Callable[[Any, Any, Any], Any]
 
@@ -70,12 +70,13 @@ class Problem:
         object.__setattr__(self, "y0", _floating("y0", self.y0))
         if not callable(self.data):
             object.__setattr__(self, "data", _stacked(self.data))
+            count = jax.tree.leaves(self.data)[0].shape[0]
+            if self.agents not in (None, count):
+                raise InputError(
+                    f"agents is {self.agents}, but data has entries for {count} agents.", "Leave agents out."
+                )
+            object.__setattr__(self, "agents", count)
             self.trace(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.data))
-
-    @property
-    def m(self) -> int | None:
-        """The number of agents, or None if data is a function and `agents` was not given."""
-        return self.agents if callable(self.data) else jax.tree.leaves(self.data)[0].shape[0]
 
     @cached_property
     def x_layout(self) -> Layout:
@@ -96,7 +97,7 @@ class Problem:
         """The data of these agents, stacked. Calls a data function for these agents and no others."""
         if not callable(self.data):
             index = np.asarray(agents)
-            if len(index) == self.m and (index == np.arange(len(index))).all():
+            if len(index) == self.agents and (index == np.arange(len(index))).all():
                 return self.data
             return jax.tree.map(lambda leaf: leaf[index], self.data)
         parts = [jax.tree.map(jnp.asarray, self.data(int(agent))) for agent in agents]

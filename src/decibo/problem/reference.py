@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.layout import Layout, Tree, Vector
 from decibo.problem.linear import mean_hessian
 from decibo.problem.newton import (
     Exact,
@@ -27,6 +26,7 @@ from decibo.problem.newton import (
     solve_inner,
 )
 from decibo.problem.problem import Functions, Problem
+from decibo.pytree import Layout, Tree, Vector
 
 __all__ = [
     "Answer",
@@ -132,7 +132,7 @@ class Reference:
 
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
     """The exact reference of a problem, or of some of its agents (a number of them or a list)."""
-    chosen = problem.m if agents is None else agents
+    chosen = problem.agents if agents is None else agents
     if chosen is None:
         raise InputError(
             "the problem does not say how many agents it has",
@@ -140,11 +140,11 @@ def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) ->
             "Pass agents=m here, or make the problem with agents=m.",
         )
     indices = list(range(chosen)) if isinstance(chosen, int) else [int(agent) for agent in chosen]
-    bad = [agent for agent in indices if agent < 0 or (problem.m is not None and agent >= problem.m)]
+    bad = [agent for agent in indices if agent < 0 or (problem.agents is not None and agent >= problem.agents)]
     if bad or not indices:
         raise InputError(
             f"agents = {agents!r}",
-            f"agents must name at least one and at most all of the {problem.m} agents",
+            f"agents must name at least one and at most all of the {problem.agents} agents",
             "Leave it out to take all.",
         )
     return Reference(problem.functions, problem.local(indices), problem.x0, problem.y0)

@@ -1,9 +1,9 @@
 """Runs on disk, and what is made of them: one page in HTML, figures and tables."""
 
 from decibo.report.figures import figures
-from decibo.report.folder import check_target, is_run, read_run, write_run
 from decibo.report.latex import latex_table
 from decibo.report.page import report
-from decibo.report.record import RunRecord
+from decibo.runs.folder import check_target, is_run, read_run, write_run
+from decibo.runs.record import RunRecord
 
 __all__ = ["RunRecord", "check_target", "figures", "is_run", "latex_table", "read_run", "report", "write_run"]

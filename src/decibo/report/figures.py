@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.experiment.figures import STYLE, letter, plotting
-from decibo.report.drawing import positions
-from decibo.report.files import write_one
+from decibo.files import write_one
+from decibo.paper.plotting import STYLE, letter, plotting
+from decibo.report.network_svg import positions
 from decibo.report.palette import LIGHT, look
-from decibo.report.reach import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
-from decibo.report.record import RunRecord
+from decibo.report.summary import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
+from decibo.runs.record import RunRecord
 
 PANELS = 6  # measures on one figure
 AXIS_WORDS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from decibo.formatting import NONE
 from decibo.report.palette import look
 from decibo.report.verdict import Verdict
-from decibo.report.words import NONE
 
 Cell = str | tuple[str, str]  # HTML, or (class, HTML)
 

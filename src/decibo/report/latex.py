@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from decibo.errors import InputError
-from decibo.report.reach import AXES, TARGETS, all_measures, last, load, main_measure, names, per_step, reached
-from decibo.report.record import RunRecord
+from decibo.report.summary import AXES, TARGETS, all_measures, last, load, main_measure, names, per_step, reached
+from decibo.runs.record import RunRecord
 
 SPECIAL = {
     "\\": r"\textbackslash{}",

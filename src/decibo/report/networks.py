@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from html import escape
 
-from decibo.report import drawing
+from decibo.formatting import MINUS
+from decibo.report import network_svg as drawing
 from decibo.report.html import spaced
-from decibo.report.record import RunRecord
-from decibo.report.words import MINUS
+from decibo.runs.record import RunRecord
 
 
 def networks(runs: Sequence[RunRecord], names: Sequence[str]) -> str:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from decibo.errors import InputError
-from decibo.report import parts
-from decibo.report.describe import versions
-from decibo.report.files import text, write_one
+from decibo.files import text, write_one
+from decibo.report import sections as parts
+from decibo.report.chart_data import payload
 from decibo.report.networks import groups, networks
 from decibo.report.palette import DARK, LIGHT
-from decibo.report.payload import payload
-from decibo.report.reach import load
+from decibo.report.summary import load
+from decibo.runs.describe import versions
 
 
 def report(folders: str | Path | Sequence[str | Path], out: str | Path = "report.html") -> Path:
@@ -73,4 +73,4 @@ def _colours(palette: Sequence[str]) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("decibo.report") / name).read_text(encoding="utf-8")
+    return (files("decibo.report") / "templates" / name).read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decibo.report.reach import vanishes
-from decibo.report.record import RunRecord
-from decibo.report.words import measured
+from decibo.formatting import measured
+from decibo.report.summary import vanishes
+from decibo.runs.record import RunRecord
 
 LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
 FEWEST = 9  # records, to say anything about a trend

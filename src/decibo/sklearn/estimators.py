@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import decibo
 from decibo.errors import InputError
-from decibo.execute.checks import positive_integer
 from decibo.execute.solution import Solution, Status
 from decibo.sklearn.objective import LOSSES, START, Unrest, penalties
 from decibo.sklearn.silos import agreed_scale, dealt, members, network_of, stacked
+from decibo.validate import positive_int
 
 
 class _Silo(BaseEstimator):
@@ -86,7 +86,7 @@ class _Silo(BaseEstimator):
 
     def _checked(self) -> int:
         """The number of parts, if all parameters are usable."""
-        positive_integer("steps", self.steps)
+        positive_int("steps", self.steps)
         for name, value, high in (
             ("lam", self.lam, np.inf),
             ("tol", self.tol, np.inf),

@@ -50,7 +50,7 @@ def network_of(network: Any, m: int) -> Network:
     if isinstance(network, str):
         if network not in NAMES:
             raise InputError(f"network = {network!r}", f"known names are {', '.join(NAMES)}", "Use one of them.")
-        return getattr(decibo, network)(m)
+        return getattr(decibo.networks, network)(m)
     made = network if isinstance(network, Network) or not callable(network) else network(m)
     if not isinstance(made, Network):
         raise InputError(
@@ -58,16 +58,18 @@ def network_of(network: Any, m: int) -> Network:
             "it must be a name, a decibo.Network, or a function from the number of silos to one",
             "Give 'ring', for example.",
         )
-    if made.m != m:
+    if made.agents != m:
         raise InputError(
-            f"network of {made.m} agents for {m} silos", "every silo is one agent", f"Make a network of {m} agents."
+            f"network of {made.agents} agents for {m} silos",
+            "every silo is one agent",
+            f"Make a network of {m} agents.",
         )
     return made
 
 
 def agreed_mean(network: Network, rows: np.ndarray) -> np.ndarray:
     """The mean of the silos' rows as every silo knows it after mixing with its neighbours often enough."""
-    if network.m == 1:
+    if network.agents == 1:
         return rows[0]
     mixes = int(np.ceil(np.log(AGREED) / np.log(max(network.rho, AGREED))))
     return (np.linalg.matrix_power(network.W, mixes) @ rows)[0]

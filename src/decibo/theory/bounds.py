@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from decibo.errors import InputError
-from decibo.theory.constant import Constants, network_rho, positive
+from decibo.theory.constants import Constants, network_rho, positive
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
-from decibo.layout import Tree
 from decibo.problem.problem import Problem
+from decibo.pytree import Tree
 from decibo.theory.bounds import Bound, bound
-from decibo.theory.constant import Constants
+from decibo.theory.constants import Constants
 from decibo.theory.estimate import constants as constants_of
-from decibo.theory.steps import Slack, Theorem1
+from decibo.theory.theorem1 import Slack, Theorem1
 
 SUFFICIENT = (
     "Theorem 1's conditions are sufficient, far from necessary: practice often\n"
@@ -121,17 +121,17 @@ def check(problem: Problem, network: Any, method: Algorithm, *, x: Tree = None, 
             "it takes a problem, a network and a method, in this order",
             "Make them with decibo.Problem, decibo.ring(10), decibo.ahead(...), for example.",
         )
-    if problem.m is not None and problem.m != network.m:
+    if problem.agents is not None and problem.agents != network.agents:
         raise InputError(
-            f"the data is for {problem.m} agents, the network has {network.m}",
+            f"the data is for {problem.agents} agents, the network has {network.agents}",
             "every agent of the network needs its own data",
-            f"Make a network of {problem.m} agents.",
+            f"Make a network of {problem.agents} agents.",
         )
     constants = constants_of(problem, x, radius=radius, minimax=method.name == MINIMAX)
     rho = None if network.directed else float(network.rho)
     known = problem.name, repr(network), repr(method), rho, constants
     if method.name not in ("ahead", MINIMAX) or rho is None:
-        why = "of undirected networks" if rho is None else "of AHEAD (decibo.ahead, decibo.ahead_minimax)"
+        why = "of undirected networks" if rho is None else "of AHEAD (decibo.ahead, decibo.methods.ahead_minimax)"
         advice = f"Theorem 1 speaks {why} only; the constants and rho are all that can be said here."
         return Check(*known, None, {}, {}, None, advice)
     s = _settings(method)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from decibo.errors import InputError
-from decibo.theory.constant import Constants, network_rho, positive
-from decibo.theory.steps import BELOW, Theorem1, theorem1
+from decibo.theory.constants import Constants, network_rho, positive
+from decibo.theory.theorem1 import BELOW, Theorem1, theorem1
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from decibo.layout import Tree, Vector
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
+from decibo.pytree import Tree, Vector
 
 DENSE, KRYLOV, STARTS, SWEEPS = 64, 48, 4, 30
 Scalar = Callable[[Vector], jax.Array]

@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.layout import Tree, Vector
 from decibo.problem.heterogeneity import gradient_spreads as spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 from decibo.problem.reference import reference
-from decibo.problem.validate import at_least, whole
-from decibo.theory.constant import Constants
+from decibo.pytree import Tree, Vector
+from decibo.theory.constants import Constants
 from decibo.theory.curvature import DENSE, agents, thirds
+from decibo.validate import at_least, integer
 
 
 def constants(
@@ -46,7 +46,7 @@ def constants(
     samples   at how many of the points to measure curvature
     minimax   whether to use the constants of the minimax case, g = -f
     """
-    radius, samples = at_least("radius", radius, 0.0), whole("samples", samples)
+    radius, samples = at_least("radius", radius, 0.0), integer("samples", samples)
     everyone = reference(problem)
     functions, data = everyone.functions, everyone.data
     key = jax.random.key(seed)

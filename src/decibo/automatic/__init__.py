@@ -1,0 +1,1 @@
+"""Step sizes that nobody has to choose."""

@@ -1,0 +1,39 @@
+"""Networks by name, networks from one's own graph or weights, and networks that change along a run.
+
+All named graphs take `weights`, the rule for W, and `rho`, to which W is then scaled.
+"""
+
+from decibo.network.constructors import from_adjacency, from_graph, from_weights
+from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
+from decibo.network.graphs import complete, exponential, grid, hypercube, path, ring, star, torus
+from decibo.network.network import Network
+from decibo.network.random_graphs import erdos_renyi, geometric, random_regular, small_world
+from decibo.network.varying import VaryingNetwork, failing, periodic, sleeping
+
+__all__ = [
+    "DirectedNetwork",
+    "Network",
+    "VaryingNetwork",
+    "complete",
+    "directed_exponential",
+    "directed_ring",
+    "erdos_renyi",
+    "exponential",
+    "failing",
+    "from_adjacency",
+    "from_digraph",
+    "from_graph",
+    "from_push_pull",
+    "from_weights",
+    "geometric",
+    "grid",
+    "hypercube",
+    "path",
+    "periodic",
+    "random_regular",
+    "ring",
+    "sleeping",
+    "small_world",
+    "star",
+    "torus",
+]

@@ -1,0 +1,1 @@
+"""Where agents are, and how the processes of a run find each other."""

@@ -1,0 +1,126 @@
+r"""Data hyper-cleaning: learn which training samples to trust.
+
+    (1)  f_i(x, y) = mean over agent i's validation samples of CE(y; s, b)
+    (2)  g_i(x, y) = mean over agent i's training samples j of sigma(x_j) CE(y; s_j, b_j)  +  ridge |y|^2 / 2
+
+CE is the cross-entropy of the softmax of y's, with y of shape (features, classes). Labels of validation
+samples are right; a share of the training labels is not. x holds one logit for each training sample of ALL
+agents: each agent uses its own slice, and consensus carries the rest. Descending Phi lowers sigma(x_j) where
+fitting (s_j, b_j) harms validation: in the end corrupted samples weigh less than clean ones, which
+`hyper_cleaning_separation` measures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decibo.data.bundled import digits
+from decibo.data.dataset import Dataset
+from decibo.data.split import shards
+from decibo.errors import InputError
+from decibo.problem.problem import Problem
+from decibo.problems.logistic import Samples, sampler, splitter, two_pools, weighted
+from decibo.validate import above, fraction, integer
+
+
+def cross_entropy(y: jax.Array, samples: Samples) -> jax.Array:
+    """CE of every sample, without overflow."""
+    scores = samples["features"] @ y
+    right = jnp.take_along_axis(scores, samples["labels"][:, None], axis=1)[:, 0]
+    return jax.nn.logsumexp(scores, axis=1) - right
+
+
+def _outer(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
+    return d["validation"]["weights"] @ cross_entropy(y, d["validation"])  # (1)
+
+
+def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
+    samples = d["training"]
+    trust = samples["weights"] * jax.nn.sigmoid(x[samples["index"]])
+    # The ridge is private data like all else, so that one compiled program serves every value of it.
+    return trust @ cross_entropy(y, samples) + jnp.mean(samples["ridge"]) * jnp.sum(y**2) / 2  # (2)
+
+
+def hyper_cleaning(
+    dataset: Dataset | None = None,
+    m: int = 10,
+    *,
+    corruption: float = 0.3,
+    ridge: float = 0.01,
+    training: int = 200,
+    validation: int = 200,
+    split: str = "iid",
+    ratios: ArrayLike | None = None,
+    concentration: float = 0.5,
+    batch: int | None = None,
+    seed: int = 0,
+) -> Problem:
+    """Hyper-cleaning; without a dataset on all ten of the bundled 8 x 8 digits.
+
+    corruption             the share of training samples that get a wrong label
+    training, validation   samples of all agents together; x has `training` entries
+    """
+    data = dataset if dataset is not None else digits(None, None)
+    m, amount = integer("m", m), above("ridge", ridge, 0.0)
+    pools = two_pools(len(data.labels), training, validation, seed)
+    cut = splitter(split, m, ratios, concentration, seed)
+    labels, classes = _classes(data.labels)
+    given, wrong = _corrupt(labels, pools[0], classes, fraction("corruption", corruption), seed)
+    parts = cut(data.labels[pools[0]])
+    kinds = {
+        "training": weighted(shards(data.features[pools[0]], given, parts), "mean"),
+        "validation": weighted(shards(data.features[pools[1]], labels[pools[1]], cut(data.labels[pools[1]])), "mean"),
+    }
+    index = shards(np.arange(len(pools[0])), wrong, parts)
+    kinds["training"] |= {"index": index["features"].astype(np.int32), "corrupted": index["labels"]}
+    kinds["training"]["ridge"] = np.full(index["weights"].shape, amount)
+    x0, y0 = np.zeros(len(pools[0])), np.zeros((data.features.shape[1], classes))
+    sample = None if batch is None else sampler(integer("batch", batch))
+    return Problem(_outer, _inner, kinds, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}")
+
+
+def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
+    """Which training samples have a wrong label, in the order of x."""
+    if problem.inner is not _inner:
+        raise InputError(f"the problem {problem.name!r}", "the mask belongs to hyper_cleaning", "Pass that.")
+    samples = {name: np.asarray(value) for name, value in problem.data["training"].items()}
+    mask = np.zeros(problem.x_layout.size, dtype=bool)
+    real = samples["weights"] > 0
+    mask[samples["index"][real]] = samples["corrupted"][real]
+    return mask
+
+
+def hyper_cleaning_separation(problem: Problem, x: Any) -> float:
+    """The chance that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1 separates them."""
+    mask, weights = hyper_cleaning_mask(problem), np.asarray(x)
+    clean, wrong = weights[~mask], weights[mask]
+    if len(clean) == 0 or len(wrong) == 0:
+        raise InputError(
+            f"{len(wrong)} of {len(mask)} labels are corrupted",
+            "there must be some of both",
+            "Change corruption.",
+        )
+    above = (clean[:, None] > wrong).mean()
+    return float(above + (clean[:, None] == wrong).mean() / 2)
+
+
+def _classes(labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Labels as classes from 0 (-1 and +1 become 0 and 1), and how many classes there are."""
+    whole_labels = np.maximum(labels, 0).astype(np.int32)
+    return whole_labels, int(whole_labels.max()) + 1
+
+
+def _corrupt(
+    labels: np.ndarray, pool: np.ndarray, classes: int, corruption: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(labels of the pool, some of them wrong; which)."""
+    rng = np.random.default_rng((seed, 8))
+    wrong = np.zeros(len(pool), dtype=bool)
+    wrong[rng.choice(len(pool), round(corruption * len(pool)), replace=False)] = True
+    shifts = rng.integers(1, classes, size=len(pool))  # never 0: a wrong label is wrong
+    return np.where(wrong, (labels[pool] + shifts) % classes, labels[pool]).astype(np.int32), wrong

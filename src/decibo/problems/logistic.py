@@ -1,0 +1,146 @@
+r"""Hyper-parameters of l2-regularised logistic regression.           [paper, section VI-B, eq. hyper-opt]
+
+    (1)  phi(y; b, s) = log(1 + exp(-b s'y))
+    (2)  f_i(x, y) = sum over agent i's validation samples of phi(y; b, s)
+    (3)  g_i(x, y) = sum over agent i's training samples of phi(y; b, s)  +  y' diag(e^x) y
+
+x holds one regularisation exponent for each feature (eta in the paper), y the weights of the classifier. The
+regulariser stands in every agent's g_i, as printed. With loss="mean" sums over samples become means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decibo.data.bundled import digits
+from decibo.data.dataset import Dataset
+from decibo.data.split import Parts, by_label, dirichlet, iid, shards
+from decibo.errors import InputError
+from decibo.problem.problem import Problem
+from decibo.validate import above, integer, one_of
+
+Samples = dict[str, jax.Array]  # features, labels and weights of one agent's samples
+SPLITS = ("iid", "by_label", "dirichlet")
+
+
+def logistic_loss(y: jax.Array, samples: Samples) -> jax.Array:
+    """The weighted sum of (1), without overflow."""
+    margins = samples["labels"] * (samples["features"] @ y)
+    return samples["weights"] @ jax.nn.softplus(-margins)  # (1)
+
+
+def _outer(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
+    return logistic_loss(y, d["validation"])  # (2)
+
+
+def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
+    return logistic_loss(y, d["training"]) + y @ (jnp.exp(x) * y)  # (3)
+
+
+def logistic_hyperparameters(
+    dataset: Dataset | None = None,
+    m: int = 10,
+    *,
+    split: str = "iid",
+    ratios: ArrayLike | None = None,
+    concentration: float = 0.5,
+    loss: str = "sum",
+    training: int | None = None,
+    validation: int | None = None,
+    scale: float = 1.0,
+    batch: int | None = None,
+    seed: int = 0,
+) -> Problem:
+    """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
+
+    split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`
+    ratios      one for each agent; from 0.1 to 0.9 unless given
+    training    samples of all agents together, as `validation`; by default half of the dataset each
+    scale       features are divided by it (not those of the test set: the sign of s'y does not change)
+    batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
+    """
+    data = dataset if dataset is not None else digits()
+    parts = two_pools(len(data.labels), training, validation, seed)
+    one_of("loss", loss, ("sum", "mean"))
+    above("scale", scale, 0.0)
+    if not np.isin(data.labels, (-1.0, 1.0)).all():
+        raise InputError(f"labels of {data.name}", "they must be +1 and -1", "Choose two classes of the dataset.")
+    cut = splitter(split, integer("m", m), ratios, concentration, seed)
+    stacked = {
+        kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(data.labels[pool])), loss)
+        for kind, pool in zip(("training", "validation"), parts, strict=True)
+    }
+    n = data.features.shape[1]
+    sample = None if batch is None else sampler(integer("batch", batch))
+    return Problem(_outer, _inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=f"logistic, {data.name}")
+
+
+def accuracy(y: Any, features: Any, labels: Any) -> jax.Array:
+    """The share of samples classified rightly, by weights y (features,) or by (features, classes)."""
+    y, scores = jnp.asarray(y), jnp.asarray(features) @ jnp.asarray(y)
+    labels = jnp.asarray(labels)
+    if y.ndim == 1:
+        return jnp.mean((scores > 0) == (labels > 0))
+    return jnp.mean(jnp.argmax(scores, axis=-1) == jnp.maximum(labels, 0))  # -1 is class 0
+
+
+def two_pools(samples: int, training: int | None, validation: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Disjoint random samples to train and to validate on."""
+    first = integer("training", samples // 2 if training is None else training)
+    rest = samples - first
+    second = integer("validation", min(rest, max(first, 1)) if validation is None else validation)
+    if first + second > samples:
+        raise InputError(
+            f"training = {first} and validation = {second}",
+            f"together they may not exceed the {samples} samples of the dataset",
+            "Lower one of them.",
+        )
+    order = np.random.default_rng((seed, 7)).permutation(samples)
+    return order[:first], order[first : first + second]
+
+
+def splitter(
+    split: str, m: int, ratios: ArrayLike | None, concentration: float, seed: int
+) -> Callable[[np.ndarray], Parts]:
+    """A function labels -> parts for one of the named splits."""
+    one_of("split", split, SPLITS)
+    if split == "by_label":
+        shares = np.linspace(0.1, 0.9, m) if ratios is None else ratios
+        return lambda labels: by_label(labels, m, shares, seed=seed)
+    if ratios is not None:
+        raise InputError(f"ratios with split = {split!r}", "ratios belong to split='by_label'", "Drop one of them.")
+    if split == "dirichlet":
+        return lambda labels: dirichlet(labels, m, concentration, seed=seed)
+    return lambda labels: iid(labels, m, seed=seed)
+
+
+def weighted(samples: dict[str, np.ndarray], loss: str) -> dict[str, np.ndarray]:
+    """Sums become means by weights 1/size, so that both are the same function of the data."""
+    if loss == "mean":
+        samples["weights"] = samples["weights"] / samples["weights"].sum(axis=1, keepdims=True)
+    return samples
+
+
+@cache
+def sampler(batch: int) -> Callable[[dict[str, Samples], jax.Array], dict[str, Samples]]:
+    """A function (d, key) -> `batch` samples of each kind, reweighted so that gradients are unbiased."""
+
+    def sample(d: dict[str, Samples], key: jax.Array) -> dict[str, Samples]:
+        keys = jax.random.split(key, len(d))
+        return {kind: _pick(d[kind], k, batch) for kind, k in zip(sorted(d), keys, strict=True)}
+
+    return sample
+
+
+def _pick(samples: Samples, key: jax.Array, batch: int) -> Samples:
+    size = samples["weights"].shape[0]
+    index = jax.random.randint(key, (batch,), 0, size)
+    chosen = {name: value[index] for name, value in samples.items()}
+    return chosen | {"weights": chosen["weights"] * (size / batch)}

@@ -1,0 +1,166 @@
+r"""Minimax problems: the inner objective is minus the outer one.                  [paper, section III-C]
+
+    min over x  max over y  mean_i f_i(x, y),     g_i = -f_i,     f strongly concave in y
+
+kind="quadratic"     known answer, any size:
+    (1)  f_i = x'P_i x/2 + x'J_i y - y'H_i y/2 + p_i'x + s_i'y,     y*(x) = H^-1 (J'x + s)
+kind="auc"           maximise the area under the ROC curve by its square-loss saddle form (Ying et al., 2016):
+    (2)  f_i = mean over agent i's samples of  (1-p) (u - a)^2 [b=1] + p (u - c)^2 [b=-1] - p (1-p) y^2
+               + 2 (1 + y) (p u [b=-1] - (1-p) u [b=1])  +  ridge |w|^2 / 2,    u = w's,  x = (w, a, c)
+         p is the share of positives in all data, and y is one number
+kind="perturbation"  a classifier w that withstands the worst common shift y of the features:
+    (3)  f_i = mean log(1 + exp(-b (s + y)'w)) + ridge |w|^2 / 2 - rho |y|^2 / 2
+         strongly concave in y while |w|^2 < 4 rho; the reference says so if a run leaves that region
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decibo.data.bundled import breast_cancer
+from decibo.data.dataset import Dataset
+from decibo.data.split import shards
+from decibo.errors import InputError
+from decibo.problem.problem import Problem
+from decibo.problems.logistic import splitter, weighted
+from decibo.problems.quadratic import around, definite, minimiser
+from decibo.validate import above, at_least, integer, one_of, only_known
+
+Data = dict[str, jax.Array]
+
+
+def minimax(kind: str = "quadratic", **options: Any) -> Problem:
+    """A minimax problem of the named kind; its options are those of `minimax_<kind>`."""
+    factory = KINDS[one_of("kind", kind, KINDS)]
+    only_known(f"minimax(kind={kind!r})", "option", options, inspect.signature(factory).parameters)
+    return factory(**options)
+
+
+def _quadratic(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
+    quadratic = x @ d["P"] @ x / 2 + x @ d["J"] @ y - y @ d["H"] @ y / 2
+    return quadratic + d["p"] @ x + d["s"] @ y  # (1)
+
+
+def _minus_quadratic(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
+    return -_quadratic(x, y, d)
+
+
+def _quadratic_response(x: jax.Array, d: Data) -> jax.Array:
+    H, J, s = (jnp.mean(d[name], axis=0) for name in "HJs")
+    return jnp.linalg.solve(H, J.T @ x + s)  # (1)
+
+
+def minimax_quadratic(
+    m: int = 10,
+    n: int = 3,
+    r: int = 4,
+    *,
+    seed: int = 0,
+    heterogeneity: float = 1.0,
+    condition: float = 4.0,
+) -> Problem:
+    """(1), well scaled: eigenvalues of P_i and H_i in [1/sqrt(condition), sqrt(condition)]."""
+    m, n, r = integer("m", m), integer("n", n), integer("r", r)
+    unequal, ratio = at_least("heterogeneity", heterogeneity, 0.0), at_least("condition", condition, 1.0)
+    rng = np.random.default_rng((seed, 2))
+    data = {
+        "P": definite(rng, m, n, unequal, ratio),
+        "H": definite(rng, m, r, unequal, ratio),
+        "J": around(rng, m, (n, r), unequal, 0.5 / np.sqrt(n + r)),
+        "p": around(rng, m, (n,), unequal, 1.0),
+        "s": around(rng, m, (r,), unequal, 1.0),
+    }
+    P, H, J, p, s = (value.mean(axis=0) for value in data.values())
+    answer = minimiser({"P": P, "B": J, "A": -H, "p": p, "q": s, "H": H, "J": -J, "s": -s})
+    starts = np.zeros(n), np.zeros(r)
+    return Problem(
+        _quadratic,
+        _minus_quadratic,
+        data,
+        *starts,
+        inner_solution=_quadratic_response,
+        solution=answer,
+        name="minimax quadratic",
+    )
+
+
+def _auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
+    u, p, up = d["features"] @ x["w"], d["positives"], d["labels"] > 0
+    square = jnp.where(up, (1 - p) * (u - x["a"]) ** 2, p * (u - x["c"]) ** 2)
+    linear = 2 * (1 + y) * jnp.where(up, -(1 - p) * u, p * u)
+    size = jnp.sum(d["weights"])
+    ridge = d["ridge"] * x["w"] @ x["w"] / 2
+    return d["weights"] @ (square + linear) - size * p * (1 - p) * y**2 + ridge  # (2)
+
+
+def _minus_auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
+    return -_auc(x, y, d)
+
+
+def minimax_auc(
+    dataset: Dataset | None = None,
+    m: int = 10,
+    *,
+    ridge: float = 0.01,
+    split: str = "iid",
+    ratios: ArrayLike | None = None,
+    concentration: float = 0.5,
+    seed: int = 0,
+) -> Problem:
+    """(2); without a dataset on the bundled breast cancer data."""
+    data, chosen = _samples(dataset, m, split, ratios, concentration, seed)
+    total = data["weights"].sum()
+    data["weights"] = data["weights"] * (m / total)  # the mean over agents is the mean over all samples
+    positives = float(((data["labels"] > 0) * data["weights"]).sum() / m)
+    data |= {"positives": np.full(m, positives), "ridge": np.full(m, at_least("ridge", ridge, 0.0))}
+    x0 = {"w": np.zeros(data["features"].shape[2]), "a": 0.0, "c": 0.0}
+    return Problem(_auc, _minus_auc, data, x0, 0.0, name=f"minimax auc, {chosen.name}")
+
+
+def _perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
+    margins = d["labels"] * ((d["features"] + y) @ x)
+    loss = d["weights"] @ jax.nn.softplus(-margins)
+    return loss + d["ridge"] * x @ x / 2 - d["rho"] * y @ y / 2  # (3)
+
+
+def _minus_perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
+    return -_perturbation(x, y, d)
+
+
+def minimax_perturbation(
+    dataset: Dataset | None = None,
+    m: int = 10,
+    *,
+    rho: float = 10.0,
+    ridge: float = 0.01,
+    split: str = "iid",
+    ratios: ArrayLike | None = None,
+    concentration: float = 0.5,
+    seed: int = 0,
+) -> Problem:
+    """(3); without a dataset on the bundled breast cancer data."""
+    data, chosen = _samples(dataset, m, split, ratios, concentration, seed)
+    data = weighted(data, "mean")
+    data |= {"rho": np.full(m, above("rho", rho, 0.0))}
+    data |= {"ridge": np.full(m, at_least("ridge", ridge, 0.0))}
+    zero = np.zeros(data["features"].shape[2])
+    return Problem(_perturbation, _minus_perturbation, data, zero, zero, name=f"minimax perturbation, {chosen.name}")
+
+
+KINDS = {"quadratic": minimax_quadratic, "auc": minimax_auc, "perturbation": minimax_perturbation}
+
+
+def _samples(
+    dataset: Dataset | None, m: int, split: str, ratios: ArrayLike | None, concentration: float, seed: int
+) -> tuple[dict[str, np.ndarray], Dataset]:
+    chosen = dataset if dataset is not None else breast_cancer()
+    if not np.isin(chosen.labels, (-1.0, 1.0)).all():
+        raise InputError(f"labels of {chosen.name}", "they must be +1 and -1", "Choose two classes.")
+    cut = splitter(split, integer("m", m), ratios, concentration, seed)
+    return shards(chosen.features, chosen.labels, cut(chosen.labels)), chosen

@@ -1,0 +1,165 @@
+r"""Heterogeneous quadratics of any size, with everything known in closed form.
+
+    (1)  f_i(x, y) = x'P_i x/2 + x'B_i y + y'A_i y/2 + p_i'x + q_i'y
+    (2)  g_i(x, y) = y'H_i y/2 + x'J_i y + s_i'y    [+ bend mean_k cos(u_ik'x + w_ik'y)]
+    (3)  y*(x) = Y x + c,    Y = -H^-1 J',  c = -H^-1 s                  (means over agents, bend = 0)
+    (4)  Hessian of Phi = P + B Y + Y'B' + Y'A Y,    grad Phi(0) = p + B c + Y'(A c + q)
+
+F_i = [[P_i, B_i], [B_i', A_i]] and H_i have their eigenvalues in [1/sqrt(condition), sqrt(condition)], so
+each inner objective and Phi are strongly convex. In vectors and in J_i the deviations of agents from a common
+one average to zero; F_i and H_i move from a common one towards each agent's own by min(heterogeneity, 1),
+which keeps their eigenvalues where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.errors import InputError
+from decibo.problem.problem import Problem
+from decibo.validate import at_least, integer
+
+Array = np.ndarray
+
+
+def _outer(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    quadratic = x @ d["P"] @ x / 2 + x @ d["B"] @ y + y @ d["A"] @ y / 2
+    return quadratic + d["p"] @ x + d["q"] @ y  # (1)
+
+
+def _inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    return y @ d["H"] @ y / 2 + x @ d["J"] @ y + d["s"] @ y  # (2)
+
+
+def _bent_inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    return _inner(x, y, d) + d["bend"] * jnp.mean(jnp.cos(d["u"] @ x + d["w"] @ y))  # (2)
+
+
+def _inner_solution(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    H, J, s = (jnp.mean(d[name], axis=0) for name in "HJs")
+    return -jnp.linalg.solve(H, J.T @ x + s)  # (3)
+
+
+def quadratic(
+    m: int = 10,
+    n: int = 3,
+    r: int = 4,
+    *,
+    seed: int = 0,
+    heterogeneity: float = 1.0,
+    condition: float = 4.0,
+    bend: float = 0.0,
+) -> Problem:
+    """A well-scaled problem with m agents, n outer and r inner variables; steps of 0.05 to 0.1 work.
+
+    heterogeneity  0 makes all agents equal
+    condition      of F_i and H_i: their eigenvalues lie in [1/sqrt(condition), sqrt(condition)]
+    bend           > 0 makes g slightly non-quadratic; then no closed form or solution is attached
+    """
+    m, n, r = integer("m", m), integer("n", n), integer("r", r)
+    at_least("heterogeneity", heterogeneity, 0.0)
+    at_least("condition", condition, 1.0)
+    at_least("bend", bend, 0.0)
+    if bend >= condition**-0.5:
+        raise InputError(
+            f"bend = {bend}",
+            f"g stays strongly convex in y only for bend < 1/sqrt(condition) = {condition**-0.5:.3g}",
+            "Lower bend or condition.",
+        )
+    data = _draw(np.random.default_rng(seed), m, n, r, float(heterogeneity), float(condition))
+    if bend > 0:
+        rows = np.random.default_rng((seed, 1)).normal(size=(m, 3, n + r))
+        rows = rows / np.linalg.norm(rows, axis=2, keepdims=True)
+        data |= {"bend": np.full(m, bend), "u": rows[..., :n], "w": rows[..., n:]}
+        return Problem(_outer, _bent_inner, data, np.zeros(n), np.zeros(r), name="bent quadratic")
+    means = {name: value.mean(axis=0) for name, value in data.items()}
+    return Problem(
+        _outer,
+        _inner,
+        data,
+        np.zeros(n),
+        np.zeros(r),
+        inner_solution=_inner_solution,
+        solution=minimiser(means),
+        name="quadratic",
+        constants=_constants(data),
+    )
+
+
+def response(means: dict[str, Array]) -> tuple[Array, Array]:
+    """(Y, c) of y*(x) = Y x + c."""
+    H, J, s = means["H"], means["J"], means["s"]
+    return -np.linalg.solve(H, J.T), -np.linalg.solve(H, s)  # (3)
+
+
+def phi_hessian(means: dict[str, Array]) -> Array:
+    """The Hessian of Phi."""
+    Y, _ = response(means)
+    return means["P"] + means["B"] @ Y + Y.T @ means["B"].T + Y.T @ means["A"] @ Y  # (4)
+
+
+def minimiser(means: dict[str, Array]) -> dict[str, Array]:
+    """x* and y*, from the means over agents of the matrices in (1) and (2)."""
+    Y, c = response(means)
+    gradient = means["p"] + means["B"] @ c + Y.T @ (means["A"] @ c + means["q"])  # (4)
+    x = -np.linalg.solve(phi_hessian(means), gradient)
+    return {"x": x, "y": Y @ x + c}
+
+
+def quadratic_constants(problem: Problem) -> dict[str, float]:
+    """The exact mu_g, L_f1, L_g1, L_g2 of the paper's assumptions, and mu_Phi, L_Phi, of a `quadratic`."""
+    if problem.outer is not _outer or problem.inner is not _inner:
+        raise InputError(
+            f"the problem {problem.name!r}",
+            "exact constants are known for quadratic(..., bend=0) only",
+            "Estimate the constants of other problems along a run.",
+        )
+    return _constants({name: np.asarray(value, dtype=float) for name, value in problem.data.items()})
+
+
+def _constants(data: dict[str, Array]) -> dict[str, float]:
+    joint_f = np.block([[data["P"], data["B"]], [np.swapaxes(data["B"], 1, 2), data["A"]]])
+    nothing = np.zeros_like(data["P"])
+    joint_g = np.block([[nothing, data["J"]], [np.swapaxes(data["J"], 1, 2), data["H"]]])
+    phi = np.linalg.eigvalsh(phi_hessian({name: value.mean(axis=0) for name, value in data.items()}))
+    return {
+        "mu_g": float(np.linalg.eigvalsh(data["H"]).min()),
+        "L_f1": float(np.abs(np.linalg.eigvalsh(joint_f)).max()),
+        "L_g1": float(np.abs(np.linalg.eigvalsh(joint_g)).max()),
+        "L_g2": 0.0,
+        "mu_Phi": float(phi[0]),
+        "L_Phi": float(phi[-1]),
+    }
+
+
+def definite(rng: np.random.Generator, m: int, size: int, heterogeneity: float, condition: float) -> Array:
+    """m symmetric matrices with eigenvalues in [1/sqrt(condition), sqrt(condition)]."""
+    span = 0.5 * np.log(condition)
+    bases = np.linalg.qr(rng.normal(size=(m + 1, size, size)))[0]
+    values = np.exp(rng.uniform(-span, span, size=(m + 1, 1, size)))
+    matrices = (bases * values) @ np.swapaxes(bases, 1, 2)
+    return matrices[0] + min(heterogeneity, 1.0) * (matrices[1:] - matrices[0])
+
+
+def around(rng: np.random.Generator, m: int, shape: tuple[int, ...], heterogeneity: float, size: float) -> Array:
+    """m arrays of about this size, whose deviations from a common one average to zero."""
+    common, own = rng.normal(size=shape), rng.normal(size=(m, *shape))
+    return size * (common + heterogeneity * (own - own.mean(axis=0)))
+
+
+def _draw(rng: np.random.Generator, m: int, n: int, r: int, heterogeneity: float, condition: float) -> dict[str, Any]:
+    F = definite(rng, m, n + r, heterogeneity, condition)
+    return {
+        "P": F[:, :n, :n],
+        "B": F[:, :n, n:],
+        "A": F[:, n:, n:],
+        "p": around(rng, m, (n,), heterogeneity, 1.0),
+        "q": around(rng, m, (r,), heterogeneity, 1.0),
+        "H": definite(rng, m, r, heterogeneity, condition),
+        "J": around(rng, m, (n, r), heterogeneity, 0.5 / np.sqrt(n + r)),
+        "s": around(rng, m, (r,), heterogeneity, 1.0),
+    }

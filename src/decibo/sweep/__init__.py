@@ -1,0 +1,1 @@
+"""Many runs of one problem in one compiled program."""

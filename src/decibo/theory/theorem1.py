@@ -1,0 +1,156 @@
+r"""Theorem 1: which step sizes are small enough.            [paper, eqs. stepsize-alpha to stepsize-gamma]
+
+    (1)  lam > 2 L_f1/mu_g;  if g = -f, lam >= 1 is enough
+    (2)  gamma < each of  2/(mu_g + L_g1),  (mu_g + L_g1)/(2 mu_g L_g1),  (1-rho)/(8 sqrt p_3),
+                          (1-rho) sqrt p_1/(24 L_g1 sqrt p_3),  (1-rho)/(16 L_g1)
+    (3)  beta  < each of  1/(lam L_g1),  1/(2 L_lam) + 1/(lam mu_g),  (1-rho)/(10 lam sqrt p_2),
+                          (1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2),  (1-rho)/(32 L_g1 lam)
+    (4)  alpha < each of  1/(2 L),  w_gamma gamma/(10 L_y* L_g1 lam),  mu_g^2 beta/(160 L_g1^2)  [erratum 3],
+                          w_beta beta/(10 L_y*lam U_lam)                                        [erratum 12],
+                          (1-rho)/(12 lam sqrt p_1),  (1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1),
+                          (1-rho)/(54 L_g1 lam)
+
+The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twenty million times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from decibo.errors import InputError
+from decibo.theory.constants import Constants, network_rho, positive
+
+BELOW = 1 - 1e-9  # the inequalities are strict: the largest admissible step is this share of the bound
+
+
+class Slack(NamedTuple):
+    """One inequality `value < bound` (`value > bound` for lam)."""
+
+    step: str
+    value: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the inequality is true."""
+        return self.value > self.bound if self.step == "lam" else self.value < self.bound
+
+    @property
+    def margin(self) -> float:
+        """How much room is left; negative if the inequality is broken."""
+        return self.value - self.bound if self.step == "lam" else self.bound - self.value
+
+    @property
+    def factor(self) -> float:
+        """How many times the value is too large (too small for lam); at most 1 if the inequality is true."""
+        if self.step == "lam":
+            return self.bound / self.value
+        return self.value / self.bound
+
+
+@dataclass(frozen=True)
+class Theorem1:
+    """The inequalities of Theorem 1 for a problem, a network and lam. Made by `theorem1`."""
+
+    constants: Constants
+    rho: float
+    lam: float
+
+    @cached_property
+    def least_lam(self) -> float:
+        """lam must be above this, (1)."""
+        return 0.0 if self.constants.minimax else 2 * self.constants.L_f1 / self.constants.mu_g
+
+    @cached_property
+    def gammas(self) -> dict[str, float]:
+        """The bounds (2) on gamma, by name."""
+        c, gap = self.constants, 1 - self.rho
+        root_1, root_3 = math.sqrt(c.p_1(self.lam)), math.sqrt(c.p_3)
+        return {
+            "2/(mu_g + L_g1)": 2 / (c.mu_g + c.L_g1),
+            "(mu_g + L_g1)/(2 mu_g L_g1)": (c.mu_g + c.L_g1) / (2 * c.mu_g * c.L_g1),
+            "(1-rho)/(8 sqrt p_3)": gap / (8 * root_3),
+            "(1-rho) sqrt p_1/(24 L_g1 sqrt p_3)": gap * root_1 / (24 * c.L_g1 * root_3),
+            "(1-rho)/(16 L_g1)": gap / (16 * c.L_g1),
+        }
+
+    @cached_property
+    def betas(self) -> dict[str, float]:
+        """The bounds (3) on beta, by name."""
+        c, gap, lam = self.constants, 1 - self.rho, self.lam
+        root_1, root_2 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_2(lam))
+        return {
+            "1/(lam L_g1)": 1 / (lam * c.L_g1),
+            "1/(2 L_lam) + 1/(lam mu_g)": 1 / (2 * c.L_lam(lam)) + 1 / (lam * c.mu_g),
+            "(1-rho)/(10 lam sqrt p_2)": gap / (10 * lam * root_2),
+            "(1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2)": gap * root_1 / (48 * c.L_g1 * lam * root_2),
+            "(1-rho)/(32 L_g1 lam)": gap / (32 * c.L_g1 * lam),
+        }
+
+    def alphas(self, beta: float, gamma: float) -> dict[str, float]:
+        """The bounds (4) on alpha, by name."""
+        c, gap, lam = self.constants, 1 - self.rho, self.lam
+        root_1, root_3 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_3)
+        return {
+            "1/(2 L)": 1 / (2 * c.L) if c.L > 0 else math.inf,
+            "w_gamma gamma/(10 L_y* L_g1 lam)": c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
+            "mu_g^2 beta/(160 L_g1^2)": c.mu_g**2 * beta / (160 * c.L_g1**2),
+            "w_beta beta/(10 L_y*lam U_lam)": c.w_beta(lam) * beta / (10 * c.L_ystar_lam(lam) * c.U_lam(lam)),
+            "(1-rho)/(12 lam sqrt p_1)": gap / (12 * lam * root_1),
+            "(1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1)": gap * root_3 / (32 * c.L_g1 * lam * root_1),
+            "(1-rho)/(54 L_g1 lam)": gap / (54 * c.L_g1 * lam),
+        }
+
+    @property
+    def gamma(self) -> float:
+        """The largest admissible gamma."""
+        return BELOW * min(self.gammas.values())
+
+    @property
+    def beta(self) -> float:
+        """The largest admissible beta."""
+        return BELOW * min(self.betas.values())
+
+    @property
+    def alpha(self) -> float:
+        """The largest admissible alpha for this beta and this gamma."""
+        return BELOW * min(self.alphas(self.beta, self.gamma).values())
+
+    @property
+    def binding(self) -> dict[str, str]:
+        """Which inequality limits each step."""
+        bounds = {"alpha": self.alphas(self.beta, self.gamma), "beta": self.betas, "gamma": self.gammas}
+        return {step: f"{step} < {min(named, key=named.__getitem__)}" for step, named in bounds.items()}
+
+    def slacks(self, alpha: float, beta: float, gamma: float) -> dict[str, Slack]:
+        """Every inequality, by name, at these step sizes."""
+        values = {"gamma": positive("gamma", gamma), "beta": positive("beta", beta)}
+        values |= {"alpha": positive("alpha", alpha)}
+        bounds = {"gamma": self.gammas, "beta": self.betas, "alpha": self.alphas(beta, gamma)}
+        found = {"lam > 2 L_f1/mu_g": Slack("lam", self.lam, self.least_lam)}
+        if self.constants.minimax:
+            found = {}
+        for step, named in bounds.items():
+            found |= {f"{step} < {name}": Slack(step, values[step], bound) for name, bound in named.items()}
+        return found
+
+    def admits(self, alpha: float, beta: float, gamma: float) -> bool:
+        """Whether all inequalities hold at these step sizes."""
+        return all(slack.holds for slack in self.slacks(alpha, beta, gamma).values())
+
+
+def theorem1(constants: Constants, rho: float, lam: float) -> Theorem1:
+    """The step sizes for which Theorem 1 speaks: the largest ones, what limits them, and any slack."""
+    made = Theorem1(constants, network_rho(rho), positive("lam", lam))
+    if constants.minimax and lam < 1:
+        raise InputError(f"lam = {lam:g}", "the minimax case needs lam >= 1", "Use lam = 2, for example.")  # (1)
+    if not constants.minimax and lam <= made.least_lam:
+        raise InputError(
+            f"lam = {lam:g}",
+            f"Theorem 1 needs lam > 2 L_f1/mu_g = {made.least_lam:.4g}, for f + lam g to be strongly convex in y",
+            f"Use lam = {1.1 * made.least_lam:.3g} or more.",
+        )  # (1)
+    return made

@@ -1,0 +1,88 @@
+"""Checks of arguments, one for each rule, with one wording each: the value, the rule, and what was probably meant."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from decibo.errors import InputError, short
+
+
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """The value as an int, if it is an integer of at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        rule = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise InputError(f"{name} must be {rule}, but it is {short(repr(value))}.")
+    return number
+
+
+def positive_int(name: str, value: Any) -> int:
+    """The value as an int, if it is a positive integer."""
+    return integer(name, value)
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a float, if it is a positive and finite number."""
+    return _number(name, value, "a positive, finite number", lambda number: number > 0)
+
+
+def at_least(name: str, value: Any, bound: float) -> float:
+    """The value as a float, if it is a finite number that is not below the bound."""
+    return _number(name, value, f"a finite number of at least {bound:g}", lambda number: number >= bound)
+
+
+def above(name: str, value: Any, bound: float) -> float:
+    """The value as a float, if it is a finite number above the bound."""
+    return _number(name, value, f"a finite number above {bound:g}", lambda number: number > bound)
+
+
+def fraction(name: str, value: Any, *, most: float = 1.0, zero: bool = True) -> float:
+    """The value as a float, if it lies between 0 and `most`; without `zero`, 0 itself is not allowed."""
+    rule = f"between 0 and {most:g}" if zero else f"above 0 and at most {most:g}"
+    return _number(
+        name, value, f"a number {rule}", lambda number: (number >= 0 if zero else number > 0) and number <= most
+    )
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    """The value, if it is one of the known words."""
+    words = list(known)
+    if value not in words:
+        raise InputError(
+            f"{name} must be one of {', '.join(words)}, but it is {short(repr(value))}.", did_you_mean(value, words)
+        )
+    return value
+
+
+def only_known(owner: str, noun: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Reject names that nobody reads: `only_known("quadratic", "option", given, known)`."""
+    words = list(known)
+    unknown = [name for name in given if name not in words]
+    if unknown:
+        listed = f"Its {noun}s are {', '.join(words)}." if words else f"It has no {noun}s."
+        raise InputError(
+            f"{owner} has no {noun} {', '.join(map(str, unknown))}. {listed}", did_you_mean(unknown[0], words)
+        )
+
+
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """A question that offers the closest known word; empty if none is close."""
+    close = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close and close[0] != word else ""
+
+
+def _number(name: str, value: Any, rule: str, holds: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (math.isfinite(number) and holds(number)):
+        raise InputError(f"{name} must be {rule}, but it is {short(repr(value))}.")
+    return number

@@ -1,0 +1,314 @@
+"""Every command does what it says, in words and as JSON, within 80 columns and without colours."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import decibo
+from decibo.cli import app as cli
+from decibo.cli import demo, exits
+from decibo.cli.doctor import findings
+from decibo.execute import progress
+
+OWN = '''
+import jax.numpy as jnp
+import decibo
+
+def make_problem(agents: int, pull: float = 1.0):
+    """Each agent has its own target."""
+    outer = lambda x, y, d: jnp.sum((y - d) ** 2)
+    inner = lambda x, y, d: jnp.sum((y - pull * x) ** 2)
+    targets = jnp.arange(2.0 * agents).reshape(agents, 2)
+    return decibo.Problem(outer, inner, targets, x0=jnp.zeros(2), y0=jnp.zeros(2), name="own")
+
+def worst(s):
+    return jnp.max(jnp.abs(s.x))
+
+def not_a_problem():
+    return 3
+'''
+
+
+@pytest.fixture
+def call(decibo_call):
+    return decibo_call
+
+
+def tidy(text):
+    assert "\x1b" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    return text
+
+
+def test_run_writes_a_folder_that_describes_itself(here, call):
+    done = call("run", "quad.toml", "--set", "problem.seed=3")
+    assert (done.code, done.err) == (exits.RAN, "")
+    assert "stationarity" in tidy(done.out)
+    assert "Written to out/quad" in done.out
+    assert "Next: decibo report out/quad" in done.out
+    kept = tomllib.loads((here / "out/quad/config.toml").read_text())
+    assert kept["problem"] == {
+        "name": "quadratic", "agents": 4, "n": 3, "r": 4, "seed": 3, "heterogeneity": 1.0, "condition": 4.0, "bend": 0.0
+    }  # fmt: skip
+    assert kept["network"] == {"name": "ring", "agents": 4, "weights": "metropolis"}
+    told = json.loads((here / "out/quad/run.json").read_text())
+    assert (told["status"], told["seed"], told["network"]["agents"]) == ("done", 0, 4)
+
+
+def test_the_kept_configuration_gives_the_same_run_again(here, call):
+    first = call("run", "quad.toml", "--json")
+    again = call("run", "out/quad/config.toml", "--json", "--out", "again")
+    assert first.json["last"] == again.json["last"]
+    assert (here / "again/config.toml").read_text() == (here / "out/quad/config.toml").read_text()
+
+
+def test_json_is_the_run_that_python_makes(here, call):
+    said = call("run", "quad.toml", "--json").json
+    solution = decibo.solve(
+        decibo.problems.quadratic(4),
+        decibo.ring(4),
+        decibo.ahead_exact(alpha=0.05, gamma=0.1),
+        steps=40,
+        measures=["stationarity", "consensus_x"],
+    )
+    for name in ("stationarity", "consensus_x"):
+        np.testing.assert_allclose(said["last"][name], solution.history[name][-1], rtol=1e-6)
+    assert said["cost"]["bytes_total"] == solution.cost.bytes_total
+
+
+def test_single_precision_is_single(here, call):
+    call("run", "quad.toml", "--set", "run.dtype=float32")
+    assert np.load(here / "out/quad/solution.npz")["x"].dtype == np.float32
+    assert jnp.zeros(1).dtype == np.float64  # and it was put back
+
+
+def test_a_run_that_diverges_ends_with_one(here, call):
+    done = call("run", "quad.toml", "--set", "method.alpha=1e4", "--set", "run.steps=400")
+    assert done.code == exits.DIVERGED
+    assert "Lower alpha" in tidy(done.out)
+    assert "Next: decibo check quad.toml" in done.out
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "ahead_exact[alpha=1e-9,gamma=0.5]",
+        "ahead[alpha=1e-9,gamma=0.5,lam=1e4]",
+        "sparkle_ed[alpha=1e-9,beta=0.3,gamma=0.3]",
+    ],
+)
+def test_an_estimate_stands_in_for_what_is_not_recorded(here, call, method):
+    """With x at rest and the inner variables settled, it is |grad Phi|^2 itself."""
+    words = ["run", "quad.toml", "--json", "--set", f"method={method}", "--set", "run.every=400"]
+    words += ["--set", "run.steps=400", "--set", "problem.heterogeneity=0"]
+    exact = call(*words, "--set", "run.measures=stationarity").json["last"]
+    guess = call(*words, "--set", "run.measures=outer").json["last"]
+    assert (set(exact), set(guess)) == ({"stationarity"}, {"estimate", "outer"})
+    np.testing.assert_allclose(guess["estimate"], exact["stationarity"], rtol=1e-2)
+
+
+def test_own_problem_and_measure_by_name(here, call, monkeypatch):
+    (here / "own_one.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(here))
+    (here / "own.toml").write_text(
+        'problem = { name = "own_one:make_problem", pull = 2.0 }\n[network]\nname = "star"\nagents = 3\n'
+        '[method]\nalpha = 0.01\ngamma = 0.3\n[run]\nsteps = 500\nmeasures = ["own_one:worst"]\n'
+    )
+    done = call("run", "own.toml", "--json")
+    assert done.code == 0, done.err
+    assert done.json["last"]["worst"] == pytest.approx(1.5, rel=1e-3)  # mean target (2, 3) over pull 2
+    assert 'name = "own_one:make_problem"' in (here / "out/own/config.toml").read_text()
+    wrong = call("run", "own.toml", "--set", "problem.pul=1.0")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "Did you mean pull?" in wrong.err
+    for name, said in {
+        "own_one:make_problm": "Did you mean make_problem?",
+        "own_one:not_a_problem": "must return a decibo.Problem",
+        "own_nowhere:f": "own_nowhere",
+        "own one:f": "module:function",
+    }.items():
+        wrong = call("run", "own.toml", "--set", f'problem="{name}"')
+        assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+        assert said in wrong.err
+
+
+def test_compare_shares_settings_and_keeps_every_run(here, call):
+    words = ["-a", "ahead_exact", "-a", "ahead[alpha=0.02,gamma=0.1,lam=20]", "-a", "sparkle_ed"]
+    sets = ["--set", "compare.alpha=0.05", "--set", "compare.beta=0.1", "--set", "compare.gamma=0.1"]
+    done = call("compare", "quad.toml", *words, *sets)
+    assert done.code == 0, done.err
+    assert "sparkle_ed" in tidy(done.out)
+    settings = {path.parent.name: json.loads(path.read_text())["method"] for path in here.glob("out/*/*/run.json")}
+    assert set(settings) == {"ahead_exact", "ahead_alpha=0.02_gamma=0.1_lam=20", "sparkle_ed"}
+    assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # from [method]
+    assert settings["ahead_alpha=0.02_gamma=0.1_lam=20"]["settings"]["alpha"] == 0.02  # its own before the shared one
+    assert settings["sparkle_ed"]["settings"]["beta"] == 0.1
+    page = call("report", "out/quad-compare")
+    assert page.code == 0, page.err
+    assert (here / "out/quad-compare/report.html").is_file()
+
+
+def test_compare_takes_its_methods_from_the_file(here, call):
+    text = (here / "quad.toml").read_text() + '[compare]\nmethods = ["ahead_exact", "ahead_exact[lam=10]"]\n'
+    (here / "two.toml").write_text(text)
+    runs = call("compare", "two.toml", "--json").json["runs"]
+    assert [run["label"] for run in runs] == ["ahead_exact", "ahead_exact[lam=10]"]
+    assert "lam=10" in runs[1]["method"]
+
+
+def test_sweep_finds_the_best(here, call):
+    done = call("sweep", "quad.toml", "-g", "alpha=0.001,0.05,1e4", "--set", "run.steps=300")
+    assert done.code == 0, done.err
+    assert "Next: decibo run quad.toml --set method.alpha=0.05" in tidy(done.out)
+    assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
+    said = call("sweep", "quad.toml", "-g", "alpha=1e4,1e5", "--set", "run.steps=300", "--json")
+    assert said.code == exits.DIVERGED
+    assert [row["status"] for row in said.json["rows"]] == ["diverged", "diverged"]
+
+
+def test_the_demo_ends_with_a_page(here, call, monkeypatch):
+    monkeypatch.setattr(demo, "STEPS", 10)
+    monkeypatch.setattr(demo, "METHODS", dict(list(demo.METHODS.items())[:2]))  # one program for both
+    done = call("demo", "--out", "shown")
+    assert done.code == 0, done.err
+    assert "Open shown/report.html in a browser" in tidy(done.out)
+    assert all(label in done.out for label in demo.METHODS)
+    said = call("demo", "--out", "shown", "--json").json
+    assert set(said["runs"]) == set(demo.METHODS)
+    assert (here / said["page"]).read_text().lower().startswith("<!doctype html>")
+
+
+def test_check_says_what_the_theory_promises(here, call):
+    method = "method=ahead[alpha=0.01,gamma=0.1,lam=20]"
+    assert "Theorem 1" in tidy(call("check", "quad.toml", "--set", method).out)
+    assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is False
+
+
+@pytest.mark.parametrize("kind", ["algorithms", "problems", "networks", "measures"])
+def test_list_names_everything_with_its_settings(call, kind):
+    said = call("list", kind, "--json").json[kind]
+    assert all(entry["description"] for entry in said)
+    shown = tidy(call("list", kind).out)
+    assert all(entry["name"] in shown for entry in said)
+    names = [entry["name"] for entry in said]
+    if kind == "algorithms":
+        assert names == list(decibo.CATALOG)
+        assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0"]
+    if kind == "problems":
+        assert {"quadratic", "synthetic", "minimax_auc", "hyper_cleaning"} <= set(names)
+        assert not {"minimax", "single_level"} & set(names)
+    if kind == "networks":
+        assert {"ring", "torus", "erdos_renyi", "directed_ring"} <= set(names)
+        assert not {name for name in names if name.startswith("from_")}
+
+
+def test_doctor_and_version(call):
+    tidy(call("doctor").out)
+    said = call("doctor", "--json").json
+    assert said["versions"]["decibo"] == decibo.__version__
+    assert {"mpi", "data", "devices", "extras", "compilation cache"} <= set(said)
+    assert call("--version").out.startswith(f"decibo {decibo.__version__}, jax ")
+
+
+def test_doctor_finds_data(monkeypatch, tmp_path):
+    (tmp_path / "a9a").write_text("")
+    monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
+    assert findings()["data"]["a9a"] == str(tmp_path / "a9a")
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
+def test_interrupted_runs_are_written(here, call, monkeypatch, how):
+    def watched(wanted=True):
+        import contextlib
+
+        def report(step, steps, latest):
+            if step > 5:
+                os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGINT)
+
+        return contextlib.nullcontext(report)
+
+    monkeypatch.setattr(progress.Line, "watched", watched)
+    before = signal.getsignal(signal.SIGTERM)
+    done = call("run", "quad.toml", "--set", "run.steps=100000", "--set", "run.every=10")
+    assert done.code == exits.INTERRUPTED
+    assert json.loads((here / "out/quad/run.json").read_text())["status"] == "interrupted"
+    assert "Interrupted at step" in tidy(done.out)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_resume_goes_on_where_the_run_stopped(here, call):
+    whole = call("run", "quad.toml", "--json", "--out", "whole", "--set", "run.every=5").json
+    words = ["run", "quad.toml", "--checkpoint", "--out", "part", "--set", "run.every=5", "--set", "run.steps=20"]
+    part = call(*words)
+    assert part.code == 0, part.err
+    refused = call(*words)
+    assert refused.code == 2
+    assert "decibo resume part" in refused.err
+    (here / "part/run.json").unlink()  # as if it had been killed
+    done = call("resume", "part", "--steps", 40, "--json")
+    assert done.code == 0, done.err
+    assert done.json["steps"] == 40
+    assert done.json["last"] == whole["last"]
+
+
+def test_resume_needs_a_run_with_checkpoints(here, call):
+    call("run", "quad.toml")
+    for folder in ("nowhere", "out/quad"):
+        done = call("resume", folder)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_what_is_unexpected_is_a_short_report(here, call, monkeypatch, tmp_path):
+    def broken(*_, **__):
+        raise RuntimeError("the sky fell\nand more")
+
+    monkeypatch.setattr(decibo, "solve", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = call("run", "quad.toml")
+    assert done.code == exits.BROKEN
+    assert "unexpected RuntimeError: the sky fell" in done.err
+    assert "and more" not in done.err
+    assert f"decibo {decibo.__version__}, jax " in done.err
+    saved = re.search(r"The traceback is in (\S+);", done.err)[1]
+    assert "the sky fell\nand more" in Path(saved).read_text()
+    shown = call("run", "quad.toml", "--debug")
+    assert "Traceback" in shown.err
+    assert shown.code == exits.BROKEN
+    assert not (here / "out").exists()
+
+
+def test_errors_are_json_too(here, call):
+    done = call("run", "nowhere.toml", "--json")
+    assert done.code == done.json["exit"] == 2
+    assert "nowhere.toml" in done.json["error"]
+
+
+COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_and_shows_how(call, command):
+    text = tidy(call(*command.split(), "--help").out)
+    assert "Usage: decibo" in text
+    if not command:
+        assert all(f"{code}  " in text for code in exits.MEANING)
+        assert "..." not in text.partition("Commands:")[2]
+    elif command in ("run", "compare", "sweep", "check", "report", "resume"):
+        assert f"decibo {command} " in text.partition("Example")[2]
+
+
+def test_completion_of_the_shell():
+    environment = os.environ | {
+        "_DECIBO_COMPLETE": "complete_bash", "COMP_WORDS": "decibo re", "COMP_CWORD": "1"
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "decibo"], env=environment, capture_output=True, text=True)
+    assert set(done.stdout.split()) == {"report", "reproduce", "resume"}

@@ -1,0 +1,133 @@
+"""Reading configurations: types, names, places, and methods written on the command line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import decibo
+from decibo.cli import config
+from decibo.cli.build import build
+from decibo.cli.options import options_of, typed
+from decibo.cli.registry import methods, networks, problems
+from decibo.cli.spec import parse_spec
+from decibo.errors import InputError
+
+
+def read(folder, text, **more):
+    (folder / "c.toml").write_text(text)
+    return config.read(folder / "c.toml", **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("ahead", {"name": "ahead"}),
+        ("ahead[]", {"name": "ahead"}),
+        (" ahead [ lam = 20 , alpha=1e-3 ] ", {"name": "ahead", "lam": 20, "alpha": 1e-3}),
+        ("lopa[tracking=true,theta=none]", {"name": "lopa", "tracking": True, "theta": "none"}),
+        (
+            'ahead[lam={name="growing", start=2.0},gamma=0.1]',
+            {"name": "ahead", "lam": {"name": "growing", "start": 2.0}, "gamma": 0.1},
+        ),
+        ("my_module:make[word='a,b']", {"name": "my_module:make", "word": "a,b"}),
+    ],
+)
+def test_methods_on_the_command_line(text, wanted):
+    assert parse_spec(text) == wanted
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.floats(allow_nan=False) | st.booleans()))
+def test_what_is_written_is_read(settings):
+    settings.pop("name", None)
+    text = ",".join(f"{name}={str(value).lower()}" for name, value in settings.items())
+    assert parse_spec(f"ahead[{text}]") == {"name": "ahead", **settings}
+
+
+def test_a_configuration_may_be_short_or_long(tmp_path):
+    short = read(tmp_path, 'problem = "quadratic"')
+    long = read(tmp_path, '[problem]\nname = "quadratic"\n[method]\n[network]\nname = "ring"\n[run]\n')
+    for found in (short, long):
+        parts, full = build(found)
+        assert (parts.problem.agents, parts.network.agents, parts.method.name) == (10, 10, "ahead_exact")
+        assert config.resolved(full)["network"]["agents"] == 10
+
+
+def test_the_number_of_agents_is_said_once(tmp_path):
+    parts, _ = build(read(tmp_path, 'problem = "quadratic"\nnetwork = { name = "torus", rows = 2, columns = 3 }'))
+    assert parts.problem.agents == parts.network.agents == 6
+    parts, _ = build(read(tmp_path, 'problem = { name = "quadratic", agents = 5 }\nnetwork = "path"'))
+    assert parts.problem.agents == parts.network.agents == 5
+
+
+def test_data_by_name_by_table_and_by_file(tmp_path, monkeypatch):
+    text = 'problem = {{ name = "logistic_hyperparameters", agents = 4, data = {} }}'
+    parts, _ = build(read(tmp_path, text.format('"breast_cancer"')))
+    assert parts.problem.name == "logistic, breast cancer"
+    parts, full = build(read(tmp_path, text.format('{ name = "digits", positive = 4, negative = 9 }')))
+    assert parts.problem.name == "logistic, digits 4 against 9"
+    assert config.resolved(full)["problem"]["data"] == {"name": "digits", "positive": 4, "negative": 9}
+    lines = [f"{1 if k % 2 else -1} 1:{k} 2:{-k}" for k in range(1, 41)]
+    (tmp_path / "small").write_text("\n".join(lines))
+    monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
+    parts, _ = build(read(tmp_path, text.format('"small"')))
+    assert parts.problem.name == "logistic, small"
+
+
+def test_schedules_and_switched_off_defaults(tmp_path):
+    method = 'name = "d_soba"\nalpha = { name = "polynomial", start = 0.1, power = -0.5 }\nbeta = 0.1\ngamma = 0.1\n'
+    parts, full = build(read(tmp_path, f'problem = "quadratic"\n[method]\n{method}theta = "none"'))
+    assert float(parts.method.settings["alpha"](3)) == pytest.approx(0.05)
+    assert parts.method.settings["theta"] is None
+    assert config.resolved(full)["method"]["theta"] == "none"
+
+
+def test_networks_may_fail(tmp_path):
+    parts, full = build(read(tmp_path, 'problem = "quadratic"\n[network]\nagents = 10\nfailing = 0.25'))
+    assert parts.network.rate == 0.25
+    assert config.resolved(full)["network"]["failing"] == 0.25
+
+
+def test_options_are_those_of_the_functions():
+    for registry in (problems(), networks(), methods()):
+        for factory in registry.factories.values():
+            assert options_of(factory) or factory is decibo.problems.synthetic
+    assert [name for name, option in options_of(decibo.networks.erdos_renyi).items() if option.required] == [
+        "agents", "p", "seed"
+    ]  # fmt: skip
+    assert "prox_x" not in options_of(decibo.methods.lv_hba)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "good"),
+    [
+        (3, int, True),
+        (3.0, int, False),
+        (True, int, False),
+        (3, float, True),
+        (10**400, float, False),
+        (float("nan"), float, False),
+        ("a", str, True),
+        ([1, 2], list[float], True),
+        ([1, "a"], list[float], False),
+        ({"a": 1.0}, dict[str, float], True),
+        ({"a": "b"}, dict[str, float], False),
+        ("none", float | None, True),
+        ("none", float, False),
+    ],
+)
+def test_types(value, hint, good):
+    if good:
+        assert typed(value, hint, "here") == (None if value == "none" else value)
+    else:
+        with pytest.raises(InputError, match="here"):
+            typed(value, hint, "here")
+
+
+def test_set_reaches_inside_and_replaces(tmp_path):
+    text = 'problem = "quadratic"\n[run]\nuntil = { stationarity = 1e-3 }\nmeasures = ["outer"]'
+    found = read(
+        tmp_path, text, sets=["problem.n=2", "run.until.stationarity=1e-4", "network=star", "network.agents=3"]
+    )
+    assert (found.problem.name, found.problem.options) == ("quadratic", {"n": 2})
+    assert found.run.until == {"stationarity": 1e-4}
+    assert (found.network.name, found.network.options) == ("star", {"agents": 3})

@@ -1,0 +1,81 @@
+"""Every experiment in its smallest form: it runs, it draws, and twice gives the same files."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from decibo.data import breast_cancer, digits
+from decibo.measure import measures as measures_
+from decibo.paper import datasets as source
+from decibo.paper import page, report, suite
+from decibo.paper import plotting as figures
+from decibo.paper.claims import Verdict
+from decibo.paper.command import Done
+from decibo.paper.result import Size
+
+TINY = Size(seeds=1, tiny=True)
+DATA = {source.pair_of_digits: digits(), source.adults: breast_cancer()}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {name: suite.run(name, DATA, TINY) for name in suite.EXPERIMENTS}
+
+
+@pytest.mark.parametrize("name", suite.EXPERIMENTS)
+def test_it_runs_and_is_written_whole(name, results, tmp_path):
+    folder = report.write(results[name], tmp_path, figures.draw)
+    assert {path.suffix for path in folder.iterdir()} == {".csv", ".json", ".png", ".pdf"}
+    assert list(tmp_path.iterdir()) == [folder]
+    kept = json.loads((folder / f"{name}.json").read_text())
+    assert {claim["verdict"] for claim in kept["claims"]} <= set(Verdict)
+    assert all((folder / table).exists() for table in kept["tables"])
+    for table in kept["tables"]:
+        rows = list(csv.reader((folder / table).read_text().splitlines()))
+        assert len(rows) > 1
+        assert len({len(row) for row in rows}) == 1
+
+
+@pytest.mark.parametrize("name", ["fig1", "fig2", "table1"])
+def test_same_seed_same_numbers(name, results):
+    again = suite.run(name, DATA, TINY)
+    for table, columns in results[name].tables.items():
+        assert report.as_csv(columns) == report.as_csv(again.tables[table])
+
+
+def test_only_one_table_holds_wall_times(results):
+    again = suite.run("fig4", DATA, TINY)
+    for table, columns in results["fig4"].tables.items():
+        if table != "seconds":
+            assert report.as_csv(columns) == report.as_csv(again.tables[table])
+
+
+def test_the_page_shows_everything_and_no_path(results, tmp_path):
+    done = [Done(r, report.write(r, tmp_path, figures.draw), 1.0) for r in results.values()]
+    path = page.write(done, tmp_path / "docs", quick=True)
+    text = path.read_text()
+    for result in results.values():
+        assert f"## {result.title}" in text
+        assert (path.parent / "figures" / f"{result.name}.png").exists()
+    assert str(tmp_path) not in text
+    assert sorted(p.name for p in path.parent.iterdir()) == ["figures", "reproduction.md"]
+
+
+def test_minimax_stationarity_is_the_library_s():
+    import decibo
+    from decibo.paper import minimax
+
+    problem = minimax.make(breast_cancer(), 0)
+    measures = {"cheap": minimax.stationarity, "exact": measures_.stationarity}
+    method = minimax.METHODS["dgda"]
+    run = decibo.solve(problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False)
+    np.testing.assert_allclose(run.history["cheap"], run.history["exact"], rtol=1e-8)
+
+
+def test_embedded_digits_serve_without_mnist(monkeypatch, tmp_path):
+    monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "digits" in source.described(source.pair_of_digits())
+    assert source.adults().name == "breast cancer"

@@ -1,0 +1,88 @@
+"""What the processes of the tests run: a small problem, with whatever can go wrong.
+
+python tests/distribute/job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+import numpy as np  # noqa: E402
+
+import decibo  # noqa: E402
+
+calls: list[int] = []
+
+
+def data(agent: int) -> dict[str, np.ndarray]:
+    """The data of one agent; remembers for whom it was called."""
+    calls.append(agent)
+    drawn = np.random.default_rng(agent)
+    return {"a": 1 + drawn.random(3), "b": drawn.normal(size=3)}
+
+
+def outer(x, y, d):
+    return 0.5 * ((y - d["b"]) ** 2).sum() + 0.05 * (x**2).sum()
+
+
+def inner(x, y, d):
+    return 0.5 * (d["a"] * (y - x) ** 2).sum()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--agents", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--slow", type=float, default=0.0, help="seconds to wait between stretches")
+    parser.add_argument("--automatic", action="store_true")
+    parser.add_argument("--spoil", default="", help="steps, seed or data: what process 1 is given differently")
+    options = parser.parse_args()
+    me = decibo.init_distributed()
+    spoil = options.spoil if me == 1 else ""
+    private = (lambda agent: data(agent) | {"b": np.full(3, np.nan)}) if spoil == "data" else data
+    problem = decibo.Problem(outer, inner, private, np.zeros(3), np.zeros(3), agents=options.agents, name="job")
+    method = None if options.automatic else decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1)
+
+    def watch(step: int, steps: int, latest: dict) -> None:
+        if me == 0:
+            options.out.with_suffix(".step").write_text(str(step))
+        time.sleep(options.slow)
+
+    try:
+        solution = decibo.solve(
+            problem,
+            decibo.ring(options.agents) if options.agents > 2 else decibo.networks.path(options.agents),
+            method,
+            steps=options.steps + (spoil == "steps"),
+            every=10,
+            seed=int(spoil == "seed"),
+            measures="all",
+            progress=watch,
+            checkpoint=options.checkpoint,
+            checkpoint_every=options.every,
+            resume=options.resume,
+        )
+    except decibo.InputError as error:
+        print(f"process {me}: {error}", flush=True)
+        os._exit(2)
+    said = {"agents": calls, "status": str(solution.status), "steps": solution.steps, "message": solution.message}
+    options.out.with_suffix(f".{me}.json").write_text(json.dumps(said))
+    if me == 0:
+        state = {name: np.asarray(value) for name, value in vars(solution.agents).items()}
+        np.savez(options.out, **state, stationarity=solution.history["stationarity"], step=solution.history["step"])
+
+
+if __name__ == "__main__":
+    main()
