@@ -26,6 +26,8 @@ from decibo.errors import InputError
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Tree, Vector
 
+__all__ = ["Compressor", "compressed", "quantise", "random_k", "top_k"]
+
 
 def minibatch(method: Algorithm) -> Algorithm:
     """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""

@@ -46,6 +46,8 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
+__all__ = ["Consensus", "atc", "atc_tracking", "dgd", "exact_diffusion", "extra", "local", "push_pull", "tracking"]
+
 Group = Any  # one entry for each variable that agrees by this strategy
 tree_map = jax.tree.map
 

@@ -44,6 +44,21 @@ from decibo.algorithm.algorithm import Schedule, schedule
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 
+__all__ = [
+    "Direction",
+    "Implicit",
+    "Moreau",
+    "Pair",
+    "Penalty",
+    "implicit",
+    "minimax",
+    "minimax_penalty",
+    "moreau",
+    "penalty",
+    "single",
+    "symmetric_penalty",
+]
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from jax.tree_util import Partial
 from decibo.errors import InputError
 from decibo.pytree import Vector
 
+__all__ = ["ball", "box", "l1", "simplex"]
+
 Prox = Callable[[Vector, Any], Vector]
 
 

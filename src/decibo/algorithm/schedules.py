@@ -19,6 +19,8 @@ from jax.tree_util import Partial
 
 from decibo.validate import above, at_least, integer
 
+__all__ = ["growing", "polynomial"]
+
 
 def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float = 1e6) -> Partial:
     """A staircase: `start`, times `factor` after every `every` steps, never above `most`.
