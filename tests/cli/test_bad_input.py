@@ -177,7 +177,7 @@ def test_bad_command_lines(decibo_call, words):
             ["--set", "method.alhpa=0.1"],
             "--set method.alhpa: there is no such option of ahead_exact. Did you mean alpha?",
         ),
-        (["--set", "network.agents=5"], "Did you mean agents?"),
+        (["--set", "network.m=5"], "Did you mean agents?"),
         (["--set", "problem=quadratics"], "Did you mean quadratic?"),
         (["--set", "run.measures=stationary"], "Did you mean stationarity?"),
         (["--set", "runn.steps=5"], "Did you mean run?"),

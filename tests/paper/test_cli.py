@@ -117,6 +117,6 @@ def test_the_library_does_not_import_the_command_line():
 
 
 def test_without_typer_there_is_one_line():
-    done = python("import sys; sys.modules['typer'] = None; import decibo.cli")
+    done = python("import sys; sys.modules['typer'] = None; import decibo.cli.app")
     assert done.returncode == 2
     assert done.stderr.strip() == "decibo: the command line needs typer and rich. pip install 'decibo[cli]'"
