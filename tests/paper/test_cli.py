@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from decibo.cli import app as cli
-from decibo.errors import InputError
 from decibo.paper import command, report, suite
-from decibo.paper import plotting as figures
 from decibo.paper.result import Size
+from decibo.report.figures import plotting
 
 
 def call(monkeypatch, capsys, *arguments):
@@ -103,8 +102,8 @@ def test_a_good_run_prints_claims_at_80_columns(monkeypatch, capsys, tmp_path):
 
 def test_figures_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"decibo\[plot\]"):
-        figures.plotting()
+    with pytest.raises(ImportError, match=r"decibo\[plot\]"):
+        plotting()
 
 
 def python(code):

@@ -37,7 +37,7 @@ def _follower() -> bool:
 
 
 def _judged(error: BaseException) -> tuple[int, str]:
-    if isinstance(error, InputError):
+    if isinstance(error, InputError | ImportError):
         return exits.WRONG, _flat(str(error))
     if isinstance(error, DivergedError):
         return exits.DIVERGED, _flat(str(error))

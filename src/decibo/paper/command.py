@@ -13,6 +13,7 @@ from decibo.errors import InputError
 from decibo.paper import page, report, suite
 from decibo.paper import plotting as figures
 from decibo.paper.result import Progress, Result, Size
+from decibo.report.figures import plotting
 
 Watch = Callable[[str], AbstractContextManager[Progress]]  # a progress bar for an experiment's name
 
@@ -40,7 +41,7 @@ def reproduce(
     names, size = suite.chosen(name), Size(quick, seeds)
     if docs is not None and name != "all":
         raise InputError(f"--docs with {name}", "the page shows all experiments", "Use: decibo reproduce all --docs.")
-    figures.plotting()
+    plotting()
     for folder in (out, *([docs] if docs is not None else [])):
         report.writable(folder)
     loaded = suite.load(names, data)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from decibo.paper import draw_more
-from decibo.paper.plotting import COLOURS, bands, letter, over_seeds, spread
+from decibo.paper.plotting import COLOURS, bands, over_seeds, spread
 from decibo.paper.result import Result, groups
+from decibo.report.figures import letter
 
 
 def fig1(plt: Any, r: Result) -> Any:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from decibo.paper.plotting import COLOURS, bands, letter, over_seeds, spread
+from decibo.paper.plotting import COLOURS, bands, over_seeds, spread
 from decibo.paper.result import Result, groups
+from decibo.report.figures import letter
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 

@@ -1,7 +1,7 @@
 """Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve.         [paper, section III-C]
 
-The saddle form of the area (decibo.problems.minimax("auc")), agents with unequal shares of positives. Beside the paper's method
-run descent ascent (dgda), the same with gradient tracking (gt_gda), and the paper's direction with gradient tracking.
+The saddle form of the area (decibo.problems.minimax("auc")), agents with unequal shares of positives. The paper's method
+is compared with descent ascent (dgda), the same with gradient tracking (gt_gda), and its own direction with tracking.
 """
 
 from __future__ import annotations

@@ -8,35 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from decibo.errors import InputError
 from decibo.paper.result import Result, Table, groups
+from decibo.report.figures import STYLE, plotting
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.linewidth": 1.5,
-    "savefig.dpi": 160,
-    "svg.hashsalt": "decibo",
-}
-
-
-def plotting() -> Any:
-    """matplotlib.pyplot without a display, or one line on how to get it."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError("matplotlib is not installed", "figures need it", "pip install 'decibo[plot]'") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
@@ -89,9 +64,3 @@ def spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low, middle, high = np.full((3, rows.shape[1]), np.nan)
     low[some], middle[some], high[some] = np.nanpercentile(rows[:, some], (10, 50, 90), axis=0)
     return middle, low, high
-
-
-def letter(axes: Any, titles: list[str]) -> None:
-    """(a), (b), ... before the titles."""
-    for ax, mark, title in zip(np.ravel(axes), "abcdefgh", titles, strict=False):
-        ax.set_title(f"({mark}) {title}", loc="left")

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, missing
 from decibo.files import write_one
-from decibo.paper.plotting import STYLE, letter, plotting
 from decibo.report.network_svg import positions
 from decibo.report.palette import LIGHT, look
 from decibo.report.summary import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
@@ -27,7 +26,38 @@ AXIS_WORDS = {
     "seconds": "seconds (shared out over steps)",
 }
 DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.5,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "decibo",
+}
 OWN = {"legend.frameon": False, "axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
+
+
+def plotting() -> Any:
+    """matplotlib.pyplot, drawing into files only."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise missing("matplotlib", "Drawing figures", "plot") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def letter(axes: Any, titles: Sequence[str]) -> None:
+    """Number the panels of a figure: (a), (b), ... before the titles."""
+    for ax, mark, title in zip(np.ravel(axes), "abcdefgh", titles, strict=False):
+        ax.set_title(f"({mark}) {title}", loc="left")
 
 
 def figures(folders: str | Path | Sequence[str | Path], out_dir: str | Path) -> list[Path]:

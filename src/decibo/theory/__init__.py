@@ -1,4 +1,4 @@
-"""The paper's theory as functions: constants, step-size rules, bounds, the potential, and a check of a run's settings."""
+"""The theory of the paper as functions: constants, step-size rules, bounds, the potential, and a check of settings."""
 
 from decibo.theory.bounds import Bound, bound
 from decibo.theory.check import check
