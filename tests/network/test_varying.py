@@ -67,7 +67,7 @@ def test_networks_take_turns():
 def test_turns_may_be_disconnected_if_all_together_are_not():
     pairs = np.kron(np.eye(2), np.full((2, 2), 0.5))
     across = np.roll(np.roll(pairs, 1, axis=0), 1, axis=1)
-    assert decibo.networks.periodic([pairs, across]).m == 4
+    assert decibo.networks.periodic([pairs, across]).agents == 4
     with pytest.raises(decibo.InputError, match="2 components"):
         decibo.networks.periodic([pairs, pairs])
 

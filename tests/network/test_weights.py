@@ -40,7 +40,7 @@ def test_best_constant_is_the_best_constant(graph):
     laplacian = np.diag(best.degrees.astype(float))
     laplacian[tuple(best.edges.T)] = laplacian[tuple(best.edges.T[::-1])] = -1
     for weight in np.linspace(0.01, 1 / best.degrees.max(), 20):
-        other = np.eye(best.m) - weight * laplacian - 1 / best.m
+        other = np.eye(best.agents) - weight * laplacian - 1 / best.agents
         assert best.rho <= np.linalg.norm(other, 2) ** 2 + 1e-12
 
 

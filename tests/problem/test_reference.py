@@ -117,11 +117,13 @@ def test_exact_compiles_and_forgives_a_bad_guess():
 
 def test_some_agents_only():
     problem = quadratic(m=3)
-    part = replace(problem, data=problem.local([0, 2]), solution=None)
+    part = replace(problem, data=problem.local([0, 2]), agents=None, solution=None)
     np.testing.assert_allclose(
         reference(problem, agents=[0, 2]).grad(problem.x0), reference(part).grad(problem.x0), atol=1e-14
     )
-    from_function = replace(problem, data=lambda agent: jax.tree.map(lambda leaf: leaf[agent], problem.data))
+    from_function = replace(
+        problem, data=lambda agent: jax.tree.map(lambda leaf: leaf[agent], problem.data), agents=None
+    )
     np.testing.assert_allclose(
         reference(from_function, agents=3).grad(problem.x0), reference(problem).grad(problem.x0), atol=1e-14
     )

@@ -1,4 +1,4 @@
-"""Every bad input is refused with its value, the rule and the remedy."""
+"""Every invalid input is rejected with its value, the rule and, where there is one, the remedy."""
 
 import networkx as nx
 import numpy as np
@@ -15,11 +15,11 @@ SWAP = np.array([[0.0, 1.0], [1.0, 0.0]])
 
 # name: (what is done, the value, the rule, the remedy)
 CASES = {
-    "no agents": (lambda: net.ring(0), "m = 0", "at least 1", "Change"),
-    "half an agent": (lambda: net.ring(2.5), "m = 2.5", "whole number", "Change"),
-    "true agents": (lambda: net.complete(True), "m = True", "whole number", "Change"),
-    "rows": (lambda: net.grid(0, 3), "rows = 0", "at least 1", "Change"),
-    "k": (lambda: net.hypercube(-1), "k = -1", "at least 0", "Change"),
+    "no agents": (lambda: net.ring(0), "m must be", "positive integer, but it is 0", ""),
+    "half an agent": (lambda: net.ring(2.5), "m must be", "positive integer, but it is 2.5", ""),
+    "true agents": (lambda: net.complete(True), "m must be", "positive integer, but it is True", ""),
+    "rows": (lambda: net.grid(0, 3), "rows must be", "positive integer, but it is 0", ""),
+    "k": (lambda: net.hypercube(-1), "k must be", "integer of at least 0, but it is -1", ""),
     "weights": (lambda: net.ring(3, weights="best"), "'best'", "metropolis, lazy_metropolis", "from_weights"),
     "weights matrix": (lambda: net.ring(3, weights=HALF), "weights = array", "metropolis", "from_weights"),
     "rho": (lambda: net.ring(9, rho=1.0), "rho = 1.0", "[0, 1)", "leave it out"),
@@ -28,7 +28,7 @@ CASES = {
     "rho too low": (lambda: net.path(9, rho=0.1), "rho = 0.1", "reaches rho in [0.8", "denser graph"),
     "p": (lambda: net.erdos_renyi(9, 1.5, seed=0), "p = 1.5", "probability", "from 0 to 1"),
     "sparse": (lambda: net.erdos_renyi(100, 0.01, seed=0), "p = 0.01", "connected", "log(m)/m = 0.0461"),
-    "seed": (lambda: net.erdos_renyi(9, 0.5, seed=None), "seed = None", "whole number", "Change"),
+    "seed": (lambda: net.erdos_renyi(9, 0.5, seed=None), "seed must be", "integer of at least 0, but it is None", ""),
     "odd": (lambda: net.random_regular(5, 3, seed=0), "m = 5, degree = 3", "even", "Change"),
     "matching": (lambda: net.random_regular(6, 1, seed=0), "degree = 1", "connected", "degree >= 3"),
     "neighbours": (lambda: net.small_world(9, 3, 0.1, seed=0), "neighbours = 3", "even", "either side"),
@@ -40,7 +40,7 @@ CASES = {
         "reachable",
         "Add links",
     ),
-    "empty": (lambda: net.from_graph(nx.Graph()), "nodes = 0", "at least 1", "Change"),
+    "empty": (lambda: net.from_graph(nx.Graph()), "the number of nodes must be", "positive integer, but it is 0", ""),
     "digraph": (lambda: net.from_graph(nx.DiGraph([(0, 1)])), "DiGraph", "both directions", "from_digraph"),
     "foreign": (
         lambda: net.from_graph(nx.path_graph(3), net.complete(3).W),
@@ -130,12 +130,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_refused(name):
+def test_rejected(name):
     make, value, rule, remedy = CASES[name]
     with pytest.raises(InputError) as caught:
         make()
     error = caught.value
-    assert value in error.value
+    assert value in error.message
     assert rule in error.message
     assert remedy in error.remedy
     assert all(part in str(error) for part in (value, rule, remedy))
