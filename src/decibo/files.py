@@ -1,70 +1,138 @@
-"""Files that are there as a whole or not at all, and that are checked when read again."""
+"""Files and folders that are complete or not there at all, and checksums to tell whether they changed.
+
+Everything is written under an unpredictable name in the same folder, flushed to the disk and renamed, so that a
+crash leaves what was there before. A link at the target is replaced and never followed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from decibo.errors import InputError
-
-AGAIN = "Run it again, or leave this folder out."
-
-
-def write_all(folder: Path, contents: Mapping[str, bytes], outdated: Iterable[str] = ()) -> None:
-    """Write these files, each to a temporary name first.
-
-    Once all are on disk, outdated ones are removed and the new ones get their names in the given order.
-    """
-    places = {name: folder / f".{name}.{os.getpid()}.tmp" for name in contents}
-    try:
-        for name, content in contents.items():
-            _flush(places[name], content)
-        for name in outdated:
-            (folder / name).unlink(missing_ok=True)
-        for name, place in places.items():
-            os.replace(place, folder / name)
-    finally:
-        for place in places.values():
-            place.unlink(missing_ok=True)
+from decibo.errors import CorruptedFileError, InputError
 
 
-def write_one(path: Path, content: bytes) -> Path:
-    """Write one file, in a folder that is made if need be."""
+def atomic_write(path: str | Path, content: str | bytes) -> Path:
+    """Write one file, as a whole or not at all, into a folder that is created if need be."""
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_all(path.parent, {path.name: content})
+    atomic_write_all(path.parent, {path.name: content})
     return path
 
 
+def atomic_write_all(folder: Path, contents: Mapping[str, str | bytes], outdated: Iterable[str] = ()) -> None:
+    """Write several files of a folder that belong together.
+
+    Only when all of them are on disk are the outdated ones removed and the new ones renamed, in the given order.
+    """
+    drafts = {name: _draft(folder / name) for name in contents}
+    try:
+        for name, content in contents.items():
+            with synced(drafts[name]) as file:
+                file.write(encode(content))
+        for name in outdated:
+            (folder / name).unlink(missing_ok=True)
+        for name, draft in drafts.items():
+            os.replace(draft, folder / name)
+        sync_folder(folder)
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replace_folder(target: Path) -> Iterator[Path]:
+    """A new folder that takes the place of the target at the end; if anything fails, the target stays as it was."""
+    missing = [parent for parent in target.parents if not parent.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = _draft(target)
+    old = _draft(target)
+    draft.mkdir()
+    try:
+        yield draft
+        if os.path.lexists(target):
+            os.replace(target, old)
+        try:
+            os.replace(draft, target)
+        except BaseException:
+            if os.path.lexists(old):
+                os.replace(old, target)
+            raise
+        sync_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
+        raise
+    if old.is_dir() and not old.is_symlink():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def synced(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write to, which is on the disk when the block ends; fails if something of this name exists."""
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut, on systems that can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def check_writable(folder: Path) -> Path:
+    """The folder, if it exists or can be created and can be written to; nothing is left behind."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise InputError(f"Cannot write to {folder}: {nearest} is a file.", "Choose another folder.")
+    probe = _draft(nearest / "probe")
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"Cannot write to {folder}: {error.strerror or error}.", "Choose another folder.") from error
+    return folder
+
+
 def read_checked(path: Path, digest: str | None = None) -> bytes:
-    """What a file holds; if it is missing, unreadable or not what was written, an error that names it."""
+    """The content of a file, if it can be read and, where a checksum is given, has not changed since it was written."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise damaged(path, f"it cannot be read ({error.strerror})") from error
+        raise CorruptedFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if digest is not None and sha256(content) != digest:
-        raise damaged(path, "it is not what was written with run.json: its checksum differs")
+        raise CorruptedFileError(f"{path} has changed since it was written: its checksum differs.")
     return content
 
 
-def damaged(path: Path, reason: str) -> InputError:
-    """The error for a file of a run folder."""
-    return InputError(f"{path}", reason, AGAIN)
+def sha256(content: bytes | Path) -> str:
+    """The checksum of some bytes or of the file at a path, in hexadecimal digits."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256(content: bytes) -> str:
-    """The checksum kept in run.json."""
-    return hashlib.sha256(content).hexdigest()
+def encode(content: str | bytes) -> bytes:
+    """Text as UTF-8; what UTF-8 cannot hold (half of a surrogate pair) becomes a question mark."""
+    return content if isinstance(content, bytes) else content.encode("utf-8", "replace")
 
 
-def text(content: str) -> bytes:
-    """UTF-8; what UTF-8 cannot write (half of a surrogate pair) becomes a question mark."""
-    return content.encode("utf-8", "replace")
-
-
-def _flush(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo.errors import InputError
+from decibo.formatting import latex_number
 from decibo.report import figures, latex_table, read_run, report
 from decibo.report.chart_data import thinned
-from decibo.report.latex import escaped, number
+from decibo.report.latex import escaped
 from decibo.report.summary import load, main_measure, names, reached
 from decibo.report.verdict import judge
 from report.runs import curve, written
@@ -160,7 +161,7 @@ def test_no_special_mark_survives_in_latex(text):
 
 
 def test_numbers_in_latex():
-    assert [number(v) for v in (0.0, 1234.0, 0.25, 1.23e-5, 1e-4, -2e7, None)] == [
+    assert [latex_number(v) for v in (0.0, 1234.0, 0.25, 1.23e-5, 1e-4, -2e7, None)] == [
         "$0$", "$1{,}234$", "$0.25$", r"$1.2 \times 10^{-5}$", "$10^{-4}$", r"$-2.0 \times 10^{7}$", "--",
     ]  # fmt: skip
 

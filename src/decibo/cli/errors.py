@@ -9,7 +9,7 @@ import tempfile
 import traceback
 
 from decibo.cli import exits
-from decibo.errors import DivergedError, InputError, first_line
+from decibo.errors import CorruptedFileError, DivergedError, InputError, first_line
 
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -37,7 +37,7 @@ def _follower() -> bool:
 
 
 def _judged(error: BaseException) -> tuple[int, str]:
-    if isinstance(error, InputError | ImportError):
+    if isinstance(error, InputError | ImportError | CorruptedFileError):
         return exits.WRONG, _flat(str(error))
     if isinstance(error, DivergedError):
         return exits.DIVERGED, _flat(str(error))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from decibo.errors import InputError, missing
-from decibo.files import write_one
+from decibo.files import atomic_write
 from decibo.report.network_svg import positions
 from decibo.report.palette import LIGHT, look
 from decibo.report.summary import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
@@ -71,7 +71,7 @@ def figures(folders: str | Path | Sequence[str | Path], out_dir: str | Path) -> 
         for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
             figure = draw(plt, runs)
             if figure is not None:
-                written += [write_one(folder / f"{name}.{kind}", _saved(figure, kind)) for kind in ("png", "pdf")]
+                written += [atomic_write(folder / f"{name}.{kind}", _saved(figure, kind)) for kind in ("png", "pdf")]
                 plt.close(figure)
     return written
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from decibo.errors import InputError
+from decibo.formatting import latex_number
 from decibo.report.summary import AXES, TARGETS, all_measures, last, load, main_measure, names, per_step, reached
 from decibo.runs.record import RunRecord
 
@@ -47,7 +47,7 @@ def latex_table(
         r"\toprule",
         rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{count} to a fraction of the start}} \\",
         rf"\cmidrule(lr){{4-{columns + 3}}}",
-        " & ".join(["Run", "Status", escaped(measure), *map(number, targets)]) + r" \\",
+        " & ".join(["Run", "Status", escaped(measure), *map(latex_number, targets)]) + r" \\",
         r"\midrule",
     ]
     rows = [_row(run, name, measure, axis, targets) for run, name in zip(runs, names(runs), strict=True)]
@@ -57,20 +57,6 @@ def latex_table(
 def escaped(text: str) -> str:
     """Text that LaTeX prints as it is; control characters become spaces."""
     return "".join(SPECIAL.get(mark, mark) if mark.isprintable() else " " for mark in text)
-
-
-def number(value: float | None) -> str:
-    r"""A number in mathematics: whole ones in full, others as 1.2 \times 10^{-5}; a dash for none."""
-    if value is None or math.isnan(value):
-        return "--"
-    if math.isinf(value):
-        return r"$\infty$" if value > 0 else r"$-\infty$"
-    if value == int(value) and abs(value) < 1e6:
-        return f"${int(value):,}$".replace(",", "{,}")
-    if 1e-2 <= abs(value) < 1e4:
-        return f"${value:.3g}$" if abs(value) < 1e3 else f"${value:.0f}$"
-    digits, power = f"{value:.1e}".split("e")
-    return f"$10^{{{int(power)}}}$" if digits == "1.0" else rf"${digits} \times 10^{{{int(power)}}}$"
 
 
 def _checked(runs: Sequence[RunRecord], measure: str | None, axis: str) -> str:
@@ -88,4 +74,7 @@ def _row(run: RunRecord, name: str, measure: str, axis: str, targets: Sequence[f
     price: Any = per_step(run)[axis]
     steps = reached(run, measure, targets)
     spent = [None if step is None or price is None else step * price for step in steps]
-    return " & ".join([escaped(name), escaped(run.status), number(last(run, measure)), *map(number, spent)]) + r" \\"
+    return (
+        " & ".join([escaped(name), escaped(run.status), latex_number(last(run, measure)), *map(latex_number, spent)])
+        + r" \\"
+    )

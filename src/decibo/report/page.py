@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from decibo.errors import InputError
-from decibo.files import text, write_one
+from decibo.files import atomic_write
 from decibo.report import sections as parts
 from decibo.report.chart_data import payload
 from decibo.report.networks import groups, networks
@@ -49,7 +49,7 @@ def report(folders: str | Path | Sequence[str | Path], out: str | Path = "report
         "data": embedded(payload(view.runs, view.labels, view.measure)),
         "script": script,
     }
-    return write_one(path, text(_fill(_file("page.html"), pieces)))
+    return atomic_write(path, _fill(_file("page.html"), pieces))
 
 
 def embedded(data: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from decibo.formatting import NONE, counted, lasted, measured, plural, setting, sized
+from decibo.formatting import NONE, format_bytes, format_count, format_seconds, format_setting, plural, typeset_number
 from decibo.report.html import Cell, badge, mark, named, quiet, spaced, table
 from decibo.report.networks import groups
 from decibo.report.summary import last, main_measure, names, words
@@ -55,7 +55,7 @@ def cards(view: View) -> str:
     best = _best(view, measure)
     if best:
         name = "At the end" if len(runs) == 1 else "Lowest at the end"
-        told += [(f"{name}: {measure}", measured(best[0]), words(str(measure)) if len(runs) == 1 else best[1])]
+        told += [(f"{name}: {measure}", typeset_number(best[0]), words(str(measure)) if len(runs) == 1 else best[1])]
     found = groups(view.runs)
     first = found[0][0].network
     rho = "" if first["rho"] is None else f", rho = {first['rho']:.4g}"
@@ -66,7 +66,13 @@ def cards(view: View) -> str:
         else [("Networks", str(len(found)), "drawn below")]
     )
     sent, spent = sum(_bytes(run) for run in runs), sum(run.seconds for run in runs)
-    told += [("Sent over all links", sized(sent), f"in {lasted(spent)}" + (" altogether" if len(runs) > 1 else ""))]
+    told += [
+        (
+            "Sent over all links",
+            format_bytes(sent),
+            f"in {format_seconds(spent)}" + (" altogether" if len(runs) > 1 else ""),
+        )
+    ]
     return "".join(
         f'<div class="card"><b>{escape(a)}</b><strong>{escape(b)}</strong><span>{escape(c)}</span></div>'
         for a, b, c in told
@@ -86,7 +92,7 @@ def summary(view: View) -> str:
             ("verdict", badge(verdict) + f"<p>{escape(verdict.sentence)}</p>"),
             ("n", f"{run.steps:,}"),
         ]
-        rows.append(row + [("n", escape(measured(last(run, name)))) for name in shown])
+        rows.append(row + [("n", escape(typeset_number(last(run, name)))) for name in shown])
     return table(head, rows)
 
 
@@ -105,9 +111,9 @@ def costs(view: View) -> str:
     head += [("n", f"{name}, in\u00a0all") for name in ("gradients", "bytes", "time")]
     rows = []
     for k, (run, label) in enumerate(zip(view.runs, view.labels, strict=True)):
-        each: list[Cell] = [("n", escape(setting(run.cost.get(name)))) for name in columns]
+        each: list[Cell] = [("n", escape(format_setting(run.cost.get(name)))) for name in columns]
         total = run.cost["gradients"] * run.cost["agents"] * run.steps
-        each += [("n", counted(total)), ("n", sized(_bytes(run))), ("n", lasted(run.seconds))]
+        each += [("n", format_count(total)), ("n", format_bytes(_bytes(run))), ("n", format_seconds(run.seconds))]
         rows.append([named(k, label), *each])
     return table(head, rows)
 
@@ -131,9 +137,15 @@ def details(view: View) -> str:
 
 
 def _settings(run: RunRecord) -> dict[str, str]:
-    own = {name: setting(value) for name, value in run.method["settings"].items()}
+    own = {name: format_setting(value) for name, value in run.method["settings"].items()}
     every = NONE if run.every is None else f"{run.every:,}"
-    return {"method": run.method["name"], **own, "seed": setting(run.seed), "steps": f"{run.steps:,}", "every": every}
+    return {
+        "method": run.method["name"],
+        **own,
+        "seed": format_setting(run.seed),
+        "steps": f"{run.steps:,}",
+        "every": every,
+    }
 
 
 def _detail(k: int, run: RunRecord, label: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decibo.formatting import measured
+from decibo.formatting import typeset_number
 from decibo.report.summary import vanishes
 from decibo.runs.record import RunRecord
 
@@ -48,14 +48,16 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
     zero = vanishes(name)
     if zero and 0 <= after <= _rounding(run) * max(first, float(values.max())):
-        return Verdict("good", "solved", f"{name} is at {measured(after)}: rounding error is all that is left.")
+        return Verdict("good", "solved", f"{name} is at {typeset_number(after)}: rounding error is all that is left.")
     if values[-1] > max(first, 0) * 10 and first > 0:
         fell = _fallen(run) if name in ("stationarity", "estimate") else ""
         if fell:
-            peak, last = measured(float(values.max())), measured(float(values[-1]))
-            went = f"{name} rose from {measured(first)} to {peak} and came to {last}"
+            peak, last = typeset_number(float(values.max())), typeset_number(float(values[-1]))
+            went = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"
             return Verdict("open", PLATEAU, f"{fell}; {went}: the gradient was small where it began.")
-        return Verdict("bad", "grew", f"{name} ended at {measured(values[-1])}, above {measured(first)} at the start.")
+        return Verdict(
+            "bad", "grew", f"{name} ended at {typeset_number(values[-1])}, above {typeset_number(first)} at the start."
+        )
     if _level(values, third, zero):
         width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
         return _levelled(name, after, int(step[_settled(values, after, width)]), first, zero)
@@ -68,7 +70,7 @@ def _fallen(run: RunRecord) -> str:
         if name in run.history:
             first, last = (float(run.history[name][at]) for at in (0, -1))
             if last < first - 0.01 * abs(first):
-                return f"{name} fell from {measured(first)} to {measured(last)}"
+                return f"{name} fell from {typeset_number(first)} to {typeset_number(last)}"
     return ""
 
 
@@ -89,17 +91,17 @@ def _level(values: np.ndarray, third: int, zero: bool) -> bool:
 
 
 def _levelled(name: str, value: float, since: int, first: float, zero: bool) -> Verdict:
-    at = f"{name} has stayed near {measured(value)} since about step {since:,}"
+    at = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
     if not zero:
         return Verdict("good", "settled", f"{at}.")
     if value > 0.5 * first:
-        return Verdict("bad", "stuck", f"{at}; it began at {measured(first)}. Larger step sizes may move it.")
+        return Verdict("bad", "stuck", f"{at}; it began at {typeset_number(first)}. Larger step sizes may move it.")
     advice = "more steps will not lower it, smaller step sizes or an exact method may"
     return Verdict("floor", "floor", f"{at}: {advice}.")
 
 
 def _moving(name: str, before: float, after: float, since: int) -> Verdict:
-    change = f"from about {measured(before)} to about {measured(after)} since step {since:,}"
+    change = f"from about {typeset_number(before)} to about {typeset_number(after)} since step {since:,}"
     if after > before:
         return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
     return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")

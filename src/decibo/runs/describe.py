@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.formatting import to_json
 from decibo.network import DirectedNetwork, Network
 from decibo.network.network import entries
 from decibo.network.spectrum import DENSE_LIMIT
@@ -26,7 +26,11 @@ def problem_words(problem: Problem) -> dict[str, Any]:
 
 def method_words(method: Algorithm) -> dict[str, Any]:
     """Its name, its settings and how it prints."""
-    settings = {str(name): plain(value) for name, value in method.settings.items() if value is not None}
+    settings = {
+        str(name): to_json(value, nonfinite_as_text=True)
+        for name, value in method.settings.items()
+        if value is not None
+    }
     return {"name": str(method.name), "settings": settings, "text": repr(method)}
 
 
@@ -58,24 +62,6 @@ def versions() -> dict[str, str]:
     found = {"decibo": _version("decibo"), "jax": jax.__version__, "numpy": np.__version__}
     devices = jax.devices()
     return found | {"python": platform.python_version(), "device": f"{len(devices)} x {devices[0].device_kind}"}
-
-
-def plain(value: Any) -> Any:
-    """A setting as JSON can hold it: numbers and texts as they are, functions by their name."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float | np.generic) or (isinstance(value, np.ndarray | jax.Array) and value.ndim == 0):
-        number = np.asarray(value).item()
-        return number if not isinstance(number, float) or math.isfinite(number) else repr(number)
-    if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return repr(value) if isinstance(value, Algorithm) or not callable(value) else _called(value)
-
-
-def _called(function: Any) -> str:
-    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def _rho(network: Network | DirectedNetwork) -> float | None:

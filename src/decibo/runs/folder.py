@@ -25,14 +25,14 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
-from decibo.errors import InputError
+from decibo.errors import CorruptedFileError, InputError
 from decibo.execute.solution import Solution
-from decibo.files import damaged, read_checked, sha256, text, write_all
+from decibo.files import atomic_write_all, encode, read_checked, sha256
 from decibo.network import DirectedNetwork, Network
 from decibo.problem.problem import Problem
 from decibo.runs import describe
 from decibo.runs import history as table
-from decibo.runs.record import RunRecord, check_keys
+from decibo.runs.record import RunRecord, check_keys, damaged
 from decibo.runs.toml import config_text
 
 KIND, FORMAT = "decibo run", 1
@@ -69,7 +69,7 @@ def write_run(
     columns, measures = table.columns(solution.history, solution.cost)
     contents = {f"history.{kind}": table.as_bytes(columns, kind), "solution.npz": _npz(arrays)}
     if configured is not None:
-        contents["config.toml"] = text(configured)
+        contents["config.toml"] = encode(configured)
     told = {
         "kind": KIND,
         "format": FORMAT,
@@ -94,7 +94,7 @@ def write_run(
     contents["run.json"] = (json.dumps(told, indent=1) + "\n").encode()
     folder.mkdir(parents=True, exist_ok=True)
     replaced = {"config.toml", "history.csv", "history.parquet"} - set(contents)
-    write_all(folder, contents, outdated=["run.json", *sorted(replaced)])
+    atomic_write_all(folder, contents, outdated=["run.json", *sorted(replaced)])
     return folder
 
 
@@ -123,7 +123,7 @@ def is_run(folder: str | Path) -> bool:
     """Whether a folder says that it is a run; `read_run` says whether it is sound."""
     try:
         _told(Path(folder))
-    except InputError:
+    except (InputError, CorruptedFileError):
         return False
     return True
 

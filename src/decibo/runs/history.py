@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from decibo.errors import InputError
+from decibo.files import encode
+from decibo.formatting import from_csv, to_csv
 from decibo.measure.cost import Cost
 
 Table = dict[str, np.ndarray]
@@ -44,12 +45,12 @@ def columns(history: Mapping[str, Any], cost: Cost) -> tuple[Table, list[str]]:
 
 def as_bytes(table: Table, kind: str) -> bytes:
     """The file that holds the table."""
-    return _parquet(table) if kind == "parquet" else _csv(table)
+    return _parquet(table) if kind == "parquet" else encode(to_csv(table))
 
 
 def from_bytes(content: bytes, kind: str) -> Table:
     """The table in a file; raises ValueError with the reason where there is none."""
-    table = _from_parquet(content) if kind == "parquet" else _from_csv(content)
+    table = _from_parquet(content) if kind == "parquet" else from_csv(content.decode("utf-8"))
     if "step" not in table:
         raise ValueError("it has no column 'step'")
     if (np.diff(table["step"]) < 0).any() or not np.issubdtype(table["step"].dtype, np.integer):
@@ -78,33 +79,6 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     while name in taken or name in COSTS:
         name += " (measure)"
     return name
-
-
-def _csv(table: Table) -> bytes:
-    out = io.StringIO()
-    broken = any(mark in name for name in table for mark in "\r\n")
-    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL).writerow(table)
-    rows = zip(*(column.tolist() for column in table.values()), strict=True)
-    csv.writer(out, lineterminator="\n").writerows([repr(value) for value in row] for row in rows)
-    return out.getvalue().encode("utf-8", "replace")
-
-
-def _from_csv(content: bytes) -> Table:
-    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
-    if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError("its rows are not equally long" if rows else "it is empty")
-    if len(set(rows[0])) != len(rows[0]):
-        raise ValueError("two of its columns have the same name")
-    return {name: _numbers([row[k] for row in rows[1:]]) for k, name in enumerate(rows[0])}
-
-
-def _numbers(cells: list[str]) -> np.ndarray:
-    if all(cell in ("True", "False") for cell in cells) and cells:
-        return np.array([cell == "True" for cell in cells])
-    try:
-        return np.array([int(cell) for cell in cells], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array([float(cell) for cell in cells])
 
 
 def _parquet(table: Table) -> bytes:

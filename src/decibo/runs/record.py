@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from decibo.files import damaged, read_checked
+from decibo.errors import CorruptedFileError
+from decibo.files import read_checked
 
 Number = (int, float)
 KEYS: dict[str, tuple[type, ...]] = {
@@ -87,6 +88,11 @@ class RunRecord:
                 return dict(stored)
         except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise damaged(path, f"it holds no plain arrays ({error})") from error
+
+
+def damaged(path: Path, reason: str) -> CorruptedFileError:
+    """The error for a file of a run folder."""
+    return CorruptedFileError(f"{path} is damaged: {reason}. Repeat the run, or leave this folder out.")
 
 
 def check_keys(path: Path, told: Mapping[str, Any]) -> None:

@@ -1,0 +1,156 @@
+"""Files and folders are complete or not there at all, whatever fails."""
+
+import hashlib
+import os
+import stat
+
+import pytest
+
+from decibo import files
+from decibo.errors import CorruptedFileError, InputError
+from decibo.files import atomic_write, check_writable, read_checked, replace_folder, sha256, synced
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_and_bytes_into_a_new_folder(tmp_path):
+    path = atomic_write(tmp_path / "new" / "a.txt", "héllo \ud800")
+    assert path.read_bytes() == "héllo ?".encode()
+    atomic_write(path, b"\x00\xff")
+    assert path.read_bytes() == b"\x00\xff"
+    assert names(path.parent) == ["a.txt"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    path = atomic_write(tmp_path / "ours", "")
+    with replace_folder(tmp_path / "folder") as draft:
+        (draft / "a").write_text("")
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+    (tmp_path / "other").mkdir()
+    assert (tmp_path / "folder").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("old")
+    (tmp_path / "link").symlink_to(precious)
+    atomic_write(tmp_path / "link", "new")
+    assert precious.read_text() == "old"
+    assert (tmp_path / "link").read_text() == "new"
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_a_new_file_never_takes_over_an_existing_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(FileExistsError), synced(tmp_path / "link"):
+        pass
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = atomic_write(tmp_path / "a", "old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        atomic_write(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_temporary_names_cannot_be_guessed(tmp_path, monkeypatch):
+    seen = []
+    replace = os.replace
+    monkeypatch.setattr(files.os, "replace", lambda old, new: (seen.append(old.name), replace(old, new)))
+    atomic_write(tmp_path / ("a" * 200), "1")
+    atomic_write(tmp_path / ("a" * 200), "2")
+    assert len(set(seen)) == 2
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path):
+    target = tmp_path / "up" / "results"
+    with replace_folder(target) as draft:
+        (draft / "old").write_text("")
+        assert not target.exists()
+    with replace_folder(target) as draft:
+        (draft / "new").write_text("")
+        assert names(target) == ["old"]
+    assert names(target) == ["new"]
+    assert names(target.parent) == ["results"]
+
+
+def test_a_link_to_a_folder_is_replaced_and_not_emptied(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with replace_folder(tmp_path / "link") as draft:
+        (draft / "new").write_text("")
+    assert names(tmp_path / "precious") == ["thesis"]
+    assert names(tmp_path / "link") == ["new"]
+    assert names(tmp_path) == ["link", "precious"]
+
+
+def test_a_failure_leaves_the_old_folder_or_none(tmp_path):
+    target = tmp_path / "a" / "b" / "results"
+
+    def fail():
+        with replace_folder(target) as draft:
+            (draft / "half").write_text("")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert names(tmp_path) == []
+    with replace_folder(target) as draft:
+        (draft / "old").write_text("")
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert names(target) == ["old"]
+    assert names(target.parent) == ["results"]
+
+
+def test_a_folder_whose_renaming_fails_gets_its_old_content_back(tmp_path, monkeypatch):
+    target = tmp_path / "results"
+    with replace_folder(target) as draft:
+        (draft / "old").write_text("")
+    calls = iter(range(10))
+    replace = os.replace
+
+    def second_fails(source, destination):
+        if next(calls) == 1:
+            raise OSError(5, "Input/output error")
+        replace(source, destination)
+
+    monkeypatch.setattr(files.os, "replace", second_fails)
+    with pytest.raises(OSError, match="Input/output"), replace_folder(target) as draft:
+        (draft / "new").write_text("")
+    assert names(target) == ["old"]
+    assert names(tmp_path) == ["results"]
+
+
+def test_checksums_of_bytes_and_files(tmp_path):
+    expected = hashlib.sha256(b"abc").hexdigest()
+    path = atomic_write(tmp_path / "a", "abc")
+    assert sha256(b"abc") == sha256(path) == expected
+    assert read_checked(path, expected) == b"abc"
+    path.write_text("abd")
+    with pytest.raises(CorruptedFileError, match="checksum"):
+        read_checked(path, expected)
+    with pytest.raises(CorruptedFileError, match="cannot be read: No such file"):
+        read_checked(tmp_path / "none")
+
+
+def test_folders_that_cannot_be_written_to_are_rejected_early(tmp_path):
+    assert check_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert names(tmp_path) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file is a file"):
+        check_writable(tmp_path / "file" / "a")
+    with pytest.raises(InputError, match="Cannot write to /proc/decibo"):
+        check_writable(files.Path("/proc/decibo"))
