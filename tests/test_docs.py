@@ -4,12 +4,18 @@ Blocks of a page run in order in one namespace. A ```text block right after a ``
 agree, numbers to 2 % (or both be below 1e-10: rounding), after ```text about to a factor of 5. ```python no-run blocks
 are only compiled.
 
-    python tests/test_docs.py docs/how-to/data.md        writes the outputs into the page again
+    python tests/test_docs.py docs/how-to/data.md                 update the numbers in the outputs of a page
+    python tests/test_docs.py docs/how-to/data.md --words 42      and the words of the output at line 42
+
+Only numbers are updated unless a line is named: an output whose words change may no longer support the text around it,
+so somebody has to read both.
 """
 
+import argparse
 import contextlib
 import io
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -50,16 +56,16 @@ def close(one, other, share):
     return abs(one - other) <= share * max(abs(one), abs(other)) or max(abs(one), abs(other)) < 1e-10
 
 
-def agree(said, printed, about):
-    pairs = zip(numbers(said), numbers(printed), strict=False)
-    return words(said) == words(printed) and all(close(*pair, 0.8 if about else 0.02) for pair in pairs)
+def agree(shown, printed, about):
+    pairs = zip(numbers(shown), numbers(printed), strict=False)
+    return words(shown) == words(printed) and all(close(*pair, 0.8 if about else 0.02) for pair in pairs)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_blocks_run_and_print_what_the_page_says(page):
     for match, printed in run(page.read_text(), str(page)):
-        said = match[4]
-        assert said is None or agree(said, printed, match[3]), f"the page says\n{said}\nbut it printed\n{printed}"
+        shown = match[4]
+        assert shown is None or agree(shown, printed, match[3]), f"the page says\n{shown}\nbut it printed\n{printed}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -67,9 +73,9 @@ def test_links_lead_somewhere(page):
     for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
         if "://" not in link:
             target, _, anchor = link.partition("#")
-            found = (page.parent / target).resolve() if target else page
-            assert found.exists(), f"{link} leads nowhere"
-            assert not anchor or anchor in anchors(found), f"{link}: no such heading"
+            file = (page.parent / target).resolve() if target else page
+            assert file.exists(), f"{link} leads nowhere"
+            assert not anchor or anchor in anchors(file), f"{link}: no such heading"
 
 
 def anchors(page):
@@ -78,36 +84,102 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_the_reference_names_everything_public():
-    import decibo
-    from decibo.algorithm import single
-    from decibo.measure import measures
+def refreshed(text, name, lines=()):
+    """The page with the outputs its blocks print, and a report of each output whose words would change.
 
-    page = (DOCS / "reference.md").read_text()
-    names = {f"decibo.{name}" for name in decibo.__all__}
-    for module in (decibo.direction, decibo.consensus, decibo.prox, single):
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        short = module.__name__.rpartition(".")[2]
-        names |= {f"{short}.{name}" for name in own if name[0].islower() and name != "as_prox"}
-    names |= {f"data.{name}" for name in decibo.data.__all__}
-    missing = sorted(name for name in names if not re.search(rf"`{re.escape(name)}\b", page))
-    missing += [name for name in measures.available("xyz", ("x", "y")) if f"`{name}`" not in page]
-    assert not missing
+    `lines` are those of the outputs whose words may change.
+    """
+    parts = []
+    changes = []
+    end = 0
+    for match, printed in run(text, name):
+        if match[4] is None:
+            continue
+        line = text.count("\n", 0, text.rindex("```text", 0, match.start(4))) + 1
+        if words(match[4]) != words(printed) and line not in lines:
+            changes.append(
+                f"{name}:{line}: the words of this output would change. The page says\n{match[4]}"
+                f"but the block prints\n{printed}"
+            )
+        parts += [text[end : match.start(4)], printed]
+        end = match.end(4)
+    return "".join(parts) + text[end:], changes
 
 
-def fill(page):
-    """Write what the blocks print into the page."""
-    text, begun = page.read_text(), time.perf_counter()
-    for match, printed in list(run(text, str(page))):
-        if match[4] is not None:
-            text = text.replace(match[0], match[0][: match.start(4) - match.start()] + printed + "```", 1)
+def refresh(page, lines=()):
+    """Write what the blocks print into the page; if words would change, write nothing and return an error status."""
+    begun = time.perf_counter()
+    text, changes = refreshed(page.read_text(), str(page), lines)
+    if changes:
+        print(*changes, sep="\n")
+        print(f"{page} was not changed. If the new words are right, name their lines: --words LINE [LINE ...]")
+        return 1
     page.write_text(text)
     print(f"{page}: {time.perf_counter() - begun:.1f} s")
+    return 0
+
+
+PAGE = """Two outputs.
+
+```python
+print("half of", 3, "is", 3 / 2)
+```
+
+```text
+half of 3 is {number}
+```
+
+```python
+print("smaller than one:", 3 / 2 < 1)
+```
+
+```text
+smaller than one: {word}
+```
+"""
+
+
+def test_the_refresher_updates_numbers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(number="1.4", word="False"))
+    assert refresh(page) == 0
+    assert page.read_text() == PAGE.format(number="1.5", word="False")
+
+
+def test_the_refresher_does_not_change_words_unless_their_line_is_named(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(number="1.4", word="True"))
+    assert refresh(page) == 1
+    assert page.read_text() == PAGE.format(number="1.4", word="True")
+    output = capsys.readouterr().out
+    assert f"{page}:15: the words of this output would change" in output
+    assert "smaller than one: True" in output
+    assert "smaller than one: False" in output
+    assert f"{page}:7:" not in output
+    assert refresh(page, lines=[7]) == 1
+    assert refresh(page, lines=[15]) == 0
+    assert page.read_text() == PAGE.format(number="1.5", word="False")
+
+
+def test_the_command_fails_when_words_would_change(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(number="1.4", word="True"))
+    command = [sys.executable, __file__, str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "--words" in done.stdout
 
 
 if __name__ == "__main__":
     import jax
 
+    parser = argparse.ArgumentParser(description="Update the outputs in pages of the documentation.")
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument(
+        "--words", nargs="+", type=int, default=[], metavar="LINE", help="outputs whose words may change"
+    )
+    arguments = parser.parse_args()
+    if arguments.words and len(arguments.pages) > 1:
+        parser.error("--words needs a single page.")
     jax.config.update("jax_enable_x64", True)
-    for name in sys.argv[1:]:
-        fill(Path(name))
+    sys.exit(max(refresh(page, arguments.words) for page in arguments.pages))

@@ -12,7 +12,7 @@ from decibo.pytree import Tree
 
 
 def single_level(objective: Callable[[Any, Any], Any], data: Any, x0: Tree, **more: Any) -> Problem:
-    """min_x mean_i objective(x, d_i) as a bilevel problem whose inner level is a dummy y of one number."""
+    """The problem min_x mean_i objective(x, d_i), as a bilevel problem whose inner level is a dummy y of one number."""
     return Problem(_Outer(objective), _inner, data, x0, jnp.zeros((), jnp.zeros(()).dtype), **more)
 
 
