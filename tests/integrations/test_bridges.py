@@ -125,7 +125,7 @@ def test_benchopt_solver_descends_the_value_function(agents):
     np.testing.assert_allclose(result["inner_var"], exact.y(result["outer_var"]), atol=1e-2)
 
 
-def test_benchopt_solver_refuses_more_agents_than_samples():
+def test_benchopt_solver_rejects_more_agents_than_samples():
     solver = Solver(n_agents=30)
     with pytest.raises(decibo.InputError, match="fewer agents"):
         solver.set_objective(**objective())

@@ -62,8 +62,8 @@ def test_other_methods_and_minimax():
     assert found.floor.penalty == 0
 
 
-def test_bad_input():
-    with pytest.raises(decibo.InputError, match="10 agents, the network has 4"):
+def test_invalid_arguments_are_rejected():
+    with pytest.raises(decibo.InputError, match="10 agents, but the network has 4"):
         check(synthetic(), decibo.ring(4), decibo.ahead(**STEPS))
     with pytest.raises(decibo.InputError, match="in this order"):
         check(decibo.ring(4), synthetic(), decibo.ahead(**STEPS))  # type: ignore[arg-type]

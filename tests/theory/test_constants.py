@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import decibo
 from decibo.problems.quadratic import quadratic
 from decibo.theory import Constants, bound, constants, theorem1
-from theory import paper
-from theory.world import World
+from helpers import paper_formulas as paper
+from helpers.quadratic_world import World
 
 GOOD = {"mu_g": 1.0, "L_f1": 2.0, "L_g1": 3.0, "L_g2": 0.5, "C_fy": 4.0, "b_f": 1.0, "b_g": 2.0}
 size = st.floats(0.01, 100)
@@ -89,17 +89,23 @@ def test_true_lipschitz_constants_never_exceed_the_formulas(seed, n, r, outer, c
     assert np.linalg.norm(slope, 2) <= c.L_ystar_lam(lam) * (1 + 1e-12)
 
 
+def printed_l(c):
+    """L = (L_f1 + (L_f1 + C_fy) L_g2/mu_g + C_fy L_g2^2/mu_g^2)(1 + L_y*), as the paper prints it."""
+    inside = c.L_f1 + (c.L_f1 + c.C_fy) * c.L_g2 / c.mu_g + c.C_fy * c.L_g2**2 / c.mu_g**2
+    return inside * (1 + c.L_ystar)
+
+
 def test_printed_l_is_too_small():
     """Erratum 6: f = (x + y)^2 a/2, g = (y - k x)^2/2 has Phi'' = a (1 + k)^2 = 3, and the printed L is below it."""
     k, a = 9.0, 0.03
     L_g1 = 1 + k**2  # Hessian of g: [[k^2, -k], [-k, 1]]
     c = Constants(mu_g=1, L_f1=2 * a, L_g1=L_g1, L_g2=0, C_fy=1, b_f=0, b_g=0)
     assert a * (1 + k) ** 2 <= c.L
-    assert pytest.approx((1 + c.L_ystar) * c.L_printed) == c.L
+    assert pytest.approx((1 + c.L_ystar) * printed_l(c)) == c.L
     # with J alone (no x in g beyond the coupling) the printed value is below the truth
     L_g1 = (1 + np.sqrt(1 + 4 * k**2)) / 2  # [[0, -k], [-k, 1]]
     c = Constants(mu_g=1, L_f1=2 * a, L_g1=L_g1, L_g2=0, C_fy=1, b_f=0, b_g=0)
-    assert c.L_printed < a * (1 + k) ** 2 <= c.L
+    assert printed_l(c) < a * (1 + k) ** 2 <= c.L
 
 
 def test_exact_for_quadratics():
@@ -140,24 +146,24 @@ def test_not_strongly_convex_says_where():
     ("change", "said"),
     [
         ({"mu_g": 5.0}, "mu_g <= L_g1"),
-        ({"mu_g": 0.0}, "strongly convex"),
-        ({"L_f1": -1.0}, "L_f1 = -1.0"),
-        ({"C_fy": float("nan")}, "C_fy = nan"),
+        ({"mu_g": 0.0}, "strong convexity"),
+        ({"L_f1": -1.0}, "L_f1 must be a finite number of at least 0, but it is -1.0"),
+        ({"C_fy": float("nan")}, "C_fy must be .* but it is nan"),
         ({"L_g2": float("inf")}, "finite"),
     ],
 )
-def test_contradictions(change, said):
+def test_contradictory_constants_are_rejected(change, said):
     with pytest.raises(decibo.InputError, match=said):
         Constants(**(GOOD | change))
 
 
 @pytest.mark.parametrize("rho", [1.0, -0.1, float("nan"), 2])
-def test_rho_of_no_connected_network(rho):
+def test_rho_of_a_disconnected_network_is_rejected(rho):
     with pytest.raises(decibo.InputError, match="rho"):
         theorem1(Constants(**GOOD), rho, 10.0)
 
 
-def test_lam_too_small_and_bad_steps():
+def test_small_lam_and_invalid_steps_are_rejected():
     with pytest.raises(decibo.InputError, match=r"lam > 2 L_f1/mu_g = 4"):
         theorem1(Constants(**GOOD), 0.5, 4.0)
     t = theorem1(Constants(**GOOD), 0.5, 4.01)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decibo.theory import Constants, bound, theorem1
-from theory.world import World, square
+from helpers.quadratic_world import World, square
 
 worlds = st.builds(
     World.draw,
@@ -195,11 +195,12 @@ def test_every_step_of_the_assembly(L_g1, ratio, share, rho):
 
 @pytest.mark.parametrize("L_g1", [1.0, 2.0, 10.0, 100.0])
 def test_printed_u_beta_is_too_large(L_g1):
-    """Erratum 11: with u_beta = mu_g/(4 L_g1) the proof's D_2 <= p_2 lam^2 is false, for every condition number."""
+    """Erratum 11: with the printed u_beta = mu_g/(4 L_g1) the proof's D_2 <= p_2 lam^2 is false for every condition."""
     lam, c = 100.0, Constants(mu_g=1, L_f1=1, L_g1=L_g1, L_g2=0, C_fy=1, b_f=1, b_g=1)
     U2 = c.U_lam(lam) ** 2
     D_2 = 96 * U2**2 / c.w_beta(lam) ** 2 + 12 * U2
-    printed = (96 / c.u_beta_printed**2 + 24) * c.L_g1**2
+    printed_u_beta = c.mu_g / (4 * c.L_g1)
+    printed = (96 / printed_u_beta**2 + 24) * c.L_g1**2
     assert printed * lam**2 < D_2
     assert c.p_2(lam) * lam**2 * (1 + 1e-12) >= D_2
 

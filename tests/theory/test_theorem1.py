@@ -152,5 +152,5 @@ def test_corollary_2_at_lam_one_leaves_y_out():
 def test_practical_constants_are_taken_and_labelled():
     rule = corollary1(some(), 0.4, 8, first={"alpha": 1.0, "beta": 0.5, "gamma": 0.25, "lam": 3.0})
     assert (rule.alpha, rule.gamma, rule.admitted) == (pytest.approx(0.25), pytest.approx(0.125), False)
-    with pytest.raises(decibo.InputError, match="its names are"):
+    with pytest.raises(decibo.InputError, match="first has no step eta"):
         corollary1(some(), 0.4, 8, first={"eta": 1.0})

@@ -1,1 +1,1 @@
-"""Bridges to other people's tools; each is imported by those who have the tool."""
+"""Adapters for other tools, one module for each; import the module of the tool you have."""

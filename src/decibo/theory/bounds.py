@@ -13,7 +13,8 @@ import math
 from dataclasses import dataclass
 
 from decibo.errors import InputError
-from decibo.theory.constants import Constants, network_rho, positive
+from decibo.theory.constants import Constants, network_rho
+from decibo.validate import positive
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,19 @@ def bound(
 ) -> Bound:
     """The bound after K steps in which the potential fell by `fall` = V^0 - V^K; without them, the floor.
 
-    It speaks for step sizes that `theorem1` admits, and is only a formula for others.
+    It is proven for step sizes that `theorem1` admits, and is no more than a formula for others.
     """
     for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma), ("lam", lam)):
         positive(name, value)
     if not K > 0 or not math.isfinite(fall):
-        raise InputError(f"K = {K!r}, fall = {fall!r}", "K is > 0 and fall is finite", "Give fall = V^0 - V^K.")
-    c, mixed = constants, lam**2 / (1 - network_rho(rho)) ** 2
-    p_1, p_2, p_3 = c.p_1(lam), c.p_2(lam), c.p_3
+        raise InputError(f"K must be positive and fall = V^0 - V^K finite, but K = {K!r} and fall = {fall!r}.")
+    c = constants
+    mixed = lam**2 / (1 - network_rho(rho)) ** 2
+    p_1 = c.p_1(lam)
+    p_2 = c.p_2(lam)
     initial = fall / (alpha * K)  # (2)
     inner = (864 * p_1 * alpha**2 + 576 * p_2 * beta**2) * c.C_in**2 * c.L_g1**2 * mixed
     penalty = 2 * c.C_ou**2 / lam**2 + inner  # (3)
-    outer = 24 * p_1 * alpha**2 * c.b_f**2 + 24 * p_3 * gamma**2 * c.b_g**2
+    outer = 24 * p_1 * alpha**2 * c.b_f**2 + 24 * c.p_3 * gamma**2 * c.b_g**2
     both = 48 * p_2 * beta**2 * (c.b_f**2 + lam**2 * c.b_g**2)
     return Bound(initial, penalty, (outer + both) * mixed)  # (4)

@@ -9,6 +9,7 @@ from typing import Any
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
+from decibo.network import DirectedNetwork, Network
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.theory.bounds import Bound, bound
@@ -26,9 +27,9 @@ STEPS = ("gamma", "beta", "alpha")
 
 @dataclass(frozen=True)
 class Check:
-    """The answer of `check`: print it, or take its parts.
+    """The result of `check`: print it, or use its parts.
 
-    theorem   None if Theorem 1 does not speak of the method
+    theorem   None if Theorem 1 is not about the method
     settings  alpha, beta, gamma and lam of the method, schedules at step 0
     slacks    every inequality by name
     floor     the penalty and heterogeneity parts of the bound
@@ -100,60 +101,76 @@ class Check:
         rows = ["", f"{'inequality of Theorem 1':<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
         for name, slack in self.slacks.items():
             ratio = slack.value / slack.bound if slack.bound else float("inf")
-            says = "yes" if slack.holds else "NO"
-            rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {says:>5}")
+            answer = "yes" if slack.holds else "NO"
+            rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}")
         rows.append("")
         for step in STEPS:
-            most, times = getattr(self.theorem, step), _times(self.factors[step])
-            rows.append(f"{step:<6} = {self.settings[step]:<9.3g} the largest admitted is {most:.3g}: {times} that")
+            most = getattr(self.theorem, step)
+            factor = _times(self.factors[step])
+            rows.append(f"{step:<6} = {self.settings[step]:<9.3g} the largest admitted is {most:.3g}: {factor} that")
         parts = f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
         rows.append(f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})")
         if not self.holds:
-            rows.append("(the formula outside its conditions, so no prediction for this run)")
+            rows.append("(the formula outside its conditions: no prediction for this run)")
         return rows
 
 
-def check(problem: Problem, network: Any, method: Algorithm, *, x: Tree = None, radius: float = 1.0) -> Check:
-    """What Theorem 1 says of these three. x and radius say where to look, as in `decibo.theory.constants`."""
+def check(
+    problem: Problem, network: Network | DirectedNetwork, method: Algorithm, *, x: Tree = None, radius: float = 1.0
+) -> Check:
+    """What Theorem 1 says of these three; x and radius choose the points, as in `decibo.theory.constants`."""
     if not isinstance(problem, Problem) or not isinstance(method, Algorithm):
+        types = ", ".join(type(argument).__name__ for argument in (problem, network, method))
         raise InputError(
-            f"check({type(problem).__name__}, {type(network).__name__}, {type(method).__name__})",
-            "it takes a problem, a network and a method, in this order",
-            "Make them with decibo.Problem, decibo.ring(10), decibo.ahead(...), for example.",
+            f"check takes a problem, a network and a method, in this order, but the arguments are of type {types}."
         )
     if problem.agents is not None and problem.agents != network.agents:
         raise InputError(
-            f"the data is for {problem.agents} agents, the network has {network.agents}",
-            "every agent of the network needs its own data",
-            f"Make a network of {problem.agents} agents.",
+            f"The data is for {problem.agents} agents, but the network has {network.agents}.",
+            f"Pass a network of {problem.agents} agents.",
         )
     constants = constants_of(problem, x, radius=radius, minimax=method.name == MINIMAX)
-    rho = None if network.directed else float(network.rho)
-    known = problem.name, repr(network), repr(method), rho, constants
-    if method.name not in ("ahead", MINIMAX) or rho is None:
-        why = "of undirected networks" if rho is None else "of AHEAD (decibo.ahead, decibo.methods.ahead_minimax)"
-        advice = f"Theorem 1 speaks {why} only; the constants and rho are all that can be said here."
-        return Check(*known, None, {}, {}, None, advice)
-    s = _settings(method)
-    theorem = Theorem1(constants, rho, s["lam"])
-    floor = bound(constants, rho, **s)
-    slacks = theorem.slacks(s["alpha"], s["beta"], s["gamma"])
-    return Check(*known, theorem, s, slacks, floor, _advice(theorem, slacks, floor))
+    rho = None if isinstance(network, DirectedNetwork) else float(network.rho)
+    applies = method.name in ("ahead", MINIMAX)
+    theorem = None
+    settings = {}
+    slacks = {}
+    floor = None
+    if applies and rho is not None:
+        settings = _settings(method)
+        theorem = Theorem1(constants, rho, settings["lam"])
+        floor = bound(constants, rho, **settings)
+        slacks = theorem.slacks(settings["alpha"], settings["beta"], settings["gamma"])
+        advice = _advice(theorem, slacks, floor)
+    else:
+        scope = "AHEAD (decibo.ahead, decibo.methods.ahead_minimax)" if rho is not None else "undirected networks"
+        advice = f"Theorem 1 is about {scope} only; the constants and rho are all that can be said here."
+    return Check(
+        problem=problem.name,
+        network=repr(network),
+        method=repr(method),
+        rho=rho,
+        constants=constants,
+        theorem=theorem,
+        settings=settings,
+        slacks=slacks,
+        floor=floor,
+        advice=advice,
+    )
 
 
 def _settings(method: Algorithm) -> dict[str, float]:
     """The numbers of the method, schedules at step 0."""
-    given: dict[str, Any] = dict(method.settings)
-    given = {name: value(0) if callable(value) else value for name, value in given.items()}
-    if given["beta"] is None:
-        given["beta"] = given["gamma"] / given["lam"]
-    return {name: float(given[name]) for name in ("alpha", "beta", "gamma", "lam")}
+    values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in method.settings.items()}
+    if values["beta"] is None:
+        values["beta"] = values["gamma"] / values["lam"]
+    return {name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")}
 
 
 def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
     broken = {slack.step for slack in slacks.values() if not slack.holds}
     if "lam" in broken:
-        return f"Change first: raise lam above {theorem.least_lam:.4g}; below it nothing is promised."
+        return f"Change first: raise lam above {theorem.least_lam:.4g}; below it nothing is guaranteed."
     gap = 2 * theorem.constants.C_ou**2 / theorem.lam**2
     parts = {
         "the penalty gap C_ou/lam: raise lam": gap,

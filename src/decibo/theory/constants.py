@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from decibo.errors import InputError
+from decibo.validate import at_least, positive
 
 
 class Weights(NamedTuple):
@@ -36,7 +37,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the paper assumes of a problem, on the region a run visits; methods give what follows from it.
+    """What the paper assumes of a problem, on the region a run visits; the methods return what follows from it.
 
     mu_g        every g_i is mu_g-strongly convex in y
     L_f1, L_g1  the gradients of f_i and g_i are Lipschitz in (x, y)
@@ -58,18 +59,13 @@ class Constants:
     minimax: bool = False
 
     def __post_init__(self) -> None:
-        for name in (field.name for field in fields(self)[:7]):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not math.isfinite(value) or value < 0:
-                raise InputError(f"{name} = {value!r}", "a constant is a finite number >= 0", f"Mend {name}.")
-            object.__setattr__(self, name, float(value))
-        if self.mu_g == 0:
-            raise InputError("mu_g = 0", "the inner objectives must be strongly convex", "Give mu_g > 0.")
+        for field in fields(self)[:7]:
+            object.__setattr__(self, field.name, at_least(field.name, getattr(self, field.name), 0.0))
+        positive("mu_g, the strong convexity of the inner objectives,", self.mu_g)
         if self.mu_g > self.L_g1:
             raise InputError(
-                f"mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}",
-                "curvature in y is at least mu_g and at most L_g1, so mu_g <= L_g1",
-                "Check which of the two is wrong.",
+                f"The curvature of g in y is at least mu_g and at most L_g1, so mu_g <= L_g1, "
+                f"but mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}."
             )
 
     @property
@@ -91,14 +87,9 @@ class Constants:
         """The Lipschitz constant (3) of grad Phi; L_f1 (1 + L_y*) if g = -f."""
         if self.minimax:
             return self.L_f1 * (1 + self.L_ystar)
-        f, g, h, c, mu = self.L_f1, self.L_g1, self.L_g2, self.C_fy, self.mu_g
-        return (f + (f * g + c * h) / mu + c * g * h / mu**2) * (1 + self.L_ystar)  # (3)
-
-    @property
-    def L_printed(self) -> float:
-        """The paper's L = (L_f1 + (L_f1 + C_fy) L_g2/mu_g + C_fy L_g2^2/mu_g^2)(1 + L_y*): too small, erratum 6."""
-        f, h, c, mu = self.L_f1, self.L_g2, self.C_fy, self.mu_g
-        return (f + (f + c) * h / mu + c * h**2 / mu**2) * (1 + self.L_ystar)
+        by_gradients = (self.L_f1 * self.L_g1 + self.C_fy * self.L_g2) / self.mu_g
+        by_hessian = self.C_fy * self.L_g1 * self.L_g2 / self.mu_g**2
+        return (self.L_f1 + by_gradients + by_hessian) * (1 + self.L_ystar)  # (3)
 
     def U_lam(self, lam: float) -> float:
         """sqrt(L_f1^2 + lam^2 L_g1^2)."""
@@ -119,17 +110,15 @@ class Constants:
 
     def w_beta(self, lam: float) -> float:
         """The contraction mu_lam L_lam/(2 (mu_lam + L_lam)) of y; infinite where y has no effect (g = -f, lam = 1)."""
-        mu, L = self.mu_lam(lam), self.L_lam(lam)
-        return math.inf if self.minimax and lam == 1 else mu * L / (2 * (mu + L))  # (5)
+        if self.minimax and lam == 1:
+            return math.inf
+        mu = self.mu_lam(lam)
+        L = self.L_lam(lam)
+        return mu * L / (2 * (mu + L))  # (5)
 
     def u_beta(self, lam: float) -> float:
-        """lam L_g1 w_beta/U_lam^2: the largest number for which the step from D_1, D_2 to p_1, p_2 is true."""
+        """lam L_g1 w_beta/U_lam^2: the largest number for which the proof may bound D_1 and D_2 by p_1 and p_2."""
         return lam * self.L_g1 * self.w_beta(lam) / self.U_lam(lam) ** 2  # (7)
-
-    @property
-    def u_beta_printed(self) -> float:
-        """The paper's mu_g/(4 L_g1): larger than (7), erratum 11."""
-        return self.mu_g / (4 * self.L_g1)
 
     @property
     def C_in(self) -> float:
@@ -163,18 +152,10 @@ class Constants:
 
 
 def network_rho(rho: float) -> float:
-    """rho, if it is one of a connected network."""
+    """rho, if it is that of a connected network."""
     if isinstance(rho, bool) or not 0 <= rho < 1:
         raise InputError(
-            f"rho = {rho!r}",
-            "rho = ||W - 11'/m||^2 of a connected network lies in [0, 1)",
-            "Take network.rho; it is the squared norm, not the gap 1 - rho.",
+            f"rho = ||W - 11'/m||^2 of a connected network is at least 0 and below 1, but it is {rho!r}.",
+            "Pass network.rho; it is the squared norm, not the gap 1 - rho.",
         )
     return float(rho)
-
-
-def positive(name: str, value: float) -> float:
-    """A finite number above 0."""
-    if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} = {value!r}", "it must be a finite number > 0", f"Give {name} > 0.")
-    return float(value)

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from decibo.errors import InputError
-from decibo.theory.constants import Constants, network_rho, positive
+from decibo.theory.constants import Constants, network_rho
 from decibo.theory.theorem1 import BELOW, Theorem1, theorem1
+from decibo.validate import only_known, positive
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ def _scaled(
 ) -> Rule:
     network_rho(rho)
     positive("K", K)
-    given = {name: positive(f"first[{name!r}]", value) for name, value in (first or {}).items()}
-    if set(given) - set(powers):
-        raise InputError(f"first = {dict(first or {})}", f"its names are {', '.join(powers)}", "Use these.")
-    lam = given.get("lam", lam)
-    theorem = Theorem1 if given else theorem1  # what is practical may break Theorem 1
+    first = first or {}
+    only_known("first", "step", first, powers)
+    practical = {name: positive(f"first[{name!r}]", value) for name, value in first.items()}
+    lam = practical.get("lam", lam)
+    theorem = Theorem1 if practical else theorem1  # practical steps may break Theorem 1
     at_one = theorem(constants, rho, lam)
-    steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma, "lam": lam} | given
+    steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma, "lam": lam} | practical
     scaled = {name: value * K ** powers[name] for name, value in steps.items()}
     at_K = theorem(constants, rho, scaled["lam"])
-    if not given:  # p_1 and p_2 change a little with lam, so that the first K may need a little less
+    if not practical:  # p_1 and p_2 change a little with lam, so that the first K may need a little less
         scaled["gamma"] = min(scaled["gamma"], at_K.gamma)
         scaled["beta"] = min(scaled["beta"], at_K.beta)
         bounds = at_K.alphas(scaled["beta"], scaled["gamma"])

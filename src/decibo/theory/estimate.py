@@ -5,28 +5,45 @@ r"""The constants of a problem, on the region a run visits.                  [pa
     (3)  L_g2 = largest |D3 g_i|
     (4)  C_fy = max |f_y|,   b_f^2, b_g^2 = largest heterogeneity,   of agents at (x, y*(x))
 
+Curvature at a point comes from products with second and third derivatives:
+
+    (5)  H v    = d/dt grad h(p + t v)                      one product costs about two gradients
+    (6)  Lanczos: Q orthonormal in span(v, H v, H^2 v, ...);  extreme eigenvalues of Q H Q' -> those of H
+    (7)  |D3 h| = max over |v| = 1 of |D3 h[v, v, v]|       power iteration v <- D3 h[v, v]/|.|, several starts
+
+(7) is the Lipschitz constant of the Hessian at p, since the largest value of a symmetric form is reached with
+all arguments equal. Up to DENSE variables (6) is replaced by the dense matrix and is exact; beyond, it lies
+within the spectrum and (7) may miss the largest of several maxima: both are estimates from below.
+
 A problem whose second derivatives do not change between the points is quadratic: L_f1, L_g1, L_g2 and mu_g are
 then exact everywhere, and (4) on the convex hull of the x, where convex functions are largest at the corners.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from decibo.errors import InputError
-from decibo.problem.heterogeneity import gradient_spreads as spreads
+from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 from decibo.problem.reference import reference
 from decibo.pytree import Tree, Vector
 from decibo.theory.constants import Constants
-from decibo.theory.curvature import DENSE, agents, thirds
 from decibo.validate import at_least, integer
+
+DENSE = 64  # up to so many variables, eigenvalues are those of the dense matrix
+KRYLOV = 48  # products of a Lanczos run
+STARTS = 4  # of the power iteration (7)
+SWEEPS = 30  # of the power iteration (7)
+Scalar = Callable[[Vector], jax.Array]
 
 
 def constants(
@@ -38,34 +55,36 @@ def constants(
     seed: int = 0,
     minimax: bool = False,
 ) -> Constants:
-    """Exact for quadratics, estimated for others: `estimated` says which.
+    """The constants of Theorem 1: exact for quadratics, otherwise estimates (`estimated` says which).
 
-    x         points a run visited, stacked: `solution.agents.x`, or a recorded path; by default x0, the known
-              solution if there is one, and points at distance `radius` from x0
-    radius    how far from y*(x), and from x0, to look
-    samples   at how many of the points to measure curvature
+    x         points that a run visited, stacked: `solution.agents.x`, or a recorded path; by default x0, the
+              solution if it is known, and points at distance `radius` from x0
+    radius    how far from y*(x) and from x0 the points lie
+    samples   how many of the points to measure curvature at
     minimax   whether to use the constants of the minimax case, g = -f
     """
-    radius, samples = at_least("radius", radius, 0.0), integer("samples", samples)
-    everyone = reference(problem)
-    functions, data = everyone.functions, everyone.data
+    radius = at_least("radius", radius, 0.0)
+    samples = integer("samples", samples)
+    exact_problem = reference(problem)
+    functions = exact_problem.functions
+    data = exact_problem.data
     key = jax.random.key(seed)
-    points = _around(problem, radius, samples, key) if x is None else _given(problem, x)
+    points = _around(problem, radius, samples, key) if x is None else _visited(problem, x)
     start = problem.y_layout.ravel(problem.y0)
     ys, solved, slope, b_f2, b_g2 = map(np.asarray, _first_order(functions, data, points, start))
-    chosen = np.unique(np.linspace(0, len(points) - 1, samples).astype(int))
-    places = _places(points[chosen], np.where(solved[chosen, None], ys[chosen], start), start, radius, key)
-    seen = jax.device_get(_second_order(functions, data, *places, key))
-    mu_g = _convex(problem, places, seen["g_yy"][..., 0])
-    for place in points[~solved][:1]:
-        everyone.at(problem.x_layout.unravel(place))  # says why there is no y*(x)
-    quadratic = _unchanging(seen["probe"])
+    subset = np.unique(np.linspace(0, len(points) - 1, samples).astype(int))
+    pairs = _pairs(points[subset], np.where(solved[subset, None], ys[subset], start), start, radius, key)
+    curvature = jax.device_get(_second_order(functions, data, *pairs, key))
+    mu_g = _convex(pairs, curvature["g_yy"][..., 0])
+    for point in points[~solved][:1]:
+        exact_problem.at(problem.x_layout.unravel(point))  # raises: there is no y*(x), and why
+    quadratic = _unchanging(curvature["probe"])
     exact = quadratic and functions.x.size + functions.y.size <= DENSE
     return Constants(
         mu_g=mu_g,
-        L_f1=float(np.abs(seen["f"]).max()),  # (2)
-        L_g1=max(float(np.abs(seen["g"]).max()), mu_g),  # (2)
-        L_g2=0.0 if quadratic else float(jnp.max(_third_order(functions, data, *places, key))),  # (3)
+        L_f1=float(np.abs(curvature["f"]).max()),  # (2)
+        L_g1=max(float(np.abs(curvature["g"]).max()), mu_g),  # (2)
+        L_g2=0.0 if quadratic else float(jnp.max(_third_order(functions, data, *pairs, key))),  # (3)
         C_fy=float(slope.max()),
         b_f=float(b_f2.max()) ** 0.5,
         b_g=float(b_g2.max()) ** 0.5,  # (4)
@@ -87,7 +106,8 @@ def _around(problem: Problem, radius: float, samples: int, key: jax.Array) -> ja
     return jnp.concatenate(rows)  # (1)
 
 
-def _given(problem: Problem, x: Tree) -> jax.Array:
+def _visited(problem: Problem, x: Tree) -> jax.Array:
+    """The points that the caller passed, as rows."""
     leaves, treedef = jax.tree.flatten(jax.tree.map(jnp.asarray, x))
     layout = problem.x_layout
     counts = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
@@ -96,56 +116,57 @@ def _given(problem: Problem, x: Tree) -> jax.Array:
     shapes = tuple(leaf.shape[1:] for leaf in leaves)
     if treedef != layout.treedef or shapes != layout.shapes or len(counts) != 1 or counts == {0}:
         raise InputError(
-            f"x has shapes {[leaf.shape for leaf in leaves]}",
-            f"it must be points shaped like x0, {list(layout.shapes)}, stacked along a first axis",
-            "Pass solution.agents.x, or jax.numpy.stack the points.",
+            f"x must be points shaped like x0, {list(layout.shapes)}, stacked along a first axis, "
+            f"but its shapes are {[leaf.shape for leaf in leaves]}.",
+            "Pass solution.agents.x, or stack the points with jax.numpy.stack.",
         )
     rows = layout.ravel_agents(jax.tree.unflatten(treedef, leaves))
     if not bool(jnp.all(jnp.isfinite(rows))):
-        raise InputError("x holds a number that is not finite", "points must be finite", "Leave them out.")
+        raise InputError("The points x must be finite, but some of their entries are not.")
     return rows
 
 
-def _places(x: Any, ys: Any, start: Vector, radius: float, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _pairs(x: jax.Array, ys: np.ndarray, start: Vector, radius: float, key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Pairs (x, y), (1)."""
     away = jax.random.normal(jax.random.fold_in(key, 1), ys.shape, start.dtype)
     away = jnp.asarray(ys) + radius * away / jnp.linalg.norm(away, axis=1, keepdims=True)
-    x = jnp.asarray(x)
     return jnp.concatenate([x, x, x[:1]]), jnp.concatenate([jnp.asarray(ys), away, start[None]])
 
 
-def _at_solution(functions: Functions, data: Tree, points: jax.Array, start: Vector) -> Any:
-    def one(x: Vector) -> Any:
+@partial(jax.jit, static_argnames="functions")
+def _first_order(functions: Functions, data: Tree, points: jax.Array, start: Vector) -> tuple[jax.Array, ...]:
+    """At each x: y*(x), whether it was found, the largest |f_y|, b_f^2 and b_g^2."""
+
+    def one(x: Vector) -> tuple[jax.Array, ...]:
         y, solved = solve_inner(functions, data, x, start)
         slopes = jax.vmap(lambda d: jnp.linalg.norm(Oracle(functions, d).outer(x, y)[1]))(data)
-        f_x, f_y, g_x, g_y = spreads(functions, data, x, y)
+        f_x, f_y, g_x, g_y = gradient_spreads(functions, data, x, y)
         return y, solved, jnp.max(slopes), jnp.maximum(f_x, f_y), jnp.maximum(g_x, g_y)  # (4)
 
-    return jax.lax.map(one, points)
+    return lax.map(one, points)
 
 
-def _everywhere(functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array) -> Any:
-    return jax.lax.map(lambda place: agents(functions, data, place[0], place[1], key), (xs, ys))
+@partial(jax.jit, static_argnames="functions")
+def _second_order(
+    functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
+) -> dict[str, jax.Array]:
+    return lax.map(lambda pair: agents(functions, data, pair[0], pair[1], key), (xs, ys))
 
 
-def _bends(functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda place: thirds(functions, data, place[0], place[1], key), (xs, ys))
+@partial(jax.jit, static_argnames="functions")
+def _third_order(functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array) -> jax.Array:
+    return lax.map(lambda pair: thirds(functions, data, pair[0], pair[1], key), (xs, ys))
 
 
-_first_order = jax.jit(_at_solution, static_argnums=0)
-_second_order = jax.jit(_everywhere, static_argnums=0)
-_third_order = jax.jit(_bends, static_argnums=0)
-
-
-def _convex(problem: Problem, places: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
+def _convex(pairs: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
     """mu_g, if it is positive at every point."""
     point, agent = np.unravel_index(np.argmin(np.where(np.isnan(lows), -np.inf, lows)), lows.shape)
     low = float(lows[point, agent])
     if not low > 0:
-        x, y = (_shown(place[point]) for place in places)
+        x, y = (_as_text(part[point]) for part in pairs)
         raise InputError(
-            f"the inner Hessian of agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}",
-            "every g_i must be strongly convex in y where a run goes (Assumption 2)",
+            "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner Hessian of "
+            f"agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}.",
             "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or pass the points x of a run.",
         )
     return low
@@ -157,6 +178,84 @@ def _unchanging(probes: np.ndarray) -> bool:
     return bool(np.ptp(probes, axis=0).max() <= 1e3 * np.finfo(probes.dtype).eps * scale)
 
 
-def _shown(vector: jax.Array) -> str:
+def _as_text(vector: jax.Array) -> str:
     text = np.array2string(np.asarray(vector), precision=4, threshold=8, edgeitems=3, separator=", ")
     return " ".join(text.split())
+
+
+def product(h: Scalar, p: Vector, v: Vector) -> Vector:
+    """The Hessian of h at p times v, (5)."""
+    return jax.jvp(jax.grad(h), (p,), (v,))[1]
+
+
+def extremes(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
+    """The smallest and the largest eigenvalue of the Hessian of h at p."""
+    if p.size <= DENSE:
+        eigenvalues = jnp.linalg.eigvalsh(jax.vmap(lambda v: product(h, p, v))(jnp.eye(p.size, dtype=p.dtype)))
+    else:
+        eigenvalues = jnp.linalg.eigvalsh(_krylov(lambda v: product(h, p, v), p, key))  # (6)
+    return jnp.stack([eigenvalues[0], eigenvalues[-1]])
+
+
+def _krylov(apply: Callable[[Vector], Vector], p: Vector, key: jax.Array) -> jax.Array:
+    """Q H Q' after KRYLOV products, with Q orthogonalised twice."""
+    start = jax.random.normal(key, p.shape, p.dtype)
+
+    def one(i: jax.Array, carry: tuple[jax.Array, jax.Array, Vector]) -> tuple[jax.Array, jax.Array, Vector]:
+        Q, HQ, v = carry
+        for _ in range(2):
+            v = v - Q.T @ (Q @ v)
+        v = v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(p.dtype).tiny)
+        Hv = apply(v)
+        return Q.at[i].set(v), HQ.at[i].set(Hv), Hv
+
+    empty = jnp.zeros((KRYLOV, p.size), p.dtype)
+    Q, HQ, _ = lax.fori_loop(0, KRYLOV, one, (empty, empty, start))
+    T = Q @ HQ.T
+    return (T + T.T) / 2
+
+
+def third(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
+    """|D3 h| at p."""
+
+    def form(v: Vector) -> Vector:
+        return jax.jvp(lambda q: product(h, q, v), (p,), (v,))[1]
+
+    def sweep(v: Vector, _: None) -> tuple[Vector, jax.Array]:
+        w = form(v)
+        size = jnp.linalg.norm(w)
+        return jnp.where(size > 0, w / jnp.where(size > 0, size, 1), v), jnp.abs(v @ w)
+
+    starts = jax.random.normal(key, (STARTS, p.size), p.dtype)
+    starts = starts / jnp.linalg.norm(starts, axis=1, keepdims=True)
+    return jnp.max(jax.vmap(lambda v: jnp.max(lax.scan(sweep, v, None, length=SWEEPS)[1]))(starts))  # (7)
+
+
+def joined(h: Callable[[Vector, Vector], jax.Array], n: int) -> Scalar:
+    """A function of (x, y) as a function of one vector."""
+    return lambda p: h(p[:n], p[n:])
+
+
+def agents(functions: Functions, data: Tree, x: Vector, y: Vector, key: jax.Array) -> dict[str, jax.Array]:
+    """Every agent's extreme eigenvalues of f, of g and of g in y at (x, y), and a product with each Hessian."""
+    p = jnp.concatenate([x, y.astype(x.dtype)])
+    probe = jax.random.normal(jax.random.key(0), p.shape, p.dtype)  # the same at every point
+
+    def one(d: Tree) -> dict[str, jax.Array]:
+        oracle = Oracle(functions, d)
+        f = joined(oracle.outer_value, x.size)
+        g = joined(oracle.inner_value, x.size)
+        return {
+            "f": extremes(f, p, key),
+            "g": extremes(g, p, key),
+            "g_yy": extremes(lambda u: oracle.inner_value(x, u), y, key),
+            "probe": jnp.concatenate([product(f, p, probe), product(g, p, probe)]),
+        }
+
+    return jax.vmap(one)(data)
+
+
+def thirds(functions: Functions, data: Tree, x: Vector, y: Vector, key: jax.Array) -> jax.Array:
+    """Every agent's |D3 g| at (x, y)."""
+    p = jnp.concatenate([x, y.astype(x.dtype)])
+    return jax.vmap(lambda d: third(joined(Oracle(functions, d).inner_value, x.size), p, key))(data)

@@ -9,7 +9,6 @@ r"""The potential V whose fall proves Theorem 1, term by term, as something to m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,8 @@ from decibo.parallel.collectives import average
 from decibo.problem.newton import solve_inner
 from decibo.problem.problem import Functions, Objective
 from decibo.pytree import Tree, Vector
-from decibo.theory.constants import Constants, Weights, positive
+from decibo.theory.constants import Constants, Weights
+from decibo.validate import positive
 
 TERMS = ("V_phi", "V_y", "V_z", "V_consensus_x", "V_consensus_y", "V_consensus_z")
 
@@ -32,12 +32,12 @@ class Penalised:
     inner: Objective
     lam: float
 
-    def __call__(self, x: Any, y: Any, d: Any) -> Any:
+    def __call__(self, x: Tree, y: Tree, d: Tree) -> jax.Array:
         return self.inner(x, y, d) + self.outer(x, y, d) / self.lam  # (2)
 
 
 def penalised_solution(functions: Functions, data: Tree, x: Vector, y_guess: Vector, lam: float) -> Vector:
-    """y*(x; lam), exact, or NaN where it was not found."""
+    """y*(x; lam) by Newton's method; NaN where it did not converge."""
     penalised = Penalised(functions.outer, functions.inner, lam)
     y, converged = solve_inner(functions._replace(inner=penalised, inner_solution=None), data, x, y_guess)
     return jnp.where(converged, y, jnp.nan)  # (2)
@@ -45,7 +45,7 @@ def penalised_solution(functions: Functions, data: Tree, x: Vector, y_guess: Vec
 
 @dataclass(frozen=True)
 class Potential:
-    """V as a measure: a function of a snapshot of AHEAD. Made by `potential`."""
+    """V as a measure: a function of a snapshot of AHEAD. Use `potential` to create one."""
 
     weights: Weights
     lam: float
@@ -53,15 +53,15 @@ class Potential:
 
     def terms(self, s: Snapshot) -> dict[str, jax.Array]:
         """The six terms of V, (1)."""
-        known = s.exact.y
-        guess = known if self.minimax else penalised_solution(s.functions, s.here, s.mean("x"), known, self.lam)
+        y_star = s.exact.y
+        y_lam = y_star if self.minimax else penalised_solution(s.functions, s.here, s.mean("x"), y_star, self.lam)
         far = lambda v, centre: jnp.sum((v - centre) ** 2)
         spread = {v: average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"}
         d = self.weights
         values = (
             2 * s.exact.phi,
-            d.d_1 * far(s.mean("y"), guess),
-            d.d_2 * far(s.mean("z"), known),
+            d.d_1 * far(s.mean("y"), y_lam),
+            d.d_2 * far(s.mean("z"), y_star),
             d.d_3 * spread["x"],
             d.d_4 * spread["y"],
             d.d_5 * spread["z"],

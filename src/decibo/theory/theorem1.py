@@ -21,7 +21,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from decibo.errors import InputError
-from decibo.theory.constants import Constants, network_rho, positive
+from decibo.theory.constants import Constants, network_rho
+from decibo.validate import positive
 
 BELOW = 1 - 1e-9  # the inequalities are strict: the largest admissible step is this share of the bound
 
@@ -45,7 +46,7 @@ class Slack(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """How many times the value is too large (too small for lam); at most 1 if the inequality is true."""
+        """By what factor the value is too large (too small for lam); at most 1 if the inequality is true."""
         if self.step == "lam":
             return self.bound / self.value
         return self.value / self.bound
@@ -53,7 +54,7 @@ class Slack(NamedTuple):
 
 @dataclass(frozen=True)
 class Theorem1:
-    """The inequalities of Theorem 1 for a problem, a network and lam. Made by `theorem1`."""
+    """The inequalities of Theorem 1 for a problem, a network and lam. Use `theorem1` to create one."""
 
     constants: Constants
     rho: float
@@ -67,8 +68,10 @@ class Theorem1:
     @cached_property
     def gammas(self) -> dict[str, float]:
         """The bounds (2) on gamma, by name."""
-        c, gap = self.constants, 1 - self.rho
-        root_1, root_3 = math.sqrt(c.p_1(self.lam)), math.sqrt(c.p_3)
+        c = self.constants
+        gap = 1 - self.rho
+        root_1 = math.sqrt(c.p_1(self.lam))
+        root_3 = math.sqrt(c.p_3)
         return {
             "2/(mu_g + L_g1)": 2 / (c.mu_g + c.L_g1),
             "(mu_g + L_g1)/(2 mu_g L_g1)": (c.mu_g + c.L_g1) / (2 * c.mu_g * c.L_g1),
@@ -80,8 +83,11 @@ class Theorem1:
     @cached_property
     def betas(self) -> dict[str, float]:
         """The bounds (3) on beta, by name."""
-        c, gap, lam = self.constants, 1 - self.rho, self.lam
-        root_1, root_2 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_2(lam))
+        c = self.constants
+        gap = 1 - self.rho
+        lam = self.lam
+        root_1 = math.sqrt(c.p_1(lam))
+        root_2 = math.sqrt(c.p_2(lam))
         return {
             "1/(lam L_g1)": 1 / (lam * c.L_g1),
             "1/(2 L_lam) + 1/(lam mu_g)": 1 / (2 * c.L_lam(lam)) + 1 / (lam * c.mu_g),
@@ -92,8 +98,11 @@ class Theorem1:
 
     def alphas(self, beta: float, gamma: float) -> dict[str, float]:
         """The bounds (4) on alpha, by name."""
-        c, gap, lam = self.constants, 1 - self.rho, self.lam
-        root_1, root_3 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_3)
+        c = self.constants
+        gap = 1 - self.rho
+        lam = self.lam
+        root_1 = math.sqrt(c.p_1(lam))
+        root_3 = math.sqrt(c.p_3)
         return {
             "1/(2 L)": 1 / (2 * c.L) if c.L > 0 else math.inf,
             "w_gamma gamma/(10 L_y* L_g1 lam)": c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
@@ -127,15 +136,13 @@ class Theorem1:
 
     def slacks(self, alpha: float, beta: float, gamma: float) -> dict[str, Slack]:
         """Every inequality, by name, at these step sizes."""
-        values = {"gamma": positive("gamma", gamma), "beta": positive("beta", beta)}
-        values |= {"alpha": positive("alpha", alpha)}
+        steps = {"gamma": gamma, "beta": beta, "alpha": alpha}
+        values = {step: positive(step, value) for step, value in steps.items()}
         bounds = {"gamma": self.gammas, "beta": self.betas, "alpha": self.alphas(beta, gamma)}
-        found = {"lam > 2 L_f1/mu_g": Slack("lam", self.lam, self.least_lam)}
-        if self.constants.minimax:
-            found = {}
+        slacks = {} if self.constants.minimax else {"lam > 2 L_f1/mu_g": Slack("lam", self.lam, self.least_lam)}
         for step, named in bounds.items():
-            found |= {f"{step} < {name}": Slack(step, values[step], bound) for name, bound in named.items()}
-        return found
+            slacks |= {f"{step} < {name}": Slack(step, values[step], bound) for name, bound in named.items()}
+        return slacks
 
     def admits(self, alpha: float, beta: float, gamma: float) -> bool:
         """Whether all inequalities hold at these step sizes."""
@@ -143,14 +150,14 @@ class Theorem1:
 
 
 def theorem1(constants: Constants, rho: float, lam: float) -> Theorem1:
-    """The step sizes for which Theorem 1 speaks: the largest ones, what limits them, and any slack."""
-    made = Theorem1(constants, network_rho(rho), positive("lam", lam))
+    """The step sizes that Theorem 1 admits: the largest ones, what limits them, and the slack of any others."""
+    theorem = Theorem1(constants, network_rho(rho), positive("lam", lam))
     if constants.minimax and lam < 1:
-        raise InputError(f"lam = {lam:g}", "the minimax case needs lam >= 1", "Use lam = 2, for example.")  # (1)
-    if not constants.minimax and lam <= made.least_lam:
+        raise InputError(f"The minimax case needs lam >= 1, but lam = {lam:g}.", "Pass lam=2.0, for example.")  # (1)
+    if not constants.minimax and lam <= theorem.least_lam:
         raise InputError(
-            f"lam = {lam:g}",
-            f"Theorem 1 needs lam > 2 L_f1/mu_g = {made.least_lam:.4g}, for f + lam g to be strongly convex in y",
-            f"Use lam = {1.1 * made.least_lam:.3g} or more.",
+            f"Theorem 1 needs lam > 2 L_f1/mu_g = {theorem.least_lam:.4g}, so that f + lam g is strongly convex in y, "
+            f"but lam = {lam:g}.",
+            f"Pass lam={1.1 * theorem.least_lam:.3g} or more.",
         )  # (1)
-    return made
+    return theorem
