@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decibo.cli import exits
 from decibo.cli.nearest import nearest
-from decibo.runs.toml import dumps
+from decibo.runs.describe import to_toml
 
 GOOD = {
     "problem": {"name": "quadratic", "seed": 1},
@@ -120,7 +120,7 @@ def tried(call, text, *words):
 @settings(max_examples=100)
 @given(config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()), which=st.integers(0, 3))
 def test_bad_configurations(decibo_call, config, which):
-    tried(decibo_call, dumps(config), ["run", "compare", "sweep", "run"][which])
+    tried(decibo_call, to_toml(config), ["run", "compare", "sweep", "run"][which])
 
 
 @settings(max_examples=25)
@@ -152,7 +152,7 @@ def test_bad_options(decibo_call, words):
     bare = {key: table for key, table in GOOD.items() if key not in ("compare", "sweep")}
     if option == "-a" and value.strip() == "ahead_exact":
         return
-    tried(decibo_call, dumps(bare), command, f"{option}={value}" if option == "--set" else f"{option}{value}")
+    tried(decibo_call, to_toml(bare), command, f"{option}={value}" if option == "--set" else f"{option}{value}")
 
 
 @settings(max_examples=25)

@@ -11,7 +11,7 @@ import pytest
 
 import decibo
 from decibo.report import report
-from report.runs import curve, written
+from helpers.runs import curve, written
 
 ARGUMENTS = [
     "--no-sandbox",

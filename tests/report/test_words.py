@@ -15,7 +15,7 @@ from decibo.report.chart_data import thinned
 from decibo.report.latex import escaped
 from decibo.report.summary import load, main_measure, names, reached
 from decibo.report.verdict import judge
-from report.runs import curve, written
+from helpers.runs import curve, written
 
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 
@@ -126,7 +126,7 @@ def test_a_folder_of_runs_stands_for_them(tmp_path):
     assert [run.label for run in load([tmp_path / "b", tmp_path])] == ["b", "a", "b"]
     with pytest.raises(InputError, match="at least one run"):
         load([])
-    with pytest.raises(InputError, match=r"no run\.json"):
+    with pytest.raises(InputError, match=r"not a run folder: run\.json is missing"):
         load(tmp_path / "figures")
 
 

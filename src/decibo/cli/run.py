@@ -69,9 +69,9 @@ def _check_fresh(folder: Path) -> None:
 def _keep_config(folder: Path, config: Config) -> None:
     """Before the run starts: whoever finds checkpoints without an end must be able to go on from them."""
     from decibo.files import atomic_write
-    from decibo.runs.toml import dumps
+    from decibo.runs.describe import to_toml
 
-    atomic_write(folder / "config.toml", dumps(configuration.resolved(config)))
+    atomic_write(folder / "config.toml", to_toml(configuration.resolved(config)))
 
 
 def carry_out(parts: Parts, config: Config, kept: Path | None = None, again: bool = False) -> Solution:

@@ -25,7 +25,7 @@ SHOWN = 30  # rows of the table on the terminal; the file has all
 def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None, as_json: bool) -> int:
     """Run the whole grid, write its table, and name the best."""
     from decibo.files import atomic_write_all
-    from decibo.runs.toml import dumps
+    from decibo.runs.describe import to_toml
 
     processes.begin()
     config = configuration.read(path, sets, grid=grid)
@@ -46,7 +46,7 @@ def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None
     if processes.first():
         folder.mkdir(parents=True, exist_ok=True)
         kept = configuration.resolved(config) | {"sweep": config.grid | {"seeds": seeds}}
-        atomic_write_all(folder, {"config.toml": dumps(kept), "sweep.csv": _csv(rows)})
+        atomic_write_all(folder, {"config.toml": to_toml(kept), "sweep.csv": _csv(rows)})
         _tell(rows, measure, best, folder, path, as_json)
     ends = {row["status"] for row in rows}
     return exits.INTERRUPTED if "interrupted" in ends else exits.DIVERGED if ends == {"diverged"} else exits.RAN

@@ -10,7 +10,7 @@ import numpy as np
 
 from decibo.report.palette import DASH, LIGHT, look
 from decibo.report.summary import TARGETS, all_measures, logarithmic, per_step, reached, vanishes, words
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord
 
 POINTS = 2000  # of a curve
 PAPER = {"ink": "#1c2128", "soft": "#57606c", "line": "#c9ced6", "grid": "#e6e9ee", "panel": "#ffffff"}

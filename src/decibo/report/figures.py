@@ -16,7 +16,8 @@ from decibo.files import atomic_write
 from decibo.report.network_svg import positions
 from decibo.report.palette import LIGHT, look
 from decibo.report.summary import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
-from decibo.runs.record import RunRecord
+from decibo.runs.describe import NetworkRecord
+from decibo.runs.folder import RunRecord
 
 PANELS = 6  # measures on one figure
 AXIS_WORDS = {
@@ -175,10 +176,10 @@ def _networks(plt: Any, runs: Sequence[RunRecord]) -> Any:
     return figure
 
 
-def _network(ax: Any, network: dict[str, Any], at: np.ndarray) -> None:
-    widest = max((edge[2] for edge in network["edges"]), default=1.0) or 1.0
+def _network(ax: Any, network: NetworkRecord, at: np.ndarray) -> None:
+    widest = max((edge[2] for edge in network["edges"] or []), default=1.0) or 1.0
     size = float(np.clip(1600 / network["agents"], 12, 160))
-    for i, j, weight in network["edges"]:
+    for i, j, weight in network["edges"] or []:
         width = 0.4 + 1.2 * weight / widest
         if network["directed"]:
             arrow = {"arrowstyle": "-|>", "color": "#8a94a3", "linewidth": width, "shrinkA": 6, "shrinkB": 7}

@@ -9,7 +9,7 @@ from typing import Any
 from decibo.errors import InputError
 from decibo.formatting import latex_number
 from decibo.report.summary import AXES, TARGETS, all_measures, last, load, main_measure, names, per_step, reached
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord
 
 SPECIAL = {
     "\\": r"\textbackslash{}",

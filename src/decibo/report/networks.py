@@ -9,7 +9,7 @@ from html import escape
 from decibo.formatting import MINUS
 from decibo.report import network_svg as drawing
 from decibo.report.html import spaced
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord
 
 
 def networks(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
@@ -28,7 +28,7 @@ def groups(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
 
 def _network(runs: Sequence[RunRecord], labels: Sequence[str], everything: int) -> str:
     network = runs[0].network
-    picture = drawing.svg(network) or "<p>Too many agents or links to draw.</p>"
+    picture = drawing.network_svg(network) or "<p>Too many agents or links to draw.</p>"
     facts = [("agents", f"{network['agents']:,}"), ("links", f"{network['links']:,}")]
     degrees = drawing.degrees(network)
     if degrees is not None and degrees.size:

@@ -12,7 +12,7 @@ from decibo.report.html import Cell, badge, mark, named, quiet, spaced, table
 from decibo.report.networks import groups
 from decibo.report.summary import last, main_measure, names, words
 from decibo.report.verdict import PLATEAU, Verdict, judge
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ def _settings(run: RunRecord) -> dict[str, str]:
 
 def _detail(k: int, run: RunRecord, label: str) -> str:
     problem = run.problem
-    size = f", x of {problem['x']} and y of {problem['y']} numbers" if {"x", "y"} <= set(problem) else ""
+    size = f", x of {problem.get('x')} and y of {problem.get('y')} numbers" if {"x", "y"} <= set(problem) else ""
     told = {
         "method": run.method["text"],
         "problem": problem["name"] + size,

@@ -10,8 +10,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.formatting import MINUS
-from decibo.runs.folder import is_run, read_run
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord, is_run, read_run
 
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution

@@ -8,7 +8,7 @@ import numpy as np
 
 from decibo.formatting import typeset_number
 from decibo.report.summary import vanishes
-from decibo.runs.record import RunRecord
+from decibo.runs.folder import RunRecord
 
 LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
 FEWEST = 9  # records, to say anything about a trend

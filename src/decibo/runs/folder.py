@@ -4,7 +4,7 @@ run.json              what was run, on what, with which settings and versions, a
 config.toml           the resolved configuration, if there was one
 history.csv|.parquet  one row a record: step, gradients, bytes, seconds, every measure
 solution.npz          the means x and y and the agents' own, plain arrays
-figures/, checkpoint/ when asked for
+figures/, checkpoint/ if requested
 
 run.json is written last and holds checksums of the others, so a folder that has it is complete.
 """
@@ -14,14 +14,16 @@ from __future__ import annotations
 import io
 import json
 import tomllib
+import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import NoneType
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
@@ -30,13 +32,98 @@ from decibo.execute.solution import Solution
 from decibo.files import atomic_write_all, encode, read_checked, sha256
 from decibo.network import DirectedNetwork, Network
 from decibo.problem.problem import Problem
-from decibo.runs import describe
-from decibo.runs import history as table
-from decibo.runs.record import RunRecord, check_keys, damaged
-from decibo.runs.toml import config_text
+from decibo.runs.describe import (
+    MethodRecord,
+    NetworkRecord,
+    ProblemRecord,
+    config_text,
+    describe_method,
+    describe_network,
+    describe_problem,
+    versions,
+)
+from decibo.runs.history import FORMATS, Table, check_format, decode_table, encode_table, history_table
 
-KIND, FORMAT = "decibo run", 1
-OURS = {"run.json", "config.toml", "history.csv", "history.parquet", "solution.npz", "figures", "checkpoint"}
+KIND = "decibo run"
+FORMAT = 1
+CONTENT = {"run.json", "config.toml", "history.csv", "history.parquet", "solution.npz", "figures", "checkpoint"}
+
+Types = tuple[type, ...]
+NUMBER: Types = (int, float)
+REQUIRED: dict[str, Types] = {  # of run.json, with the types that JSON may give them
+    "label": (str,),
+    "problem": (dict,),
+    "problem.name": (str,),
+    "method": (dict,),
+    "method.name": (str,),
+    "method.text": (str,),
+    "method.settings": (dict,),
+    "network": (dict,),
+    "network.name": (str,),
+    "network.agents": (int,),
+    "network.links": (int,),
+    "network.edges": (list, NoneType),
+    "network.shape": (list,),
+    "network.rho": (*NUMBER, NoneType),
+    "network.directed": (bool,),
+    "seed": (int, NoneType),
+    "steps": (int,),
+    "every": (int, NoneType),
+    "status": (str,),
+    "message": (str,),
+    "seconds": NUMBER,
+    "cost": (dict,),
+    "cost.gradients": NUMBER,
+    "cost.bytes": NUMBER,
+    "cost.agents": NUMBER,
+    "cost.links": NUMBER,
+    "precision": (str,),
+    "versions": (dict,),
+    "finished": (str,),
+    "measures": (list,),
+    "files": (dict,),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """One run, as its folder describes it.
+
+    history   column -> array with one entry a record: step, gradients, bytes, seconds if known, and every measure
+    measures  the columns of history worth a curve
+    cost      what a step costs, in every currency, as in Solution.cost
+    config    the text of config.toml, if the run had one
+    """
+
+    folder: Path
+    label: str
+    problem: ProblemRecord
+    method: MethodRecord
+    network: NetworkRecord
+    seed: int | None
+    steps: int
+    every: int | None
+    status: str
+    message: str
+    seconds: float
+    cost: dict[str, float]
+    precision: str
+    versions: dict[str, str]
+    finished: str
+    measures: tuple[str, ...]
+    config: str | None
+    history: Table = field(repr=False)
+    files: dict[str, str] = field(repr=False)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """solution.npz: the means x and y, and every agent's own as agents.x, agents.y, ..."""
+        path = self.folder / "solution.npz"
+        content = read_checked(path, self.files.get("solution.npz"))
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                return dict(stored)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise _damaged(path, f"it holds no plain arrays ({error})") from error
 
 
 def write_run(
@@ -46,52 +133,54 @@ def write_run(
     network: Network | DirectedNetwork,
     method: Algorithm | None = None,
     *,
-    config: Mapping[str, Any] | str | None = None,
+    config: Mapping[str, object] | str | None = None,
     label: str | None = None,
     seed: int | None = None,
     history: str = "csv",
 ) -> Path:
     """Write everything about a run into `folder`, which may be new, empty or hold an older run.
 
-    method    what was given to solve; None is its default, ahead_exact()
+    method    what was passed to solve; None is its default, ahead_exact()
     config    the resolved configuration: a mapping, a dataclass, or TOML as text
     label     what pages call this run; by default the method with its settings
     seed      the seed of the run; by default the one in the configuration
     history   "csv" or "parquet"
 
-    Under several processes all must call it, and only process 0 writes.
+    With several processes all of them must call it, and only process 0 writes.
     """
-    folder, method = check_target(folder), ahead_exact() if method is None else method
-    kind, configured = table.check_kind(history), config_text(config)
+    folder = check_target(folder)
+    method = ahead_exact() if method is None else method
+    file_format = check_format(history)
+    configuration = config_text(config)
     arrays = _arrays(solution)
     if jax.process_index() != 0:
         return folder
-    columns, measures = table.columns(solution.history, solution.cost)
-    contents = {f"history.{kind}": table.as_bytes(columns, kind), "solution.npz": _npz(arrays)}
-    if configured is not None:
-        contents["config.toml"] = encode(configured)
-    told = {
+    table, measures = history_table(solution.history, solution.cost)
+    contents = {f"history.{file_format}": encode_table(table, file_format), "solution.npz": _npz(arrays)}
+    if configuration is not None:
+        contents["config.toml"] = encode(configuration)
+    record = {
         "kind": KIND,
         "format": FORMAT,
         "label": repr(method) if label is None else str(label),
-        "problem": describe.problem_words(problem),
-        "method": describe.method_words(method),
-        "network": describe.network_words(network),
-        "seed": _seed(configured) if seed is None else int(seed),
+        "problem": describe_problem(problem),
+        "method": describe_method(method),
+        "network": describe_network(network),
+        "seed": _seed(configuration) if seed is None else int(seed),
         "steps": int(solution.steps),
-        "every": _every(columns["step"]),
+        "every": _interval(table["step"]),
         "status": str(solution.status),
         "message": str(solution.message),
         "seconds": float(solution.cost.seconds),
         "seconds of a record": "the total, compilation included, shared out equally over the steps",
         "cost": {**asdict(solution.cost), "gradients": solution.cost.gradients, "products": solution.cost.products},
         "precision": str(jax.tree.leaves(solution.x)[0].dtype),
-        "versions": describe.versions(),
+        "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "measures": measures,
         "files": {name: sha256(content) for name, content in contents.items()},
     }
-    contents["run.json"] = (json.dumps(told, indent=1) + "\n").encode()
+    contents["run.json"] = (json.dumps(record, indent=1) + "\n").encode()
     folder.mkdir(parents=True, exist_ok=True)
     replaced = {"config.toml", "history.csv", "history.parquet"} - set(contents)
     atomic_write_all(folder, contents, outdated=["run.json", *sorted(replaced)])
@@ -99,30 +188,38 @@ def write_run(
 
 
 def read_run(folder: str | Path) -> RunRecord:
-    """What a run folder says, checked; a foreign or damaged folder is refused with the file and the reason."""
+    """The run in a folder, checked.
+
+    Raises InputError if the folder is not a run folder, and CorruptedFileError, with the file and the reason, if a
+    file is missing or damaged.
+    """
     folder = Path(folder)
     path = folder / "run.json"
-    told = _told(folder)
-    check_keys(path, told)
-    for name in told["files"]:
-        if name not in OURS:
-            raise damaged(path, f"'files' names {name!r}, which is no file of a run")
-    kind = next((kind for kind in table.KINDS if f"history.{kind}" in told["files"]), None)
-    if kind is None:
-        raise damaged(path, "it names no history")
-    columns = _history(folder / f"history.{kind}", told["files"][f"history.{kind}"], kind)
-    measures = tuple(name for name in told["measures"] if name in columns)
+    record = _read_json(folder)
+    _check(path, record)
+    files = record["files"]
+    for name in files:
+        if name not in CONTENT:
+            raise _damaged(path, f"'files' names {name!r}, which is not part of a run folder")
+    file_format = next((name for name in FORMATS if f"history.{name}" in files), None)
+    if file_format is None:
+        raise _damaged(path, "it names no history")
+    history = _read_history(folder / f"history.{file_format}", files[f"history.{file_format}"], file_format)
     config = None
-    if "config.toml" in told["files"]:
-        config = read_checked(folder / "config.toml", told["files"]["config.toml"]).decode("utf-8", "replace")
-    fields = {name: told[name] for name in RunRecord.__dataclass_fields__ if name in told}
-    return RunRecord(**fields | {"folder": folder, "measures": measures, "config": config, "history": columns})
+    if "config.toml" in files:
+        config = read_checked(folder / "config.toml", files["config.toml"]).decode("utf-8", "replace")
+    network = record["network"]
+    if network["edges"] is not None:
+        network["edges"] = [tuple(edge) for edge in network["edges"]]
+    fields = {name: record[name] for name in RunRecord.__dataclass_fields__ if name in record}
+    fields["measures"] = tuple(name for name in record["measures"] if name in history)
+    return RunRecord(**fields | {"folder": folder, "config": config, "history": history})
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether a folder says that it is a run; `read_run` says whether it is sound."""
+    """Whether a folder says that it is a run; `read_run` also checks that it is sound."""
     try:
-        _told(Path(folder))
+        _read_json(Path(folder))
     except (InputError, CorruptedFileError):
         return False
     return True
@@ -131,54 +228,90 @@ def is_run(folder: str | Path) -> bool:
 def check_target(folder: str | Path) -> Path:
     """The folder, if a run may be written there. Worth calling before a long run as well."""
     folder = Path(folder)
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not nearest.is_dir():
-        raise InputError(f"{folder}", f"{nearest} is a file", "Choose another folder for the run.")
+        raise InputError(f"A run cannot be written to {folder}: {nearest} is a file.", "Choose another folder.")
     if nearest == folder:
-        foreign = sorted(each.name for each in folder.iterdir() if each.name not in OURS and each.name[0] != ".")
+        foreign = sorted(path.name for path in folder.iterdir() if path.name not in CONTENT and path.name[0] != ".")
         if foreign and not is_run(folder):
             raise InputError(
-                f"{folder}", f"it holds {foreign[0]!r} and is no folder of a run", "Choose a new or empty folder."
+                f"A run cannot be written to {folder}: it is not a run folder, and it holds {foreign[0]!r}.",
+                "Choose a new or empty folder.",
             )
     return folder
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _damaged(path: Path, reason: str) -> CorruptedFileError:
+    return CorruptedFileError(f"{path} is damaged: {reason}. Repeat the run, or leave this folder out.")
+
+
+def _read_json(folder: Path) -> dict:
     path = folder / "run.json"
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
     if not path.exists():
-        what = "it is no folder of a run: it has no run.json" if folder.is_dir() else "there is no such folder"
-        raise InputError(f"{folder}", what, "Give a folder that write_run or the command line has written.")
+        raise InputError(f"{folder} is not a run folder: run.json is missing.", "Pass a folder that write_run wrote.")
     try:
-        told = json.loads(read_checked(path))
+        record = json.loads(read_checked(path))
     except (ValueError, RecursionError) as error:
-        raise damaged(path, f"it is not JSON ({error})") from error
-    if not isinstance(told, dict) or told.get("kind") != KIND:
-        raise InputError(f"{path}", f"its kind is not {KIND!r}", "Give a folder written by decibo.")
-    if told.get("format") != FORMAT:
+        raise _damaged(path, f"it is not JSON ({error})") from error
+    if not isinstance(record, dict) or record.get("kind") != KIND:
+        raise InputError(f"{path} does not describe a run: its kind is not {KIND!r}.")
+    if record.get("format") != FORMAT:
         raise InputError(
-            f"{path} has format {told.get('format')!r}", f"this decibo reads format {FORMAT}", "Use a newer decibo."
+            f"{path} has format {record.get('format')!r}, but this version of decibo reads format {FORMAT}.",
+            "Use a newer version of decibo.",
         )
-    return told
+    return record
 
 
-def _history(path: Path, digest: str, kind: str) -> table.Table:
+def _check(path: Path, record: Mapping) -> None:
+    """Everything that a page relies on must be there and of its type."""
+    for name, types in REQUIRED.items():
+        owner, _, key = name.rpartition(".")
+        entries = record[owner] if owner else record
+        if key not in entries:
+            raise _damaged(path, f"'{name}' is missing")
+        value = entries[key]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise _damaged(path, f"'{name}' must not be of type {type(value).__name__}")
+    if not all(isinstance(name, str) for name in record["measures"]):
+        raise _damaged(path, "'measures' must be names")
+    for name in ("versions", "files"):
+        if not all(isinstance(value, str) for value in record[name].values()):
+            raise _damaged(path, f"'{name}' must hold text only")
+    _check_edges(path, record["network"])
+
+
+def _check_edges(path: Path, network: Mapping) -> None:
+    agents = network["agents"]
+    for edge in network["edges"] or []:
+        ends = edge[:2] if isinstance(edge, list) and len(edge) == 3 else []
+        if not (ends and all(type(end) is int and 0 <= end < agents for end in ends) and isinstance(edge[2], NUMBER)):
+            raise _damaged(path, f"'network.edges' holds {edge!r}, which is not [agent, agent, weight]")
+
+
+def _read_history(path: Path, digest: str, file_format: str) -> Table:
     content = read_checked(path, digest)
     try:
-        return table.from_bytes(content, kind)
-    except InputError:
+        return decode_table(content, file_format)
+    except ImportError:
         raise
     except Exception as error:  # csv.Error, UnicodeDecodeError, ValueError: all say what is wrong with the file
-        raise damaged(path, str(error)) from error
+        raise _damaged(path, str(error)) from error
 
 
 def _arrays(solution: Solution) -> dict[str, np.ndarray]:
     trees = {"x": solution.x, "y": solution.y}
     trees |= {f"agents.{name}": tree for name, tree in vars(solution.agents).items()}
-    leaves = {name: jax.tree_util.tree_leaves_with_path(tree) for name, tree in trees.items()}
-    return {name + jax.tree_util.keystr(path): _host(leaf) for name, all_ in leaves.items() for path, leaf in all_}
+    return {
+        name + jax.tree_util.keystr(path): _host(leaf)
+        for name, tree in trees.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
-def _host(leaf: Any) -> np.ndarray:
+def _host(leaf: ArrayLike) -> np.ndarray:
     """The array on this host; parts that other processes hold are fetched, which is why all must call."""
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         from jax.experimental.multihost_utils import process_allgather
@@ -196,11 +329,12 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _seed(config: str | None) -> int | None:
     """The seed in a configuration: at the top, or in its section [run]."""
-    told = tomllib.loads(config or "")
-    run = told.get("run")
-    found = told.get("seed", run.get("seed") if isinstance(run, dict) else None)
-    return found if type(found) is int else None
+    settings = tomllib.loads(config or "")
+    run = settings.get("run")
+    seed = settings.get("seed", run.get("seed") if isinstance(run, dict) else None)
+    return seed if type(seed) is int else None
 
 
-def _every(step: np.ndarray) -> int | None:
+def _interval(step: np.ndarray) -> int | None:
+    """The steps between two records."""
     return int(step[1] - step[0]) if len(step) > 1 else None
