@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 import decibo  # noqa: E402
 from decibo.execute import loop  # noqa: E402
 from decibo.execute.run import Run  # noqa: E402
-from decibo.parallel.placement import place_for  # noqa: E402
+from decibo.parallel.placement import place_agents  # noqa: E402
 
 STEPS = 60
 
@@ -33,7 +33,7 @@ def difference(one: dict, two: dict) -> float:
 
 def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
     """The text of one step as it is run, eight devices."""
-    place = place_for(network.agents)
+    place = place_agents(network.agents)
     run = Run(cases.problem("ahead"), network, method, 10, 10, None, None, 0, None, place)
     one = lambda world, state: loop.step(run.program, world, state, np.int32(0))
     spread = loop.across(place, one, (loop.WORLD, loop.SPLIT), loop.SPLIT)

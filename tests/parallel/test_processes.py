@@ -113,7 +113,7 @@ def test_the_end_of_a_process_is_named_and_mended(alone, tmp_path):
         os.kill(again[0], signal.SIGSTOP)
     output = finish(process)
     assert "process 1 (agents 5 to 9) was killed by SIGKILL" in output
-    assert output.count("starting again from the last checkpoint") >= 1
+    assert output.count("restarting from the last checkpoint") >= 1
     assert not members(out)
     undisturbed = tmp_path / "undisturbed.npz"
     finish(start(2, undisturbed))

@@ -31,7 +31,7 @@ import numpy as np
 from decibo.automatic.curvature import Curvature, Directions, agree_on_largest, guess, lag, local_curvature
 from decibo.automatic.monitor import WINDOW, Looks, direction_of, watch
 from decibo.execute import loop
-from decibo.parallel.collectives import highest
+from decibo.parallel.collectives import maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _curvature(
         points = v.x, (v.y + v.z) / 2
         first = [jnp.where(fresh, new, old) for new, old in zip(guess(*points), along, strict=True)]
         seen = local_curvature(program.functions, world.data, *points, first, powers)
-        largest = lambda values: highest(jnp.max(jnp.where(jnp.isfinite(values), values, 0)))
+        largest = lambda values: maximum(jnp.max(jnp.where(jnp.isfinite(values), values, 0)))
         return seen, largest(seen.inner), largest(seen.outer)
 
     outs = (SPLIT, EVERYWHERE, EVERYWHERE)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 from decibo.cli import cache
 from decibo.parallel.processes import init_distributed
+from decibo.parallel.signals import GracefulStop
 
 
 def begin() -> None:
@@ -25,18 +20,6 @@ def first() -> bool:
     return jax.process_index() == 0
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> GracefulStop:
     """SIGTERM ends a run as Ctrl-C does: cleanly, with everything up to there written."""
-    if threading.current_thread() is not threading.main_thread():  # only there may handlers be set
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+    return GracefulStop(patience=0)

@@ -14,9 +14,9 @@ from decibo.cli import terminal as show
 from decibo.cli.build import Parts, build, precision, solving
 from decibo.cli.config import Config
 from decibo.errors import InputError
-from decibo.execute.checkpointing import AGAIN
 from decibo.execute.progress import Line
 from decibo.execute.solution import Solution
+from decibo.parallel.launch import RESTARTED
 
 OUT = Path("out")
 
@@ -60,7 +60,7 @@ def _run(config: Config, folder: Path, checkpoint: bool, again: bool, as_json: b
 def _check_fresh(folder: Path) -> None:
     """A new run does not go on from an old one's checkpoints, unless a launcher restarts it after a failure."""
     kept = folder / "checkpoint"
-    if AGAIN not in os.environ and kept.is_dir() and any(kept.iterdir()):
+    if RESTARTED not in os.environ and kept.is_dir() and any(kept.iterdir()):
         place = show.path_of(folder)
         raise InputError(f"{place} holds checkpoints of an earlier run", "a new run does not overwrite them",
                          f"Go on with: decibo resume {place}, or choose another folder with --out.")  # fmt: skip

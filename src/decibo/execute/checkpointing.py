@@ -16,13 +16,12 @@ from decibo.errors import InputError
 from decibo.execute import checkpoint
 from decibo.execute.pack import pack, unpack
 from decibo.network import DirectedNetwork, Network
-from decibo.parallel.processes import agreed, barrier
+from decibo.parallel.launch import RESTARTED
+from decibo.parallel.processes import all_gather, barrier
 from decibo.problem.problem import Problem
 
 if TYPE_CHECKING:
     from decibo.execute.run import Run
-
-AGAIN = "DECIBO_RESUME"  # set by `decibo launch` when it starts processes again
 
 
 class Keeper:
@@ -30,7 +29,7 @@ class Keeper:
 
     def __init__(self, folder: str | os.PathLike[str], every: int, keep: int, resume: bool):
         self.folder, self.every, self.keep = Path(folder), every, keep
-        self.resume, self.again = resume, AGAIN in os.environ
+        self.resume, self.again = resume, RESTARTED in os.environ
         self.fingerprint: dict[str, str] = {}
         self.last = -1
 
@@ -39,7 +38,7 @@ class Keeper:
         self.agents = agents
         self.fingerprint = {**fields, "data": _data(data, agents, run.network.agents)}
         saved = checkpoint.newest(self.folder)
-        steps = agreed(np.array([-1 if saved is None else saved.step], np.int32))[:, 0]
+        steps = all_gather(np.array([-1 if saved is None else saved.step], np.int32))[:, 0]
         if (steps != steps[0]).any():
             raise InputError(
                 f"processes see different checkpoints in {self.folder} (steps {sorted(set(steps.tolist()))})",
@@ -160,7 +159,7 @@ def _data(data: Any, agents: np.ndarray, m: int) -> str:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
     for row, agent in enumerate(agents):
         marks[agent] = int(digest(*(leaf[row] for leaf in leaves))[:8], 16)
-    return digest(agreed(marks).sum(axis=0, dtype=np.uint32))
+    return digest(all_gather(marks).sum(axis=0, dtype=np.uint32))
 
 
 def _setting(value: Any) -> str:

@@ -6,7 +6,6 @@ arguments of the program, so that any number of steps and any `every` use the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from jax import lax
 
 from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, mixer
-from decibo.parallel.collectives import everyone, gathered, highest, numbers, spread
+from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
@@ -69,28 +68,6 @@ class Progress(NamedTuple):
 WORLD = World(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE)  # type: ignore[arg-type]
 
 
-def across(place: Placement | None, function: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
-    """The function on every device of a place, each with its own block of agents; just the function if there is none.
-
-    `ins` and `outs` say SPLIT or EVERYWHERE for every argument and result.
-    """
-    if place is None:
-        return function
-
-    def block(*arguments: Any) -> Any:
-        with spread(place):
-            return function(*(_own(each) for each in arguments))
-
-    return jax.shard_map(block, mesh=place.mesh, in_specs=ins, out_specs=outs, check_vma=False)
-
-
-def _own(argument: Any) -> Any:
-    """A world as one device sees it: its own mixing, without the axis of devices."""
-    if not isinstance(argument, World):
-        return argument
-    return argument._replace(mixing=jax.tree.map(lambda leaf: leaf[0], argument.mixing))
-
-
 @partial(jax.jit, static_argnames="program")
 def begin(program: Program, world: World, start: dict[str, jax.Array]) -> Tree:
     """The state of all agents before the first step."""
@@ -110,7 +87,7 @@ def step(program: Program, world: World, state: Tree, k: jax.Array) -> Tree:
     network_key, agent_key = jax.random.split(jax.random.fold_in(world.key, k))
     mix = mixer(world.mixing, k, network_key)
     m = jax.tree.leaves(state)[0].shape[0]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, numbers(m))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(m))
     _, one_step, _ = world.core
     one = lambda d, s, key: one_step(Oracle(program.functions, d), mix, s, k, key)
     new = jax.vmap(one, axis_name=AGENTS)(world.data, state, keys)
@@ -127,7 +104,7 @@ def observe(program: Program, world: World, state: Tree, k: jax.Array) -> dict[s
 def all_finite(tree: Tree) -> jax.Array:
     """Whether every floating-point number of a tree is finite, for all agents."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return everyone(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats])))
+    return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats])))
 
 
 @jax.jit
@@ -157,7 +134,7 @@ def advance(
 def _advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch, say: jax.Array) -> Progress:
     shapes = jax.eval_shape(partial(observe, program), world, state, k)
     rows = {name: jnp.zeros((SEGMENTS, *row.shape), row.dtype) for name, row in shapes.items()}
-    word = highest(say[0])
+    word = maximum(say[0])
 
     def segment(at: Progress) -> Progress:
         n = stretch.steps[at.segment]
@@ -213,6 +190,6 @@ def rows_of(program: Program, world: World, state: Tree) -> dict[str, jax.Array]
     """The variables of all agents as rows."""
 
     def here(world: World, state: Tree) -> dict[str, jax.Array]:
-        return {name: gathered(rows) for name, rows in jax.vmap(world.core[2])(state).items()}
+        return {name: gather(rows) for name, rows in jax.vmap(world.core[2])(state).items()}
 
     return across(program.place, here, (WORLD, SPLIT), EVERYWHERE)(world, state)

@@ -7,10 +7,7 @@ largest of what was said.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from types import FrameType
 from typing import Any
 
 import jax
@@ -53,26 +50,3 @@ class Pace:
     def _choose(self, count: int, seconds: float, fixed: bool) -> None:
         wanted = 1 if fixed else count * min(8.0, SECONDS / max(seconds, 1e-6))
         self.count = int(np.clip(wanted, 1, SEGMENTS))
-
-
-class Stopper:
-    """Remembers Ctrl-C or SIGTERM while a run is on; a second Ctrl-C ends it at once. `asked` names the signal."""
-
-    def __init__(self) -> None:
-        self.asked: str | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Stopper:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python forbids it
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name

@@ -18,7 +18,7 @@ from decibo.errors import DivergedError, InputError, LostError, first_line
 from decibo.execute import loop
 from decibo.execute.checkpointing import Keeper, describe
 from decibo.execute.diagnose import explain
-from decibo.execute.pace import Pace, Stopper
+from decibo.execute.pace import Pace
 from decibo.execute.prepare import finite_at_start, flat_solution, given_steps, one_of, targets_of, variables_of
 from decibo.execute.progress import Report
 from decibo.execute.segments import LONGEST, cut, stretch
@@ -28,9 +28,10 @@ from decibo.measure.cost import Cost, step_cost
 from decibo.measure.measures import answer, as_trees, resolve
 from decibo.network import DirectedNetwork, Network
 from decibo.network.exchange import exchange
+from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement
-from decibo.parallel.processes import same_everywhere
-from decibo.parallel.status import tell_agents
+from decibo.parallel.processes import check_same
+from decibo.parallel.signals import GracefulStop
 from decibo.problem.problem import Problem
 
 GROWN = 1e9  # times the start: finite, but hardly meant
@@ -64,7 +65,7 @@ class Run:
             if several:
                 self._agree({}, error)
             raise
-        tell_agents(agents)
+        report_agents(agents)
         fields = describe(problem, network, method, seed, chosen, rows) if several or keeper else {}
         if several:
             self._agree(fields)
@@ -108,21 +109,21 @@ class Run:
         told = {name: fields.get(name, "") for name in names} | {"steps": self.steps, "every": self.every}
         keeper = self.keeper
         told |= {"checkpoint": keeper and (str(keeper.folder), keeper.every, keeper.resume)}
-        same_everywhere(told, failed)
+        check_same(told, failed)
 
     def go(self, report: Report, throw: bool) -> Solution:
         """Run stretch after stretch until the steps are done, a target is reached or the state stops being finite."""
         lengths, marks = self._segments()
         done, pace, status = 0, Pace(self.place), Status.done
         try:
-            with Stopper() as stopper:
+            with GracefulStop() as stopper:
                 while done < len(lengths) and status is Status.done:
                     part = slice(done, done + self._until_checkpoint(lengths[done : done + pace.count]))
                     todo = stretch(lengths[part], marks[part])
-                    say = pace.say(stopper.asked)
+                    say = pace.say(stopper.requested)
                     end = loop.advance(self.program, self.world, self.state, np.int32(self.k), todo, say)
                     finite, reached, ran = bool(end.finite), bool(end.reached), int(end.segment)
-                    stop = pace.after(end.word, stopper.asked, fixed=self.tuner is not None)
+                    stop = pace.after(end.word, stopper.requested, fixed=self.tuner is not None)
                     if not finite and self.tuner and not self.tuner.gave_up:
                         self.k, done = int(end.k), done + ran
                         self.tuner.fail(self, "a number stopped being finite")

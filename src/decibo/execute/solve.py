@@ -19,7 +19,7 @@ from decibo.execute.run import Run
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start
 from decibo.network import DirectedNetwork, Network
-from decibo.parallel.placement import place_for
+from decibo.parallel.placement import place_agents
 from decibo.problem.problem import Problem
 from decibo.validate import positive_int
 
@@ -66,7 +66,7 @@ def solve(
     every = max(1, steps // 100) if every is None else positive_int("every", every)
     check_fit(problem, network, method)
     cache.enable()
-    place, keeper = place_for(network.agents, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
+    place, keeper = place_agents(network.agents, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
     run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
     view = reporter(progress)
     try:

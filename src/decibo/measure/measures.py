@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from decibo.errors import InputError
-from decibo.parallel.collectives import average, gathered, is_spread, total
+from decibo.parallel.collectives import average, gather, is_spread, total
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.problem.reference import Exact, exact
@@ -61,7 +61,7 @@ class Snapshot:
     @cached_property
     def rows(self) -> dict[str, jax.Array]:
         """The variables as flat rows, one for each agent."""
-        return {name: gathered(rows) for name, rows in self.local.items()}
+        return {name: gather(rows) for name, rows in self.local.items()}
 
     def average(self, function: Callable[[Any, Any, Any], Any]) -> Any:
         """The mean over the agents of function(x_i, y_i, d_i)."""

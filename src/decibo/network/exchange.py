@@ -1,6 +1,6 @@
 """Mixing when the agents are in blocks on several devices: rows that cross a border are sent, then all is as before.
 
-Works inside `jax.shard_map` over the axis DEVICES; every array here has a leading axis of devices until then.
+Works inside `jax.shard_map` over the axis DEVICES. Every array here has a leading axis of devices, of length 1 inside.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ class Exchange(Mixing):
 
     def stacked(self, S: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
         """The rows of this device's block of W S."""
+        local, sends = jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends))
         heard = [
             lax.ppermute(S.at[rows].get(mode="promise_in_bounds"), DEVICES, pairs)
-            for rows, pairs in zip(self.sends, self.parts, strict=True)
+            for rows, pairs in zip(sends, self.parts, strict=True)
         ]
-        return self.local.heard(S, jnp.concatenate([S, *heard]), k, key)
+        return local.heard(S, jnp.concatenate([S, *heard]), k, key)
 
 
 def plans(network: Network | DirectedNetwork, place: Placement) -> list[Plan]:

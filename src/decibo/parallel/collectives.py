@@ -5,9 +5,10 @@ Inside `across` an array has rows for the agents of one device only; these funct
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,57 +16,77 @@ from jax import lax
 
 from decibo.parallel.placement import DEVICES, Placement
 
-_place: ContextVar[Placement | None] = ContextVar("place", default=None)
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int, Shaped
+
+Result = TypeVar("Result")
+
+_placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
 
 
 @contextmanager
-def spread(place: Placement | None) -> Iterator[None]:
-    """What is traced inside belongs to one device of the place."""
-    token = _place.set(place)
+def spread(placement: Placement | None) -> Iterator[None]:
+    """Whatever is traced inside belongs to one device of the placement."""
+    token = _placement.set(placement)
     try:
         yield
     finally:
-        _place.reset(token)
+        _placement.reset(token)
+
+
+def across(placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any) -> Callable[..., Result]:
+    """The function on every device of a placement, each with its own block of agents.
+
+    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for each argument, result.
+    """
+    if placement is None:
+        return function
+
+    def block(*arguments: Any) -> Result:
+        with spread(placement):
+            return function(*arguments)
+
+    return jax.shard_map(block, mesh=placement.mesh, in_specs=ins, out_specs=outs, check_vma=False)
 
 
 def is_spread() -> bool:
-    """Whether the agents are on several devices, so that an array has only a block of them."""
-    return _place.get() is not None
+    """Whether the agents are on several devices, so that an array holds only a block of them."""
+    return _placement.get() is not None
 
 
-def average(rows: jax.Array) -> jax.Array:
-    """The mean over all agents of an array with one row for each agent here."""
-    place = _place.get()
-    return jnp.mean(rows, axis=0) if place is None else total(rows) / place.count
+def average(rows: Float[Array, "agents ..."]) -> Float[Array, " ..."]:
+    """The mean over all agents of an array with one row for each agent of this device."""
+    placement = _placement.get()
+    return jnp.mean(rows, axis=0) if placement is None else total(rows) / placement.count
 
 
-def total(rows: jax.Array) -> jax.Array:
+def total(rows: Shaped[Array, "agents ..."]) -> Shaped[Array, " ..."]:
     """The sum over all agents."""
-    place = _place.get()
-    if place is None:
+    placement = _placement.get()
+    if placement is None:
         return jnp.sum(rows, axis=0)
-    real = jnp.arange(rows.shape[0]) < jnp.asarray(place.sizes)[lax.axis_index(DEVICES)]
-    kept = jnp.where(real.reshape(-1, *(1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype))
-    return lax.psum(jnp.sum(kept, axis=0), DEVICES)
+    is_agent = jnp.arange(rows.shape[0]) < jnp.asarray(placement.sizes)[lax.axis_index(DEVICES)]  # not a clone
+    counted = jnp.where(is_agent.reshape(-1, *(1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype))
+    return lax.psum(jnp.sum(counted, axis=0), DEVICES)
 
 
-def highest(value: jax.Array) -> jax.Array:
-    """The largest value of any device."""
+def maximum(value: Shaped[Array, " ..."]) -> Shaped[Array, " ..."]:
+    """The largest value on any device."""
     return lax.pmax(value, DEVICES) if is_spread() else value
 
 
-def everyone(flag: jax.Array) -> jax.Array:
+def all_true(flag: Bool[Array, " ..."]) -> Bool[Array, " ..."]:
     """Whether it holds on every device."""
     return lax.pmin(flag.astype(jnp.int32), DEVICES) > 0 if is_spread() else flag
 
 
-def gathered(rows: jax.Array) -> jax.Array:
-    """One row for each of all agents, on every device."""
-    place = _place.get()
-    return rows if place is None else lax.all_gather(rows, DEVICES, tiled=True)[place.rows]
+def gather(rows: Shaped[Array, "block ..."]) -> Shaped[Array, "agents ..."]:
+    """The rows of all agents, on every device."""
+    placement = _placement.get()
+    return rows if placement is None else lax.all_gather(rows, DEVICES, tiled=True)[placement.rows]
 
 
-def numbers(count: int) -> jax.Array:
-    """The numbers of the agents whose rows are here."""
-    place = _place.get()
-    return jnp.arange(count) if place is None else jnp.asarray(place.agents)[lax.axis_index(DEVICES)]
+def agent_numbers(count: int) -> Int[Array, " block"]:
+    """The numbers of the agents whose `count` rows are on this device."""
+    placement = _placement.get()
+    return jnp.arange(count) if placement is None else jnp.asarray(placement.agents)[lax.axis_index(DEVICES)]

@@ -1,7 +1,7 @@
-"""`decibo launch`: start local processes, watch them, start them again from the last checkpoint if one is lost.
+"""`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if one is lost.
 
 JAX itself ends all processes of a run when one of them dies or falls silent. The supervisor makes that quick, says
-who was lost with which agents, and leaves no process behind, also if it is killed itself.
+who was lost with which agents, and leaves no process behind, even if it is killed itself.
 """
 
 from __future__ import annotations
@@ -19,25 +19,40 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import jax
+import numpy as np
+
 from decibo.errors import InputError
-from decibo.execute.checkpointing import AGAIN
+from decibo.files import write_one
 from decibo.parallel.processes import HEARTBEAT, LOOPBACK, free_port
-from decibo.parallel.status import STATUS
-from decibo.validate import positive_int
+from decibo.parallel.signals import GracefulStop
+from decibo.validate import at_least, integer, positive_int
 
-LOOK = 0.05  # seconds between two looks at the processes
+STATUS = "DECIBO_STATUS"  # an environment variable: the supervisor's folder, where processes report their agents
+RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again
+INTERVAL = 0.05  # seconds between two checks of the processes
 GRACE = 2.0  # seconds for survivors to say something before they are ended
-FINAL = (0, 2, 130)  # exit statuses after which starting again would mend nothing
-LOST = 71  # the exit status when a process was lost for good
-Say = Callable[[str], None]
+FINAL = (0, 2, 130)  # exit codes for which a restart cannot help
+LOST = 71  # the exit code when a process was lost for good
+Report = Callable[[str], None]
 
 
-def _tell(line: str) -> None:
+def _to_stderr(line: str) -> None:
     print(f"decibo launch: {line}", file=sys.stderr, flush=True)
 
 
+def report_agents(agents: np.ndarray) -> None:
+    """Report this process's agents to the supervisor, if there is one."""
+    folder = os.environ.get(STATUS)
+    if folder is None:
+        return
+    record = json.dumps({"agents": agents.tolist(), "pid": os.getpid()})
+    with suppress(OSError):  # only the wording of a message depends on it
+        write_one(Path(folder) / f"process-{jax.process_index()}.json", record.encode())
+
+
 @dataclass
-class Crew:
+class ProcessGroup:
     """The processes of one attempt."""
 
     members: list[subprocess.Popen[bytes]]
@@ -77,11 +92,8 @@ class Crew:
             agents = json.loads((self.status / f"process-{number}.json").read_text())["agents"]
         except (OSError, ValueError, KeyError):
             return f"process {number}"
-        return (
-            f"process {number} (agents {agents[0]} to {agents[-1]})"
-            if len(agents) > 1
-            else (f"process {number} (agent {agents[0]})")
-        )
+        span = f"agents {agents[0]} to {agents[-1]}" if len(agents) > 1 else f"agent {agents[0]}"
+        return f"process {number} ({span})"
 
 
 def launch(
@@ -91,37 +103,37 @@ def launch(
     restarts: int = 0,
     heartbeat: float = HEARTBEAT,
     host: str = LOOPBACK,
-    say: Say = _tell,
+    report: Report = _to_stderr,
 ) -> int:
-    """Run a command in several processes that find each other; returns the exit status.
+    """Run a command in several processes that find each other; returns the exit code.
 
     command    a decibo command such as ["run", "config.toml"], or any other such as ["python", "script.py"]
-    restarts   how often to start again, from the last checkpoint, after a process was lost
+    restarts   how often to restart from the last checkpoint after a process was lost
     heartbeat  seconds of silence after which a process counts as lost
-    host       the address on which processes talk; the loopback address keeps it within this machine
+    host       the address of the process that the others find each other through
 
-    The status is 0 if all ended well, 71 if a process was lost for good, otherwise the first that failed had it.
+    The code is 0 if all processes succeeded, 71 if one was lost for good, otherwise that of the first that failed.
     """
     count = positive_int("the number of processes", processes)
-    if isinstance(restarts, bool) or restarts < 0:
-        raise InputError(f"restarts = {restarts!r}", "it must be 0 or more", "Give 3, for example.")
-    if not heartbeat >= 1:
-        raise InputError(f"heartbeat = {heartbeat!r}", "it must be at least 1 second", "Give 30, for example.")
-    whole, own = _whole(command)
-    final = (*FINAL, 1) if own else FINAL  # decibo's own commands end with 1 after a run that diverged
-    with _Signals() as heard:
-        for attempt in range(restarts + 1):
-            code = _attempt(whole, count, attempt > 0, heartbeat, host, heard, say)
-            if code in final or heard.numbers or attempt == restarts:
-                return code
-            say(f"starting again from the last checkpoint ({attempt + 1} of {restarts})")
-    raise AssertionError
+    attempts = integer("restarts", restarts, least=0) + 1
+    heartbeat = at_least("heartbeat", heartbeat, 1)
+    arguments, is_decibo = _arguments(command)
+    final = (*FINAL, 1) if is_decibo else FINAL  # decibo's own commands end with 1 after a run that diverged
+    code = LOST
+    with GracefulStop(patience=None) as stop:
+        for attempt in range(attempts):
+            if attempt:
+                report(f"restarting from the last checkpoint ({attempt} of {restarts})")
+            code = _attempt(arguments, count, attempt > 0, heartbeat, host, stop, report)
+            if code in final or stop.requested:
+                break
+    return code
 
 
-def _whole(command: Sequence[str]) -> tuple[list[str], bool]:
+def _arguments(command: Sequence[str]) -> tuple[list[str], bool]:
     """What to start, and whether it is a command of decibo."""
     if not command:
-        raise InputError("no command", "there must be something to start", "decibo launch -n 4 -- run config.toml")
+        raise InputError("There is no command to start.", "For example: decibo launch -n 4 -- run config.toml")
     first, *rest = command
     if first in ("python", "python3"):
         return [sys.executable, *rest], False
@@ -131,101 +143,83 @@ def _whole(command: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _attempt(
-    command: list[str], count: int, again: bool, heartbeat: float, host: str, heard: _Signals, say: Say
+    command: list[str], count: int, again: bool, heartbeat: float, host: str, stop: GracefulStop, report: Report
 ) -> int:
     with tempfile.TemporaryDirectory(prefix="decibo-") as status:
-        crew = _start(command, count, again, heartbeat, host, Path(status))
+        group = _start(command, count, again, heartbeat, host, Path(status))
         try:
-            return _watch(crew, heartbeat, heard, say)
+            return _watch(group, heartbeat, stop, report)
         finally:
-            crew.end()
+            group.end()
 
 
-def _start(command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path) -> Crew:
+def _start(command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path) -> ProcessGroup:
     shared = {
         "DECIBO_COORDINATOR": f"{host}:{free_port()}",
         "DECIBO_PROCESSES": str(count),
         "DECIBO_HEARTBEAT": str(heartbeat),
         STATUS: str(status),
     }
-    members = []
+    group = ProcessGroup([], status)
     try:
         for number in range(count):
-            env = os.environ | shared | {"DECIBO_PROCESS": str(number)} | ({AGAIN: "1"} if again else {})
+            env = os.environ | shared | {"DECIBO_PROCESS": str(number)} | ({RESTARTED: "1"} if again else {})
             cores = _cores(number, count)
-            members.append(
-                subprocess.Popen(
-                    command, env=env, start_new_session=True, preexec_fn=lambda cores=cores: _prepare(cores)
-                )
-            )
+            prepare = lambda cores=cores: _prepare(cores)
+            group.members.append(subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare))
     except OSError as error:
-        Crew(members, status).end()
+        group.end()
         raise InputError(
-            f"{command[0]}: {error.strerror or error}", "the command must exist", "Check its name."
+            f"{command[0]} cannot be started: {error.strerror or error}.", "Check the name of the command."
         ) from error
-    return Crew(members, status)
+    return group
 
 
-def _watch(crew: Crew, heartbeat: float, heard: _Signals, say: Say) -> int:
-    """Wait until all have ended well, or one has not; then end the others and say what happened."""
-    passed = 0
+def _watch(group: ProcessGroup, heartbeat: float, stop: GracefulStop, report: Report) -> int:
+    """Wait until all have succeeded or one has not; then end the others and report what happened."""
+    passed_on = 0
     deadline = float("inf")
     while True:
-        codes = crew.codes()
+        codes = group.codes()
         if all(code is not None for code in codes) and not any(codes):
             return 0
-        if len(heard.numbers) > passed:  # a signal: pass it on, and give them time to write a checkpoint
-            number = heard.numbers[passed]
-            passed += 1
-            crew.signal(number if passed < 3 else signal.SIGKILL)
+        if len(stop.received) > passed_on:  # pass the signal on, and leave the processes time for a checkpoint
+            number = stop.received[passed_on]
+            passed_on += 1
+            group.signal(number if passed_on < 3 else signal.SIGKILL)
             deadline = time.monotonic() + heartbeat + GRACE
         ended = [number for number, code in enumerate(codes) if code]
-        frozen = crew.frozen(heartbeat)
-        if passed and (all(code is not None for code in codes) or time.monotonic() > deadline):
-            return 128 + heard.numbers[0] if any(codes) or None in codes else 0
-        if (ended or frozen) and not passed:
-            return _lost(crew, say)
-        time.sleep(LOOK)
+        frozen = group.frozen(heartbeat)
+        if passed_on and (all(code is not None for code in codes) or time.monotonic() > deadline):
+            return 128 + stop.received[0] if any(codes) or None in codes else 0
+        if (ended or frozen) and not passed_on:
+            return _lost(group, report)
+        time.sleep(INTERVAL)
 
 
-def _lost(crew: Crew, say: Say) -> int:
-    """Find out who was lost first and who only followed, say it, and give the exit status."""
-    until = time.monotonic() + GRACE
-    while time.monotonic() < until and any(code is None for code in crew.codes()):
-        time.sleep(LOOK)
-    codes = crew.codes()
-    stopped = crew.frozen(0)
-    killed = [n for n, code in enumerate(codes) if code is not None and code < 0 and -code != signal.SIGABRT]
+def _lost(group: ProcessGroup, report: Report) -> int:
+    """Find out who was lost first and who only followed, report it, and return the exit code."""
+    deadline = time.monotonic() + GRACE
+    while time.monotonic() < deadline and None in group.codes():
+        time.sleep(INTERVAL)
+    codes = group.codes()
+    stopped = group.frozen(0)
+    ended = {number: code for number, code in enumerate(codes) if code}
+    killed = {number: code for number, code in ended.items() if code < 0 and -code != signal.SIGABRT}
+    failed = {number: code for number, code in ended.items() if number not in killed}
     for number in stopped:
-        say(f"{crew.name(number)} stopped answering (it is frozen)")
-    for number in killed:
-        say(f"{crew.name(number)} was killed by {signal.Signals(-codes[number]).name}")  # type: ignore[operator]
-    others = [(n, code) for n, code in enumerate(codes) if code and n not in killed]
+        report(f"{group.name(number)} stopped answering (it is frozen)")
+    for number, code in killed.items():
+        report(f"{group.name(number)} was killed by {signal.Signals(-code).name}")
     if not stopped and not killed:
-        for number, code in others:
-            how = f"exit status {code}" if code > 0 else signal.Signals(-code).name
-            say(f"{crew.name(number)} ended with {how}")
-    running = [n for n, code in enumerate(codes) if code is None and n not in stopped]
+        for number, code in failed.items():
+            reason = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+            report(f"{group.name(number)} ended with {reason}")
+    running = [number for number, code in enumerate(codes) if code is None and number not in stopped]
     if running:
-        say(f"ending process {', '.join(map(str, running))}")
-    wrong = [code for _, code in others]
-    return wrong[0] if wrong and not stopped and not killed and wrong[0] > 0 else LOST
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM, kept to be passed on."""
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-
-    def __enter__(self) -> _Signals:
-        hear = lambda number, _: self.numbers.append(number)
-        self._before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        report(f"ending process {', '.join(map(str, running))}")
+    first = next(iter(failed.values()), LOST)
+    return first if not stopped and not killed and first > 0 else LOST
 
 
 def _cores(number: int, count: int) -> set[int] | None:
@@ -233,8 +227,8 @@ def _cores(number: int, count: int) -> set[int] | None:
     if not hasattr(os, "sched_getaffinity"):
         return None
     cores = sorted(os.sched_getaffinity(0))
-    each = len(cores) // count
-    return set(cores[number * each : (number + 1) * each]) if each else None
+    share = len(cores) // count
+    return set(cores[number * share : (number + 1) * share]) if share else None
 
 
 def _prepare(cores: set[int] | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -19,8 +19,12 @@ from decibo.errors import InputError
 from decibo.pytree import Tree
 from decibo.validate import positive_int
 
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
 DEVICES = "devices"  # the name of the axis of devices
-SPLIT, EVERYWHERE = PartitionSpec(DEVICES), PartitionSpec()
+SPLIT = PartitionSpec(DEVICES)  # each device has its own part
+EVERYWHERE = PartitionSpec()  # all devices have the same
 
 
 @dataclass(frozen=True)
@@ -31,94 +35,84 @@ class Placement:
     count: int
 
     @cached_property
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Int[np.ndarray, " devices"]:
         """How many agents each device has."""
-        share, more = divmod(self.count, self.mesh.size)
-        return share + (np.arange(self.mesh.size) < more)
+        share, remainder = divmod(self.count, self.mesh.size)
+        return share + (np.arange(self.mesh.size) < remainder)
 
     @cached_property
-    def agents(self) -> np.ndarray:
-        """(devices, rows): which agent a row is; at the end of short blocks the last one repeated."""
+    def agents(self) -> Int[np.ndarray, "devices rows"]:
+        """Which agent a row is; at the end of short blocks the last one is repeated."""
         first = np.cumsum(self.sizes) - self.sizes
         return first[:, None] + np.minimum(np.arange(self.sizes.max()), self.sizes[:, None] - 1)
 
     @cached_property
-    def rows(self) -> np.ndarray:
-        """(m,): in which row of all devices together each agent is."""
+    def rows(self) -> Int[np.ndarray, " agents"]:
+        """The row of each agent, counted over all devices."""
         block = self.sizes.max()
         return np.concatenate([d * block + np.arange(size) for d, size in enumerate(self.sizes)])
 
-    def own(self, process: int) -> np.ndarray:
+    def own(self, process: int) -> Int[np.ndarray, " agents"]:
         """The agents of a process."""
-        mine = [agents for device, agents in zip(self._devices, self.agents, strict=True) if _of(device) == process]
-        return np.unique(np.concatenate(mine)) if mine else np.zeros(0, int)
+        devices = [d for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
+        return np.unique(self.agents[devices])
 
     def split(self, rows: Tree, agents: np.ndarray) -> Tree:
         """Rows of this process's agents, laid out over the devices."""
-        sharding, block = NamedSharding(self.mesh, SPLIT), int(self.sizes.max())
+        block = int(self.sizes.max())
 
-        def put(leaf: Any) -> jax.Array:
+        def put(leaf: jax.Array | np.ndarray) -> jax.Array:
             # Through the host: a process's devices may have no direct way to each other.
             host = np.asarray(leaf)
-            parts = [jax.device_put(host[np.searchsorted(agents, self.agents[d])], device) for d, device in self._local]
-            shape = (block * self.mesh.size, *host.shape[1:])
-            return jax.make_array_from_single_device_arrays(shape, sharding, parts)
+            parts = [host[np.searchsorted(agents, self.agents[d])] for d, _ in self._local]
+            return self._assemble((block * self.mesh.size, *host.shape[1:]), SPLIT, parts)
 
         return jax.tree.map(put, rows)
 
     def split_devices(self, tree: Tree) -> Tree:
-        """Arrays with a leading axis of devices, each device given its own."""
-        sharding = NamedSharding(self.mesh, SPLIT)
-        put = lambda leaf: jax.make_array_from_single_device_arrays(
-            leaf.shape, sharding, [jax.device_put(np.asarray(leaf)[d : d + 1], device) for d, device in self._local]
-        )
+        """Arrays with a leading axis of devices, each device given its own part."""
+        put = lambda leaf: self._assemble(np.shape(leaf), SPLIT, [np.asarray(leaf)[d : d + 1] for d, _ in self._local])
         return jax.tree.map(put, tree)
 
     def everywhere(self, tree: Tree) -> Tree:
         """The same arrays on all devices."""
-        sharding = NamedSharding(self.mesh, EVERYWHERE)
-        put = lambda leaf: jax.make_array_from_single_device_arrays(
-            np.shape(leaf), sharding, [jax.device_put(np.asarray(leaf), device) for _, device in self._local]
-        )
+        put = lambda leaf: self._assemble(np.shape(leaf), EVERYWHERE, [np.asarray(leaf)] * len(self._local))
         return jax.tree.map(put, tree)
 
     @property
-    def _devices(self) -> list[Any]:
-        return list(self.mesh.devices.flat)
+    def _local(self) -> list[tuple[int, jax.Device]]:
+        process = jax.process_index()
+        return [(d, device) for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
 
-    @property
-    def _local(self) -> list[tuple[int, Any]]:
-        here = jax.process_index()
-        return [(d, device) for d, device in enumerate(self._devices) if _of(device) == here]
-
-
-def _of(device: Any) -> int:
-    return device.process_index
+    def _assemble(self, shape: tuple[int, ...], spec: PartitionSpec, parts: list[np.ndarray]) -> jax.Array:
+        """One array from the parts of this process's devices."""
+        arrays = [jax.device_put(part, device) for part, (_, device) in zip(parts, self._local, strict=True)]
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), arrays)
 
 
-def place_for(m: int, devices: int | None = None) -> Placement | None:
-    """Where to put m agents, on at most so many devices; None if one device does for all.
+def place_agents(agents: int, devices: int | None = None) -> Placement | None:
+    """Where to put the agents, on at most so many devices; None if one device does for all.
 
     Every process gets agents, and every process the same number of devices, as many as there are agents for.
     """
-    processes, local = jax.process_count(), jax.local_device_count()
-    if processes > m:
+    processes = jax.process_count()
+    local = jax.local_device_count()
+    if processes > agents:
         raise InputError(
-            f"{processes} processes for {m} agents",
-            "every process needs at least one agent",
-            f"Start at most {m} processes.",
+            f"There are {processes} processes for {agents} agents, but every process needs at least one agent.",
+            f"Start at most {agents} processes.",
         )
     if devices is not None:
         devices = positive_int("devices", devices)
         if devices < processes or devices > jax.device_count():
             raise InputError(
-                f"devices = {devices}",
-                f"there are {jax.device_count()} devices in {processes} processes, and each process uses at least one",
+                f"devices must be between {processes} and {jax.device_count()}, but it is {devices}: each of the "
+                f"{processes} processes uses at least one of the {jax.device_count()} devices.",
                 "Leave it out to use all.",
             )
         local = min(local, devices // processes)
-    each = min(local, m // processes)
-    if each * processes == 1:
+    per_process = min(local, agents // processes)
+    if per_process * processes == 1:
         return None
-    chosen = [device for p in range(processes) for device in jax.local_devices(process_index=p)[:each]]
-    return Placement(Mesh(np.array(chosen), (DEVICES,)), m)
+    used = [device for p in range(processes) for device in jax.local_devices(process_index=p)[:per_process]]
+    return Placement(Mesh(np.array(used), (DEVICES,)), agents)

@@ -1,6 +1,8 @@
 """Several processes, one run: how they find each other, and how they make sure that they do the same.
 
-The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is neither encrypted nor authenticated: use a private network.
+The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is neither encrypted nor authenticated, and on CPUs every
+process listens on the address that the machine's own name resolves to, even if all processes are on one machine: use a
+private network.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 
-from decibo.errors import InputError, first_line, short
+from decibo.errors import InputError, UnreachableError, first_line, missing, short
+from decibo.validate import at_least
 
 LOOPBACK = "127.0.0.1"
 WAIT = 30  # seconds until the others must have been found
@@ -27,7 +29,7 @@ HEARTBEAT = 30.0  # seconds of silence after which a process counts as lost
 
 @dataclass(frozen=True)
 class Launcher:
-    """What whoever started this process says: where process 0 is, how many there are and which one this is."""
+    """What the program that started this process says: where process 0 is, how many there are and which one this is."""
 
     name: str
     coordinator: str | None
@@ -45,27 +47,28 @@ def init_distributed(
 ) -> int:
     """Join the other processes of this run; call it before anything else touches JAX. Returns this process's number.
 
-    Does nothing in a process started alone. Finds `decibo launch`, mpiexec and srun by itself; otherwise give the
-    coordinator as "host:port" of process 0, the number of processes and this one's.
+    Does nothing in a process started alone. Recognises `decibo launch`, mpiexec and srun; otherwise pass the
+    coordinator as "host:port" of process 0, the number of processes and the number of this one.
 
-    heartbeat   seconds of silence after which a process counts as lost and all others end, 30 unless given
+    heartbeat   seconds of silence after which a process counts as lost and all others end, 30 by default
+
+    The traffic between processes is neither encrypted nor authenticated: use a private network.
     """
     if jax.distributed.is_initialized():
         return jax.process_index()
-    given = coordinator, processes, process
-    if any(each is not None for each in given) and None in given:
+    arguments = (coordinator, processes, process)
+    if arguments != (None, None, None) and None in arguments:
         raise InputError(
-            f"coordinator={coordinator!r}, processes={processes!r}, process={process!r}",
-            "these belong together",
-            "Give all three, or none under decibo launch, mpiexec or srun.",
+            "coordinator, processes and process belong together, but they are "
+            f"{coordinator!r}, {processes!r} and {process!r}.",
+            "Pass all three, or none under decibo launch, mpiexec or srun.",
         )
-    launcher = Launcher("arguments", *given) if coordinator else find_launcher(os.environ)
+    launcher = Launcher("arguments", *arguments) if coordinator else find_launcher(os.environ)
     if launcher is None or launcher.processes == 1:
         return 0
-    silence = float(os.environ.get("DECIBO_HEARTBEAT", HEARTBEAT)) if heartbeat is None else heartbeat
-    if not (np.isfinite(silence) and silence >= 1):
-        raise InputError(f"heartbeat = {silence!r}", "it must be at least 1 second", "Give 30, for example.")
-    _join(launcher, silence)
+    if heartbeat is None:
+        heartbeat = float(os.environ.get("DECIBO_HEARTBEAT", HEARTBEAT))
+    _join(launcher, at_least("heartbeat", heartbeat, 1))
     return jax.process_index()
 
 
@@ -90,13 +93,9 @@ def _has_mpi4py() -> bool:
 
 
 def _from_mpi() -> Launcher:
-    """Ask MPI once for numbers and an address; all else goes over JAX."""
+    """Ask MPI once for the numbers and an address; everything else goes through JAX."""
     if not _has_mpi4py():
-        raise InputError(
-            "several processes were started by mpiexec, and mpi4py is missing",
-            "it tells the processes where to find each other",
-            "pip install 'decibo[mpi]', or use decibo launch.",
-        )
+        raise missing("mpi4py", "A run under mpiexec", "mpi")
     from mpi4py import MPI  # pyright: ignore[reportMissingImports]  (an extra)
 
     world = MPI.COMM_WORLD
@@ -114,9 +113,9 @@ def _from_mpi() -> Launcher:
 
 def free_port() -> int:
     """A port that nobody listens on at the moment."""
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return listener.getsockname()[1]
 
 
 def _join(launcher: Launcher, heartbeat: float) -> None:
@@ -135,80 +134,61 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
     except RuntimeError as error:
         if "must be called before" in str(error):
             raise InputError(
-                "JAX was used before init_distributed()",
-                "processes must find each other first",
-                "Call decibo.init_distributed() at the top of the script, before making arrays.",
+                "JAX was used before init_distributed(), but the processes must find each other first.",
+                "Call decibo.init_distributed() at the top of the script, before any array is created.",
             ) from error
-        raise _absent(launcher.coordinator or "", first_line(error)) from error
-    if launcher.local:
-        _stay_local()
+        raise _unreachable(launcher.coordinator or "", first_line(error)) from error
     with _quiet():
         barrier("found each other")
 
 
 def _wait_for(coordinator: str) -> None:
-    """Wait until somebody listens there. JAX would end the process without an error that could be caught."""
+    """Wait until process 0 listens there. JAX would end the process without an error that could be caught."""
     host, _, port = coordinator.rpartition(":")
-    until, reason = time.monotonic() + WAIT, "no time"
-    while time.monotonic() < until:
+    if not host or not port.isdigit():
+        raise InputError(f"coordinator must be an address and a port such as 'host:1234', but it is {coordinator!r}.")
+    reason = "no time"
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=WAIT).close()
             return
-        except ValueError:
-            raise InputError(
-                f"coordinator = {coordinator!r}", "it must be an address and a port", "Give 'host:1234'."
-            ) from None
         except OSError as error:
             reason = error.strerror or str(error)
         time.sleep(0.1)
-    raise _absent(coordinator, reason)
+    raise _unreachable(coordinator, reason)
 
 
-def _absent(coordinator: str, reason: str) -> InputError:
-    return InputError(
-        f"no answer from the coordinator {coordinator} within {WAIT} s ({reason})",
-        "all processes must start within that time and reach process 0",
-        "Check that process 0 is running and its port is not blocked.",
+def _unreachable(coordinator: str, reason: str) -> UnreachableError:
+    return UnreachableError(
+        f"There was no answer from the coordinator {coordinator} within {WAIT} s ({reason}), but all processes must "
+        "start within that time and reach process 0. Check that process 0 is running and that its port is not blocked."
     )
-
-
-def _stay_local() -> None:
-    """Let gloo listen on the loopback address only. JAX has no public setting for this."""
-    try:
-        from jax._src import distributed, xla_bridge
-        from jaxlib import _jax  # type: ignore[attr-defined]
-
-        make = lambda: xla_bridge.make_cpu_client(
-            _jax.make_gloo_tcp_collectives(distributed.global_state.client, hostname=LOOPBACK)  # type: ignore
-        )
-        xla_bridge.register_backend_factory("cpu", make, priority=0, fail_quietly=False)
-    except (ImportError, AttributeError, TypeError):  # another version of JAX: gloo takes the host name's address
-        pass
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Whatever the transport prints when it connects goes to standard error: output is the user's."""
+    """What the transport prints when it connects goes to standard error: standard output is the user's."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def barrier(name: str) -> None:
-    """Wait until all processes are here."""
+    """Wait until all processes have come here."""
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices(name)
 
 
-def agreed(values: np.ndarray) -> np.ndarray:
-    """What every process says, a row for each."""
+def all_gather(values: np.ndarray) -> np.ndarray:
+    """The values of every process, one row for each."""
     if jax.process_count() == 1:
         return np.asarray(values)[None]
     from jax.experimental import multihost_utils
@@ -216,29 +196,25 @@ def agreed(values: np.ndarray) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(np.asarray(values)))
 
 
-def same_everywhere(fields: Mapping[str, Any], failed: InputError | None = None) -> None:
-    """Make sure that all processes were given the same, and that none of them has failed already.
+def check_same(fields: Mapping[str, object], failure: InputError | None = None) -> None:
+    """Raise unless all processes have the same fields and none of them has failed.
 
-    Every process must come here, also one that failed, or the others would wait for it.
+    Every process must come here, even one that failed, or the others would wait for it; its own failure is raised.
     """
-    names = [*fields]
-    digests = [hashlib.sha256(str(fields[name]).encode()).digest()[:4] for name in names]
-    mine = np.array([int.from_bytes(digest, "big") for digest in digests] + [failed is not None], np.uint32)
-    said = agreed(mine)
-    if failed is not None:
-        raise failed
-    lost = np.flatnonzero(said[:, -1])
-    if lost.size:
-        raise InputError(
-            f"process {lost[0]} could not start", "all processes must be able to start", "Read its message."
-        )
-    for number, name in enumerate(names):
-        other = np.flatnonzero(said[:, number] != said[0, number])
-        if other.size:
-            listed = ", ".join(map(str, other))
+    digests = [hashlib.sha256(str(value).encode()).digest()[:4] for value in fields.values()]
+    numbers = [int.from_bytes(digest, "big") for digest in digests]
+    votes = all_gather(np.array([*numbers, failure is not None], np.uint32))
+    if failure is not None:
+        raise failure
+    failed = np.flatnonzero(votes[:, -1])
+    if failed.size:
+        raise InputError(f"Process {failed[0]} failed to start; see its error message.")
+    for column, (name, value) in enumerate(fields.items()):
+        others = np.flatnonzero(votes[:, column] != votes[0, column])
+        if others.size:
+            listed = ", ".join(map(str, others))
             raise InputError(
-                f"{name} differs: process {jax.process_index()} has {short(fields[name])}, and process "
-                f"{listed} not the same as process 0",
-                "all processes of a run must be given the same",
+                f"{name} differs between processes, but all processes of a run must have the same: process "
+                f"{jax.process_index()} has {short(value)}, and process {listed} something else than process 0.",
                 "Start every process with the same configuration and program.",
             )
