@@ -37,7 +37,7 @@ def spread(placement: Placement | None) -> Iterator[None]:
 def across(placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any) -> Callable[..., Result]:
     """The function on every device of a placement, each with its own block of agents.
 
-    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for each argument, result.
+    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for each of its values.
     """
     if placement is None:
         return function

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.files import write_one
+from decibo.files import atomic_write
 from decibo.parallel.processes import HEARTBEAT, LOOPBACK, free_port
 from decibo.parallel.signals import GracefulStop
 from decibo.validate import at_least, integer, positive_int
@@ -48,7 +48,7 @@ def report_agents(agents: np.ndarray) -> None:
         return
     record = json.dumps({"agents": agents.tolist(), "pid": os.getpid()})
     with suppress(OSError):  # only the wording of a message depends on it
-        write_one(Path(folder) / f"process-{jax.process_index()}.json", record.encode())
+        atomic_write(Path(folder) / f"process-{jax.process_index()}.json", record)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -80,7 +80,7 @@ class Placement:
         return jax.tree.map(put, tree)
 
     @property
-    def _local(self) -> list[tuple[int, jax.Device]]:
+    def _local(self) -> list[tuple[int, Any]]:
         process = jax.process_index()
         return [(d, device) for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
 
