@@ -66,7 +66,7 @@ def one_seed(seed):
 def main():
     warnings.simplefilter("ignore", FutureWarning)  # scikit-learn's, about its own defaults
     warnings.simplefilter("ignore", ConvergenceWarning)  # the last column tells: at rest is 0.001 or less
-    print("seed   patients of each hospital         centralised     together        best alone      steps  unrest")
+    print("seed   patients of each hospital         centralised     together        best alone      steps  residual")
     scores, average = [], []
     for seed in SEEDS:
         central, together, alone, sizes, model = one_seed(seed)
@@ -74,7 +74,7 @@ def main():
         scores.append([central, together, best])
         average.append(np.mean([accuracy for accuracy, _ in alone]))
         columns = "   ".join(f"{accuracy:.4f} {loss:6.3f}" for accuracy, loss in scores[-1])
-        ended = f"{model.n_iter_:5d}  {model.solution_.history['unrest'][-1]:.4f}"
+        ended = f"{model.n_iter_:5d}  {model.solution_.history['residual'][-1]:.4f}"
         print(f"{seed:4d}   {' '.join(f'{size:3d}' for size in sizes)}   {columns}   {ended}")
     central, together, best = np.mean(scores, axis=0)
     print(f"mean of {len(scores)}{29 * ' '}" + "   ".join(f"{a:.4f} {b:6.3f}" for a, b in (central, together, best)))

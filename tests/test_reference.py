@@ -104,7 +104,7 @@ def test_there_are_no_sections_of_namespaces_that_do_not_exist():
 
 def test_every_measure_is_listed():
     page = PAGE.read_text()
-    assert not [name for name in measures.available("xyz", ("x", "y")) if f"`{name}`" not in page]
+    assert not [name for name in measures.available("xyz", ("x", "y"), has_direction=True) if f"`{name}`" not in page]
 
 
 @pytest.mark.parametrize("path", NAMESPACES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import decibo
-from twin import NETWORKS, SHAPES, as_rows, as_start, problem
+from helpers.twin import NETWORKS, SHAPES, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, LAM = 0.05, 0.02, 0.1, 5.0
 
@@ -66,10 +66,10 @@ def test_settings_can_be_replaced_and_are_shown():
 @pytest.mark.parametrize("value", [0.0, -1e-3, float("nan"), float("inf"), "fast", [], True])
 def test_bad_step_sizes_are_refused(name, value):
     good = {"alpha": 1e-3, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
-    with pytest.raises(decibo.InputError, match=rf"{name} = .*positive"):
+    with pytest.raises(decibo.InputError, match=rf"{name} must be .*positive"):
         decibo.ahead(**{**good, name: value})
 
 
 def test_a_bad_schedule_is_refused():
-    with pytest.raises(decibo.InputError, match=r"gamma\(0\) = .*positive"):
+    with pytest.raises(decibo.InputError, match=r"gamma\(0\) must be .*positive"):
         decibo.ahead(alpha=1e-3, beta=1e-3, gamma=lambda k: -1.0 * (k + 1), lam=20.0)

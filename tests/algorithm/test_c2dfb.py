@@ -7,7 +7,7 @@ import pytest
 import decibo
 from decibo.algorithm.c2dfb import c2dfb, kept, message_bits, top_k
 from decibo.problems.quadratic import quadratic
-from twin import NETWORKS, as_rows, as_start, problem
+from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, LAM, C, K, KEEP = 0.05, 0.02, 0.1, 5.0, 0.4, 3, 0.3
 METHOD = c2dfb(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM, c=C, K=K, keep=KEEP)

@@ -10,7 +10,7 @@ from decibo.algorithm.f2sa import f2sa
 from decibo.algorithm.lv_hba import lv_hba
 from decibo.algorithm.schedules import polynomial
 from decibo.algorithm.v_pbgd import v_pbgd
-from twin import as_rows, as_start, problem
+from helpers.twin import as_rows, as_start, problem
 
 A, B, C, LAM, T = 0.05, 0.02, 0.1, 5.0, 3
 

@@ -5,7 +5,7 @@ import pytest
 
 import decibo
 from decibo.algorithm.dsbo_jhip import dsbo_jhip
-from twin import NETWORKS, as_rows, as_start, problem
+from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, T, N = 0.05, 0.1, 0.2, 3, 4
 METHOD = dsbo_jhip(alpha=ALPHA, beta=BETA, gamma=GAMMA, T=T, N=N)

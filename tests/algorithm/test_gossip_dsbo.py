@@ -5,7 +5,7 @@ import pytest
 
 import decibo
 from decibo.algorithm.gossip_dsbo import gossip_dsbo
-from twin import NETWORKS, as_rows, as_start, problem
+from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
 METHOD = gossip_dsbo(alpha=ALPHA, beta=BETA, theta=THETA, eta=ETA, N=N)

@@ -7,7 +7,7 @@ import pytest
 import decibo
 from decibo.algorithm.ma_dsbo import ma_dsbo
 from decibo.problems.quadratic import quadratic
-from twin import NETWORKS, as_rows, as_start, problem
+from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 ALPHA, BETA, GAMMA, THETA, T, N = 0.05, 0.1, 0.2, 0.3, 3, 4
 METHOD = ma_dsbo(alpha=ALPHA, beta=BETA, gamma=GAMMA, theta=THETA, T=T, N=N)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import decibo
-from twin import as_rows
+from helpers.twin import as_rows
 
 NETWORK = decibo.networks.erdos_renyi(10, 0.5, seed=3)
 

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 import decibo
 from decibo.algorithm.compression import Compressor
-from twin import problem
+from helpers.twin import problem
 
 RING = decibo.ring(10)
 VECTORS = arrays(np.float64, 20, elements=st.floats(-5, 5, width=32))

@@ -36,7 +36,7 @@ def test_it_says_step_rate_time_left_slope_and_consensus():
 
 
 def test_it_falls_back_to_the_estimate_and_then_to_whatever_there_is():
-    assert "|grad Phi| about 0.2" in progress.line(1, 2, 1.0, {"estimate": 0.04, "outer": 3.0})
+    assert "|grad Phi| about 0.2" in progress.line(1, 2, 1.0, {"direction_norm": 0.04, "outer": 3.0})
     other = progress.line(1, 2, 1.0, {"outer": 3.0, "vector": np.zeros(3)})
     assert "outer 3" in other
     assert "vector" not in other

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import decibo
-from twin import problem
+from helpers.twin import problem
 
 METHOD = decibo.ahead(alpha=0.02, beta=0.01, gamma=0.05, lam=5.0)
 DATA = np.ones((4, 2))

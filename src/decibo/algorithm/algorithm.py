@@ -10,7 +10,6 @@ another agent, so that being decentralised is a matter of the signature.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -21,10 +20,23 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.tree_util import Partial
 
+from decibo.algorithm.direction import Direction
+from decibo.algorithm.schedules import constant
 from decibo.errors import InputError
 
 P = ParamSpec("P")
-Schedule = Callable[[Any], Any]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Core:
+    """What a compiled program needs of an algorithm, as one pytree whose leaves are the numbers it holds."""
+
+    init: Partial
+    step: Partial
+    view: Partial
+    direction: Direction | None
+    answer: str = field(metadata={"static": True})
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +58,14 @@ class Algorithm:
     stochastic: bool = False  # whether it draws minibatches
     fixed_network: bool = False  # whether links must not come and go
     automatic: bool = False  # whether `solve` is to choose its step sizes
+    direction: Direction | None = None  # what it follows, if it is a direction times a consensus strategy
+    answer: str = "y"  # the variable of `view` that answers for y*(x)
+    controller: object | None = None  # what changes its settings during a run
 
     @property
-    def core(self) -> tuple[Partial, Partial, Partial]:
-        """The three functions as one pytree, whose leaves are the numbers they hold."""
-        return _partial(self.init), _partial(self.step), _partial(self.view)
+    def core(self) -> Core:
+        """The functions and the direction as one pytree, whose leaves are the numbers they hold."""
+        return Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, self.answer)
 
     def replace(self, **settings: Any) -> Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""
@@ -84,46 +99,12 @@ def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
     return make
 
 
-def schedule(name: str, value: Any) -> Schedule:
-    """A positive number, or a positive function of the step, as something to call with the step."""
-    if callable(value):
-        _positive(f"{name}(0)", value(0))
-        return value if isinstance(value, Partial) else Partial(value)
-    if isinstance(value, Tracer):  # a sweep gives traced numbers
-        return Partial(_constant, value)
-    return Partial(_constant, _positive(name, value))
-
-
-def _constant(value: Any, k: Any) -> Any:
-    return value
-
-
-def _positive(name: str, value: Any) -> Any:
-    if isinstance(value, Tracer):
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{name} = {value!r}",
-            "it must be a positive number or a function of the step",
-            f"Give {name} > 0.",
-        ) from error
-    if isinstance(value, bool) or not (math.isfinite(number) and number > 0):
-        raise InputError(
-            f"{name} = {value!r}",
-            "it must be a positive, finite number",
-            f"Give {name} > 0, for instance 1e-3.",
-        )
-    return number
-
-
 def _partial(function: Callable[..., Any]) -> Partial:
     return function if isinstance(function, Partial) else Partial(function)
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Partial) and value.func is _constant:
+    if isinstance(value, Partial) and value.func is constant:
         value = value.args[0]
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)

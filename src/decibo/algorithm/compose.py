@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, Schedule, schedule
+from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.prox import Prox, as_prox
+from decibo.algorithm.schedules import Schedule, schedule
 from decibo.errors import InputError
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
@@ -75,6 +76,8 @@ def compose(
         view=Partial(_view, direction),
         name=f"{direction.name} x {names}",
         directed=all(strategy.directed for strategy, _ in groups),
+        direction=direction,
+        answer=direction.answer,
     )
 
 

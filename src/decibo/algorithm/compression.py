@@ -31,8 +31,8 @@ __all__ = ["Compressor", "compressed", "quantise", "random_k", "top_k"]
 
 def minibatch(method: Algorithm) -> Algorithm:
     """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""
-    init, step, _ = method.core
-    return _wrapped(method, "minibatch", minibatch, init, Partial(_sampled, step), stochastic=True)
+    core = method.core
+    return _wrapped(method, "minibatch", minibatch, core.init, Partial(_sampled, core.step), stochastic=True)
 
 
 def _sampled(step: Any, oracle: Oracle, mix: Any, state: Any, k: jax.Array, key: jax.Array) -> Any:
@@ -86,15 +86,15 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -
         raise InputError(f"compressor = {compressor!r}", "it must be a decibo compressor", "Give top_k(0.1).")
     if not (np.isfinite(eta) and 0 < eta <= 1):
         raise InputError(f"eta = {eta!r}", "it must be above 0 and at most 1", "Give 0.5, for example.")
-    init, step, view = method.core
+    core = method.core
     again = lambda method: compressed(method, compressor, eta=eta)
     return _wrapped(
         method,
         compressor.name,
         again,
-        Partial(_begin_compressed, init, step),
-        Partial(_compressed, step, compressor, float(eta)),
-        Partial(_view_compressed, view),
+        Partial(_begin_compressed, core.init, core.step),
+        Partial(_compressed, core.step, compressor, float(eta)),
+        Partial(_view_compressed, core.view),
         directed=False,
         fixed_network=True,
     )

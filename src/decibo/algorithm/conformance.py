@@ -129,13 +129,12 @@ def _run(
 def _steps(
     functions: Functions, core: Any, mixing: Mixing, data: Any, start: dict[str, Any], keys: Any, steps: Any
 ) -> Any:
-    init, step, _ = core
     mix = mixer(mixing, jnp.int32(0), jax.random.key(2))
-    state = jax.vmap(lambda d: init(Oracle(functions, d), mix, start), axis_name=AGENTS)(data)
+    state = jax.vmap(lambda d: core.init(Oracle(functions, d), mix, start), axis_name=AGENTS)(data)
 
     def advance(k: Any, state: Any) -> Any:
         mix = mixer(mixing, k, jax.random.key(2))
-        one = lambda d, s, key: step(Oracle(functions, d), mix, s, k, jax.random.fold_in(key, k))
+        one = lambda d, s, key: core.step(Oracle(functions, d), mix, s, k, jax.random.fold_in(key, k))
         return jax.vmap(one, axis_name=AGENTS)(data, state, keys)
 
     return jax.lax.fori_loop(0, steps, advance, jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state))
@@ -182,7 +181,7 @@ def _stability(algorithm: Algorithm) -> str | None:
 
 def _compilation(algorithm: Algorithm) -> str | None:
     problem, network, traces = _problem(3), path(3), []
-    init, step, _ = algorithm.core
+    core = algorithm.core
     mixing, functions = network.mixing(), problem.functions
     start = {"x": functions.x.ravel(problem.x0), "y": functions.y.ravel(problem.y0)}
 
@@ -199,9 +198,9 @@ def _compilation(algorithm: Algorithm) -> str | None:
         one = lambda d, s: step(Oracle(functions, d), mix, s, k, jax.random.key(0))
         return jax.vmap(one, axis_name=AGENTS)(data, state)
 
-    state = begin(init, problem.data)
+    state = begin(core.init, problem.data)
     for k in range(2):
-        state = jax.eval_shape(advance, step, problem.data, state, jnp.int32(k))
+        state = jax.eval_shape(advance, core.step, problem.data, state, jnp.int32(k))
     return f"{len(traces)} compilations for two steps" if len(traces) > 1 else None
 
 

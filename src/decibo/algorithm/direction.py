@@ -40,7 +40,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Schedule, schedule
+from decibo.algorithm.schedules import Schedule, schedule
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 
@@ -65,7 +65,8 @@ __all__ = [
 class Direction:
     """`start(values)` makes the variables of one agent, `at(oracle, variables, k)` the direction of each.
 
-    view   what an agent shows of its variables; an entry c is a better answer for y than y itself
+    view     what an agent shows of its variables
+    answer   the entry of the view that answers for y*(x)
     """
 
     start: Callable[[Mapping[str, Vector]], Any]
@@ -73,6 +74,7 @@ class Direction:
     name: str = field(metadata={"static": True})
     variables: tuple[str, ...] = field(metadata={"static": True})
     view: Callable[[Any], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
+    answer: str = field(default="y", metadata={"static": True})
 
 
 class Penalty(NamedTuple):
@@ -114,7 +116,7 @@ def penalty(lam: float | Schedule) -> Direction:
 def symmetric_penalty(lam: float | Schedule) -> Direction:
     """Three first gradients; its bias is O(1/lam^2), and zero if g is quadratic. Give y and z the same step."""
     at = Partial(_symmetric_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, Partial(_with_center))
+    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, Partial(_with_center), "c")
 
 
 def implicit(difference: float | None = None) -> Direction:

@@ -20,13 +20,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.ma_dsbo import inner_loop
+from decibo.algorithm.schedules import Rate, Schedule, schedule
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 from decibo.validate import integer
-
-Rate = float | Schedule
 
 
 class State(NamedTuple):

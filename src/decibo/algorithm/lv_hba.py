@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 import jax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.prox import Prox, as_prox
-from decibo.algorithm.schedules import polynomial
+from decibo.algorithm.schedules import Rate, Schedule, polynomial, schedule
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-
-Rate = float | Schedule
 
 
 class State(NamedTuple):

@@ -19,14 +19,13 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus
-from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
+from decibo.algorithm.schedules import Rate, Schedule, schedule
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 from decibo.validate import integer
-
-Rate = float | Schedule
 
 
 @jax.tree_util.register_dataclass

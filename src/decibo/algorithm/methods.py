@@ -14,10 +14,9 @@ from typing import Any
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus, direction, prox
-from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.compose import compose
-
-Rate = float | Schedule
+from decibo.algorithm.schedules import Rate, Schedule, schedule
 
 
 @method

@@ -12,12 +12,34 @@ rate, and the error falls like 1/k at best. A stair must be long enough to settl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.validate import above, at_least, integer
+from decibo.validate import above, at_least, integer, positive
+
+Schedule = Callable[[Any], Any]
+Rate = float | Schedule
+
+
+def schedule(name: str, value: Any) -> Schedule:
+    """A positive number, or a positive function of the step, as something to call with the step."""
+    if callable(value):
+        _positive(f"{name}(0)", value(0))
+        return value if isinstance(value, Partial) else Partial(value)
+    return Partial(constant, _positive(name, value))
+
+
+def constant(value: Any, k: Any) -> Any:
+    """The same number at every step."""
+    return value
+
+
+def _positive(name: str, value: Any) -> Any:
+    return value if isinstance(value, Tracer) else positive(name, value)  # a sweep passes traced numbers
 
 __all__ = ["growing", "polynomial"]
 

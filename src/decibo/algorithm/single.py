@@ -7,10 +7,9 @@ gradient of f. Names are the consensus strategies'.
 from __future__ import annotations
 
 from decibo.algorithm import consensus, direction
-from decibo.algorithm.algorithm import Algorithm, Schedule, method, schedule
+from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.compose import compose
-
-Rate = float | Schedule
+from decibo.algorithm.schedules import Rate, schedule
 
 
 @method

@@ -90,8 +90,7 @@ class Looks:
 
 def direction_of(world: loop.World) -> Any:
     """The direction of a method that is a direction times a consensus strategy."""
-    _, step, _ = world.core
-    return step.args[0].direction
+    return world.core.direction
 
 
 @partial(jax.jit, static_argnames="program")

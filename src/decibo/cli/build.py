@@ -12,7 +12,6 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.cli import registry
 from decibo.cli.choice import OWN, Choice, choose, imported
 from decibo.cli.config import Config
-from decibo.cli.estimate import estimate
 from decibo.errors import InputError
 from decibo.execute.checks import check_fit
 
@@ -58,27 +57,25 @@ def build(config: Config) -> tuple[Parts, Config]:
     return Parts(problem, network, method), replace(config, network=network_choice)
 
 
-def solving(config: Config, method: Algorithm) -> dict[str, Any]:
+def solving(config: Config) -> dict[str, Any]:
     """What solve is told besides the three."""
     run = config.run
     start = decibo.random_start(**run.start) if run.start else None
     return {
         "steps": run.steps,
         "every": run.every,
-        "measures": measures(config, method),
+        "measures": measures(config),
         "start": start,
         "seed": run.seed,
         "until": run.until or None,
     }
 
 
-def measures(config: Config, method: Algorithm) -> list[Any]:
-    """What was asked for, what is waited for, and an estimate of |grad Phi|^2 where nothing else tells it."""
+def measures(config: Config) -> list[Any]:
+    """The measures of the configuration, and those that the run waits for."""
     asked = list(dict.fromkeys([*(config.run.measures or ("cheap",)), *config.run.until]))
     where = f"{config.path.name}, [run].measures"
-    found: list[Any] = [imported(name, where) if OWN.fullmatch(name) else name for name in asked]
-    guess = None if {"stationarity", "all"} & set(asked) else estimate(method)
-    return found if guess is None else [*found, ("estimate", guess)]
+    return [imported(name, where) if OWN.fullmatch(name) else name for name in asked]
 
 
 def _make(choice: Choice, kind: type) -> Any:

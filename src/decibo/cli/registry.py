@@ -64,7 +64,7 @@ def schedules() -> Registry:
 
 def measure_names() -> dict[str, Any]:
     """Every built-in measure; consensus_s stands for one of each variable of the method."""
-    found = measures.available(("x", "y", "z", "v", "c"), ("x", "y"))
+    found = measures.available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True)
     return found | {"cheap": None, "all": None}
 
 

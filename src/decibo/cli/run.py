@@ -82,7 +82,7 @@ def carry_out(parts: Parts, config: Config, kept: Path | None = None, again: boo
         if config.run.checkpoint_every is not None:
             keeping["checkpoint_every"] = config.run.checkpoint_every
     with Line.watched(processes.first()) as view:
-        return decibo.solve(*parts, progress=view, **solving(config, parts.method), **keeping)
+        return decibo.solve(*parts, progress=view, **solving(config), **keeping)
 
 
 def write(folder: Path, solution: Solution, parts: Parts, config: Config, label: str | None = None) -> None:

@@ -35,11 +35,11 @@ def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None
     config = _complete(config)
     with precision(config), processes.interruptible():
         parts, config = build(config)
-        told = solving(config, parts.method)
-        known: dict[str, Any] = {name: told[name] for name in ("steps", "every", "start")}
+        told = solving(config)
+        known: dict[str, Any] = {name: told[name] for name in ("steps", "every", "measures", "start")}
         seeds = list(config.seeds) if config.seeds is not None else [config.run.seed]
         with Line.watched(processes.first()) as view:
-            found = swept(*parts, config.grid, seeds=seeds, measures=_measures(told, config), progress=view, **known)
+            found = swept(*parts, config.grid, seeds=seeds, progress=view, **known)
         rows = [dict(row) for row in found.table]
     measure = next((name for name in show.ordered(found.history) if name in rows[0]), None)
     best = dict(found.best(measure)) if measure and any(row["status"] == "done" for row in rows) else {}
@@ -50,11 +50,6 @@ def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None
         _tell(rows, measure, best, folder, path, as_json)
     ends = {row["status"] for row in rows}
     return exits.INTERRUPTED if "interrupted" in ends else exits.DIVERGED if ends == {"diverged"} else exits.RAN
-
-
-def _measures(told: dict[str, Any], config: Config) -> list[Any]:
-    """What is recorded; the estimate holds one lam, so it goes where lam varies."""
-    return [each for each in told["measures"] if "lam" not in config.grid or not isinstance(each, tuple)]
 
 
 def _complete(config: Config) -> Config:

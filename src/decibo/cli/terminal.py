@@ -17,7 +17,7 @@ from rich.text import Text
 
 WIDTH = 80
 # What a reader looks for first.
-FIRST = ("stationarity", "estimate", "phi", "distance_x", "inner_error", "consensus_x", "outer", "gap")
+FIRST = ("stationarity", "direction_norm", "phi", "distance_x", "inner_error", "consensus_x", "outer", "gap")
 COLOURS = {"done": "green", "converged": "green", "diverged": "red", "interrupted": "yellow", "failed": "red"}
 
 

@@ -73,9 +73,8 @@ def begin(program: Program, world: World, start: dict[str, jax.Array]) -> Tree:
     """The state of all agents before the first step."""
 
     def here(world: World, start: dict[str, jax.Array]) -> Tree:
-        init, _, _ = world.core
         mix = mixer(world.mixing, jnp.int32(0), world.key)
-        one = jax.vmap(lambda d, s: init(Oracle(program.functions, d), mix, s), axis_name=AGENTS)
+        one = jax.vmap(lambda d, s: world.core.init(Oracle(program.functions, d), mix, s), axis_name=AGENTS)
         state = one(world.data, start)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
 
@@ -88,16 +87,16 @@ def step(program: Program, world: World, state: Tree, k: jax.Array) -> Tree:
     mix = mixer(world.mixing, k, network_key)
     m = jax.tree.leaves(state)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(m))
-    _, one_step, _ = world.core
-    one = lambda d, s, key: one_step(Oracle(program.functions, d), mix, s, k, key)
+    one = lambda d, s, key: world.core.step(Oracle(program.functions, d), mix, s, k, key)
     new = jax.vmap(one, axis_name=AGENTS)(world.data, state, keys)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
 
 
 def observe(program: Program, world: World, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
     """All measures at a state."""
-    _, _, view = world.core
-    snapshot = Snapshot(program.functions, world.data, jax.vmap(view)(state), k, world.known)
+    core = world.core
+    rows = jax.vmap(core.view)(state)
+    snapshot = Snapshot(program.functions, world.data, rows, k, world.known, core.direction, core.answer)
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
 
 
@@ -190,6 +189,6 @@ def rows_of(program: Program, world: World, state: Tree) -> dict[str, jax.Array]
     """The variables of all agents as rows."""
 
     def here(world: World, state: Tree) -> dict[str, jax.Array]:
-        return {name: gather(rows) for name, rows in jax.vmap(world.core[2])(state).items()}
+        return {name: gather(rows) for name, rows in jax.vmap(world.core.view)(state).items()}
 
     return across(program.place, here, (WORLD, SPLIT), EVERYWHERE)(world, state)

@@ -24,12 +24,17 @@ def one_of(tree: Any) -> Any:
 
 def variables_of(functions: Functions, data: Any, core: Any) -> tuple[str, ...]:
     """The names of the method's variables, found without computing anything."""
-    init, _, view = core
     start = {
         name: jax.ShapeDtypeStruct((size.size,), size.dtype) for name, size in (("x", functions.x), ("y", functions.y))
     }
-    names = lambda d, start: view(init(Oracle(functions, d), MarkedMix(), start))
+    names = lambda d, start: core.view(core.init(Oracle(functions, d), MarkedMix(), start))
     return tuple(jax.eval_shape(names, one_of(data), start))
+
+
+def startable(method: Algorithm, variables: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables that a run can start from: all but those that the view computes from others."""
+    own = variables if method.direction is None else method.direction.variables
+    return tuple(name for name in variables if name in own)
 
 
 def given_steps(method: Algorithm) -> dict[str, Any]:

@@ -19,7 +19,7 @@ Report = Callable[[int, int, Mapping[str, Any]], None]
 
 PAUSE, PATIENCE = 0.2, 1.0  # seconds: between two looks, and before the first
 # |grad Phi|, exact or estimated without second derivatives; the measures are its square.
-SLOPES = {"stationarity": "|grad Phi|", "estimate": "|grad Phi| about"}
+SLOPES = {"stationarity": "|grad Phi|", "direction_norm": "|grad Phi| about"}
 
 
 def reporter(progress: bool | Report | None) -> Report:

@@ -19,13 +19,21 @@ from decibo.execute import loop
 from decibo.execute.checkpointing import Keeper, describe
 from decibo.execute.diagnose import explain
 from decibo.execute.pace import Pace
-from decibo.execute.prepare import finite_at_start, flat_solution, given_steps, one_of, targets_of, variables_of
+from decibo.execute.prepare import (
+    finite_at_start,
+    flat_solution,
+    given_steps,
+    one_of,
+    startable,
+    targets_of,
+    variables_of,
+)
 from decibo.execute.progress import Report
 from decibo.execute.segments import LONGEST, cut, stretch
 from decibo.execute.solution import Solution, Status
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import Cost, step_cost
-from decibo.measure.measures import answer, as_trees, resolve
+from decibo.measure.measures import as_trees, resolve
 from decibo.network import DirectedNetwork, Network
 from decibo.network.exchange import exchange
 from decibo.parallel.launch import report_agents
@@ -95,9 +103,9 @@ class Run:
         problem, functions = self.problem, self.problem.functions
         data = problem.local(agents.tolist())
         variables = variables_of(functions, data, self.method.core)
-        rows = starting_rows(problem, self.network.agents, start, tuple(name for name in variables if name != "c"))
+        rows = starting_rows(problem, self.network.agents, start, startable(self.method, variables))
         known = {name: flat_solution(problem, name, tree) for name, tree in (problem.solution or {}).items()}
-        chosen = resolve(measures, variables, known)
+        chosen = resolve(measures, variables, known, has_direction=self.method.direction is not None)
         self.targets = targets_of(until, [name for name, _ in chosen])
         own = rows if self.place is None else {name: row[agents] for name, row in rows.items()}
         finite_at_start(functions, data, own, agents)
@@ -223,7 +231,7 @@ class Run:
         mean = lambda name: jnp.mean(rows[name], axis=0)
         return Solution(
             x=functions.x.unravel(mean("x")),
-            y=functions.y.unravel(mean(answer(rows))),
+            y=functions.y.unravel(mean(self.method.answer)),
             agents=as_trees(functions, rows),
             history={name: np.asarray(values) for name, values in self.history.items()},
             cost=self._cost(),

@@ -158,9 +158,8 @@ def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any
 @partial(jax.jit, static_argnames="functions")
 def _traced(functions: Functions, core: Any, data: Tree, start: dict[str, Any], key: jax.Array) -> Any:
     """The first step. Only ever traced, and once for all numbers of a method."""
-    init, step, _ = core
-    state = init(Oracle(functions, data), MarkedMix(), start)
-    return _marked("step", lambda s: step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
+    state = core.init(Oracle(functions, data), MarkedMix(), start)
+    return _marked("step", lambda s: core.step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
 
 
 def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:

@@ -2,11 +2,15 @@ r"""What can be recorded along a run. Every measure is a function of a `Snapshot
 
 outer, inner     mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
 gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
+direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x      (methods with a direction)
 consensus_s      sum_i |s_i - sbar|^2                                      (s any variable of the method)
 phi              Phi(xbar)                                                 exact, by `decibo.reference`
 stationarity     |grad Phi(xbar)|^2                                        exact
 inner_error      |ybar - y*(xbar)|^2                                       exact
 distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                              (problems with a known solution)
+
+ybar is the mean of the variable that answers for y*(x). direction_norm estimates stationarity at the cost of a few
+gradients: it is as good as the inner variables are near their solutions, and no process needs all data for it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,20 +29,36 @@ from decibo.parallel.collectives import average, gather, is_spread, total
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.problem.reference import Exact, exact
-from decibo.pytree import Tree
+from decibo.pytree import Tree, Vector
+
+
+class Direction(Protocol):
+    """What a measure needs of a direction, which is a `decibo.direction.Direction`."""
+
+    @property
+    def start(self) -> Callable[[Mapping[str, Vector]], Any]:
+        """The variables of one agent from its rows."""
+        ...
+
+    @property
+    def at(self) -> Callable[[Oracle, Any, Any], Any]:
+        """The direction of each variable."""
+        ...
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """All agents at one step: what a measure sees.
 
-    x, y     the means over the agents, shaped like x0 and y0
-    agents   every agent's own: agents.x, agents.y, ... with a leading axis of agents
-    average  (function) the mean over the agents of function(x, y, d), each at its own point
-    data     the data of all agents, stacked; only where all of them are on one device
-    step     the number of steps done
-    rows     the variables as flat rows, one for each agent
-    known    the known solution as flat vectors, if there is one
+    x, y        the means over the agents, shaped like x0 and y0
+    agents      every agent's own: agents.x, agents.y, ... with a leading axis of agents
+    average     (function) the mean over the agents of function(x, y, d), each at its own point
+    data        the data of all agents, stacked; only where all of them are on one device
+    step        the number of steps done
+    rows        the variables as flat rows, one for each agent
+    known       the known solution as flat vectors, if there is one
+    direction   what the method follows, if it is composed of a direction and a consensus strategy
+    answer      the name of the variable that answers for y*(x)
     """
 
     functions: Functions
@@ -46,6 +66,8 @@ class Snapshot:
     local: dict[str, jax.Array]  # their variables
     step: Any
     known: dict[str, jax.Array]
+    direction: Direction | None = None
+    answer: str = "y"
 
     @property
     def data(self) -> Tree:
@@ -77,34 +99,36 @@ class Snapshot:
     @property
     def y(self) -> Tree:
         """The mean of the agents' answers for y*(x)."""
-        return self.functions.y.unravel(self.answer)
+        return self.functions.y.unravel(self.mean(self.answer))
 
     @property
     def agents(self) -> SimpleNamespace:
         """Every agent's own variables as pytrees."""
         return as_trees(self.functions, self.rows)
 
-    @property
-    def answer(self) -> jax.Array:
-        """The mean of the agents' best answer for y*(x), flat: c if the method has one, otherwise y."""
-        return self.mean(answer(self.local))
-
     def mean(self, name: str) -> jax.Array:
         """The mean over the agents of a variable, as a flat vector."""
         return average(self.local[name])
 
     @cached_property
+    def mean_direction(self) -> Any:
+        """The mean over the agents of the direction of each variable, each agent at its own point."""
+        direction = self.direction
+        if direction is None:
+            raise InputError(
+                "This method declares no direction, so that its mean is not defined.",
+                "Compose the method with `decibo.compose`, or record other measures.",
+            )
+        one = lambda d, rows: direction.at(Oracle(self.functions, d), direction.start(rows), self.step)
+        return jax.tree.map(average, jax.vmap(one)(self.here, self.local))
+
+    @cached_property
     def exact(self) -> Exact:
         """y*, Phi and grad Phi at xbar: solved once, however many measures ask."""
-        return exact(self.functions, self.here, self.mean("x"), self.answer)
+        return exact(self.functions, self.here, self.mean("x"), self.mean(self.answer))
 
 
 Measure = Callable[[Snapshot], Any]
-
-
-def answer(rows: Mapping[str, Any]) -> str:
-    """Which of a method's variables answers for y*(x): c = (y + z)/2 where y and z sit on both sides of it."""
-    return "c" if "c" in rows else "y"
 
 
 def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNamespace:
@@ -130,6 +154,11 @@ def gap(s: Snapshot) -> jax.Array:
     return _inner_at(s, "y") - _inner_at(s, "z")
 
 
+def direction_norm(s: Snapshot) -> jax.Array:
+    """|mean_i d_x,i|^2."""
+    return jnp.sum(s.mean_direction.x**2)
+
+
 def phi(s: Snapshot) -> jax.Array:
     """Phi(xbar)."""
     return s.exact.phi
@@ -142,7 +171,7 @@ def stationarity(s: Snapshot) -> jax.Array:
 
 def inner_error(s: Snapshot) -> jax.Array:
     """|ybar - y*(xbar)|^2."""
-    return jnp.sum((s.answer - s.exact.y) ** 2)
+    return jnp.sum((s.mean(s.answer) - s.exact.y) ** 2)
 
 
 def distance_x(s: Snapshot) -> jax.Array:
@@ -152,7 +181,7 @@ def distance_x(s: Snapshot) -> jax.Array:
 
 def distance_y(s: Snapshot) -> jax.Array:
     """|ybar - y*|^2."""
-    return jnp.sum((s.answer - s.known["y"]) ** 2)
+    return jnp.sum((s.mean(s.answer) - s.known["y"]) ** 2)
 
 
 @dataclass(frozen=True)
@@ -173,11 +202,18 @@ def _inner_at(s: Snapshot, name: str) -> jax.Array:
     )
 
 
-def available(variables: Iterable[str], known: Iterable[str] = ()) -> dict[str, Measure]:
-    """The built-in measures that a method with these variables, on a problem with this known solution, can record."""
+def available(
+    variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False
+) -> dict[str, Measure]:
+    """The built-in measures of a method with these variables, on a problem with this known solution.
+
+    has_direction   whether the method declares its direction
+    """
     found: dict[str, Measure] = {"outer": outer, "inner": inner}
     if "z" in variables:
         found["gap"] = gap
+    if has_direction:
+        found["direction_norm"] = direction_norm
     found |= {f"consensus_{name}": Consensus(name) for name in variables}
     found |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
     return found | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
@@ -187,10 +223,14 @@ EXACT = ("phi", "stationarity", "inner_error", "distance_x", "distance_y")
 
 
 def resolve(
-    asked: Iterable[Any] | Mapping[str, Any] | None, variables: Iterable[str], known: Iterable[str] = ()
+    asked: Iterable[Any] | Mapping[str, Any] | None,
+    variables: Iterable[str],
+    known: Iterable[str] = (),
+    *,
+    has_direction: bool = False,
 ) -> tuple[tuple[str, Measure], ...]:
     """Names and functions, checked. Nothing asked means every cheap measure; "all" adds the exact ones."""
-    built_in = available(tuple(variables), known)
+    built_in = available(tuple(variables), known, has_direction=has_direction)
     cheap = [name for name in built_in if name not in EXACT]
     if asked is None:
         asked = cheap

@@ -50,7 +50,7 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     if zero and 0 <= after <= _rounding(run) * max(first, float(values.max())):
         return Verdict("good", "solved", f"{name} is at {typeset_number(after)}: rounding error is all that is left.")
     if values[-1] > max(first, 0) * 10 and first > 0:
-        fell = _fallen(run) if name in ("stationarity", "estimate") else ""
+        fell = _fallen(run) if name in ("stationarity", "direction_norm") else ""
         if fell:
             peak, last = typeset_number(float(values.max())), typeset_number(float(values[-1]))
             went = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import decibo
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
-from decibo.sklearn.objective import LOSSES, START, Unrest, penalties
+from decibo.sklearn.objective import LOSSES, START, penalties, residual
 from decibo.sklearn.silos import agreed_scale, dealt, members, network_of, stacked
 from decibo.validate import positive_int
 
@@ -71,14 +71,14 @@ class _Silo(BaseEstimator):
             self.network_,
             decibo.ahead_exact(lam=float(self.lam)),
             steps=self.steps,
-            measures={"unrest": Unrest(float(self.lam))},
-            until={"unrest": self.tol},
+            measures=[residual],
+            until={"residual": self.tol},
             progress=False,
         )
         if solution.status is not Status.converged:
             warnings.warn(
-                f"{solution.message} The silos have not come to rest within tol = {self.tol:g} (unrest "
-                f"{solution.history['unrest'][-1]:.2g}). Raise steps or tol.",
+                f"{solution.message} The silos have not come to rest within tol = {self.tol:g} (residual "
+                f"{solution.history['residual'][-1]:.2g}). Raise steps or tol.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

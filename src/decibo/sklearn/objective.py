@@ -19,8 +19,6 @@ from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,23 +75,14 @@ def _outer(loss: Callable[..., jax.Array]) -> Callable[[Tree, Tree, Tree], jax.A
 LOSSES = {"log": (_outer(log_loss), _inner(log_loss)), "squared": (_outer(squared_loss), _inner(squared_loss))}
 
 
-@dataclass(frozen=True)
-class Unrest:
-    """How far the silos are from standing still, by first gradients only.
+def residual(s: Snapshot) -> jax.Array:
+    """How far the silos are from a fixed point, by first gradients only.
 
-    The largest entry of the mean directions of x and of c = (y + z)/2, and of what the silos' x and c differ by.
+    The largest entry of the mean direction of x, of the mean of g_y at the answer for y*(x), and of the differences
+    between the silos' x and answers.
     """
-
-    lam: float
-
-    def __call__(self, s: Snapshot) -> jax.Array:
-        def one(d: Any, x: jax.Array, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-            oracle, c = Oracle(s.functions, d), (y + z) / 2
-            along = oracle.outer(x, c)[0] + self.lam / 2 * (oracle.inner(x, y)[0] - oracle.inner(x, z)[0])
-            return along, oracle.inner(x, c)[1]
-
-        rows = s.rows
-        directions = jax.vmap(one)(s.data, rows["x"], rows["y"], rows["z"])
-        still = [jnp.max(jnp.abs(jnp.mean(row, axis=0))) for row in directions]
-        apart = [jnp.max(jnp.abs(row - jnp.mean(row, axis=0))) for row in (rows["x"], rows["c"])]
-        return jnp.max(jnp.stack([*still, *apart]))
+    rows = s.rows
+    inner = jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner(x, y)[1])(s.data, rows["x"], rows[s.answer])
+    moves = [jnp.max(jnp.abs(mean)) for mean in (s.mean_direction.x, jnp.mean(inner, axis=0))]
+    apart = [jnp.max(jnp.abs(row - jnp.mean(row, axis=0))) for row in (rows["x"], rows[s.answer])]
+    return jnp.max(jnp.stack([*moves, *apart]))

@@ -18,7 +18,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.cli import cache
 from decibo.execute import loop
 from decibo.execute.checks import check_fit, check_kinds
-from decibo.execute.prepare import finite_at_start, flat_solution, variables_of
+from decibo.execute.prepare import finite_at_start, flat_solution, startable, variables_of
 from decibo.execute.progress import Report, reporter
 from decibo.execute.segments import LONGEST, cut
 from decibo.execute.solution import Status
@@ -92,10 +92,12 @@ class _Sweeping:
         self.data, self.mixing = problem.local(range(network.agents)), network.mixing()
         self.known = {name: flat_solution(problem, name, tree) for name, tree in (problem.solution or {}).items()}
         variables = variables_of(problem.functions, self.data, lanes[0].method.core)
-        self.starts = _starts(problem, network.agents, start, variables, {lane.seed for lane in lanes})
+        names = startable(method, variables)
+        self.starts = _starts(problem, network.agents, start, names, {lane.seed for lane in lanes})
         for rows in self.starts.values():
             finite_at_start(problem.functions, self.data, rows, np.arange(network.agents))
-        self.program = loop.Program(problem.functions, resolve(measures, variables, self.known), ())
+        chosen = resolve(measures, variables, self.known, has_direction=method.direction is not None)
+        self.program = loop.Program(problem.functions, chosen, ())
         self.rows: dict[str, np.ndarray] = {}
         self.finite = np.zeros((len(lanes), int(plan.record.sum())), bool)
         self.sizes: list[int] = []
@@ -178,9 +180,8 @@ class _Sweeping:
         return {"lanes": len(self.lanes), "done": done}
 
 
-def _starts(problem: Problem, m: int, start: Any, variables: tuple[str, ...], seeds: set[int]) -> dict[int, Any]:
+def _starts(problem: Problem, m: int, start: Any, names: tuple[str, ...], seeds: set[int]) -> dict[int, Any]:
     """Starting rows for each seed."""
-    names = tuple(name for name in variables if name != "c")
     if not callable(start):
         rows = starting_rows(problem, m, start, names)
         return dict.fromkeys(seeds, rows)
