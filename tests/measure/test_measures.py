@@ -73,7 +73,7 @@ def test_a_users_measure_sees_means_agents_data_and_step():
 def test_direction_norm_is_the_mean_direction_of_x_squared(along, by_hand, third):
     """On a path, whose agents differ after three steps, and with a user's own composition."""
     ours, twin = problem("vector", 4)
-    method = decibo.compose(along, consensus.atc(), **{name: 0.02 for name in along.variables})
+    method = decibo.compose(along, consensus.atc(), **dict.fromkeys(along.variables, 0.02))
     solution = decibo.solve(
         ours, decibo.networks.path(4), method, steps=3, start=decibo.random_start(1), measures=["direction_norm"]
     )

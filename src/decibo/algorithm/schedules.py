@@ -41,6 +41,7 @@ def constant(value: Any, k: Any) -> Any:
 def _positive(name: str, value: Any) -> Any:
     return value if isinstance(value, Tracer) else positive(name, value)  # a sweep passes traced numbers
 
+
 __all__ = ["growing", "polynomial"]
 
 
