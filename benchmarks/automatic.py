@@ -67,16 +67,16 @@ def grid(problem: decibo.Problem, network: decibo.Network, steps: int) -> dict[s
     methods = [decibo.ahead_exact(alpha=float(a), gamma=float(g), lam=100.0) for a, g in pairs]
     cores = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *[m.core for m in methods])
     functions = problem.functions
-    program = loop.Program(functions, (), ())
+    program = loop.Program(functions, ())
     rows = {"x": (problem.x_layout, problem.x0), "y": (problem.y_layout, problem.y0)}
     start = {name: jnp.tile(layout.ravel(tree), (network.agents, 1)) for name, (layout, tree) in rows.items()}
 
     @jax.jit
     def run(cores, mixing, data):
         def one(core):
-            world = loop.World(core, mixing, data, jax.random.key(0), {}, {})
-            state = loop.begin(program, world, start)
-            state = jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, world, s, k), state)
+            inputs = loop.Inputs(core, mixing, data, jax.random.key(0), {}, {})
+            state = loop.begin(program, inputs, start)
+            state = jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, inputs, s, k), state)
             return jnp.mean(state.variables.x, axis=0), jnp.mean(state.variables.y, axis=0)
 
         def judge(point):

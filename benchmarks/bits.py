@@ -3,9 +3,9 @@
     python benchmarks/bits.py > after.txt       (and the same script on the other commit > before.txt)
     diff before.txt after.txt
 
-Five methods on three networks, automatic step sizes on two problems, and a run that was resumed from a checkpoint; all in one
-process, in double precision, without a compilation cache. It runs on commits before and after the regrouping of the
-library, which is why it looks names up.
+Five methods on three networks, automatic step sizes on two problems, and runs that were resumed from a checkpoint; all
+in one process and in double precision. It runs on commits before and after the regrouping of the library, which is why
+it looks names up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def main() -> None:
     for name, method in {"sparkle_gt": named("sparkle_gt")(**METHODS["sparkle_gt"]), "automatic": None}.items():
         with tempfile.TemporaryDirectory() as folder:
             options: dict[str, Any] = {"progress": False, "every": 50}
-            run = lambda **more: decibo.solve(problem, networks["ring"], method, steps=500, **options, **more)
+            run = partial(decibo.solve, problem, networks["ring"], method, steps=500, **options)
             run(**checkpoints(folder, 100, False))
             for newer in sorted(Path(folder).glob("step-*"))[1:]:  # as if it had been killed after step 300
                 shutil.rmtree(newer)

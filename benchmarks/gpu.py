@@ -24,7 +24,8 @@ import numpy as np
 
 import decibo
 from decibo.execute import loop
-from decibo.execute.run import Run
+from decibo.execute.run import begin
+from decibo.execute.solve import prepare
 
 SAMPLES, FEATURES, STEPS = 400, 784, 50
 
@@ -55,8 +56,8 @@ def inner(x, y, d):
 
 
 @partial(jax.jit, static_argnames=("program", "steps"))
-def many(program, world, state, steps):
-    return jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, world, s, k), state)
+def many(program, inputs, state, steps):
+    return jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, inputs, s, k), state)
 
 
 def median(call, repeats: int) -> float:
@@ -80,12 +81,13 @@ def bandwidth(bytes_: int) -> float:
 def measure(agents: int, speed: float, repeats: int) -> dict:
     method = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
     network = decibo.ring(agents) if agents > 2 else decibo.networks.path(agents)
-    run = Run(problem(agents), network, method, STEPS, STEPS, ["outer"], None, 0, None, None)
-    seconds = median(lambda: many(run.program, run.world, run.state, STEPS), repeats) / STEPS
+    setup = prepare(problem(agents), network, method, steps=STEPS, every=STEPS, measures=["outer"])
+    start = begin(setup).agents
+    seconds = median(lambda: many(setup.program, setup.inputs, start, STEPS), repeats) / STEPS
     data = 2 * agents * SAMPLES * FEATURES * 4
     floor = 2 * data / speed
-    state = many(run.program, run.world, run.state, STEPS)
-    rows = {name: np.asarray(row) for name, row in loop.rows_of(run.program, run.world, state).items()}
+    state = many(setup.program, setup.inputs, start, STEPS)
+    rows = {name: np.asarray(row) for name, row in loop.rows_of(setup.program, setup.inputs, state).items()}
     sample = {name: row[: min(agents, 10), :20].tolist() for name, row in rows.items()}
     return {"agents": agents, "ms": 1e3 * seconds, "floor_ms": 1e3 * floor, "ratio": seconds / floor, "state": sample}
 

@@ -24,7 +24,7 @@ from cases import logistic
 from timing import Row, interleaved, ratio
 
 import decibo
-from decibo.execute.checkpointing import Keeper
+from decibo.execute.checkpointing import Checkpointer
 
 GROUP = "overhead"
 
@@ -67,7 +67,7 @@ def checkpoints(quick: bool) -> Iterator[Row]:
 
     with tempfile.TemporaryDirectory() as folder:
         fresh_folders = (Path(folder) / str(k) for k in itertools.count())
-        kept = lambda: run(checkpoint=next(fresh_folders), checkpoint_every=often)()
+        kept = lambda: run(checkpoint=decibo.Checkpoints(next(fresh_folders), every=often))()
         times = interleaved({"none": run(), "kept": kept}, 2 if quick else 9)
         inside, whole = _inside(kept)
     yield ratio(GROUP, what, times["kept"], times["none"], "<= 1.02", note=f"{steps} steps")
@@ -77,25 +77,27 @@ def checkpoints(quick: bool) -> Iterator[Row]:
 
 def _inside(run: Callable[[], object]) -> tuple[float, float]:
     """Seconds that a run spends in the code of checkpoints, and seconds of the run."""
-    spent, before = [0.0], {name: getattr(Keeper, name) for name in ("begin", "after")}
+    spent = [0.0]
+    before = {name: getattr(Checkpointer, name) for name in ("restore", "save")}
 
-    def timed(name: str) -> Callable[..., None]:
-        def call(*given: object, **more: object) -> None:
+    def timed(name: str) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
             begun = time.perf_counter()
-            before[name](*given, **more)
+            result = before[name](*arguments)
             spent[0] += time.perf_counter() - begun
+            return result
 
         return call
 
     try:
         for name in before:
-            setattr(Keeper, name, timed(name))
+            setattr(Checkpointer, name, timed(name))
         begun = time.perf_counter()
         run()
         return spent[0], time.perf_counter() - begun
     finally:
         for name, method in before.items():
-            setattr(Keeper, name, method)
+            setattr(Checkpointer, name, method)
 
 
 def fresh(code: list[str], **environment: str) -> float:

@@ -53,13 +53,13 @@ def problem(hidden: int) -> decibo.Problem:
 
 def memory(here: decibo.Problem, network: decibo.Network, method: decibo.Algorithm) -> int:
     """Bytes that one compiled step needs besides its arguments and results."""
-    program = loop.Program(here.functions, (), ())
+    program = loop.Program(here.functions, ())
     rows = {"x": here.x_layout.ravel(here.x0), "y": here.y_layout.ravel(here.y0)}
     start = {name: jnp.tile(row, (network.agents, 1)) for name, row in rows.items()}
-    world = loop.World(method.core, network.mixing(), here.data, jax.random.key(0), {}, {})
-    state = loop.begin(program, world, start)
+    inputs = loop.Inputs(method.core, network.mixing(), here.data, jax.random.key(0), {}, {})
+    state = loop.begin(program, inputs, start)
     step = jax.jit(partial(loop.step, program))
-    return step.lower(world, state, jnp.int32(0)).compile().memory_analysis().temp_size_in_bytes
+    return step.lower(inputs, state, jnp.int32(0)).compile().memory_analysis().temp_size_in_bytes
 
 
 def rows(quick: bool) -> Iterator[Row]:

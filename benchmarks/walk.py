@@ -10,7 +10,9 @@ Counts files, functions, distinct file -> file calls, and changes of package in 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
+import itertools
 import os
 import sys
 import tempfile
@@ -94,10 +96,8 @@ def command(*arguments: str) -> Callable[[], Any]:
 
     def call() -> None:
         sys.argv = ["decibo", *arguments]
-        try:
+        with contextlib.suppress(SystemExit):
             main()
-        except SystemExit:
-            pass
 
     return call
 
@@ -122,9 +122,9 @@ def main() -> None:
     files = list(dict.fromkeys(file for file, _ in visits))
     room = lambda file: file.split("/")[0]
     order = [room(file) for file, _ in visits]
-    changes = sum(before != after for before, after in zip(order, order[1:], strict=False))
+    changes = sum(before != after for before, after in itertools.pairwise(order))
     moves = [file for file, _ in visits]
-    jumps = sum(before != after for before, after in zip(moves, moves[1:], strict=False))
+    jumps = sum(before != after for before, after in itertools.pairwise(moves))
     print(
         f"{arguments.call}: {len(files)} files, {len(visits)} functions, {len(calls)} distinct file -> file calls, "
         f"{changes} changes of package, {jumps} changes of file"

@@ -24,8 +24,9 @@ from decibo.algorithm.compose import compose
 from decibo.algorithm.compression import minibatch
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.methods import ahead, ahead_exact
-from decibo.errors import ConformanceError, DivergedError, InputError, LostError
-from decibo.execute.solution import Solution, Status
+from decibo.errors import ConformanceError, InputError, LostError
+from decibo.execute.checkpointing import Checkpoints
+from decibo.execute.solution import DivergedError, Solution, Status
 from decibo.execute.solve import solve
 from decibo.execute.start import random_start
 from decibo.measure.cost import Cost
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CATALOG",
     "Algorithm",
+    "Checkpoints",
     "ConformanceError",
     "Cost",
     "DirectedNetwork",

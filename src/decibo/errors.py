@@ -1,11 +1,6 @@
-"""The errors that decibo raises. Messages are complete sentences: the value, the rule and, where it helps, the remedy."""
+"""The errors that decibo raises: complete sentences with the value, the rule and, where it helps, the remedy."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from decibo.execute.solution import Solution
 
 
 class InputError(ValueError):
@@ -30,14 +25,6 @@ class CorruptedFileError(OSError):
 
 class UnreachableError(ConnectionError):
     """A process could not reach the others in time."""
-
-
-class DivergedError(RuntimeError):
-    """The numbers of a run stopped being finite, and it was asked to raise; `solution` holds everything up to then."""
-
-    def __init__(self, solution: Solution):
-        super().__init__(solution.message)
-        self.solution = solution
 
 
 class LostError(RuntimeError):

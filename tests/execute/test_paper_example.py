@@ -41,14 +41,14 @@ def test_light_cone(network):
     problem = decibo.Problem(
         lambda x, y, d: 0.5 * (y - d) ** 2 + d * x**2, lambda x, y, d: 0.5 * d * (y - x) ** 2, data, 0.5, 0.3
     )
-    program = loop.Program(problem.functions, (), ())
+    program = loop.Program(problem.functions, ())
     start = {"x": jnp.full((m, 1), 0.5), "y": jnp.full((m, 1), 0.3)}
 
     def final(data):
-        world = loop.World(METHOD.core, network.mixing("sparse"), data, jax.random.key(0), {}, {})
-        state = loop.begin(program, world, start)
+        inputs = loop.Inputs(METHOD.core, network.mixing("sparse"), data, jax.random.key(0), {}, {})
+        state = loop.begin(program, inputs, start)
         for i in range(k):
-            state = loop.step(program, world, state, jnp.int32(i))
+            state = loop.step(program, inputs, state, jnp.int32(i))
         return jnp.concatenate(state.variables, axis=1)
 
     seen = np.abs(np.asarray(jax.jacfwd(final)(problem.data))).max(axis=1)  # (agent, agent whose data moves)

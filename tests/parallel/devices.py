@@ -21,8 +21,10 @@ import numpy as np  # noqa: E402
 
 import decibo  # noqa: E402
 from decibo.execute import loop  # noqa: E402
-from decibo.execute.run import Run  # noqa: E402
-from decibo.parallel.placement import place_agents  # noqa: E402
+from decibo.execute.run import begin  # noqa: E402
+from decibo.execute.solve import prepare  # noqa: E402
+from decibo.parallel.collectives import across  # noqa: E402
+from decibo.parallel.placement import SPLIT, place_agents  # noqa: E402
 
 STEPS = 60
 
@@ -33,11 +35,11 @@ def difference(one: dict, two: dict) -> float:
 
 def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
     """The text of one step as it is run, eight devices."""
-    place = place_agents(network.agents)
-    run = Run(cases.problem("ahead"), network, method, 10, 10, None, None, 0, None, place)
-    one = lambda world, state: loop.step(run.program, world, state, np.int32(0))
-    spread = loop.across(place, one, (loop.WORLD, loop.SPLIT), loop.SPLIT)
-    return jax.jit(spread).lower(run.world, run.state).compile().as_text()
+    placement = place_agents(network.agents)
+    setup = prepare(cases.problem("ahead"), network, method, steps=10, every=10, placement=placement)
+    one = lambda inputs, state: loop.step(setup.program, inputs, state, np.int32(0))
+    spread = across(placement, one, (loop.INPUTS, SPLIT), SPLIT)
+    return jax.jit(spread).lower(setup.inputs, begin(setup).agents).compile().as_text()
 
 
 def main() -> None:

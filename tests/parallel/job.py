@@ -60,6 +60,9 @@ def main() -> None:
             options.out.with_suffix(".step").write_text(str(step))
         time.sleep(options.slow)
 
+    checkpoint = None
+    if options.checkpoint:
+        checkpoint = decibo.Checkpoints(options.checkpoint, every=options.every, resume=options.resume)
     try:
         solution = decibo.solve(
             problem,
@@ -68,11 +71,9 @@ def main() -> None:
             steps=options.steps + (spoil == "steps"),
             every=10,
             seed=int(spoil == "seed"),
-            measures="all",
+            measures=["all"],
             progress=watch,
-            checkpoint=options.checkpoint,
-            checkpoint_every=options.every,
-            resume=options.resume,
+            checkpoint=checkpoint,
         )
     except decibo.InputError as error:
         print(f"process {me}: {error}", flush=True)

@@ -16,15 +16,14 @@ from decibo.execute import checkpoint
 
 
 def write(folder: Path, step: int) -> None:
-    leaves = [np.full((6, 20_000), float(step)), np.arange(6) + step]
+    rows = {"a": np.full((6, 20_000), float(step)), "b": np.arange(6) + step}
     checkpoint.write(
         folder,
         step,
         np.arange(6),
-        leaves,
-        {"step": [step]},
+        rows,
+        {"step": np.array([step])},
         {"run": "a"},
-        {},
         leader=True,
         barrier=lambda _: None,
         keep=2,
@@ -51,9 +50,9 @@ def main() -> None:
         try:
             saved = checkpoint.newest(folder)
             assert saved is not None
-            first, second = saved.rows(np.arange(6))
-            good = saved.step >= last and (first == saved.step).all() and second[0] == saved.step
-            good = good and saved.history()["step"] == [saved.step]
+            rows = saved.rows(np.arange(6))
+            good = saved.step >= last and (rows["a"] == saved.step).all() and rows["b"][0] == saved.step
+            good = good and saved.shared()["step"] == [saved.step]
             last = saved.step
         except Exception:
             good = False

@@ -12,25 +12,18 @@ import numpy as np
 import pytest
 
 import decibo
+from decibo.errors import CorruptedFileError
 from decibo.execute import checkpoint
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
 PROBLEM = decibo.problems.quadratic(6, seed=2)
 
 
-def solve(folder, steps=120, method=METHOD, problem=PROBLEM, network=None, **options):
+def solve(folder, steps=120, method=METHOD, problem=PROBLEM, network=None, resume=False, **options):
     network = decibo.ring(6) if network is None else network
-    return decibo.solve(
-        problem,
-        network,
-        method,
-        steps=steps,
-        checkpoint=folder,
-        checkpoint_every=50,
-        every=20,
-        progress=False,
-        **options,
-    )
+    checkpoint = decibo.Checkpoints(folder, every=50, resume=resume)
+    options = {"every": 20, "progress": False, "checkpoint": checkpoint} | options
+    return decibo.solve(problem, network, method, steps=steps, **options)
 
 
 def same(one, two):
@@ -52,20 +45,19 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, kept):
     assert len(list(kept.iterdir())) == 3  # the newest three
 
 
-def test_automatic_step_sizes_go_on_where_they_were(tmp_path):
+def test_automatic_step_sizes_resume_where_they_were(tmp_path):
     whole = solve(tmp_path / "whole", 400, decibo.ahead_exact())
 
     def stop(step, steps, latest):
         if step >= 220:
             raise KeyboardInterrupt
 
-    options = {"checkpoint": tmp_path / "kept", "checkpoint_every": 50, "every": 20}
-    first = decibo.solve(PROBLEM, decibo.ring(6), steps=400, progress=stop, **options)
+    first = solve(tmp_path / "kept", 400, decibo.ahead_exact(), progress=stop)
     assert first.status == "interrupted"
     assert same(solve(tmp_path / "kept", 400, decibo.ahead_exact(), resume=True), whole)
 
 
-def test_random_numbers_go_on_where_they_were(tmp_path):
+def test_random_numbers_resume_where_they_were(tmp_path):
     network = decibo.networks.failing(decibo.ring(6), 0.3)
     solve(tmp_path / "kept", 100, network=network, seed=4)
     resumed = solve(tmp_path / "kept", 200, network=network, seed=4, resume=True)
@@ -75,10 +67,19 @@ def test_random_numbers_go_on_where_they_were(tmp_path):
 def test_nothing_is_overwritten_and_nothing_is_invented(tmp_path, kept):
     with pytest.raises(decibo.InputError, match=r"already holds a checkpoint, of step 120.*resume=True"):
         solve(kept)
-    with pytest.raises(decibo.InputError, match="nothing to go on from"):
+    with pytest.raises(decibo.InputError, match=r"no checkpoint in .* to resume from"):
         solve(tmp_path / "empty", resume=True)
-    with pytest.raises(decibo.InputError, match=r"Give checkpoint=FOLDER"):
-        decibo.solve(PROBLEM, decibo.ring(6), METHOD, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"every": 0}, "every must be a positive integer"), ({"keep": 1.5}, "keep must be"), ({"folder": ""}, "a path")],
+)
+def test_invalid_checkpoints_are_rejected(options, words):
+    with pytest.raises(decibo.InputError, match=words):
+        decibo.Checkpoints(**({"folder": "somewhere"} | options))
+    with pytest.raises(decibo.InputError, match=r"must be decibo\.Checkpoints\(folder\)"):
+        decibo.solve(PROBLEM, decibo.ring(6), METHOD, checkpoint="somewhere")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_nothing_is_overwritten_and_nothing_is_invented(tmp_path, kept):
         ({"measures": ["outer"]}, r"measures: .* there, outer here"),
     ],
 )
-def test_checkpoints_of_other_runs_are_refused_with_what_differs(kept, change, words):
+def test_checkpoints_of_other_runs_are_rejected_with_what_differs(kept, change, words):
     with pytest.raises(decibo.InputError, match=words):
         solve(kept, resume=True, **change)
 
@@ -121,7 +122,7 @@ def flip(folder):
 
 
 def lose(folder):
-    (folder / "history.npz").unlink()
+    (folder / "shared.npz").unlink()
 
 
 def outside(folder):
@@ -135,39 +136,39 @@ DAMAGE = {
     "kind": (other_kind, "not a checkpoint of decibo"),
     "format": (other_format, "format 99"),
     "bit": (flip, "checksum"),
-    "file": (lose, "history.npz is missing"),
+    "file": (lose, "shared.npz is missing"),
     "path": (outside, "secret is missing"),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_checkpoints_are_refused_and_the_one_before_is_used(kept, name):
+def test_damaged_checkpoints_are_rejected_and_the_one_before_is_used(kept, name):
     damage, words = DAMAGE[name]
     whole = solve(kept.parent / "whole", 200)
     damage(kept / "step-00000120")
-    with pytest.raises(decibo.InputError, match=words):
+    with pytest.raises(CorruptedFileError, match=words):
         checkpoint.read(kept / "step-00000120")
-    with pytest.warns(UserWarning, match="Going on from step 100 instead"):
+    with pytest.warns(UserWarning, match="Continuing from step 100 instead"):
         resumed = solve(kept, 200, resume=True)
     assert (resumed.x == whole.x).all()
     for folder in kept.iterdir():
         if folder.name != "step-00000120":
             damage(folder)
-    with pytest.raises(decibo.InputError, match=words):
+    with pytest.raises(CorruptedFileError, match=words):
         solve(kept, 300, resume=True)
 
 
 def test_pickles_are_never_opened(kept):
     newest = kept / "step-00000120"
-    np.savez(newest / "history.npz", step=np.array([{"a": 1}], dtype=object))
+    np.savez(newest / "shared.npz", step=np.array([{"a": 1}], dtype=object))
     manifest = json.loads((newest / "manifest.json").read_text())
-    manifest["files"]["history.npz"] = checkpoint._digest(newest / "history.npz")
+    manifest["files"]["shared.npz"] = checkpoint._digest(newest / "shared.npz")
     (newest / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="allow_pickle"):
-        checkpoint.read(newest).history()
+        checkpoint.read(newest).shared()
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path):
+def test_a_folder_that_cannot_be_written_is_rejected_before_any_work(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(decibo.InputError, match=r"folder that can be written to"):

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo.execute import loop
-from decibo.sweep import batches
-from decibo.sweep.batches import _even
+from decibo.sweep import batching
+from decibo.sweep import sweep as sweep_module
+from decibo.sweep.batching import _even
 from decibo.sweep.sweep import sweep
 
 RING = decibo.ring(6)
@@ -23,7 +24,7 @@ def exact(**settings):
     return decibo.ahead_exact(**({"alpha": 0.05, "gamma": 0.1} | settings))
 
 
-def assert_lanes_are_runs(found, method, network=RING, start=None, **asked):
+def assert_runs_are_those_of_solve(found, method, network=RING, start=None, **asked):
     for k, (settings, seed) in enumerate(zip(found.settings, found.seeds, strict=True)):
         begin = start(seed) if callable(start) else start
         run = decibo.solve(problem(), network, method.replace(**settings), seed=seed, start=begin, **(ASKED | asked))
@@ -32,17 +33,17 @@ def assert_lanes_are_runs(found, method, network=RING, start=None, **asked):
             np.testing.assert_allclose(found.history[name][k], run.history[name], rtol=1e-12, atol=1e-12)
 
 
-def test_lanes_are_the_runs_of_solve():
+def test_runs_are_those_of_solve():
     grid = {"alpha": [0.02, 0.05, 0.1], "gamma": [0.05, 0.2]}
     found = sweep(problem(), RING, exact(), grid, **ASKED)
     assert [tuple(s.values()) for s in found.settings] == [(a, g) for a in grid["alpha"] for g in grid["gamma"]]
-    assert_lanes_are_runs(found, exact())
+    assert_runs_are_those_of_solve(found, exact())
 
 
 def test_steps_that_every_does_not_divide():
     found = sweep(problem(), RING, exact(), [{"alpha": 0.02}, {"alpha": 0.04}], **(ASKED | {"steps": 37}))
     assert found.history["step"].tolist() == [0, 10, 20, 30, 37]
-    assert_lanes_are_runs(found, exact(), steps=37)
+    assert_runs_are_those_of_solve(found, exact(), steps=37)
 
 
 def test_seeds_are_those_of_solve():
@@ -50,14 +51,14 @@ def test_seeds_are_those_of_solve():
     found = sweep(problem(), network, exact(), {"alpha": [0.02, 0.05]}, seeds=[0, 3], start=start, **ASKED)
     assert found.seeds == (0, 3, 0, 3)
     assert len({float(value) for value in found.history["outer"][:, -1]}) == 4
-    assert_lanes_are_runs(found, exact(), network, start)
+    assert_runs_are_those_of_solve(found, exact(), network, start)
 
 
 def test_settings_that_change_the_program_get_one_each():
     method = decibo.methods.ma_dsbo(alpha=0.02, beta=0.1, gamma=0.1, T=2, N=2)
     found = sweep(problem(), RING, method, {"T": [1, 3], "alpha": [0.01, 0.02]}, **ASKED)
     assert found.batches == (2, 2)
-    assert_lanes_are_runs(found, method)
+    assert_runs_are_those_of_solve(found, method)
 
 
 def test_single_precision_stays_single_in_a_program_that_knows_double():
@@ -80,7 +81,7 @@ def test_batches_change_nothing(monkeypatch, size):
     grid = {"alpha": [0.01, 0.02, 0.03, 0.04, 0.05]}
     whole = sweep(problem(), RING, exact(), grid, **ASKED)
     assert whole.batches == (5,)
-    monkeypatch.setattr("decibo.sweep.sweep.batch_size", lambda *_: size)
+    monkeypatch.setattr(sweep_module, "batch_size", lambda *_: size)
     cut = sweep(problem(), RING, exact(), grid, **ASKED)
     assert cut.batches == (size,) * -(-5 // size)
     for name, row in whole.history.items():
@@ -89,9 +90,9 @@ def test_batches_change_nothing(monkeypatch, size):
 
 def test_memory_limits_the_batch(monkeypatch):
     sizes = []
-    real = batches.memory
-    monkeypatch.setattr(batches, "memory", lambda program, lanes: sizes.append(real(program, lanes)) or sizes[-1])
-    monkeypatch.setattr(batches, "free_memory", lambda: 4 * 40_000.0)
+    real = batching.memory
+    monkeypatch.setattr(batching, "memory", lambda program, batch: sizes.append(real(program, batch)) or sizes[-1])
+    monkeypatch.setattr(batching, "free_memory", lambda: 4 * 40_000.0)
     many = {"alpha": np.linspace(0.01, 0.05, 64)}
     found = sweep(problem(), RING, exact(), many, **ASKED)
     assert 1 < len(found.batches) < 64
@@ -99,26 +100,20 @@ def test_memory_limits_the_batch(monkeypatch):
 
 
 def test_what_does_not_fit_runs_alone(monkeypatch):
-    monkeypatch.setattr(batches, "free_memory", lambda: 1.0)
+    monkeypatch.setattr(batching, "free_memory", lambda: 1.0)
     found = sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED)
     assert found.batches == (1, 1)
-    assert_lanes_are_runs(found, exact())
+    assert_runs_are_those_of_solve(found, exact())
 
 
 def test_a_slower_batch_is_given_up(monkeypatch):
-    monkeypatch.setattr(batches, "LONG", 0.0)
-    monkeypatch.setattr(batches, "_seconds", lambda program, lanes: float(lanes.world.core is not None))
-    # one step of a batch takes as long as one of a lane alone: together is faster
+    monkeypatch.setattr(batching, "LONG", 0.0)
+    monkeypatch.setattr(batching, "_seconds", lambda program, batch: float(batch.inputs.core is not None))
+    # one step of a batch takes as long as one of a run alone: together is faster
     assert sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (2,)
-    size = lambda lanes: len(lanes.world.key) if "key" in lanes.own else len(_leaf(lanes.world.core))
-    monkeypatch.setattr(batches, "_seconds", lambda program, lanes: size(lanes) ** 2.0)
+    size = lambda batch: batch.size
+    monkeypatch.setattr(batching, "_seconds", lambda program, batch: size(batch) ** 2.0)
     assert sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (1, 1)
-
-
-def _leaf(tree):
-    import jax
-
-    return jax.tree.leaves(tree)[0]
 
 
 @given(st.integers(1, 300), st.floats(0.1, 400))
@@ -128,7 +123,7 @@ def test_batches_are_even_and_small_enough(count, most):
     assert -(-count // size) == -(-count // int(np.clip(most, 1, count)))  # no more batches than need be
 
 
-def test_one_lane_diverges_and_the_others_do_not_notice():
+def test_one_run_diverges_and_the_others_do_not_notice():
     found = sweep(problem(), RING, exact(), {"alpha": [0.05, 1e3, 0.02]}, **(ASKED | {"steps": 400, "every": 40}))
     assert [str(status) for status in found.status] == ["done", "diverged", "done"]
     assert np.isnan(found.history["outer"][1, -1])
@@ -139,7 +134,7 @@ def test_one_lane_diverges_and_the_others_do_not_notice():
     assert found.best("outer") in ({"alpha": 0.05}, {"alpha": 0.02})
 
 
-def test_all_lanes_diverge():
+def test_all_runs_diverge():
     found = sweep(problem(), RING, exact(), {"alpha": [1e3, 2e3]}, **(ASKED | {"steps": 4000, "every": 1}))
     assert {str(status) for status in found.status} == {"diverged"}
     assert found.history["outer"].shape == (2, 4001)
@@ -156,11 +151,11 @@ def test_table_best_and_repr():
     assert "4 runs of ahead_exact" in repr(found)
     assert len(repr(found).splitlines()) == 6
     assert found.to_pandas()["distance_x"].tolist() == [row["distance_x"] for row in found.table]
-    with pytest.raises(decibo.InputError, match="Did you mean distance_x"):
+    with pytest.raises(decibo.InputError, match="Did you mean 'distance_x'"):
         found.best("distance")
 
 
-def test_progress_counts_the_steps_of_all_lanes():
+def test_progress_counts_the_steps_of_all_runs():
     told = []
     sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **(ASKED | {"progress": lambda *a: told.append(a[:2])}))
     assert told[-1] == (80, 80)
@@ -168,7 +163,7 @@ def test_progress_counts_the_steps_of_all_lanes():
 
 
 def test_interrupted_between_batches(monkeypatch):
-    monkeypatch.setattr("decibo.sweep.sweep.batch_size", lambda *_: 1)
+    monkeypatch.setattr(sweep_module, "batch_size", lambda *_: 1)
 
     def stop(step, steps, latest):
         if step >= 40:
@@ -183,11 +178,11 @@ def test_interrupted_between_batches(monkeypatch):
 @pytest.mark.parametrize(
     ("grid", "seeds", "message"),
     [
-        ({"alhpa": [0.1]}, None, "Did you mean alpha"),
+        ({"alhpa": [0.1]}, None, "Did you mean 'alpha'"),
         ({"alpha": []}, None, "at least one value"),
         ([], None, "at least one dictionary"),
         ({}, None, "something to vary"),
-        ({"alpha": ["a"]}, None, "positive number"),
+        ({"alpha": ["a"]}, None, "positive"),
         ({"alpha": [-1.0]}, None, "positive"),
         ({"alpha": 0.1}, None, "a list of values"),
         ({"alpha": "0.1"}, None, "a list of values"),
@@ -195,15 +190,43 @@ def test_interrupted_between_batches(monkeypatch):
         ([{"alpha": 0.1}, 3], None, "dictionary of lists"),
         ({"gamma": [None]}, None, "Put gamma into the grid"),
         ({"alpha": [0.1]}, [], "at least one seed"),
-        ({"alpha": [0.1]}, 3, "list of whole numbers"),
-        ({"alpha": [0.1]}, [0, -1], "from 0 on"),
-        ({"alpha": [0.1]}, [1, 1], "once"),
+        ({"alpha": [0.1]}, 3, "list of integers"),
+        ({"alpha": [0.1]}, [0, -1], "at least 0"),
+        ({"alpha": [0.1]}, [1, 1], "not repeat"),
     ],
 )
 def test_errors_before_any_work(monkeypatch, grid, seeds, message):
     monkeypatch.setattr(loop, "begin", None)
     with pytest.raises(decibo.InputError, match=message):
         sweep(problem(), RING, exact(), grid, seeds=seeds, **ASKED)
+
+
+def test_cases_are_the_runs_of_solve():
+    """Lists of networks, methods and starts, which differ from run to run."""
+    networks = [decibo.networks.erdos_renyi(6, 0.7, seed=seed) for seed in range(2)]
+    methods = [exact(), exact(alpha=0.02)]
+    starts = [decibo.random_start(seed) for seed in range(2)]
+    result = sweep(problem(), networks, methods, start=starts, **ASKED)
+    assert result.cases == (0, 1)
+    for k in range(2):
+        run = decibo.solve(problem(), networks[k], methods[k], start=starts[k], **ASKED)
+        for name in ASKED["measures"]:
+            np.testing.assert_allclose(result.history[name][k], run.history[name], rtol=1e-10, atol=1e-12)
+    assert [row["case"] for row in result.table] == [0, 1]
+
+
+def test_cases_of_a_list_share_a_grid():
+    networks = [decibo.ring(6), decibo.networks.path(6)]
+    result = sweep(problem(), networks, exact(), {"alpha": [0.001, 0.1]}, **ASKED)
+    assert [(row["case"], row["alpha"]) for row in result.table] == [(0, 0.001), (0, 0.1), (1, 0.001), (1, 0.1)]
+    last = result.history["distance_x"][:, -1]
+    means = {alpha: last[[k, k + 2]].mean() for k, alpha in enumerate([0.001, 0.1])}
+    assert result.best("distance_x") == {"alpha": min(means, key=means.get)}
+
+
+def test_lists_must_be_equally_long():
+    with pytest.raises(decibo.InputError, match="network has 2, method has 3"):
+        sweep(problem(), [RING] * 2, [exact()] * 3, **ASKED)
 
 
 def test_a_method_without_settings_cannot_be_swept():

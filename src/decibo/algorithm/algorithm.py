@@ -22,6 +22,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import constant
+from decibo.automatic.controller import Controller
 from decibo.errors import InputError
 
 P = ParamSpec("P")
@@ -57,10 +58,9 @@ class Algorithm:
     centralised: bool = False  # whether it is for one agent only
     stochastic: bool = False  # whether it draws minibatches
     fixed_network: bool = False  # whether links must not come and go
-    automatic: bool = False  # whether `solve` is to choose its step sizes
     direction: Direction | None = None  # what it follows, if it is a direction times a consensus strategy
     answer: str = "y"  # the variable of `view` that answers for y*(x)
-    controller: object | None = None  # what changes its settings during a run
+    controller: Controller | None = None  # what chooses its settings during a run
 
     @property
     def core(self) -> Core:

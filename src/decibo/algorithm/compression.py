@@ -226,7 +226,7 @@ def _wrapped(
     """The wrapped method; its settings are those of the method inside, and changing one wraps it again."""
     if not isinstance(method, Algorithm):
         raise InputError(f"{method!r}", "only an algorithm can be wrapped", "Give decibo.ahead(...), for example.")
-    if method.automatic:
+    if method.controller is not None:
         raise InputError(f"{method!r}", "a method without step sizes cannot be wrapped", "Give alpha and gamma.")
     inside = method.factory
     factory = None if inside is None else (lambda **settings: again(inside(**settings)))

@@ -17,6 +17,7 @@ from decibo.algorithm import consensus, direction, prox
 from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.compose import compose
 from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.automatic.steps import REST, automatic_steps
 
 
 @method
@@ -51,10 +52,11 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
     changed during the run if need be. docs/explanation/ahead_exact.md derives the method; run.
     Costs 1 + 2 gradients, sends n + 2r numbers. Lands O(1/lam^2) off, exact if g is quadratic.
     """
-    by, automatic = direction.symmetric_penalty(lam), alpha is None or gamma is None
-    alpha = schedule("alpha", 0.01 if alpha is None else alpha)
-    gamma = schedule("gamma", 0.1 if gamma is None else gamma)
-    return replace(compose(by, consensus.exact_diffusion(), x=alpha, y=gamma, z=gamma), automatic=automatic)
+    controller = automatic_steps(alpha, gamma, lam)
+    alpha = schedule("alpha", REST if alpha is None else alpha)
+    gamma = schedule("gamma", REST if gamma is None else gamma)
+    by = direction.symmetric_penalty(lam)
+    return replace(compose(by, consensus.exact_diffusion(), x=alpha, y=gamma, z=gamma), controller=controller)
 
 
 @method

@@ -1,23 +1,19 @@
-r"""How curved the two levels are, as each agent sees them alone, and how the agents agree on the largest.
+r"""How curved the two levels are, as each agent sees them alone, and how far the inner level lags behind.
 
 Every agent estimates with its own f_i, g_i at its own (x, y), by products with second derivatives only:
 
     (1)  L_g   = largest eigenvalue of H                                       power iteration
     (2)  v     = H^-1 f_y
-    (3)  y'    = -H^-1 J' u                                                    how y*(x) moves when x moves by u
+    (3)  y'    = -H^-1 J^T u                                                   how y*(x) moves when x moves by u
     (4)  v'    = -H^-1 d(H v - f_y)/dt                                         along (u, y')
     (5)  P u   = d(f_x - J v)/dt                                               along (u, y', v'):  P = Hessian of Phi
     (6)  L_Phi = largest eigenvalue of P in size                               power iteration
 
 How far the inner level lags behind, with v = lam (z - y)/2 and averages over the agents:
 
-    (8)  r     = mean (d_y + d_z)/2,   s = mean lam (d_z - d_y)/2              what is left of g_y = 0 and H v = f_y
-    (9)  y'    = -H^-1 r,   v' = -H^-1 (s + d(H v - f_y)/dt)                   a Newton step; along y'
-    (10) lag   = |mean d(f_x - J v)/dt| / |mean d_x|                           along (y', v')
-
-Max-consensus, as often as the network is wide:
-
-    (7)  L_i <- max of L_j over the neighbours j of i and i itself
+    (7)  r     = mean (d_y + d_z)/2,   s = mean lam (d_z - d_y)/2              what is left of g_y = 0 and H v = f_y
+    (8)  y'    = -H^-1 r,   v' = -H^-1 (s + d(H v - f_y)/dt)                   a Newton step; along y'
+    (9)  lag   = |mean d(f_x - J v)/dt| / |mean d_x|                           along (y', v')
 """
 
 from __future__ import annotations
@@ -28,9 +24,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from decibo.algorithm.direction import Direction, Penalty
+from decibo.automatic.controller import Direction, Variables
 from decibo.parallel.collectives import average
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
@@ -86,22 +81,26 @@ def _one(oracle: Oracle, x: Vector, y: Vector, along_y: Vector, along_x: Vector,
 
 
 @partial(jax.jit, static_argnames="functions")
-def lag(functions: Functions, data: Tree, at: Penalty, direction: Direction, lam: float | jax.Array) -> jax.Array:
-    """(10): by how much d_x would change, relatively, if y and z were where they are going."""
+def lag(functions: Functions, data: Tree, at: Variables, direction: Direction, lam: float | jax.Array) -> jax.Array:
+    """(9): by how much d_x would change, relatively, if y and z were where they are going."""
     along = jax.vmap(lambda d, here: direction.at(Oracle(functions, d), here, jnp.int32(0)))(data, at)
-    r, s = average(along.y + along.z) / 2, lam * average(along.z - along.y) / 2  # (8)
+    r = average(along.y + along.z) / 2  # (7)
+    s = lam * average(along.z - along.y) / 2
 
-    def one(d: Tree, here: Penalty) -> Vector:
-        oracle, x, y, v = Oracle(functions, d), here.x, (here.y + here.z) / 2, lam * (here.z - here.y) / 2
+    def one(d: Tree, here: Variables) -> Vector:
+        oracle = Oracle(functions, d)
+        x = here.x
+        y = (here.y + here.z) / 2
+        v = lam * (here.z - here.y) / 2
         solve = _solver(oracle, x, y)
         y_dot = -solve(r)
         residual = lambda y: oracle.hessian(x, y, v) - oracle.outer(x, y)[1]
-        v_dot = -solve(s + jax.jvp(residual, (y,), (y_dot,))[1])  # (9)
+        v_dot = -solve(s + jax.jvp(residual, (y,), (y_dot,))[1])  # (8)
         gradient = lambda y, v: oracle.outer(x, y)[0] - oracle.jacobian(x, y, v)
         return jax.jvp(gradient, (y, v), (y_dot, v_dot))[1]
 
     size = lambda rows: jnp.linalg.norm(average(rows))
-    return size(jax.vmap(one)(data, at)) / size(along.x)  # (10)
+    return size(jax.vmap(one)(data, at)) / size(along.x)  # (9)
 
 
 def _solver(oracle: Oracle, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
@@ -120,15 +119,3 @@ def _largest(product: Callable[[Vector], Vector], start: Vector, powers: int | j
         return size, jnp.where(jnp.isfinite(size) & (size > 0), image, start)
 
     return jax.lax.fori_loop(0, powers, once, (jnp.zeros((), start.dtype), start))
-
-
-def agree_on_largest(edges: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """What every agent knows after max-consensus, and after how many exchanges nothing changed any more."""
-    known, exchanges = np.where(np.isfinite(values), values, 0.0), 0
-    while True:
-        heard = known.copy()
-        np.maximum.at(heard, edges[:, 0], known[edges[:, 1]])  # (7)
-        np.maximum.at(heard, edges[:, 1], known[edges[:, 0]])
-        if (heard == known).all():
-            return known, exchanges
-        known, exchanges = heard, exchanges + 1

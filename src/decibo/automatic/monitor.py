@@ -1,59 +1,78 @@
-r"""What a run looks like from time to time, and whether that is good.
+r"""How a run is doing, from records taken at regular checks.
 
-    (1)  failing   the squared mean direction of x grew more than 10 (1 + lag)^2 times, compared with 10 to 20 looks
+    (1)  failing   the squared mean direction of x grew more than 10 (1 + lag)^2 times, compared with 10 to 20 checks
                    before, and the outer objective did not fall; or one of them is not finite. What the inner level
                    still has to catch up, its lag (curvature.py), changes the direction without any harm
-    (2)  stuck     since the last time asked the outer objective has risen, or neither it nor the direction has fallen
-                   while xbar goes round in circles: what it got on is a small part of the way it went
+    (2)  stuck     since this was last asked, the outer objective has risen, or neither it nor the direction has fallen
+                   while xbar moves in circles: its net displacement is a small part of the length of its path
     (3)  straight  the last two moves of xbar point the same way
 
-All three are made of sums over agents, which consensus gives to every agent.
+All three use sums over agents only, which consensus provides to every agent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.execute import loop
-from decibo.parallel.collectives import average
-from decibo.parallel.placement import EVERYWHERE, SPLIT
+from decibo.automatic.controller import Agents, Direction, Variables
+from decibo.parallel.collectives import across, average
+from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions
+from decibo.pytree import Tree
 
-WINDOW, NOW, WORSE = 20, 3, 10.0  # looks that are compared, with the last few, and the growth that is a failure
-RISEN, RESTING, FALLEN = 1e-2, 1e-3, 0.5  # of the outer objective, relatively, and of the squared direction
-DIRECT, STRAIGHT = 0.3, 0.95  # part of the way, and a cosine
+WINDOW = 20  # checks that are compared
+NOW = 3  # the last few of them
+WORSE = 10.0  # growth of the squared direction that is a failure
+RISEN = 1e-2  # relative increase of the outer objective
+RESTING = 1e-3  # relative decrease of the outer objective
+FALLEN = 0.5  # of the squared direction
+DIRECT = 0.3  # displacement as a part of the path
+STRAIGHT = 0.95  # cosine of two moves
+EMPTY = np.zeros(0)
 
 
-@dataclass
-class Looks:
-    """Squared directions and outer objectives of the last looks, and places of xbar since the last change."""
+class Monitor(NamedTuple):
+    """Squared directions and outer objectives of the last checks, and points of xbar since the last change.
 
-    rounding: float = 0.0  # of the largest squared direction: below, its ups and downs mean nothing
+    rounding   part of the largest squared direction below which its changes mean nothing
+    earlier    size and value when `stuck` was last asked; NaN before
+    """
+
+    rounding: float = 0.0
     largest: float = 0.0
-    sizes: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    path: list[np.ndarray] = field(default_factory=list)
-    earlier: tuple[float, float] | None = None
+    sizes: np.ndarray = EMPTY
+    values: np.ndarray = EMPTY
+    path: np.ndarray = EMPTY
+    earlier: np.ndarray = np.full(2, np.nan)
 
-    def add(self, value: float, size: float) -> None:
-        """One more look."""
-        self.sizes, self.values = [*self.sizes[1 - WINDOW :], size], [*self.values[1 - WINDOW :], value]
-        self.largest = np.fmax(self.largest, size) if np.isfinite(size) else self.largest
+    def add(self, value: float, size: float) -> Monitor:
+        """With one more check."""
+        return self._replace(
+            sizes=np.append(self.sizes[1 - WINDOW :], size),
+            values=np.append(self.values[1 - WINDOW :], value),
+            largest=float(np.fmax(self.largest, size)) if np.isfinite(size) else self.largest,
+        )
 
-    def return_to(self, sizes: list[float], values: list[float]) -> None:
-        """Go back to the looks of then."""
-        self.sizes, self.values, self.path, self.earlier = sizes, values, [], None
+    def move(self, point: np.ndarray) -> Monitor:
+        """With one more point of xbar."""
+        path = self.path.reshape(-1, point.size)
+        return self._replace(path=np.concatenate([path, point.reshape(1, -1)]))
+
+    def return_to(self, sizes: np.ndarray, values: np.ndarray) -> Monitor:
+        """Back to the checks of an earlier state."""
+        return self._replace(sizes=sizes, values=values, path=EMPTY, earlier=np.full(2, np.nan))
 
     @property
     def at_rest(self) -> bool:
         """Whether all that is left of the direction is rounding."""
-        return self.sizes[-1] < self.rounding * self.largest
+        return bool(self.sizes[-1] < self.rounding * self.largest)
 
     def failing(self, lag: float = 0.0) -> bool:
         """(1)."""
@@ -63,20 +82,22 @@ class Looks:
             return False
         falls = max(self.values[-NOW:]) < min(self.values[:-NOW])
         allowed = WORSE * (1 + lag) ** 2
-        return max(self.sizes[-NOW:]) > allowed * max(self.sizes[: -WINDOW // 2]) and not falls
+        return bool(max(self.sizes[-NOW:]) > allowed * max(self.sizes[: -WINDOW // 2]) and not falls)
 
-    def stuck(self) -> bool:
-        """(2)."""
-        size, value = max(self.sizes[-NOW:]), max(self.values[-NOW:])
-        before, self.earlier = self.earlier, (size, value)
-        way = np.linalg.norm(np.diff(self.path, axis=0), axis=1).sum()
-        circles = np.linalg.norm(self.path[-1] - self.path[0]) <= DIRECT * way
-        self.path = self.path[-3:]
-        if before is None or self.at_rest:
-            return False
-        risen = value - before[1] > RISEN * abs(before[1])
-        resting = value - before[1] >= -RESTING * abs(before[1]) and size >= FALLEN * before[0]
-        return risen or bool(resting and circles)
+    def stuck(self) -> tuple[bool, Monitor]:
+        """(2), and the monitor to ask next time."""
+        size = max(self.sizes[-NOW:])
+        value = max(self.values[-NOW:])
+        asked = self._replace(earlier=np.array([size, value]), path=self.path[-3:])
+        size_before, value_before = self.earlier
+        if math.isnan(value_before) or self.at_rest:
+            return False, asked
+        length = np.linalg.norm(np.diff(self.path, axis=0), axis=1).sum()
+        circles = np.linalg.norm(self.path[-1] - self.path[0]) <= DIRECT * length
+        change = value - value_before
+        risen = change > RISEN * abs(value_before)
+        resting = change >= -RESTING * abs(value_before) and size >= FALLEN * size_before
+        return bool(risen or (resting and circles)), asked
 
     def straight(self) -> bool:
         """(3)."""
@@ -88,27 +109,28 @@ class Looks:
         return bool(moves and first @ second > STRAIGHT * sizes[0] * sizes[1])
 
 
-def direction_of(world: loop.World) -> Any:
-    """The direction of a method that is a direction times a consensus strategy."""
-    return world.core.direction
-
-
-@partial(jax.jit, static_argnames="program")
-def watch(program: loop.Program, world: loop.World, state: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+def observe(agents: Agents, at: Variables) -> tuple[float, float, np.ndarray]:
     """The outer objective at (xbar, cbar) with c = (y + z)/2, the squared mean direction of x, and xbar.
 
     At the means, since mean_i f_i(x_i, c_i) may fall without end where the agents only drift apart.
     """
+    value, size, center = _observe(agents.functions, agents.placement, agents.data, agents.direction, at)
+    return float(value), float(size), np.asarray(center, dtype=np.float64)
 
-    def here(world: loop.World, state: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        direction, v = direction_of(world), state.variables
-        x, c = average(v.x), average(v.y + v.z) / 2
 
-        def one(d: Any, v: Any) -> tuple[jax.Array, jax.Array]:
-            oracle = Oracle(program.functions, d)
+@partial(jax.jit, static_argnames=("functions", "placement"))
+def _observe(
+    functions: Functions, placement: Placement | None, data: Tree, direction: Direction, at: Variables
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def here(data: Tree, direction: Direction, at: Variables) -> tuple[jax.Array, jax.Array, jax.Array]:
+        x = average(at.x)
+        c = average(at.y + at.z) / 2
+
+        def one(d: Tree, v: Variables) -> tuple[jax.Array, jax.Array]:
+            oracle = Oracle(functions, d)
             return oracle.outer_value(x, c), direction.at(oracle, v, jnp.int32(0)).x
 
-        values, along = jax.vmap(one)(world.data, v)
+        values, along = jax.vmap(one)(data, at)
         return average(values), jnp.sum(average(along) ** 2), x
 
-    return loop.across(program.place, here, (loop.WORLD, SPLIT), EVERYWHERE)(world, state)
+    return across(placement, here, (SPLIT, EVERYWHERE, SPLIT), EVERYWHERE)(data, direction, at)

@@ -9,7 +9,8 @@ import tempfile
 import traceback
 
 from decibo.cli import exits
-from decibo.errors import CorruptedFileError, DivergedError, InputError, first_line
+from decibo.errors import CorruptedFileError, InputError, first_line
+from decibo.execute.solution import DivergedError
 
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import decibo
 from decibo.cli import config as configuration
@@ -14,7 +13,7 @@ from decibo.cli import terminal as show
 from decibo.cli.build import Parts, build, precision, solving
 from decibo.cli.config import Config
 from decibo.errors import InputError
-from decibo.execute.progress import Line
+from decibo.execute.checkpointing import Checkpoints
 from decibo.execute.solution import Solution
 from decibo.parallel.launch import RESTARTED
 
@@ -76,13 +75,11 @@ def _keep_config(folder: Path, config: Config) -> None:
 
 def carry_out(parts: Parts, config: Config, kept: Path | None = None, again: bool = False) -> Solution:
     """One call of solve, with the live view; checkpoints go into the folder `kept`."""
-    keeping: dict[str, Any] = {}
+    checkpoint = None
     if kept is not None:
-        keeping = {"checkpoint": kept / "checkpoint", "keep": config.run.keep, "resume": again}
-        if config.run.checkpoint_every is not None:
-            keeping["checkpoint_every"] = config.run.checkpoint_every
-    with Line.watched(processes.first()) as view:
-        return decibo.solve(*parts, progress=view, **solving(config), **keeping)
+        checkpoint = Checkpoints(kept / "checkpoint", config.run.checkpoint_every or 1000, config.run.keep, again)
+    progress = None if processes.first() else False
+    return decibo.solve(*parts, progress=progress, checkpoint=checkpoint, **solving(config))
 
 
 def write(folder: Path, solution: Solution, parts: Parts, config: Config, label: str | None = None) -> None:

@@ -16,7 +16,6 @@ from decibo.cli.build import build, precision, solving
 from decibo.cli.config import Config
 from decibo.cli.run import OUT
 from decibo.errors import InputError
-from decibo.execute.progress import Line
 from decibo.sweep.sweep import sweep as swept
 
 SHOWN = 30  # rows of the table on the terminal; the file has all
@@ -38,8 +37,8 @@ def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None
         told = solving(config)
         known: dict[str, Any] = {name: told[name] for name in ("steps", "every", "measures", "start")}
         seeds = list(config.seeds) if config.seeds is not None else [config.run.seed]
-        with Line.watched(processes.first()) as view:
-            found = swept(*parts, config.grid, seeds=seeds, progress=view, **known)
+        view = None if processes.first() else False
+        found = swept(*parts, config.grid, seeds=seeds, progress=view, **known)
         rows = [dict(row) for row in found.table]
     measure = next((name for name in show.ordered(found.history) if name in rows[0]), None)
     best = dict(found.best(measure)) if measure and any(row["status"] == "done" for row in rows) else {}

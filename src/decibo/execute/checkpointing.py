@@ -1,134 +1,169 @@
-"""When a run writes checkpoints, what they say of it, and how it goes on from one."""
+"""When a run writes checkpoints, what they say of it, and how it resumes from one."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.algorithm.algorithm import Algorithm
+from decibo.automatic.controller import RunState
+from decibo.errors import CorruptedFileError, InputError
 from decibo.execute import checkpoint
-from decibo.execute.pack import pack, unpack
-from decibo.network import DirectedNetwork, Network
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
 from decibo.parallel.launch import RESTARTED
+from decibo.parallel.placement import Placement
 from decibo.parallel.processes import all_gather, barrier
 from decibo.problem.problem import Problem
+from decibo.pytree import Tree
+from decibo.validate import positive_int
 
-if TYPE_CHECKING:
-    from decibo.execute.run import Run
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where and how often a run keeps its state, so that it can resume after a crash: `solve(checkpoint=...)`.
+
+    folder   where to keep it; shared by all processes
+    every    how many steps between two checkpoints; there is also one at the end, and after Ctrl-C
+    keep     how many of the newest checkpoints stay
+    resume   whether to continue from the newest checkpoint in the folder, on any number of processes
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 1000
+    keep: int = 3
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | os.PathLike) or not str(self.folder):
+            raise InputError(f"The folder of checkpoints must be a path, but it is {self.folder!r}.")
+        positive_int("every", self.every)
+        positive_int("keep", self.keep)
+
+    @property
+    def path(self) -> Path:
+        """The folder as a path."""
+        return Path(self.folder)
 
 
-class Keeper:
-    """The checkpoints of one run."""
+@dataclass(frozen=True, eq=False)
+class Checkpointer:
+    """Writes and restores the state of one run, of which this process has the agents in `local`."""
 
-    def __init__(self, folder: str | os.PathLike[str], every: int, keep: int, resume: bool):
-        self.folder, self.every, self.keep = Path(folder), every, keep
-        self.resume, self.again = resume, RESTARTED in os.environ
-        self.fingerprint: dict[str, str] = {}
-        self.last = -1
+    checkpoints: Checkpoints
+    placement: Placement | None
+    local: np.ndarray
+    fingerprint: dict[str, str]
 
-    def begin(self, run: Run, fields: Mapping[str, str], agents: np.ndarray, data: Any) -> None:
-        """Look at the folder, and take the run to where its newest checkpoint is if it should go on from there."""
-        self.agents = agents
-        self.fingerprint = {**fields, "data": _data(data, agents, run.network.agents)}
-        saved = checkpoint.newest(self.folder)
+    @property
+    def every(self) -> int:
+        """How many steps between two checkpoints."""
+        return self.checkpoints.every
+
+    def save(self, run: RunState) -> None:
+        """Write a checkpoint now, together with all other processes."""
+        rows = {}
+        shared = {}
+        for name, leaf in _named(run).items():
+            if isinstance(leaf, jax.Array):
+                rows[name] = _local_rows(self.placement, leaf)
+            else:
+                shared[name] = np.asarray(leaf)
+        checkpoint.write(
+            self.checkpoints.path,
+            run.step,
+            self.local,
+            rows,
+            shared,
+            self.fingerprint,
+            leader=jax.process_index() == 0,
+            barrier=barrier,
+            keep=self.checkpoints.keep,
+        )
+
+    def restore(self, start: RunState) -> RunState:
+        """The state to continue from: that of the newest checkpoint if the run resumes, otherwise the start."""
+        folder = self.checkpoints.path
+        resume = self.checkpoints.resume
+        restarted = RESTARTED in os.environ  # by `decibo launch`, which starts processes again
+        saved = checkpoint.newest(folder)
         steps = all_gather(np.array([-1 if saved is None else saved.step], np.int32))[:, 0]
         if (steps != steps[0]).any():
             raise InputError(
-                f"processes see different checkpoints in {self.folder} (steps {sorted(set(steps.tolist()))})",
-                "all processes must see the same folder",
+                f"Processes see different checkpoints in {folder} (steps {sorted(set(steps.tolist()))}), but all "
+                "processes must see the same folder.",
                 "Put it on a file system that all hosts share.",
             )
-        if saved is None and self.resume and not self.again:
+        if saved is None:
+            if resume and not restarted:
+                raise InputError(
+                    f"There is no checkpoint in {folder} to resume from.", "Leave resume out to start a new run."
+                )
+            return start
+        if not (resume or restarted):
             raise InputError(
-                f"no checkpoint in {self.folder}", "there is nothing to go on from", "Leave resume out to start anew."
+                f"{folder} already holds a checkpoint, of step {saved.step}, and a new run does not overwrite it.",
+                "Pass resume=True to continue from it, or choose another folder.",
             )
-        if saved is not None and not (self.resume or self.again):
-            raise InputError(
-                f"{self.folder} already holds a checkpoint, of step {saved.step}",
-                "a new run does not overwrite an old one",
-                "Give resume=True to go on from it, or another folder.",
-            )
-        if saved is not None:
-            checkpoint.compare(saved, self.fingerprint)
-            self._take(run, saved)
+        checkpoint.compare(saved, self.fingerprint)
+        return self._restored(start, saved)
 
-    def next(self, k: int) -> int:
-        """The step of the next checkpoint."""
-        return (k // self.every + 1) * self.every
-
-    def after(self, run: Run, end: bool = False) -> None:
-        """Write a checkpoint if one is due, or if this is the end."""
-        if run.k > max(self.last, 0) and (end or run.k % self.every == 0):
-            self.save(run)
-
-    def save(self, run: Run) -> None:
-        """Write a checkpoint now."""
-        arrays: list[Any] = []
-        extra = {"seconds": run.seconds, "state": pack(run.state, arrays, run.state)}
-        if run.tuner:
-            settings = {name: run.method.settings[name] for name in ("alpha", "gamma")}
-            extra |= {"tuner": pack(vars(run.tuner), arrays, run.state), "settings": settings}
-        leaves = [self._rows(run, leaf) for leaf in arrays]
-        leader = jax.process_index() == 0
-        checkpoint.write(
-            self.folder,
-            run.k,
-            self.agents,
-            leaves,
-            run.history,
-            self.fingerprint,
-            extra,
-            leader=leader,
-            barrier=barrier,
-            keep=self.keep,
-        )
-        self.last = run.k
-
-    def _rows(self, run: Run, leaf: Any) -> np.ndarray:
-        """The rows of this process's agents."""
-        if run.place is None:
-            return np.asarray(leaf)
-        pieces = {}
-        block = int(run.place.sizes.max())
-        for shard in leaf.addressable_shards:
-            device = (shard.index[0].start or 0) // block
-            size = int(run.place.sizes[device])
-            pieces[device] = np.asarray(shard.data)[:size]
-        return np.concatenate([pieces[device] for device in sorted(pieces)])
-
-    def _take(self, run: Run, saved: checkpoint.Saved) -> None:
-        leaves = saved.rows(self.agents)
-        place = run.place
-        arrays = [jnp.asarray(leaf) if place is None else place.split(leaf, self.agents) for leaf in leaves]
-        if run.tuner:
-            vars(run.tuner).update(unpack(saved.extra["tuner"], arrays, run.state))
-            run.method = run.method.replace(**saved.extra["settings"])
-            run.world = run.world._replace(core=run.method.core)
-        run.state = unpack(saved.extra["state"], arrays, run.state)
-        run.k = self.last = saved.step
-        run.history = {name: list(values) for name, values in saved.history().items()}
-        run.begun -= saved.extra["seconds"]
+    def _restored(self, start: RunState, saved: checkpoint.Saved) -> RunState:
+        """The state in a checkpoint, in the structure of the state that the run would start from."""
+        named = _named(start)
+        arrays = saved.rows(self.local) | saved.shared()
+        if set(arrays) != set(named):
+            names = ", ".join(sorted(set(arrays) ^ set(named))[:5])
+            raise CorruptedFileError(f"{saved.folder} does not hold the state of this run; it differs in {names}.")
+        leaves = []
+        for name, leaf in named.items():
+            array = arrays[name]
+            if not isinstance(leaf, jax.Array):
+                leaves.append(array.item() if array.ndim == 0 else array)
+            elif self.placement is None:
+                leaves.append(jnp.asarray(array))
+            else:
+                leaves.append(self.placement.split(array, self.local))
+        return jax.tree.unflatten(jax.tree.structure(start), leaves)
 
 
-def describe(
+def _named(run: RunState) -> dict[str, object]:
+    """The leaves of a state by their paths, in the order of the tree."""
+    leaves = jax.tree_util.tree_flatten_with_path(run)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def _local_rows(placement: Placement | None, leaf: jax.Array) -> np.ndarray:
+    """The rows of this process's agents."""
+    if placement is None:
+        return np.asarray(leaf)
+    block = int(placement.sizes.max())
+    pieces = {}
+    for shard in leaf.addressable_shards:
+        device = (shard.index[0].start or 0) // block
+        pieces[device] = np.asarray(shard.data)[: int(placement.sizes[device])]
+    return np.concatenate([pieces[device] for device in sorted(pieces)])
+
+
+def fingerprint(
     problem: Problem,
     network: Network | DirectedNetwork,
-    method: Any,
+    method: Algorithm,
     seed: int,
-    measures: Any,
-    start: Mapping[str, Any],
+    measures: Iterable[str],
+    start: Mapping[str, jax.Array],
 ) -> dict[str, str]:
-    """What a run was given, a line for each thing: what must be the same in all processes, and when it goes on."""
-    both = [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
+    """What a run was given, by name: it must match across processes and on resume."""
+    matrices = [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
     turns = getattr(network, "turns", ())
-    parts = [part for matrix in (*both, *turns) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    parts = [part for matrix in (*matrices, *turns) for part in (matrix.indptr, matrix.indices, matrix.data)]
     settings = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
@@ -136,11 +171,20 @@ def describe(
         "network": f"{network!r} {digest(*parts, str(getattr(network, 'rate', '')))}",
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
-        "measures": ", ".join(name for name, _ in measures),
+        "measures": ", ".join(measures),
     }
 
 
-def digest(*parts: Any) -> str:
+def data_fingerprint(data: Tree, local: np.ndarray, agents: int) -> str:
+    """A checksum of the data of all agents, of which every process knows only its own."""
+    marks = np.zeros(agents, np.uint32)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
+    for row, agent in enumerate(local):
+        marks[agent] = int(digest(*(leaf[row] for leaf in leaves))[:8], 16)
+    return digest(all_gather(marks).sum(axis=0, dtype=np.uint32))
+
+
+def digest(*parts: str | np.ndarray) -> str:
     """A short checksum of arrays and words."""
     total = hashlib.sha256()
     for part in parts:
@@ -153,19 +197,10 @@ def digest(*parts: Any) -> str:
     return total.hexdigest()[:12]
 
 
-def _data(data: Any, agents: np.ndarray, m: int) -> str:
-    """A checksum of the data of all agents, of which every process knows only its own."""
-    marks = np.zeros(m, np.uint32)
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
-    for row, agent in enumerate(agents):
-        marks[agent] = int(digest(*(leaf[row] for leaf in leaves))[:8], 16)
-    return digest(all_gather(marks).sum(axis=0, dtype=np.uint32))
-
-
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     return getattr(value, "__qualname__", type(value).__qualname__) if callable(value) else repr(value)
 
 
-def _shapes(tree: Any) -> str:
+def _shapes(tree: Tree) -> str:
     leaves = jax.tree.leaves(tree)
     return " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) + " " + digest(*map(np.asarray, leaves))

@@ -1,4 +1,4 @@
-"""Which step size to lower after a run blew up: found by trying, not by guessing.
+"""What to change after a run blew up: found by trying, not by guessing.
 
 The failed run is repeated from its start with one setting at a time lowered, by 4, 16, ... times; those that stay
 finite are named.
@@ -7,38 +7,52 @@ finite are named.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.execute import loop
+from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program
+from decibo.pytree import Tree
 
+GROWN = 1e9  # times the start: finite, but hardly meant
 FACTORS = (4, 16, 64, 256)
-KEPT = ("theta", "keep", "difference", "radius", "proximity")  # not step sizes
 LIMIT = 20_000  # steps: a run that fails later than this is not repeated
-SECONDS = 20.0  # no further trial is begun after this time
+KEPT = ("theta", "keep", "difference", "radius", "proximity")  # not step sizes
+SECONDS = 20.0  # no further trial is started after this time
 
 
-def explain(
-    program: loop.Program, world: loop.World, method: Algorithm, start: dict[str, jax.Array], failed: int
-) -> str:
-    """One or two sentences: what keeps the run finite, or what was tried in vain."""
-    names = [name for name, value in method.settings.items() if _lowerable(method, name, value)]
+def last_finite(program: Program, inputs: Inputs, state: Tree, step: int, limit: int) -> tuple[Tree, int]:
+    """The last state before a number stops being finite, and its step; or the state at `limit`."""
+    while step < limit:
+        count = min(INTERVALS, limit - step)
+        end = loop.advance(program, inputs, state, np.int32(step), Chunk.silent(count, count))
+        if not end.alive:
+            good = int(end.interval) - 1
+            return loop.advance(program, inputs, state, np.int32(step), Chunk.silent(good)).state, step + good
+        state = end.state
+        step += count
+    return state, step
+
+
+def explain(program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], failed: int) -> str:
+    """One or two sentences: what keeps the run finite, or what was tried without success."""
+    names = [name for name, value in method.settings.items() if _is_step_size(method, name, value)]
     if not names:
         return "Lower the step sizes."
     if failed > LIMIT:
         return f"Lower {_listed(names)}, one at a time, starting with the step size of x."
-    patience, begun = max(4 * failed, 50), time.perf_counter()
-    survives = lambda names, factor: _survives(program, world, _lowered(method, names, factor), start, patience)
+    patience = max(4 * failed, 50)
+    begun = time.perf_counter()
+    survives = lambda names, factor: _survives(program, inputs, _lowered(method, names, factor), start, patience)
     factor = FACTORS[0]
     for factor in FACTORS:
         helpful = [name for name in names if survives([name], factor)]
         if helpful:
-            shown = " or ".join(f"{name} (try {method.settings[name] / factor:g})" for name in helpful)
-            return f"Lower {shown}: that alone keeps {patience} steps from the same start finite."
+            values = " or ".join(f"{name} (try {method.settings[name] / factor:g})" for name in helpful)
+            return f"Lower {values}: that alone keeps {patience} steps from the same start finite."
         if time.perf_counter() - begun > SECONDS:
             break
     if survives(names, factor):
@@ -46,13 +60,13 @@ def explain(
     return f"Lower {_listed(names)} by more than {factor}: with that much less of all, it still blows up."
 
 
-def _lowerable(method: Algorithm, name: str, value: Any) -> bool:
-    """Whether it is a step size or penalty, as opposed to a length, a share or a switch."""
+def _is_step_size(method: Algorithm, name: str, value: object) -> bool:
+    """Whether it is a step size or penalty, as opposed to a length, a fraction or a switch."""
     if name in KEPT or isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
         method.replace(**{name: value / FACTORS[0]})
-    except InputError:  # the length of a loop, for instance
+    except InputError:
         return False
     return True
 
@@ -61,13 +75,11 @@ def _lowered(method: Algorithm, names: list[str], factor: int) -> Algorithm:
     return method.replace(**{name: method.settings[name] / factor for name in names})
 
 
-def _survives(
-    program: loop.Program, world: loop.World, method: Algorithm, start: dict[str, jax.Array], patience: int
-) -> bool:
-    changed = world._replace(core=method.core)
+def _survives(program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], patience: int) -> bool:
+    changed = inputs._replace(core=method.core)
     state = loop.begin(program, changed, start)
-    _, _, failed = loop.locate(program, changed, state, jnp.int32(0), jnp.int32(patience))
-    return not bool(failed)
+    chunk = Chunk.silent(patience, min(patience, INTERVALS))
+    return bool(loop.advance(program, changed, state, np.int32(0), chunk).alive)
 
 
 def _listed(names: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""The one loop: steps and recording in a compiled program, in stretches of which the host knows only the ends.
+"""The one loop: steps and records in a compiled program, in chunks of which the host knows only the ends.
 
-A stretch is a list of segments; a segment is some steps and, if marked, a record of the measures. Lengths are
-arguments of the program, so that any number of steps and any `every` use the same compiled code.
+A chunk is a list of intervals; an interval is a number of steps and, if marked, a record of the measures at its end.
+Lengths are arguments of the program, so that any number of steps and any `every` use the same compiled code.
 """
 
 from __future__ import annotations
@@ -11,170 +11,175 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from decibo.algorithm.algorithm import Core
 from decibo.measure.measures import Measure, Snapshot
-from decibo.network.mixing import AGENTS, mixer
+from decibo.network.mixing import AGENTS, Mixing, mixer
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.pytree import Tree
 
-SEGMENTS = 512  # the most segments a stretch can have: the size of its buffers
+INTERVALS = 512  # the most that a chunk of one run can have: the size of its buffers
 
 
 class Program(NamedTuple):
-    """What a compiled program depends on besides shapes."""
+    """What a compiled program depends on besides shapes.
+
+    early   whether a chunk ends early, when the state stops being finite or all targets are reached. Runs of a batch
+            do not, so that they never wait for each other
+    """
 
     functions: Functions
     measures: tuple[tuple[str, Measure], ...]
-    targets: tuple[str, ...]
-    place: Placement | None = None  # where the agents are; None if all are on one device
+    targets: tuple[str, ...] = ()
+    placement: Placement | None = None
+    early: bool = True
 
 
-class World(NamedTuple):
-    """What stays the same during a run: the method's numbers, the network, the data, the seed."""
+class Inputs(NamedTuple):
+    """What stays the same during a chunk: the method with its numbers, the network, the data, the seed."""
 
-    core: Any
-    mixing: Any
+    core: Core
+    mixing: Mixing
     data: Tree
     key: jax.Array
     known: dict[str, jax.Array]
     targets: dict[str, jax.Array]
 
 
-class Stretch(NamedTuple):
-    """Segments to run: how many steps each has and whether it ends with a record."""
+class Chunk(NamedTuple):
+    """Intervals to run: how many steps each has, whether it ends with a record, and how many there are."""
 
-    steps: jax.Array
-    record: jax.Array
-    length: jax.Array
+    steps: np.ndarray
+    record: np.ndarray
+    length: np.int32
+
+    @classmethod
+    def of(cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS) -> Chunk:
+        """Intervals padded to the size of the buffers."""
+        rest = (0, size - len(steps))
+        return cls(np.pad(steps, rest).astype(np.int32), np.pad(record, rest), np.int32(len(steps)))
+
+    @classmethod
+    def silent(cls, steps: int, intervals: int = 1) -> Chunk:
+        """So many steps in intervals of nearly equal length, without a record."""
+        lengths = np.diff(np.arange(intervals + 1) * steps // intervals)
+        return cls.of(lengths, np.zeros(intervals, bool))
 
 
 class Progress(NamedTuple):
-    """Where a stretch ended: the state, the steps done, what was recorded, and why it ended."""
+    """Where a chunk ended."""
 
     state: Tree
-    k: jax.Array
-    segment: jax.Array
-    rows: dict[str, jax.Array]
-    finite: jax.Array
-    reached: jax.Array
-    word: jax.Array  # of all that processes said, the largest of each number
+    k: jax.Array  # the steps done
+    interval: jax.Array  # the intervals done
+    rows: dict[str, jax.Array]  # the records, one entry for each interval
+    finite: jax.Array  # whether the state was finite at the end of each interval
+    alive: jax.Array  # whether it has always been
+    reached: jax.Array  # whether all targets are
+    votes: jax.Array  # the element-wise maximum of the processes' votes
 
 
-# Which parts of a world are the same everywhere, and which are split over devices.
-WORLD = World(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE)  # type: ignore[arg-type]
+# Which parts of the inputs are the same everywhere, and which are split over devices.
+INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE))  # type: ignore[arg-type]
+PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 7)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnames="program")
-def begin(program: Program, world: World, start: dict[str, jax.Array]) -> Tree:
+def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
     """The state of all agents before the first step."""
 
-    def here(world: World, start: dict[str, jax.Array]) -> Tree:
-        mix = mixer(world.mixing, jnp.int32(0), world.key)
-        one = jax.vmap(lambda d, s: world.core.init(Oracle(program.functions, d), mix, s), axis_name=AGENTS)
-        state = one(world.data, start)
+    def here(inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
+        mix = mixer(inputs.mixing, jnp.int32(0), inputs.key)
+        one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
+        state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
 
-    return across(program.place, here, (WORLD, SPLIT), SPLIT)(world, start)
+    return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
 
 
-def step(program: Program, world: World, state: Tree, k: jax.Array) -> Tree:
+def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     """One step of all agents."""
-    network_key, agent_key = jax.random.split(jax.random.fold_in(world.key, k))
-    mix = mixer(world.mixing, k, network_key)
-    m = jax.tree.leaves(state)[0].shape[0]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(m))
-    one = lambda d, s, key: world.core.step(Oracle(program.functions, d), mix, s, k, key)
-    new = jax.vmap(one, axis_name=AGENTS)(world.data, state, keys)
+    network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
+    mix = mixer(inputs.mixing, k, network_key)
+    count = jax.tree.leaves(state)[0].shape[0]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
+    one = lambda d, s, key: inputs.core.step(Oracle(program.functions, d), mix, s, k, key)
+    new = jax.vmap(one, axis_name=AGENTS)(inputs.data, state, keys)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
 
 
-def observe(program: Program, world: World, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
+def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
     """All measures at a state."""
-    core = world.core
+    core = inputs.core
     rows = jax.vmap(core.view)(state)
-    snapshot = Snapshot(program.functions, world.data, rows, k, world.known, core.direction, core.answer)
+    snapshot = Snapshot(program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer)
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
-
-
-def all_finite(tree: Tree) -> jax.Array:
-    """Whether every floating-point number of a tree is finite, for all agents."""
-    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats])))
-
-
-@jax.jit
-def largest(tree: Tree) -> jax.Array:
-    """The largest floating-point number of a tree in size."""
-    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf), initial=0) for leaf in floats]))
 
 
 @partial(jax.jit, static_argnames="program")
 def advance(
-    program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch, say: jax.Array | None = None
+    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array | None = None
 ) -> Progress:
-    """Run a stretch; end early when the state stops being finite or every target is reached.
+    """Run a chunk from step k.
 
-    `say` is for processes that must agree: a row of numbers from each device, of which all hear the largest.
+    `votes` is for processes that must agree: a row of numbers from each device, of which all get the maximum.
     """
     run = across(
-        program.place,
-        partial(_advance, program),
-        (WORLD, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT),
-        Progress(SPLIT, *(EVERYWHERE,) * 6),  # type: ignore[arg-type]
+        program.placement, partial(_advance, program), (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT), PROGRESS
     )
-    return run(world, state, k, stretch, jnp.zeros((1, 1)) if say is None else say)
+    return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
 
 
-def _advance(program: Program, world: World, state: Tree, k: jax.Array, stretch: Stretch, say: jax.Array) -> Progress:
-    shapes = jax.eval_shape(partial(observe, program), world, state, k)
-    rows = {name: jnp.zeros((SEGMENTS, *row.shape), row.dtype) for name, row in shapes.items()}
-    word = maximum(say[0])
+def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array) -> Progress:
+    size = chunk.steps.shape[0]
+    shapes = jax.eval_shape(partial(observe, program), inputs, state, k)
+    rows = {name: jnp.zeros((size, *row.shape), row.dtype) for name, row in shapes.items()}
+    agreed = maximum(votes[0])
 
-    def segment(at: Progress) -> Progress:
-        n = stretch.steps[at.segment]
-        state = lax.fori_loop(0, n, lambda i, s: step(program, world, s, at.k + i), at.state)
+    def more(at: Progress) -> jax.Array:
+        left = at.interval < chunk.length
+        return left & at.alive & ~at.reached if program.early else left
+
+    def interval(at: Progress) -> Progress:
+        n = chunk.steps[at.interval]
+        state = lax.fori_loop(0, n, lambda i, s: step(program, inputs, s, at.k + i), at.state)
         k = at.k + n
+        finite = all_finite(state)
 
         def record() -> tuple[dict[str, jax.Array], jax.Array]:
-            seen = observe(program, world, state, k)
-            rows = {name: at.rows[name].at[at.segment].set(seen[name]) for name in seen}
-            reached = [jnp.all(seen[name] <= world.targets[name]) for name in program.targets]
+            # A lost run must not keep others of its batch waiting: exact measures iterate until all have converged.
+            clean = lambda leaf: leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
+            records = observe(program, inputs, jax.tree.map(clean, state), k)
+            rows = {name: at.rows[name].at[at.interval].set(records[name]) for name in records}
+            reached = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
             return rows, jnp.all(jnp.array(reached)) if reached else jnp.array(False)
 
-        rows, reached = lax.cond(stretch.record[at.segment], record, lambda: (at.rows, jnp.array(False)))
-        return Progress(state, k, at.segment + 1, rows, all_finite(state), reached, word)
+        rows, reached = lax.cond(chunk.record[at.interval], record, lambda: (at.rows, jnp.array(False)))
+        kept = at.finite.at[at.interval].set(finite)
+        return Progress(state, k, at.interval + 1, rows, kept, at.alive & finite, reached, agreed)
 
-    first = Progress(state, k, jnp.int32(0), rows, jnp.array(True), jnp.array(False), word)
-    return lax.while_loop(lambda at: (at.segment < stretch.length) & at.finite & ~at.reached, segment, first)
+    start = Progress(state, k, jnp.int32(0), rows, jnp.zeros(size, bool), jnp.array(True), jnp.array(False), agreed)
+    return lax.while_loop(more, interval, start)
 
 
-@partial(jax.jit, static_argnames="program")
-def locate(
-    program: Program, world: World, state: Tree, k: jax.Array, limit: jax.Array
-) -> tuple[Tree, jax.Array, jax.Array]:
-    """Step by step until the state stops being finite: the last good state, its step, and whether it happened."""
+def all_finite(tree: Tree) -> jax.Array:
+    """Whether every floating-point number of a tree is finite, for all agents."""
+    return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)])))
 
-    def more(carry: Any) -> jax.Array:
-        _, _, at, finite, limit = carry
-        return finite & (at < limit)
 
-    def here(world: World, state: Tree, k: jax.Array, limit: jax.Array) -> tuple[Tree, jax.Array, jax.Array]:
-        def one(carry: Any) -> Any:
-            _, state, at, _, limit = carry
-            new = step(program, world, state, at)
-            return state, new, at + 1, all_finite(new), limit
+@jax.jit
+def largest(tree: Tree) -> jax.Array:
+    """The largest floating-point number of a tree in absolute value."""
+    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf), initial=0) for leaf in _floats(tree)]))
 
-        good, last, at, finite, _ = lax.while_loop(more, one, (state, state, k, all_finite(state), limit))
-        kept = jax.tree.map(lambda g, s: jnp.where(finite, s, g), good, last)
-        return kept, at - ~finite, ~finite
 
-    run = across(program.place, here, (WORLD, SPLIT, EVERYWHERE, EVERYWHERE), (SPLIT, EVERYWHERE, EVERYWHERE))
-    return run(world, state, k, limit)
+def _floats(tree: Tree) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
 
 @partial(jax.jit, static_argnames="functions")
@@ -185,10 +190,10 @@ def values(functions: Functions, data: Tree, X: jax.Array, Y: jax.Array) -> tupl
 
 
 @partial(jax.jit, static_argnames="program")
-def rows_of(program: Program, world: World, state: Tree) -> dict[str, jax.Array]:
+def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The variables of all agents as rows."""
 
-    def here(world: World, state: Tree) -> dict[str, jax.Array]:
-        return {name: gather(rows) for name, rows in jax.vmap(world.core.view)(state).items()}
+    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.view)(state).items()}
 
-    return across(program.place, here, (WORLD, SPLIT), EVERYWHERE)(world, state)
+    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)

@@ -1,8 +1,8 @@
-"""One line on the terminal while a run goes on; nothing when nobody watches.
+"""One line on the terminal while a run lasts; nothing when nobody watches.
 
 step 12400/50000  8120/s  0:04 left  |grad Phi| 3.1e-04  consensus_x 2.2e-09
 
-It is called between stretches of steps, about twice a second, and costs some microseconds.
+It is called between chunks of steps, about twice a second, and costs some microseconds.
 """
 
 from __future__ import annotations
@@ -11,44 +11,45 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 Report = Callable[[int, int, Mapping[str, Any]], None]
 
-PAUSE, PATIENCE = 0.2, 1.0  # seconds: between two looks, and before the first
+PAUSE = 0.2  # seconds between two updates
+PATIENCE = 1.0  # seconds before the first
 # |grad Phi|, exact or estimated without second derivatives; the measures are its square.
 SLOPES = {"stationarity": "|grad Phi|", "direction_norm": "|grad Phi| about"}
-
-
-def reporter(progress: bool | Report | None) -> Report:
-    """A function (step, steps, latest measures) for the host to call between stretches."""
-    if callable(progress):
-        return progress
-    if progress is None:
-        progress = sys.stderr.isatty()
-    return Line() if progress else _silent
-
-
-def _silent(step: int, steps: int, latest: Mapping[str, Any]) -> None:
-    return None
 
 
 class Line:
     """Rewrites one line, at most five times a second, and only for runs longer than a second."""
 
     def __init__(self) -> None:
-        self.begun = self.shown = time.perf_counter()
+        self.begun = time.perf_counter()
+        self.shown = self.begun
         self.mark: tuple[float, int] | None = None  # the first report: compilation lies before it
         self.drawn = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wipe an unfinished line, so that the next thing printed starts at the left."""
+        if self.drawn:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
+            self.drawn = False
+
     def __call__(self, step: int, steps: int, latest: Mapping[str, Any]) -> None:
-        now, over = time.perf_counter(), step >= steps
+        now = time.perf_counter()
+        over = step >= steps
         self.mark = self.mark or (now, step)
         if now - self.begun < PATIENCE or (now - self.shown < PAUSE and not over):
             return
-        self.shown, self.drawn = now, not over
+        self.shown = now
+        self.drawn = not over
         width = shutil.get_terminal_size().columns - 1
         text = line(step, steps, self._rate(now, step), latest)
         print("\r" + text[:width].ljust(width), end="\n" if over else "", file=sys.stderr, flush=True)
@@ -58,34 +59,21 @@ class Line:
         since, first = self.mark or (now, step)
         return (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
 
-    def close(self) -> None:
-        """Wipe an unfinished line, so that the next thing printed starts at the left."""
-        if self.drawn:
-            width = shutil.get_terminal_size().columns - 1
-            print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
-            self.drawn = False
 
-    @classmethod
-    @contextmanager
-    def watched(cls, wanted: bool = True) -> Iterator[Report]:
-        """A line if somebody watches, wiped at the end however the run ends."""
-        if not (wanted and sys.stderr.isatty()):
-            yield _silent
-            return
-        view = cls()
-        try:
-            yield view
-        finally:
-            view.close()
+def watched(progress: bool | Report | None) -> AbstractContextManager[Report | None]:
+    """What to call between chunks: the function that was passed, or a line if it is wanted and somebody watches."""
+    if callable(progress):
+        return nullcontext(progress)
+    return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
 def line(step: int, steps: int, rate: float, latest: Mapping[str, Any]) -> str:
     """The text: step, rate, time left, |grad Phi|, consensus error; other measures where these are not recorded."""
     left = f"{_clock((steps - step) / rate)} left" if rate > 0 else ""
     numbers = {name: float(value) for name, value in latest.items() if not getattr(value, "ndim", 0)}
-    chosen = _slope(numbers) | {name: value for name, value in numbers.items() if name == "consensus_x"}
-    chosen = chosen or dict(list(numbers.items())[:3])
-    parts = [f"step {step}/{steps}", f"{rate:.0f}/s", left, *(f"{k} {v:.2g}" for k, v in chosen.items())]
+    shown = _slope(numbers) | {name: value for name, value in numbers.items() if name == "consensus_x"}
+    shown = shown or dict(list(numbers.items())[:3])
+    parts = [f"step {step}/{steps}", f"{rate:.0f}/s", left, *(f"{k} {v:.2g}" for k, v in shown.items())]
     return "  ".join(part for part in parts if part)
 
 

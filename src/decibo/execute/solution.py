@@ -1,16 +1,20 @@
-"""What a run gives back."""
+"""What a run returns: the answer, its history, and how it ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from decibo.errors import missing
 from decibo.measure.cost import Cost
 from decibo.pytree import Tree
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Status(StrEnum):
@@ -44,9 +48,9 @@ class Solution:
     steps: int
     method: str
     network: str
-    state: Any = field(repr=False, default=None)
+    state: Tree = field(repr=False, default=None)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The history as a pandas DataFrame, a row for each record: step, gradients and bytes so far, every measure.
 
         A measure that is an array becomes several columns: name[0], name[1], ...
@@ -54,8 +58,9 @@ class Solution:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("Solution.to_pandas needs pandas: pip install 'decibo[table]'") from error
-        step, cost = self.history["step"], self.cost
+            raise missing("pandas", "Solution.to_pandas", "table") from error
+        step = self.history["step"]
+        cost = self.cost
         sums = {"gradients": step * cost.gradients * cost.agents, "bytes": step * cost.bytes * cost.links}
         columns = {"step": step} | sums
         for name, values in self.history.items():
@@ -70,3 +75,11 @@ class Solution:
             if name != "step" and len(values) and np.ndim(values[-1]) == 0
         )
         return f"Solution({self.status} after {self.steps} steps of {self.method} on {self.network}: {last})"
+
+
+class DivergedError(RuntimeError):
+    """The numbers of a run stopped being finite, and it was asked to raise; `solution` holds everything up to then."""
+
+    def __init__(self, solution: Solution):
+        super().__init__(solution.message)
+        self.solution = solution

@@ -1,27 +1,41 @@
-"""solve: check what was given, and run it."""
+"""solve: check what was given, prepare it, and run it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 
-from decibo.algorithm.algorithm import Algorithm
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
-from decibo.cli import cache
 from decibo.errors import InputError
+from decibo.execute import loop
 from decibo.execute.checkpoint import check_folder
-from decibo.execute.checkpointing import Keeper
-from decibo.execute.checks import check_fit, check_kinds
-from decibo.execute.progress import Report, reporter
-from decibo.execute.run import Run
+from decibo.execute.checkpointing import Checkpointer, Checkpoints, data_fingerprint, fingerprint
+from decibo.execute.loop import Inputs, Program
+from decibo.execute.progress import Report, watched
+from decibo.execute.run import Setup, begin, finish
 from decibo.execute.solution import Solution
-from decibo.execute.start import Start
-from decibo.network import DirectedNetwork, Network
-from decibo.parallel.placement import place_agents
-from decibo.problem.problem import Problem
+from decibo.execute.start import Start, starting_rows
+from decibo.measure.cost import MarkedMix, step_cost
+from decibo.measure.measures import Snapshot, resolve
+from decibo.network.directed import DirectedNetwork
+from decibo.network.exchange import exchange
+from decibo.network.network import Network
+from decibo.network.varying import VaryingNetwork
+from decibo.parallel.launch import report_agents
+from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
+from decibo.parallel.processes import check_same
+from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Functions, Problem
+from decibo.pytree import Tree
 from decibo.validate import positive_int
+
+Measures = Iterable[str | Callable[[Snapshot], jax.Array]] | None
 
 
 def solve(
@@ -31,56 +45,234 @@ def solve(
     *,
     steps: int = 1000,
     every: int | None = None,
-    measures: Iterable[Any] | Mapping[str, Any] | None = None,
+    measures: Measures = None,
     start: Start = None,
     seed: int = 0,
     until: Mapping[str, float] | None = None,
     progress: bool | Report | None = None,
     throw: bool = False,
     devices: int | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    keep: int = 3,
-    resume: bool = False,
+    checkpoint: Checkpoints | None = None,
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
-    steps     how many steps to do
-    every     how many steps between two records of the history; by default about a hundred records
-    measures  what to record: names (see decibo.measure), functions of a snapshot, "cheap" (default) or "all"
-    start     stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
-    seed      for methods and networks that draw random numbers
-    until     stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
-    progress  a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
-    throw     raise DivergedError when the state stops being finite, instead of returning what there is
-    devices   over how many devices to spread the agents; by default all there are, in all processes
-
-    checkpoint        a folder in which to keep the state, so that a run can go on after a crash
-    checkpoint_every  how many steps between two checkpoints; there is one at the end, and after Ctrl-C, too
-    keep              how many of the newest checkpoints stay
-    resume            go on from the newest checkpoint there, on any number of processes
+    steps       how many steps to do
+    every       how many steps between two records of the history; by default about a hundred records
+    measures    what to record: names (see decibo.measure) and functions of a snapshot; ["cheap"] by default, ["all"]
+    start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
+    seed        for methods and networks that draw random numbers
+    until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
+    progress    a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
+    throw       raise DivergedError when the numbers stop being finite, instead of returning what there is
+    devices     over how many devices to spread the agents; by default all there are, in all processes
+    checkpoint  `Checkpoints(folder)`: keep the state there, so that the run can resume after a crash
     """
     method = ahead_exact() if method is None else method
-    check_kinds(problem, network, method)
+    check_types(problem, network, method)
     steps = positive_int("steps", steps)
     every = max(1, steps // 100) if every is None else positive_int("every", every)
+    if not isinstance(checkpoint, Checkpoints | None):
+        raise InputError(f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}.")
     check_fit(problem, network, method)
-    cache.enable()
-    place, keeper = place_agents(network.agents, devices), _keeper(checkpoint, checkpoint_every, keep, resume)
-    run = Run(problem, network, method, steps, every, measures, start, seed, until, place, keeper)
-    view = reporter(progress)
+    several = devices is not None or jax.device_count() > 1
+    placement = place_agents(network.agents, devices) if several else None
+    if checkpoint is not None:
+        check_folder(checkpoint.path)
+    setup = prepare(
+        problem,
+        network,
+        method,
+        steps=steps,
+        every=every,
+        measures=measures,
+        start=start,
+        seed=seed,
+        until=until,
+        placement=placement,
+        checkpoints=checkpoint,
+    )
+    run = begin(setup)
+    if setup.checkpointer:
+        run = setup.checkpointer.restore(run)
+    with watched(progress) as report:
+        return finish(setup, run, report, throw)
+
+
+def check_types(problem: object, network: object, method: object) -> None:
+    """Each of the three must be what it is called."""
+    for name, value, kind, example in (
+        ("problem", problem, Problem, "decibo.Problem(outer, inner, data, x0, y0)"),
+        ("network", network, Network | DirectedNetwork, "decibo.ring(10)"),
+        ("method", method, Algorithm, "decibo.ahead(alpha=..., beta=..., gamma=..., lam=...)"),
+    ):
+        if not isinstance(value, kind):
+            raise InputError(f"{name} must be a decibo {name} such as {example}, but it is {value!r:.60}.")
+
+
+def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
+    """The method must be able to solve this problem on this network."""
+    if problem.agents is not None and problem.agents != network.agents:
+        raise InputError(
+            f"The data is for {problem.agents} agents, but the network has {network.agents}.",
+            f"Make a network of {problem.agents} agents, or split the data over {network.agents}.",
+        )
+    if network.directed and not method.directed:
+        raise InputError(
+            f"{method.name} needs symmetric, doubly stochastic weights, which the directed {network!r} does not have.",
+            "Use a method with push_pull, such as decibo.methods.fab, or an undirected network.",
+        )
+    if method.stochastic and problem.sample is None:
+        raise InputError(
+            f"{method.name} draws minibatches, but the problem does not say how.",
+            "Pass Problem(..., sample=lambda d, key: ...).",
+        )
+    if method.fixed_network and isinstance(network, VaryingNetwork):
+        raise InputError(
+            f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would falsify.",
+            "Use a fixed network, or a method without compression.",
+        )
+    if method.centralised and network.agents > 1:
+        raise InputError(
+            f"{method.name} is a centralised method and runs on one agent, but the network has {network.agents}.",
+            "Use decibo.complete(1).",
+        )
+    _warn_of_small_lam(problem, method)
+
+
+def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
+    """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
+    lam = method.settings.get("lam")
+    constants = problem.constants
+    if constants is None or not isinstance(lam, int | float) or method.name.startswith("ahead_exact"):
+        return
+    least = 2 * constants["L_f1"] / constants["mu_g"]
+    if lam < least:
+        warnings.warn(
+            f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
+            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
+            stacklevel=4,
+        )
+
+
+def prepare(
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    *,
+    steps: int,
+    every: int,
+    measures: Measures = None,
+    start: Start = None,
+    seed: int = 0,
+    until: Mapping[str, float] | None = None,
+    placement: Placement | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Setup:
+    """Everything that a run needs, checked in all processes before any of them starts."""
+    several = jax.process_count() > 1
+    local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
+    shared = {"steps": steps, "every": every, "checkpoint": checkpoints}
+    names = ("problem", "method", "network", "start", "seed", "measures")
     try:
-        return run.go(view, throw)
-    finally:
-        close = getattr(view, "close", None)  # a line on the terminal ends with the run
-        if close:
-            close()
+        data = problem.local(local.tolist())
+        variables = variables_of(problem.functions, data, method.core)
+        rows = start_of(problem, network.agents, start, method, variables)
+        known = known_solution(problem)
+        recorded = resolve(measures, variables, known, has_direction=method.direction is not None)
+        targets = _targets(until, [name for name, _ in recorded])
+        here = rows if placement is None else {name: row[local] for name, row in rows.items()}
+        finite_at_start(problem.functions, data, here, local)
+    except InputError as error:
+        if several:
+            check_same(dict.fromkeys(names, "") | shared, error)
+        raise
+    identity: dict[str, str] = {}
+    if several or checkpoints:
+        identity = fingerprint(problem, network, method, seed, [name for name, _ in recorded], rows)
+    if several:
+        report_agents(local)
+        check_same(identity | shared)
+    checkpointer = None
+    if checkpoints:
+        identity = identity | {"data": data_fingerprint(data, local, network.agents)}
+        checkpointer = Checkpointer(checkpoints, placement, local, identity)
+    goals = {name: jnp.asarray(value) for name, value in targets.items()}
+    cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core)
+    if placement is None:
+        inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals)
+    else:
+        inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
+        rows = placement.split(rows, np.arange(network.agents))
+    program = Program(problem.functions, recorded, tuple(targets), placement)
+    return Setup(problem, network, method, steps, every, program, inputs, rows, cost, targets, checkpointer)
 
 
-def _keeper(checkpoint: Any, every: Any, keep: Any, resume: bool) -> Keeper | None:
-    if checkpoint is None and not resume:
-        return None
-    if checkpoint is None:
-        raise InputError("resume=True without a checkpoint", "it says where to go on from", "Give checkpoint=FOLDER.")
-    every, keep = positive_int("checkpoint_every", every), positive_int("keep", keep)
-    return Keeper(check_folder(Path(checkpoint)), every, keep, resume)
+def one_of(tree: Tree) -> Tree:
+    """The shapes of one agent's part."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
+
+
+def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...]:
+    """The names of what the method shows of its state, found without computing anything."""
+    layouts = {"x": functions.x, "y": functions.y}
+    start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
+    names = lambda d, start: core.view(core.init(Oracle(functions, d), MarkedMix(), start))
+    return tuple(jax.eval_shape(names, one_of(data), start))
+
+
+def start_of(
+    problem: Problem, agents: int, start: Start, method: Algorithm, variables: tuple[str, ...]
+) -> dict[str, jax.Array]:
+    """The starting rows of all agents: x and y always, other variables that the method keeps where they are given."""
+    if start is None:
+        return problem.start_rows(agents)
+    return starting_rows(problem, agents, start, method.direction.variables if method.direction else variables)
+
+
+def known_solution(problem: Problem) -> dict[str, jax.Array]:
+    """The known x and y as flat vectors, where the problem has them."""
+    layouts = {"x": problem.x_layout, "y": problem.y_layout}
+    trees = problem.solution or {}
+    return {name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree)) for name, tree in trees.items()}
+
+
+def finite_at_start(functions: Functions, data: Tree, rows: Mapping[str, jax.Array], agents: np.ndarray) -> None:
+    """Reject a start where an objective of these agents is not a finite number."""
+    for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"]), strict=True):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(row)))
+        if bad.size:
+            raise InputError(
+                f"Both objectives must be finite where a run starts, but {name} of agent {agents[bad[0]]} is "
+                f"{float(row[bad[0]])} there ({bad.size} of {len(row)} agents).",
+                "Check the data of this agent for NaN, or start elsewhere with start=.",
+            )
+
+
+def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, float]:
+    """What to wait for, if it is recorded and finite."""
+    targets = {}
+    for name, value in (until or {}).items():
+        if name not in names:
+            raise InputError(
+                f"until names {name!r}, but only what is recorded can be waited for: {', '.join(names)}.",
+                "Add it to measures.",
+            )
+        if not np.isfinite(value):
+            raise InputError(f"until[{name!r}] must be a finite number, but it is {value!r}.")
+        targets[name] = float(value)
+    return targets
+
+
+def _placed(
+    placement: Placement,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    data: Tree,
+    seed: int,
+    known: dict[str, jax.Array],
+    targets: dict[str, jax.Array],
+) -> Inputs:
+    """The inputs of a run on several devices, every part where it belongs."""
+    key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE))()
+    mixing = placement.split_devices(exchange(network, placement))
+    return Inputs(method.core, mixing, data, key, placement.everywhere(known), placement.everywhere(targets))

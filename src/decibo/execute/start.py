@@ -1,10 +1,9 @@
-"""Where a run starts: the problem's own point, given points, or points drawn at random from a seed."""
+"""Where a run starts: at given points, or at points drawn at random from a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ import numpy as np
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.pytree import Layout, Tree
+from decibo.validate import at_least, integer, only_known
 
 
 @dataclass(frozen=True)
@@ -32,65 +32,48 @@ def random_start(seed: int, scale: float | Mapping[str, float] = 1.0, *, common:
     common  whether all agents start at the same point
     """
     scales = dict(scale) if isinstance(scale, Mapping) else {"x": scale, "y": scale}
-    for name, value in scales.items():
-        if not (isinstance(value, int | float) and np.isfinite(value) and value >= 0):
-            raise InputError(
-                f"scale of {name} = {value!r}", "it must be a finite number >= 0", "Give 1.0, for example."
-            )
-    return RandomStart(seed, {name: float(value) for name, value in scales.items()}, common)
+    checked = {name: at_least(f"The scale of {name}", value, 0.0) for name, value in scales.items()}
+    return RandomStart(integer("seed", seed, least=0), checked, common)
 
 
 Start = Mapping[str, Tree] | RandomStart | None
 
 
-def starting_rows(problem: Problem, m: int, start: Start, variables: tuple[str, ...]) -> dict[str, jax.Array]:
+def starting_rows(
+    problem: Problem, agents: int, start: Mapping[str, Tree] | RandomStart, variables: tuple[str, ...]
+) -> dict[str, jax.Array]:
     """The starting point of every agent: rows for x and y always, for other variables where they were given."""
-    layouts = {name: problem.x_layout if name == "x" else problem.y_layout for name in {"x", "y", *variables}}
-    base = {
-        name: problem.x_layout.ravel(problem.x0) if name == "x" else problem.y_layout.ravel(problem.y0)
-        for name in layouts
-    }
-    rows = {name: jnp.broadcast_to(base[name], (m, *base[name].shape)) for name in ("x", "y")}
-    if start is None:
-        return rows
-    given = start.scale if isinstance(start, RandomStart) else start
-    if not isinstance(given, Mapping):
+    points = start.scale if isinstance(start, RandomStart) else start
+    if not isinstance(points, Mapping):
         raise InputError(
-            f"start = {start!r}", "it must be a dictionary of stacked points or a random_start", "Give one."
+            f"start must be a dictionary of stacked points or decibo.random_start(seed), but it is {start!r:.60}."
         )
-    unknown = sorted(set(given) - set(layouts))
-    if unknown:
-        raise InputError(
-            f"start for {', '.join(unknown)}",
-            f"this method starts {', '.join(sorted(layouts))}",
-            "Leave it out.",
-        )
+    only_known("This method", "variable to start", points, sorted({"x", "y", *variables}))
+    rows = problem.start_rows(agents)
     if isinstance(start, RandomStart):
-        return rows | {name: _drawn(start, name, base[name], m) for name in given}
-    return rows | {name: _given(name, layouts[name], tree, m) for name, tree in given.items()}
+        base = lambda name: rows["x" if name == "x" else "y"][0]
+        return rows | {name: _drawn(start, name, base(name), agents) for name in points}
+    layout = lambda name: problem.x_layout if name == "x" else problem.y_layout
+    return rows | {name: _stacked(name, layout(name), tree, agents) for name, tree in points.items()}
 
 
-def _drawn(start: RandomStart, name: str, base: jax.Array, m: int) -> jax.Array:
+def _drawn(start: RandomStart, name: str, base: jax.Array, agents: int) -> jax.Array:
     key = jax.random.fold_in(jax.random.key(start.seed), sum(map(ord, name)))
-    noise = jax.random.normal(key, (1 if start.common else m, base.size), base.dtype)
-    return jnp.broadcast_to(base + start.scale[name] * noise, (m, base.size))
+    noise = jax.random.normal(key, (1 if start.common else agents, base.size), base.dtype)
+    return jnp.broadcast_to(base + start.scale[name] * noise, (agents, base.size))
 
 
-def _given(name: str, layout: Layout, tree: Tree, m: int) -> jax.Array:
-    wanted = jax.tree.unflatten(layout.treedef, [(m, *shape) for shape in layout.shapes])
+def _stacked(name: str, layout: Layout, tree: Tree, agents: int) -> jax.Array:
+    wanted = [(agents, *shape) for shape in layout.shapes]
     leaves, treedef = jax.tree.flatten(tree)
-    found = [np.shape(leaf) for leaf in leaves]
-    if treedef != layout.treedef or found != [(m, *shape) for shape in layout.shapes]:
+    shapes = [np.shape(leaf) for leaf in leaves]
+    if treedef != layout.treedef or shapes != wanted:
         raise InputError(
-            f"start[{name!r}] has shapes {jax.tree.unflatten(treedef, found)}",
-            f"it must have one point for each of the {m} agents: {wanted}",
+            f"start[{name!r}] must have one point for each of the {agents} agents, that is shapes "
+            f"{jax.tree.unflatten(layout.treedef, wanted)}, but it has {jax.tree.unflatten(treedef, shapes)}.",
             "Stack the agents' points along a new first axis.",
         )
     if not all(np.isfinite(np.asarray(leaf, dtype=np.float64)).all() for leaf in leaves):
-        raise InputError(
-            f"start[{name!r}] holds a number that is not finite",
-            "a run starts from finite numbers",
-            "Mend it.",
-        )
-    typed: list[Any] = [jnp.asarray(leaf, dtype) for leaf, dtype in zip(leaves, layout.dtypes, strict=True)]
+        raise InputError(f"start[{name!r}] must be finite, but it holds a number that is not.")
+    typed = [jnp.asarray(leaf, dtype) for leaf, dtype in zip(leaves, layout.dtypes, strict=True)]
     return layout.ravel_agents(jax.tree.unflatten(treedef, typed))

@@ -13,15 +13,14 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.ma_dsbo import ma_dsbo
 from decibo.algorithm.methods import ahead, ahead_exact, sldbo, sparkle_ed
 from decibo.execute import loop
-from decibo.measure.cost import Cost, step_cost
+from decibo.execute.run import begin
+from decibo.measure.cost import Cost
 from decibo.network.network import Network
 from decibo.paper.sweep import mean_y, single, sweep
 from decibo.problem.problem import Problem
@@ -53,9 +52,7 @@ def at_edge(trials: Sequence[Algorithm], best: Algorithm) -> list[str]:
 
 def price(problem: Problem, network: Network, method: Algorithm) -> Cost:
     """What one step costs one agent."""
-    world, rows = single(problem, network, method)
-    shape = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
-    return step_cost(problem.functions, shape(world.data), shape(rows), method.core)
+    return single(problem, network, method).cost
 
 
 def work(cost: Cost) -> int:
@@ -89,11 +86,10 @@ def seconds_per_step(
     """Wall time of a step of each method, given with how many steps to time, in turn; compiled beforehand."""
     programs = {}
     for name, (method, steps) in methods.items():
-        world, rows = single(problem, network, method)
-        program = loop.Program(problem.functions, (), ())
-        state = loop.begin(program, world, rows)
-        ready = _many.lower(program, world, state, jnp.int32(steps)).compile()
-        programs[name] = (partial(ready, world, state, jnp.int32(steps)), steps)
+        setup = single(problem, network, method)
+        start = begin(setup).agents
+        chunk = loop.Chunk.silent(steps)
+        programs[name] = (partial(loop.advance, setup.program, setup.inputs, start, np.int32(0), chunk), steps)
         jax.block_until_ready(programs[name][0]())
     found: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(repeats):
@@ -102,8 +98,3 @@ def seconds_per_step(
             jax.block_until_ready(call())
             found[name].append((time.perf_counter() - begun) / steps)
     return found
-
-
-@partial(jax.jit, static_argnames="program")
-def _many(program: loop.Program, world: loop.World, state: Any, steps: jax.Array) -> Any:
-    return lax.fori_loop(0, steps, lambda k, s: loop.step(program, world, s, jnp.int32(k)), state)

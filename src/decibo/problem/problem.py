@@ -93,6 +93,11 @@ class Problem:
         """The part of the problem that a compiled program depends on; the data is passed to it."""
         return Functions(self.outer, self.inner, self.sample, self.inner_solution, self.x_layout, self.y_layout)
 
+    def start_rows(self, agents: int) -> dict[str, jax.Array]:
+        """x0 and y0 as flat rows, the same for each of so many agents."""
+        points = {"x": self.x_layout.ravel(self.x0), "y": self.y_layout.ravel(self.y0)}
+        return {name: jnp.broadcast_to(point, (agents, *point.shape)) for name, point in points.items()}
+
     def local(self, agents: Sequence[int]) -> Tree:
         """The data of these agents, stacked. Calls a data function for these agents and no others."""
         if not callable(self.data):

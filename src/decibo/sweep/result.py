@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, missing
 from decibo.execute.solution import Status
+from decibo.formatting import format_setting
+from decibo.validate import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas
 
 SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """The lanes of a sweep, one for each combination of settings and seed.
+    """The runs of a sweep, one for each case, combination of settings, and seed.
 
-    settings   the settings of each lane that the grid names; `seeds` and `status` likewise
-    history    name of a measure -> array (lanes, records, ...); history["step"] (records,) says when
-    batches    how many lanes each batch had; a shorter last one was filled up
+    settings   the settings of each run that the grid names; `seeds`, `cases` and `status` likewise
+    cases      which entry of the lists of networks, methods and starts; all 0 without lists
+    history    name of a measure -> array (runs, records, ...); history["step"] (records,) says when
+    batches    how many runs each batch had; a shorter last one was filled up
     """
 
     settings: tuple[dict[str, Any], ...]
     seeds: tuple[int, ...]
+    cases: tuple[int, ...]
     status: tuple[Status, ...]
     history: dict[str, np.ndarray]
     steps: int
@@ -39,45 +45,50 @@ class Sweep:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """One row for each lane: its settings, seed and status, and the last value of every measure."""
-        rows = zip(self.settings, self.seeds, self.status, strict=True)
+        """One row for each run: its settings, seed and status, and the last value of every measure."""
         last = {name: values[:, -1] for name, values in self.history.items() if name != "step"}
-        return [
-            {**settings, "seed": seed, "status": str(status), **{name: _number(row[k]) for name, row in last.items()}}
-            for k, (settings, seed, status) in enumerate(rows)
-        ]
+        several = len(set(self.cases)) > 1
+        rows = []
+        for k, settings in enumerate(self.settings):
+            case = {"case": self.cases[k]} if several else {}
+            ends = {name: _number(row[k]) for name, row in last.items()}
+            rows.append({**case, **settings, "seed": self.seeds[k], "status": str(self.status[k]), **ends})
+        return rows
 
     def best(self, measure: str) -> dict[str, Any]:
         """The settings with the lowest last value, for `method.replace(**settings)`.
 
-        With several seeds it is the mean over them that counts; settings that diverged with one of them are out.
+        With several seeds or cases it is the mean over them that counts; settings that diverged with one of them are
+        out.
         """
         values = self._last(measure)
-        places: dict[int, list[int]] = {}
-        for k, settings in enumerate(self.settings):  # lanes that differ in the seed only share the dictionary
-            places.setdefault(id(settings), []).append(k)
-        means = {k[0]: values[k].mean() for k in places.values() if np.isfinite(values[k]).all()}
+        seeds = len(set(self.seeds))
+        combinations = len(self) // (seeds * len(set(self.cases)))  # runs come case by case, setting by setting
+        places = np.arange(len(self)) // seeds % combinations
+        means = {}
+        for number in range(combinations):
+            ends = values[places == number]
+            if np.isfinite(ends).all():
+                means[number] = float(ends.mean())
         if not means:
             raise InputError(
-                f"best({measure!r}) of {self._counts()}",
-                "some settings must have stayed finite",
+                f"No settings stayed finite, so that none is best in {measure}: {self._counts()}.",
                 "Lower the step sizes of the grid.",
             )
-        return dict(self.settings[min(means, key=lambda k: means[k])])
+        return dict(self.settings[seeds * min(means, key=lambda number: means[number])])
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The table as a pandas DataFrame."""
         try:
             import pandas
         except ImportError as error:
-            raise InputError(
-                "to_pandas()", "it needs pandas", "Install it with pip install 'decibo[table]', or use .table."
-            ) from error
+            raise missing("pandas", "Sweep.to_pandas", "table") from error
         return pandas.DataFrame(self.table)
 
     def __repr__(self) -> str:
         first = f"Sweep({len(self)} runs of {self.method} on {self.network}: {self._counts()}; {self.steps} steps each)"
-        rows, by = self.table, next(iter(self._scalars()), None)
+        rows = self.table
+        by = next(iter(self._scalars()), None)
         if by is not None:
             rows.sort(key=lambda row: (not np.isfinite(row[by]), row[by]))
         more = [f"... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
@@ -92,11 +103,9 @@ class Sweep:
     def _last(self, measure: str) -> np.ndarray:
         scalars = self._scalars()
         if measure not in scalars:
-            near = get_close_matches(str(measure), scalars, n=1)
             raise InputError(
-                f"measure {measure!r}",
-                f"recorded numbers are {', '.join(scalars) or 'none'}",
-                f"Did you mean {near[0]}?" if near else "Ask for one of these, or add it to measures.",
+                f"{measure!r} is not among the recorded numbers, which are {', '.join(scalars) or 'none'}.",
+                did_you_mean(measure, scalars) or "Add it to measures.",
             )
         return self.history[measure][:, -1]
 
@@ -105,13 +114,9 @@ def _number(value: Any) -> Any:
     return value.item() if np.ndim(value) == 0 else value
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else getattr(value, "__name__", str(value))
-
-
 def _lines(rows: list[dict[str, Any]]) -> list[str]:
     """The rows as lines of aligned cells, arrays left out."""
     names = [name for name, value in rows[0].items() if np.ndim(value) == 0]
-    cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
+    cells = [names, *([format_setting(row[name], 4) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]

@@ -1,4 +1,4 @@
-"""sweep: a grid of settings and seeds as lanes of one compiled program, in batches that fit into memory.
+"""sweep: a grid of settings and seeds as runs of one compiled program, in batches that fit into memory.
 
 Settings that are numbers of the method (step sizes, lam) share a program; those that change the program (the length of
 an inner loop, a function of the step) get one each.
@@ -7,197 +7,264 @@ an inner loop, a function of the step) get one each.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.cli import cache
-from decibo.execute import loop
-from decibo.execute.checks import check_fit, check_kinds
-from decibo.execute.prepare import finite_at_start, flat_solution, startable, variables_of
-from decibo.execute.progress import Report, reporter
-from decibo.execute.segments import LONGEST, cut
+from decibo.errors import InputError
+from decibo.execute.loop import Inputs, Program
+from decibo.execute.progress import Report, watched
+from decibo.execute.run import LONGEST
 from decibo.execute.solution import Status
-from decibo.execute.start import Start, starting_rows
+from decibo.execute.solve import (
+    Measures,
+    check_fit,
+    check_types,
+    finite_at_start,
+    known_solution,
+    start_of,
+    variables_of,
+)
+from decibo.execute.start import Start
 from decibo.measure.measures import resolve
-from decibo.network import DirectedNetwork, Network
+from decibo.network.directed import DirectedNetwork
+from decibo.network.mixing import Mixing
+from decibo.network.network import Network
 from decibo.problem.problem import Problem
-from decibo.sweep.batches import batch_size
-from decibo.sweep.grid import Point, points
-from decibo.sweep.lanes import Lanes, run, stack, take
+from decibo.pytree import Tree
+from decibo.sweep.batching import Batch, batch_size, run, stack
+from decibo.sweep.grid import Grid, Point, points
 from decibo.sweep.result import Sweep
 from decibo.validate import positive_int
 
-
-class Plan(NamedTuple):
-    """Segments of every lane: how many steps, and whether a record follows."""
-
-    steps: np.ndarray
-    record: np.ndarray
+AnyNetwork = Network | DirectedNetwork
+SeededStart = Start | Callable[[int], Start]
+Item = TypeVar("Item")
 
 
 def sweep(
     problem: Problem,
-    network: Network | DirectedNetwork,
-    method: Algorithm,
-    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    network: AnyNetwork | Sequence[AnyNetwork],
+    method: Algorithm | Sequence[Algorithm],
+    grid: Grid | None = None,
     *,
     seeds: Iterable[int] | None = None,
     steps: int = 1000,
     every: int | None = None,
-    measures: Iterable[Any] | Mapping[str, Any] | None = None,
-    start: Start | Any = None,
+    measures: Measures = None,
+    start: SeededStart | Sequence[Start] = None,
     progress: bool | Report | None = None,
 ) -> Sweep:
-    """Run `method` with every combination of settings in `grid` and every seed; each lane is the run `solve` makes.
+    """Run `method` with every combination of settings in `grid` and every seed; each is the run that `solve` makes.
 
     grid      settings of the method and their values, {"alpha": [0.1, 0.2], "gamma": [0.1, 0.3]} for all four pairs,
-              or a list of dictionaries for exactly these; {} if only the seeds differ
-    seeds     one lane for each setting and seed; without, the seed is 0
+              or a list of dictionaries for exactly these; empty if something else differs
+    seeds     one run for each setting and seed; without, the seed is 0
     start     as in `solve`, or a function of the seed such as `decibo.random_start`
-    steps, every, measures, progress   as in `solve`; progress counts the steps of all lanes
+    steps, every, measures, progress   as in `solve`; progress counts the steps of all runs
 
-    A lane that stops being finite is marked as diverged, and its records from there on are NaN.
+    network, method and start may be lists, equally long: their entries are the cases, each of which is run with the
+    whole grid. The networks of a list are mixed by matrix products.
+
+    A run that stops being finite is marked as diverged, and its records from there on are NaN.
     """
-    check_kinds(problem, network, method)
+    cases = _cases(network, method, start)
+    for one, by, _ in cases:
+        check_types(problem, one, by)
     steps = positive_int("steps", steps)
     every = max(1, steps // 100) if every is None else positive_int("every", every)
-    lanes = points(method, grid, seeds)
-    for lane in lanes:
-        check_fit(problem, network, lane.method)
-    cache.enable()
-    plan = Plan(*cut(steps, every, LONGEST, np.zeros(1)))
-    return _Sweeping(problem, network, method, lanes, plan, measures, start).go(reporter(progress))
+    runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds)
+    for point in runs:
+        check_fit(problem, cases[point.case][0], point.method)
+    ends = np.unique(np.concatenate([np.arange(0, steps, every), np.arange(0, steps, LONGEST), [steps]]))
+    plan = Plan(np.diff(ends, prepend=0).astype(np.int32), (ends % every == 0) | (ends == steps))
+    state = _prepare(problem, cases, runs, measures)
+    with watched(progress) as report:
+        return _run(state, plan, report)
 
 
-class _Sweeping:
-    """One call of sweep."""
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The intervals of every run: how many steps, and whether a record follows."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        network: Network | DirectedNetwork,
-        method: Algorithm,
-        lanes: list[Point],
-        plan: Plan,
-        measures: Any,
-        start: Any,
-    ):
-        self.begun = time.perf_counter()
-        self.problem, self.network, self.method, self.lanes, self.plan = problem, network, method, lanes, plan
-        self.data, self.mixing = problem.local(range(network.agents)), network.mixing()
-        self.known = {name: flat_solution(problem, name, tree) for name, tree in (problem.solution or {}).items()}
-        variables = variables_of(problem.functions, self.data, lanes[0].method.core)
-        names = startable(method, variables)
-        self.starts = _starts(problem, network.agents, start, names, {lane.seed for lane in lanes})
-        for rows in self.starts.values():
-            finite_at_start(problem.functions, self.data, rows, np.arange(network.agents))
-        chosen = resolve(measures, variables, self.known, has_direction=method.direction is not None)
-        self.program = loop.Program(problem.functions, chosen, ())
-        self.rows: dict[str, np.ndarray] = {}
-        self.finite = np.zeros((len(lanes), int(plan.record.sum())), bool)
-        self.sizes: list[int] = []
+    steps: np.ndarray
+    record: np.ndarray
 
-    def go(self, report: Report) -> Sweep:
-        """Batch after batch; what an interruption leaves is kept."""
-        total, ended = int(self.plan.steps.sum()), np.zeros(len(self.lanes), bool)
-        try:
-            for places in self._batches(report):
-                ended[places] = True
-                done = int(ended.sum())
-                report(total * done, total * len(self.lanes), self._latest(done))
-        except KeyboardInterrupt:
-            pass
-        status = [
-            Status.interrupted if not over else Status.done if finite else Status.diverged
-            for over, finite in zip(ended, self.finite[:, -1], strict=True)
-        ]
-        return Sweep(
-            settings=tuple(lane.settings for lane in self.lanes),
-            seeds=tuple(lane.seed for lane in self.lanes),
-            status=tuple(status),
-            history={"step": np.cumsum(self.plan.steps)[self.plan.record], **self.rows},
-            steps=total,
-            method=self.method.name,
-            network=repr(self.network),
-            batches=tuple(self.sizes),
-            seconds=time.perf_counter() - self.begun,
-        )
+    @property
+    def total(self) -> int:
+        """The steps of one run."""
+        return int(self.steps.sum())
 
-    def _batches(self, report: Report) -> Iterator[np.ndarray]:
-        """Run all batches of all programs; yield the places of the lanes that are done."""
-        total, earlier = int(self.plan.steps.sum()), 0
-        for group in _alike(self.lanes):
-            lanes = self._stacked(group)
-            size = batch_size(self.program, lanes, len(group), self.data, total)
-            for at in range(0, len(group), size):
-                some = np.arange(at, at + size).clip(max=len(group) - 1)  # the last batch padded: one program
-                places = np.array(group)[some]
-                fresh = len(np.unique(places))
 
-                def told(done: int, finite: np.ndarray, before: int = earlier, lanes: int = fresh) -> None:
-                    if done < total:
-                        report(total * before + done * lanes, total * len(self.lanes), self._latest(before))
+Case = tuple[AnyNetwork, Algorithm, SeededStart]
 
-                rows, finite = run(self.program, take(lanes, some), *self.plan, report=told)
-                self._keep(places, rows, finite)
-                self.sizes.append(size)
-                earlier += fresh
-                yield np.unique(places)
 
-    def _stacked(self, group: list[int]) -> Lanes:
-        """The lanes of one program; seeds and starts are shared if all are the same."""
-        points = [self.lanes[place] for place in group]
-        several = len({point.seed for point in points}) > 1
-        own = ("core", "key") if several else ("core",)
-        keys = [jax.random.key(point.seed) for point in points]
-        world = loop.World(
-            stack([point.method.core for point in points]),
-            self.mixing,
-            self.data,
-            jnp.stack(keys) if several else keys[0],
-            self.known,
-            {},
-        )
-        starts = [self.starts[point.seed] for point in points]
-        if all(rows is starts[0] for rows in starts):
-            return Lanes(world, starts[0], own)
-        return Lanes(world, stack(starts), (*own, "start"))
+def _cases(network: object, method: object, start: object) -> list[Any]:
+    """(network, method, start) of each case; what is not a list is the same in all."""
+    parts = {"network": network, "method": method, "start": start}
+    lists = {name: list(part) for name, part in parts.items() if isinstance(part, list | tuple)}
+    sizes = {len(part) for part in lists.values()}
+    if len(sizes) > 1 or 0 in sizes:
+        lengths = ", ".join(f"{name} has {len(part)}" for name, part in lists.items())
+        raise InputError(f"Lists must have one entry for each case and be equally long, but {lengths}.")
+    count = sizes.pop() if sizes else 1
+    columns = [lists.get(name, [part] * count) for name, part in parts.items()]
+    return list(zip(*columns, strict=True))
 
-    def _keep(self, places: np.ndarray, rows: dict[str, np.ndarray], finite: np.ndarray) -> None:
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What a sweep was given, checked; mixings and starts by case, and by seed."""
+
+    cases: list[Case]
+    runs: list[Point]
+    program: Program
+    data: Tree
+    known: dict[str, jax.Array]
+    mixings: list[Mixing]
+    starts: dict[tuple[int, int], dict[str, jax.Array]]
+
+
+def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: Measures) -> _Prepared:
+    agents = cases[0][0].agents
+    data = problem.local(range(agents))
+    known = known_solution(problem)
+    first = runs[0].method
+    variables = variables_of(problem.functions, data, first.core)
+    shared: dict[int, dict[str, jax.Array]] = {}  # the rows of starts that several cases share
+    starts = {}
+    for point in runs:
+        _, by, start = cases[point.case]
+        if (point.case, point.seed) in starts:
+            continue
+        if callable(start):
+            rows = start_of(problem, agents, start(point.seed), by, variables)
+        else:
+            rows = shared.get(id(start))
+            rows = start_of(problem, agents, start, by, variables) if rows is None else rows
+            shared[id(start)] = rows
+        finite_at_start(problem.functions, data, rows, np.arange(agents))
+        starts[point.case, point.seed] = rows
+    mixings = [cases[0][0].mixing()]
+    if len({id(network) for network, _, _ in cases}) > 1:
+        mixings = [network.mixing("dense") for network, _, _ in cases]
+    recorded = resolve(measures, variables, known, has_direction=first.direction is not None)
+    program = Program(problem.functions, recorded, early=False)
+    return _Prepared(cases, runs, program, data, known, mixings, starts)
+
+
+@dataclass
+class _Records:
+    """What the runs of a sweep have left so far."""
+
+    finite: np.ndarray  # (runs, records)
+    rows: dict[str, np.ndarray] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+
+    def keep(self, places: np.ndarray, rows: dict[str, np.ndarray], finite: np.ndarray, record: np.ndarray) -> None:
+        """Take over the records of a batch."""
         for name, row in rows.items():
-            whole = (len(self.lanes), self.finite.shape[1], *row.shape[2:])
-            kind = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
-            self.rows.setdefault(name, np.full(whole, np.nan, kind))[places, : row.shape[1]] = row
-        recorded = np.logical_and.accumulate(finite, axis=1)[:, self.plan.record[: finite.shape[1]]]
+            shape = (*self.finite.shape, *row.shape[2:])
+            dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
+            self.rows.setdefault(name, np.full(shape, np.nan, dtype))[places, : row.shape[1]] = row
+        recorded = np.logical_and.accumulate(finite, axis=1)[:, record[: finite.shape[1]]]
         self.finite[places, : recorded.shape[1]] = recorded
 
-    def _latest(self, done: int) -> dict[str, int]:
-        return {"lanes": len(self.lanes), "done": done}
+
+def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
+    """Batch after batch; what an interruption leaves is kept."""
+    begun = time.perf_counter()
+    count = len(sweep.runs)
+    ended = np.zeros(count, bool)
+    records = _Records(np.zeros((count, int(plan.record.sum())), bool))
+    try:
+        for places in _batches(sweep, plan, records, report):
+            ended[places] = True
+            if report:
+                report(plan.total * int(ended.sum()), plan.total * count, {"runs": count, "done": int(ended.sum())})
+    except KeyboardInterrupt:
+        pass
+    status = [
+        Status.interrupted if not over else Status.done if finite else Status.diverged
+        for over, finite in zip(ended, records.finite[:, -1], strict=True)
+    ]
+    names = {method.name: None for _, method, _ in sweep.cases}
+    networks = {repr(network): None for network, _, _ in sweep.cases}
+    return Sweep(
+        settings=tuple(point.settings for point in sweep.runs),
+        seeds=tuple(point.seed for point in sweep.runs),
+        cases=tuple(point.case for point in sweep.runs),
+        status=tuple(status),
+        history={"step": np.cumsum(plan.steps)[plan.record], **records.rows},
+        steps=plan.total,
+        method=", ".join(names),
+        network=", ".join(networks) if len(networks) < 4 else f"{len(networks)} networks",
+        batches=tuple(records.sizes),
+        seconds=time.perf_counter() - begun,
+    )
 
 
-def _starts(problem: Problem, m: int, start: Any, names: tuple[str, ...], seeds: set[int]) -> dict[int, Any]:
-    """Starting rows for each seed."""
-    if not callable(start):
-        rows = starting_rows(problem, m, start, names)
-        return dict.fromkeys(seeds, rows)
-    made: Any = start
-    return {seed: starting_rows(problem, m, made(seed), names) for seed in seeds}
+def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | None) -> Iterator[np.ndarray]:
+    """Run all batches of all programs; yield the places of the runs that are done."""
+    count = len(sweep.runs)
+    earlier = 0
+    for group in _alike(sweep):
+        batch = _stacked(sweep, group)
+        size = batch_size(sweep.program, batch, len(group), sweep.data, plan.total)
+        for at in range(0, len(group), size):
+            chosen = np.arange(at, at + size).clip(max=len(group) - 1)  # the last batch padded: one program
+            places = np.array(group)[chosen]
+            fresh = len(np.unique(places))
+
+            def between(done: int, finite: np.ndarray, before: int = earlier, fresh: int = fresh) -> None:
+                if report and done < plan.total:
+                    now = plan.total * before + done * fresh
+                    report(now, plan.total * count, {"runs": count, "done": before})
+
+            rows, finite = run(sweep.program, batch.take(chosen), plan.steps, plan.record, between)
+            records.keep(places, rows, finite, plan.record)
+            records.sizes.append(size)
+            earlier += fresh
+            yield np.unique(places)
 
 
-def _alike(lanes: list[Point]) -> list[list[int]]:
-    """Places of lanes that differ in numbers only, and so can share a program."""
-    kinds: dict[Any, list[int]] = {}
-    for place, lane in enumerate(lanes):
-        leaves, kind = jax.tree.flatten(lane.method.core)
+def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
+    """The runs of one program; seeds, starts and networks are shared if all are the same."""
+    runs = [sweep.runs[place] for place in group]
+    own = ["core"]
+    keys = [jax.random.key(point.seed) for point in runs]
+    key = keys[0]
+    if len({point.seed for point in runs}) > 1:
+        own.append("key")
+        key = jnp.stack(keys)
+    mixing = sweep.mixings[0]
+    if len(sweep.mixings) > 1:
+        own.append("mixing")
+        mixing = stack([sweep.mixings[point.case] for point in runs])
+    starts = [sweep.starts[point.case, point.seed] for point in runs]
+    start = starts[0]
+    if not all(rows is starts[0] for rows in starts):
+        own.append("start")
+        start = stack(starts)
+    core = stack([point.method.core for point in runs])
+    return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}), start, tuple(own))
+
+
+def _alike(sweep: _Prepared) -> list[list[int]]:
+    """Places of runs that differ in numbers only, and so can share a program."""
+    kinds: dict[object, list[int]] = {}
+    for place, point in enumerate(sweep.runs):
+        mixing = sweep.mixings[point.case] if len(sweep.mixings) > 1 else None
+        leaves, kind = jax.tree.flatten((point.method.core, mixing, sweep.starts[point.case, point.seed]))
         kinds.setdefault((kind, *map(_type, leaves)), []).append(place)
     return list(kinds.values())
 
 
-def _type(leaf: Any) -> tuple[Any, ...]:
+def _type(leaf: object) -> tuple[object, ...]:
     array = jnp.asarray(leaf)
     return array.shape, array.dtype, array.weak_type
