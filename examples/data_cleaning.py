@@ -1,8 +1,8 @@
-"""Find wrong labels in data that nobody may look at as a whole.
+"""Find wrong labels in data that nobody may see as a whole.
 
-Five clinics share a model. Three in ten of their training labels are wrong, nobody knows which. x holds one logit of
-trust for each training sample: the inner level fits the model to trusted samples, the outer level judges it on a few
-clean validation samples. Descending the outer level lowers the trust in what harms validation.
+Five clinics share a model. Three in ten of their training labels are wrong, and nobody knows which. x holds one logit
+of trust for each training sample: the inner level fits the model to trusted samples, the outer level judges it on a few
+clean validation samples. Descent on the outer level lowers the trust in samples that harm validation.
 
     python examples/data_cleaning.py [--quick]
 """
@@ -32,7 +32,7 @@ def main():
     print(f"a right label is trusted more than a wrong one in {share:.1%} of all pairs (50% would be a guess)")
     least = jnp.argsort(trust)[: int(wrong.sum())]
     print(f"of the {len(least)} least trusted labels {int(wrong[least].sum())} are wrong")
-    print("Look at: the last two lines. No clinic saw another's samples, and none was told which labels are wrong.")
+    print("Look at: the last two lines. No clinic sent its samples to another, and none knew which labels are wrong.")
 
 
 if __name__ == "__main__":

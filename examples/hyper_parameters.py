@@ -1,6 +1,6 @@
-"""Tune the regularisation of a classifier over silos that keep their data.
+"""Tune the regularisation of a classifier across silos that keep their data.
 
-Eight silos hold handwritten digits, 1 against 3, each with another share of ones. Together they fit one logistic
+Eight silos hold handwritten digits, 1 against 3, each with a different share of ones. Together they fit one logistic
 regression (inner level) and choose one regularisation exponent for each pixel on held-out digits (outer level).
 
     python examples/hyper_parameters.py [--quick]
@@ -21,7 +21,7 @@ def main():
     network = decibo.ring(8)
     print(digits)
     print("heterogeneity:", decibo.heterogeneity(problem))
-    exact = decibo.reference(problem)  # sees all data: for judging, not for a deployment
+    exact = decibo.reference(problem)  # uses all data: for evaluation, not for deployment
     print(f"Phi at the start: {float(exact.phi(problem.x0)):.4f}")
 
     for method in (
@@ -35,8 +35,8 @@ def main():
         print(f"  Phi {float(exact.phi(solution.x)):.4f}, test accuracy {right:.3f}, spread of y {spread:.1e}")
 
     x = solution.x.reshape(8, 8)
-    print("\nLook at: the spread of y. ahead_exact lets the silos agree, ahead leaves them apart.")
-    print("Pixels by their regularisation e^x, from little (.) to much (#):")
+    print("\nLook at: the spread of y. With ahead_exact the silos agree, with ahead they do not.")
+    print("Pixels by their regularisation e^x, from weak (.) to strong (#):")
     levels = jnp.clip(4 * (x - x.min()) / (x.max() - x.min() + 1e-12), 0, 3).astype(int)
     print("\n".join("  " + "".join(".-+#"[level] for level in row) for row in levels))
 

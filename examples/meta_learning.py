@@ -1,6 +1,6 @@
 """Meta-learning with a small neural network: shared features, a head that is fitted quickly.
 
-Six schools each see another stretch of a curve. The outer variable x holds the hidden layer of a network, shared by
+Six schools each see a different part of a curve. The outer variable x holds the hidden layer of a network, shared by
 all; the inner variable y is the linear head, fitted by ridge regression on support points. x is judged by how well the
 fitted head does on query points. Both are pytrees. The ridge makes the inner level strongly convex; the outer level is
 not convex.
@@ -37,12 +37,12 @@ def inner(x, y, d):
     return error + 0.01 * (jnp.sum(y["weights"] ** 2) + y["bias"] ** 2)
 
 
-def schools(m, random):
-    """Noisy samples of one curve, each school from its own stretch of it."""
-    centre = np.linspace(-2, 2, m)[:, None]
+def schools(agents, random):
+    """Noisy samples of one curve, for each school from its own part of it."""
+    centre = np.linspace(-2, 2, agents)[:, None]
     curve = lambda p: np.sin(2 * p) + 0.3 * p
-    support, query = (centre + random.uniform(-1.2, 1.2, (m, 20)) for _ in range(2))
-    noise = lambda: 0.05 * random.normal(size=(m, 20))
+    support, query = (centre + random.uniform(-1.2, 1.2, (agents, 20)) for _ in range(2))
+    noise = lambda: 0.05 * random.normal(size=(agents, 20))
     return {
         "support": support,
         "support_values": curve(support) + noise(),
@@ -66,8 +66,8 @@ def main():
         print(f"  step {step:5d}   {error:.4f}")
     print("shapes of x:", {name: leaf.shape for name, leaf in solution.x.items()})
     print(f"disagreement of the schools over x: {solution.history['consensus_x'][-1]:.1e}")
-    print("Look at: the error falls although only the hidden layer is learned by the outer level, and each school")
-    print("sees only its own stretch of the curve.")
+    print("Look at: the error falls although the outer level learns only the hidden layer, and each school")
+    print("sees only its own part of the curve.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""An algorithm of your own in twenty lines: checked, and compared with its relatives.
+"""A method of your own in twenty lines, checked and compared with its relatives.
 
-AHEAD with heavy-ball momentum on x. `check_method` looks for what an algorithm must not do: let data travel further
-than its messages, change the types of its state, treat agents unequally.
+AHEAD with heavy-ball momentum on x. `check_method` looks for what a method must not do: let data travel further than
+its messages, change the types of its state, or treat agents unequally.
 
     python examples/own_algorithm.py [--quick]
 """
@@ -26,7 +26,7 @@ class State(NamedTuple):
     m: jax.Array  # momentum of x
 
 
-def heavy_ball(alpha, gamma, lam, keep):
+def heavy_ball(alpha, gamma, lam, momentum):
     def init(oracle, mix, start):
         return State(start["x"], start["y"], start["y"], jnp.zeros_like(start["x"]))
 
@@ -34,19 +34,20 @@ def heavy_ball(alpha, gamma, lam, keep):
         f_x, f_y = oracle.outer(s.x, s.y)
         g_x, g_y = oracle.inner(s.x, s.y)
         h_x, h_y = oracle.inner(s.x, s.z)
-        m = keep * s.m + f_x + lam * (g_x - h_x)
+        m = momentum * s.m + f_x + lam * (g_x - h_x)
         x, y, z = mix((s.x, s.y, s.z))
         return State(x - alpha * m, y - gamma * (f_y / lam + g_y), z - gamma * h_y, m)
 
     view = lambda s: {"x": s.x, "y": s.y, "z": s.z}
-    return decibo.Algorithm(init, step, view, name=f"heavy ball {keep}")
+    return decibo.Algorithm(init, step, view, name=f"heavy ball {momentum}")
 
 
 def main():
-    mine = heavy_ball(alpha=0.005, gamma=0.05, lam=100.0, keep=0.8)
+    mine = heavy_ball(alpha=0.005, gamma=0.05, lam=100.0, momentum=0.8)
     print("passed:", ", ".join(decibo.check_method(mine)))
 
-    problem, network = decibo.problems.quadratic(), decibo.ring(10)
+    problem = decibo.problems.quadratic()
+    network = decibo.ring(10)
     print("\n|x - x*|^2 at step           0     ", f"{STEPS // 10:4d}   {STEPS:6d}   numbers sent")
     for method in (
         decibo.ahead(alpha=0.005, gamma=0.05, lam=100.0),
@@ -56,7 +57,7 @@ def main():
         end = decibo.solve(problem, network, method, steps=STEPS, every=STEPS // 10, measures=["distance_x"])
         errors = end.history["distance_x"]
         print(f"{method.name:20s}   {errors[0]:.1e}   {errors[1]:.1e}   {errors[-1]:.1e}   {end.cost.numbers}")
-    print("Look at: momentum gets there faster, and stops where AHEAD stops. Only ahead_exact goes on.")
+    print("Look at: momentum is faster but stops where AHEAD stops. Only ahead_exact continues to improve.")
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ def main():
         return d["weights"] @ jax.nn.softplus(-margins) + d["ridge"] * x @ x / 2
 
     plain = decibo.problems.single_level(loss, robust.data, robust.x0)
-    usual = decibo.solve(plain, network, decibo.CATALOG["gradient_tracking"](alpha=0.05), steps=STEPS)
+    usual = decibo.solve(plain, network, decibo.methods.gradient_tracking(alpha=0.05), steps=STEPS)
 
     sizes = (0.0, 0.5, 1.0, 2.0)
     print("accuracy on test patients under the worst shift of size  ", "     ".join(f"{size:.1f}" for size in sizes))
     for name, x in (("usual classifier", usual.x), ("robust classifier", worst.x)):
-        along = x / jnp.linalg.norm(x)  # a linear classifier is hurt most along its own weights, one way or the other
+        along = x / jnp.linalg.norm(x)  # the worst shift is along the weights, in one direction or the other
         right = lambda shift, x=x: float(decibo.problems.accuracy(x, cancer.test_features + shift, cancer.test_labels))
         values = [min(right(size * along), right(-size * along)) for size in sizes]
         print(f"{name:55s}", "   ".join(f"{value:.3f}" for value in values))
@@ -42,8 +42,8 @@ def main():
 
     simple = decibo.solve(robust, network, decibo.methods.dgda(**settings), steps=STEPS, measures=["consensus_x"])
     print(f"the same without gradient tracking (dgda): {simple.history['consensus_x'][-1]:.1e}")
-    print("Look at: the robust classifier pays a little without a shift and loses less with one.")
-    print("Tracking makes unequal hospitals agree.")
+    print("Look at: the robust classifier is slightly less accurate without a shift and loses less with one.")
+    print("With gradient tracking, hospitals agree although their data differ.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Tune and fit one classifier over hospitals of unequal size that keep their patients.
+"""Tune and fit one classifier across hospitals of unequal size that keep their records.
 
 Breast cancer records are dealt to eight hospitals, from a quarter of all patients to a handful, and each hospital sees
-another mix of cases. Together they fit a `SiloLogisticRegression`, which learns one penalty for each feature. It is
-compared on new patients with `LogisticRegressionCV` on everybody's records in one place, which the hospitals may not
-have, and with `LogisticRegressionCV` of each hospital on its own records, which is what they have without each other.
+a different mix of cases. Together they fit a `SiloLogisticRegression`, which learns one penalty for each feature. It is
+compared on new patients with `LogisticRegressionCV` on all records in one place, which the hospitals may not have, and
+with `LogisticRegressionCV` of each hospital on its own records, which is what they have without each other.
 
     python examples/silos.py [--quick]
 """
@@ -64,10 +64,11 @@ def one_seed(seed):
 
 
 def main():
-    warnings.simplefilter("ignore", FutureWarning)  # scikit-learn's, about its own defaults
-    warnings.simplefilter("ignore", ConvergenceWarning)  # the last column tells: at rest is 0.001 or less
+    warnings.simplefilter("ignore", FutureWarning)  # from scikit-learn, about its own defaults
+    warnings.simplefilter("ignore", ConvergenceWarning)  # see the last column: converged means 0.001 or less
     print("seed   patients of each hospital         centralised     together        best alone      steps  residual")
-    scores, average = [], []
+    scores = []
+    average = []
     for seed in SEEDS:
         central, together, alone, sizes, model = one_seed(seed)
         best = max(alone)[0], min(loss for _, loss in alone)
@@ -81,7 +82,7 @@ def main():
     print(f"\naccuracy against centralised: {100 * (together[0] - central[0]):+.2f} %")
     print(f"accuracy against the best hospital of each seed: {100 * (together[0] - best[0]):+.2f} %")
     print(f"accuracy against the average hospital: {100 * (together[0] - np.mean(average)):+.2f} %")
-    print(f"sent by a hospital to each of its two neighbours: {model.solution_.cost.bytes} bytes a step")
+    print(f"sent by a hospital to each of its two neighbours: {model.solution_.cost.bytes} bytes per step")
     print("\nLook at: accuracy (higher is better) and log-loss (lower is better) on patients nobody has seen. 'Best'")
     print("is chosen after the fact, for each number by itself: no hospital could know that it is the best one.")
 
