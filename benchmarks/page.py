@@ -12,36 +12,38 @@ LEVELS = ("0.01", "0.0001", "1e-06", "1e-08")
 
 HEAD = """# Performance
 
-What a step costs, how it grows, and what everything around it adds. `make bench` measures all of it and prints one
-table; this page is made from it by `python benchmarks/page.py bench.json`. Every pair was measured in turn in one run;
-ratios are those of medians, and the spread is the middle half of the ratios of neighbouring measurements.
+What a step costs, how the cost grows, and what everything around the steps adds. `make bench` measures all of it and
+prints one table; `python benchmarks/page.py bench.json` makes this page from it. The two sides of a comparison were
+measured alternately in one run; ratios are ratios of medians, and the spread is the middle half of the ratios of
+consecutive measurements.
 """
 
 TITLES = {
     "step": (
         "A step",
-        "Every method of the catalogue against (a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) "
-        "PyTorch autograd with a loop over agents, as scripts of papers have it, and (d) the floor: the matrix-vector "
-        "passes over the data that its gradients and products need, timed alone. Logistic regression has the paper's "
-        "size, 10 agents x 400 samples x 784 features in single precision. Ours is `decibo.solve`, less a run of one "
-        "step.",
+        "Every method of the catalogue against (a) a hand-written jitted scan, (b) numpy with a loop over agents, "
+        "(c) PyTorch autograd with a loop over agents, as in the scripts that accompany papers, and (d) the floor: "
+        "the matrix-vector passes over the data that its gradients and products need, timed alone. Logistic "
+        "regression has the size used in the paper, 10 agents x 400 samples x 784 features, in single precision. "
+        "decibo's time is that of `decibo.solve`, minus that of a run of one step.",
     ),
     "growth": (
         "Growth",
-        "AHEAD, x and y of 16 numbers. Memory is the peak of a fresh process above what jax and a small run take, with "
-        "building the network and compilation in it.",
+        "AHEAD with x and y of 16 numbers. Memory is the peak of a fresh process above what jax and a small run "
+        "need; it includes building the network and compilation.",
     ),
     "sweep": ("Sweeps", "`decibo.sweep` against one `decibo.solve` after another, compilation included in both."),
     "overhead": ("Around the steps", "At the paper's size. Starting is measured in fresh processes."),
     "accuracy": (
         "Accuracy in every currency",
-        "What it takes until |grad Phi(xbar)|^2 is and stays at a share of its start. Every method was tuned by one "
-        "`decibo.sweep` of 64 settings. Gradients count products with second derivatives, bytes all links both ways.",
+        "The cost until |grad Phi(xbar)|^2 falls to a fraction of its start and stays there. Every method was tuned "
+        "by one `decibo.sweep` of 64 settings. Gradients include products with second derivatives; bytes are counted "
+        "over all links, in both directions.",
     ),
     "second": (
         "Second derivatives",
-        "A neural network 784 - 128 - 10 as the inner level, four agents. Memory is what the compiled step needs "
-        "besides state and data.",
+        "The inner level is a neural network 784 - 128 - 10; there are four agents. Memory is what the compiled step "
+        "needs in addition to state and data.",
     ),
     "peers": ("Other libraries", "One level only: they have no second. Time of a step, same problem, same ring."),
 }
