@@ -84,6 +84,24 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+ARCHITECTURE = DOCS / "explanation" / "architecture.md"
+SOURCE = ROOT / "src" / "decibo"
+
+
+def test_the_architecture_names_every_room():
+    text = ARCHITECTURE.read_text()
+    folders = [f"{path.name}/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()]
+    modules = [path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")]
+    assert not [name for name in folders if f"`{name}`" not in text]
+    assert not [name for name in modules if not re.search(rf"`{name}(\.py)?`", text)]
+
+
+def test_the_architecture_names_files_that_exist():
+    files = re.findall(r"`([\w/]+\.py)`", ARCHITECTURE.read_text())
+    assert len(files) > 15
+    assert not [file for file in files if not (SOURCE / file).exists() and not (ROOT / file).exists()]
+
+
 def refreshed(text, name, lines=()):
     """The page with the outputs its blocks print, and a report of each output whose words would change.
 
@@ -97,25 +115,33 @@ def refreshed(text, name, lines=()):
             continue
         line = text.count("\n", 0, text.rindex("```text", 0, match.start(4))) + 1
         if words(match[4]) != words(printed) and line not in lines:
-            changes.append(
-                f"{name}:{line}: the words of this output would change. The page says\n{match[4]}"
-                f"but the block prints\n{printed}"
-            )
+            changes.append(change(name, line, match[4], printed))
         parts += [text[end : match.start(4)], printed]
         end = match.end(4)
     return "".join(parts) + text[end:], changes
 
 
+def change(name, line, shown, printed):
+    """The report of an output whose words would change."""
+    title = f"{name}:{line}: the words of this output would change."
+    return f"{title} The page says\n{shown}but the block prints\n{printed}"
+
+
 def refresh(page, lines=()):
     """Write what the blocks print into the page; if words would change, write nothing and return an error status."""
     begun = time.perf_counter()
-    text, changes = refreshed(page.read_text(), str(page), lines)
+    status = write(page, *refreshed(page.read_text(), str(page), lines))
+    print(f"{page}: {time.perf_counter() - begun:.1f} s")
+    return status
+
+
+def write(page, text, changes):
+    """Write the page, unless words would change; returns the exit status."""
     if changes:
         print(*changes, sep="\n")
         print(f"{page} was not changed. If the new words are right, name their lines: --words LINE [LINE ...]")
         return 1
     page.write_text(text)
-    print(f"{page}: {time.perf_counter() - begun:.1f} s")
     return 0
 
 

@@ -1,8 +1,10 @@
 """The command line's page: its files are written, its commands typed, and they print what the page says.
 
-python tests/command/test_page.py        writes the outputs into the page again
+python tests/cli/test_page.py                 update the numbers in the outputs of the page
+python tests/cli/test_page.py --words 42      and the words of the output at line 42
 """
 
+import argparse
 import os
 import re
 import sys
@@ -55,19 +57,37 @@ def test_hello_world_and_own_problem_are_short():
     assert len(lines("own.toml")) <= 15
 
 
-def fill():
+def refresh(lines=()):
+    """Write what the commands print into the page; words change only at the lines that are named."""
     from conftest import call
 
     text = PAGE.read_text()
-    for match, done in list(typed(call, text)):
+    parts = []
+    changes = []
+    end = 0
+    for match, done in typed(call, text):
+        line = text.count("\n", 0, match.start()) + 1
         quiet = "--json" in match[1] or "--latex" in match[1]
-        shown = "" if quiet else done.out + done.err
-        text = text.replace(match[0], f"```console\n$ decibo {match[1]}\n{shown}```", 1)
-    PAGE.write_text(text)
+        printed = "" if quiet else done.out + done.err
+        if words(match[2]) != words(printed) and line not in lines:
+            changes.append(test_docs.change(str(PAGE), line, match[2], printed))
+        parts += [text[end : match.start(2)], printed]
+        end = match.end(2)
+    return test_docs.write(PAGE, "".join(parts) + text[end:], changes)
+
+
+def words(text):
+    """The words of an output, whatever the width of its tables."""
+    return test_docs.words(re.sub("─+", "─", plain(text)))
 
 
 if __name__ == "__main__":
     import jax
 
+    parser = argparse.ArgumentParser(description="Update the outputs in the page about the command line.")
+    parser.add_argument(
+        "--words", nargs="+", type=int, default=[], metavar="LINE", help="outputs whose words may change"
+    )
+    arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    fill()
+    sys.exit(refresh(arguments.words))
