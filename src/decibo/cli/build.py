@@ -13,7 +13,7 @@ from decibo.cli import registry
 from decibo.cli.choice import OWN, Choice, choose, imported
 from decibo.cli.config import Config
 from decibo.errors import InputError
-from decibo.execute.checks import check_fit
+from decibo.execute.solve import check_fit
 
 SIZES = ("agents", "m")  # what a user's own function may call the number of agents
 
