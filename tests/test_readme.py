@@ -1,19 +1,48 @@
-"""The README's hello world runs as printed, and is as short as promised."""
+"""The README: its code runs as printed, hello world is as short as promised, and its links lead somewhere."""
 
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import decibo
+
 README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_hello_world_runs_as_printed():
-    code = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)[0]
-    lines = [line for line in code.splitlines() if line.strip()]
+    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
     assert len(lines) <= 15
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", BLOCKS[0]], capture_output=True, text=True, timeout=120, check=True)
     numbers = [float(number) for number in re.findall(r"-?\d+\.\d*", done.stdout)]
     wanted = [4.0, 2.0, 2.0, 1.0]
     assert len(numbers) == 4
     assert all(abs(number - value) < 1e-3 for number, value in zip(numbers, wanted, strict=True))
+
+
+def test_every_block_runs_after_the_ones_before_it():
+    namespace = {"__name__": "readme"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few steps: the estimator warns that it has not converged
+        for block in BLOCKS:
+            exec(compile(block, str(README), "exec"), namespace)
+    assert namespace["solution"].status == "done"
+    assert namespace["model"].coef_.shape == (1, 30)
+
+
+def test_it_counts_the_methods():
+    assert f"any of the {len(decibo.CATALOG)} in" in README.read_text()
+
+
+def test_the_estimators_need_no_import_of_their_own():
+    code = "import decibo; print(decibo.sklearn.SiloLogisticRegression.__name__, decibo.report.report.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["SiloLogisticRegression", "report"]
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#\s]+)", README.read_text())
+    assert len(links) > 10
+    assert not [link for link in links if not (README.parent / link).exists()]

@@ -1,8 +1,11 @@
 """The page, opened and clicked through in a real browser."""
 
+import base64
+import hashlib
 import json
 import re
 import shutil
+import sys
 import warnings
 import xml.etree.ElementTree as ET
 
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 import decibo
+from decibo.errors import InputError
 from decibo.report import report
 from helpers.runs import curve, written
 
@@ -23,7 +27,10 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 NONE = "\N{EN DASH}"
-NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' @@data@@ {0} \u2028 漢字"
+NASTY = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' "
+    "{{ data }} {% raw %} {0} \u2028 漢字"
+)
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 
 
@@ -316,3 +323,39 @@ def test_a_large_network_is_described_and_not_drawn(tmp_path):
     page = made.read_text()
     assert "Too many agents or links to draw." in page
     assert "6,000" in page
+
+
+def test_a_run_that_stays_on_a_plateau_is_not_the_best(tmp_path):
+    left = curve(FALLING[::-1] * 50) | {"phi": np.linspace(0.7, 0.1, 91)}
+    stayed = curve(np.full(91, FALLING[-1] * 50)) | {"phi": np.full(91, 0.7)}
+    assert stayed["stationarity"][-1] < left["stationarity"][-1]
+    page = tmp_path / "page.html"
+    report([written(tmp_path / "left", left), written(tmp_path / "stayed", stayed)], page)
+    card = re.search(r"Lowest at the end: (\w+).*?([\d.]+)<", page.read_text(), re.DOTALL)
+    assert card.groups() == ("phi", "0.1")
+
+
+def test_the_same_folders_give_the_same_page(tmp_path):
+    written(tmp_path / "run", curve(FALLING))
+    one, two = (report(tmp_path / "run", tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert one == two
+
+
+def test_a_folder_instead_of_a_file_is_rejected(tmp_path):
+    written(tmp_path / "run", curve([1.0, 0.5]))
+    with pytest.raises(InputError, match=r"is a folder\. Try .*report\.html"):
+        report(tmp_path / "run", tmp_path)
+
+
+def test_a_page_without_jinja_is_an_import_error(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match="Jinja2"):
+        report(written(tmp_path / "run", curve([1.0, 0.5])), tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_policy_names_the_checksum_of_the_script(path):
+    page = path.read_text()
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page

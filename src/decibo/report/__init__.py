@@ -1,4 +1,4 @@
-"""Runs on disk, and what is made of them: one page in HTML, figures and tables."""
+"""Runs on disk, and what is made of them: a page in HTML, figures and tables."""
 
 from decibo.report.figures import figures
 from decibo.report.latex import latex_table

@@ -1,39 +1,45 @@
-"""What the page's script gets: curves thinned to what a screen can show, and what targets took, exactly."""
+"""What the page's script draws: curves, thinned to what a screen can show, and the exact steps to targets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from decibo.report.palette import DASH, LIGHT, look
-from decibo.report.summary import TARGETS, all_measures, logarithmic, per_step, reached, vanishes, words
+from decibo.formatting import Json
+from decibo.report.figures import DASHES, LIGHT, line_style
+from decibo.report.summary import (
+    TARGETS,
+    all_measures,
+    cost_per_step,
+    is_logarithmic,
+    steps_to_targets,
+    symbols,
+    vanishes,
+)
 from decibo.runs.folder import RunRecord
 
 POINTS = 2000  # of a curve
 PAPER = {"ink": "#1c2128", "soft": "#57606c", "line": "#c9ced6", "grid": "#e6e9ee", "panel": "#ffffff"}
 
 
-def payload(runs: Sequence[RunRecord], labels: Sequence[str], measure: str | None) -> dict[str, Any]:
+def chart_data(runs: Sequence[RunRecord], labels: Sequence[str], measure: str | None) -> dict[str, Json]:
     """Everything the script draws, as JSON can hold it."""
-    shown = all_measures(runs)
-    paper = PAPER | {f"c{k}": colour for k, colour in enumerate(LIGHT)}
-    measures = [{"name": name, "words": words(name), "log": logarithmic(runs, name)} for name in shown]
+    names = all_measures(runs)
     return {
-        "measures": measures,
+        "measures": [{"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)} for name in names],
         "measure": measure,
-        "target": _target(runs, shown, measure),
+        "target": _target_measure(runs, names, measure),
         "targets": list(TARGETS),
-        "paper": paper,
+        "paper": {**PAPER, **{f"c{k}": colour for k, colour in enumerate(LIGHT)}},
         "runs": [_run(k, run, label) for k, (run, label) in enumerate(zip(runs, labels, strict=True))],
-        "dashes": list(DASH),
+        "dashes": list(DASHES),
     }
 
 
 def thinned(count: int, most: int = POINTS) -> np.ndarray:
-    """Which of so many records to draw: all, or some that lie evenly on a linear and on a logarithmic axis."""
+    """Which of so many records to draw: all, or some that are spread evenly on a linear and on a logarithmic axis."""
     if count <= most:
         return np.arange(count)
     even = np.linspace(0, count - 1, most * 3 // 4)
@@ -41,34 +47,34 @@ def thinned(count: int, most: int = POINTS) -> np.ndarray:
     return np.unique(np.concatenate([even, log]).round().astype(int))
 
 
-def _run(k: int, run: RunRecord, label: str) -> dict[str, Any]:
-    colour, dash = look(k)
-    kept = thinned(len(run.history["step"]))
+def _run(k: int, run: RunRecord, label: str) -> dict[str, Json]:
+    colour, dash = line_style(k)
+    records = thinned(len(run.history["step"]))
     return {
         "label": label,
         "colour": colour,
         "dash": dash,
         "status": run.status,
-        "per": per_step(run),
-        "step": run.history["step"][kept].tolist(),
-        "values": {name: [_short(value) for value in run.history[name][kept].tolist()] for name in run.measures},
-        "reach": {name: reached(run, name) for name in run.measures},
-        "zero": [name for name in run.measures if not _starts(run, name)],
+        "per": dict(cost_per_step(run)),
+        "step": run.history["step"][records].tolist(),
+        "values": {name: [_rounded(value) for value in run.history[name][records].tolist()] for name in run.measures},
+        "reach": {name: list(steps_to_targets(run, name)) for name in run.measures},
+        "zero": [name for name in run.measures if not _starts_positive(run, name)],
     }
 
 
-def _short(value: Any) -> float | None:
+def _rounded(value: float) -> float | None:
     """Six digits are more than a screen shows."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _starts(run: RunRecord, name: str) -> bool:
-    values = run.history[name]
+def _starts_positive(run: RunRecord, measure: str) -> bool:
+    values = run.history[measure]
     return bool(len(values) and np.isfinite(values[0]) and values[0] > 0)
 
 
-def _target(runs: Sequence[RunRecord], shown: Sequence[str], measure: str | None) -> str | None:
+def _target_measure(runs: Sequence[RunRecord], names: Sequence[str], measure: str | None) -> str | None:
     """The measure of the table: the main one if it can be compared with its start, otherwise the first that can."""
-    fit = [name for name in shown if any(name in run.measures and _starts(run, name) for run in runs)]
-    good = [name for name in fit if vanishes(name)] or fit
-    return measure if measure in good else next(iter(good), measure)
+    comparable = [name for name in names if any(name in run.measures and _starts_positive(run, name) for run in runs)]
+    suitable = [name for name in comparable if vanishes(name)] or comparable
+    return measure if measure in suitable else next(iter(suitable), measure)

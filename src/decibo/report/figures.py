@@ -1,32 +1,52 @@
-"""Figures of runs for a paper, as PNG and PDF, by matplotlib."""
+"""Figures of runs for a paper, as PNG and PDF, by matplotlib; and the colours and lines of everything that is drawn."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from decibo.errors import InputError, missing
 from decibo.files import atomic_write
 from decibo.report.network_svg import positions
-from decibo.report.palette import LIGHT, look
-from decibo.report.summary import AXES, all_measures, load, logarithmic, main_measure, names, per_step, words
+from decibo.report.summary import (
+    AXES,
+    Folders,
+    all_measures,
+    cost_per_step,
+    distinct_labels,
+    is_logarithmic,
+    load,
+    main_measure,
+    symbols,
+)
 from decibo.runs.describe import NetworkRecord
 from decibo.runs.folder import RunRecord
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import Formatter
+
+# Colours that the colour-blind can distinguish (after Okabe and Ito), and dashes for when they run out.
+LIGHT = ("#0072B2", "#D55E00", "#009E73", "#B5518C", "#B87A00", "#2E9BD6", "#3A3F47")
+DARK = ("#5CB3F0", "#FF8A4C", "#3FD0A4", "#E79AC4", "#F2B63D", "#9AD7F8", "#D5DAE1")
+DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}  # in SVG, in matplotlib
+GREY = "#8a94a3"
 PANELS = 6  # measures on one figure
-AXIS_WORDS = {
+AXIS_LABELS = {
     "step": "steps",
     "gradients": "gradients (all agents)",
     "bytes": "bytes sent (all links)",
     "seconds": "seconds (shared out over steps)",
 }
-DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -40,10 +60,10 @@ STYLE = {
     "savefig.dpi": 160,
     "svg.hashsalt": "decibo",
 }
-OWN = {"legend.frameon": False, "axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
+RUN_STYLE = STYLE | {"axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
 
 
-def plotting() -> Any:
+def plotting() -> ModuleType:
     """matplotlib.pyplot, drawing into files only."""
     try:
         import matplotlib
@@ -55,19 +75,27 @@ def plotting() -> Any:
     return plt
 
 
-def letter(axes: Any, titles: Sequence[str]) -> None:
+def letter(axes: np.ndarray, titles: Sequence[str]) -> None:
     """Number the panels of a figure: (a), (b), ... before the titles."""
-    for ax, mark, title in zip(np.ravel(axes), "abcdefgh", titles, strict=False):
+    for ax, mark, title in zip(axes.ravel(), "abcdefgh", titles, strict=False):
         ax.set_title(f"({mark}) {title}", loc="left")
 
 
-def figures(folders: str | Path | Sequence[str | Path], out_dir: str | Path) -> list[Path]:
+def line_style(k: int) -> tuple[int, str]:
+    """The number of the colour and the dashes, as SVG writes them, of line k."""
+    dashes = list(DASHES)
+    return k % len(LIGHT), dashes[k // len(LIGHT) % len(dashes)]
+
+
+def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
     """Write measures, costs and networks as PNG and PDF into a folder; returns the files."""
-    runs, folder = load(folders), Path(out_dir)
+    runs = load(folders)
+    folder = Path(out_dir)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}", "it is a file", "Choose a folder for the figures.")
-    plt, written = plotting(), []
-    with plt.rc_context(STYLE | OWN), warnings.catch_warnings():
+        raise InputError(f"Figures need a folder, but {folder} is a file.")
+    plt = plotting()
+    written = []
+    with plt.rc_context(RUN_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a label in a script the font lacks
         for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
             figure = draw(plt, runs)
@@ -77,83 +105,88 @@ def figures(folders: str | Path | Sequence[str | Path], out_dir: str | Path) -> 
     return written
 
 
-def _measures(plt: Any, runs: Sequence[RunRecord]) -> Any:
+def distinct_networks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
+    """The runs grouped by their network."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        groups.setdefault(json.dumps(run.network, sort_keys=True, default=str), []).append(run)
+    return list(groups.values())
+
+
+def _measures(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
     """Every measure against the steps."""
-    shown = all_measures(runs)[:PANELS]
-    return _panels(plt, runs, [(name, "step") for name in shown], [_titled(name) for name in shown])
+    return _panels(plt, runs, [(name, "step") for name in all_measures(runs)[:PANELS]])
 
 
-def _costs(plt: Any, runs: Sequence[RunRecord]) -> Any:
+def _costs(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
     """The main measure in every currency."""
     measure = main_measure(runs)
-    axes = [axis for axis in AXES if any(per_step(run)[axis] for run in runs)]
-    if measure is None:
-        return None
-    return _panels(plt, runs, [(measure, axis) for axis in axes], [_titled(measure) for _ in axes])
+    axes = [axis for axis in AXES if any(cost_per_step(run)[axis] for run in runs)]
+    return None if measure is None else _panels(plt, runs, [(measure, axis) for axis in axes])
 
 
-def _panels(plt: Any, runs: Sequence[RunRecord], what: list[tuple[str, str]], titles: list[str]) -> Any:
-    if not what:
+def _panels(plt: ModuleType, runs: Sequence[RunRecord], panels: Sequence[tuple[str, str]]) -> Figure | None:
+    """A panel for each pair of a measure and an axis."""
+    if not panels:
         return None
-    columns, labels = min(2, len(what)), [_safe(name) for name in names(runs)]
+    labels = [_plain(label) for label in distinct_labels(runs)]
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
     beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))  # labels that fit beside each other
-    rows, below = math.ceil(len(what) / columns), 0.2 * math.ceil(len(runs) / beside) + 0.1
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(3.6 * columns + 0.2, 2.5 * rows + below), layout="constrained", squeeze=False
+    legend = 0.2 * math.ceil(len(runs) / beside) + 0.1
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(3.6 * columns + 0.2, 2.5 * rows + legend), layout="constrained", squeeze=False
     )
-    for ax in axes.ravel()[len(what) :]:
+    axes = grid.ravel()
+    for ax in axes[len(panels) :]:
         ax.remove()
-    for ax, (measure, axis) in zip(axes.ravel(), what, strict=False):
+    for ax, (measure, axis) in zip(axes, panels, strict=False):
         _curves(ax, runs, measure, axis)
-    letter(axes.ravel()[: len(what)], titles)
-    handles = axes[0, 0].get_lines()
-    figure.legend(handles, labels, loc="outside lower center", ncols=beside)
+    letter(axes[: len(panels)], [_panel_title(measure) for measure, _ in panels])
+    figure.legend(axes[0].get_lines(), labels, loc="outside lower center", ncols=beside)
     return figure
 
 
-def _curves(ax: Any, runs: Sequence[RunRecord], measure: str, axis: str) -> None:
+def _curves(ax: Axes, runs: Sequence[RunRecord], measure: str, axis: str) -> None:
     bottom, top = _range(runs, measure)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
     for k, run in enumerate(runs):
-        colour, dash = look(k)
-        price, values = per_step(run)[axis], run.history.get(measure)
-        if values is None or price is None:
-            x, y = np.zeros(0), np.zeros(0)
-        else:
-            x, y = run.history["step"] * price, np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
+        colour, dash = line_style(k)
+        price = cost_per_step(run)[axis]
+        values = run.history.get(measure)
+        x = np.zeros(0)
+        y = np.zeros(0)
+        if values is not None and price is not None:
+            x = run.history["step"] * price
+            y = np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
         ax.plot(x, y, color=LIGHT[colour], linestyle=DASHES[dash])
-    if logarithmic(runs, measure):
+    if is_logarithmic(runs, measure):
         ax.set_yscale("log")
         ax.set_ylim(bottom / 2, top * 2)
     elif top > bottom:
         ax.set_ylim(bottom - 0.05 * (top - bottom), top + 0.05 * (top - bottom))
-    ax.set_xlabel(AXIS_WORDS[axis])
-    ax.xaxis.set_major_formatter(_units(axis))
-    ax.xaxis.set_major_locator(_places(axis))
+    _label_axis(ax, axis)
 
 
-def _units(axis: str) -> Any:
-    from matplotlib.ticker import EngFormatter, StrMethodFormatter
+def _label_axis(ax: Axes, axis: str) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
 
-    return {"bytes": EngFormatter("B"), "seconds": StrMethodFormatter("{x:g}")}.get(axis, EngFormatter(sep=""))
-
-
-def _places(axis: str) -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10])
+    units: dict[str, Formatter] = {"bytes": EngFormatter("B"), "seconds": StrMethodFormatter("{x:g}")}
+    ax.set_xlabel(AXIS_LABELS[axis])
+    ax.xaxis.set_major_formatter(units.get(axis, EngFormatter(sep="")))
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
 def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:
     """What to show of a measure: everything, but of runs that diverged only what is within the others' range."""
-    log = logarithmic(runs, measure)
-    calm = [run for run in runs if run.status != "diverged" and measure in run.history]
-    wild = [run for run in runs if run.status == "diverged" and measure in run.history]
-    parts = [_shown(run.history[measure], log) for run in calm or wild]
+    log = is_logarithmic(runs, measure)
+    finite = [run for run in runs if run.status != "diverged" and measure in run.history]
+    diverged = [run for run in runs if run.status == "diverged" and measure in run.history]
+    parts = [_shown(run.history[measure], log) for run in finite or diverged]
     top = max([float(part.max()) for part in parts if part.size], default=1.0)
-    starts = [float(part[0]) for run in wild if (part := _shown(run.history[measure], log)).size]
+    starts = [float(part[0]) for run in diverged if (part := _shown(run.history[measure], log)).size]
     bottom = min([float(part.min()) for part in parts if part.size], default=0.1)
-    return bottom, max([top, *starts]) * (10 if log and calm and wild else 1)
+    return bottom, max([top, *starts]) * (10 if log and finite and diverged else 1)
 
 
 def _shown(values: np.ndarray, log: bool) -> np.ndarray:
@@ -161,9 +194,10 @@ def _shown(values: np.ndarray, log: bool) -> np.ndarray:
     return values[values > 0] if log else values
 
 
-def _networks(plt: Any, runs: Sequence[RunRecord]) -> Any:
-    found = {str(sorted(run.network.items(), key=str)): run.network for run in runs}
-    drawn = [(network, at) for network in found.values() if (at := positions(network)) is not None][:PANELS]
+def _networks(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
+    """Every network that is small enough to draw."""
+    networks = [group[0].network for group in distinct_networks(runs)]
+    drawn = [(network, points) for network in networks if (points := positions(network)) is not None][:PANELS]
     if not drawn:
         return None
     columns = min(3, len(drawn))
@@ -171,40 +205,41 @@ def _networks(plt: Any, runs: Sequence[RunRecord]) -> Any:
     figure, axes = plt.subplots(rows, columns, figsize=(2.7 * columns, 2.9 * rows), layout="constrained", squeeze=False)
     for ax in axes.ravel():
         ax.set_axis_off()
-    for ax, (network, at) in zip(axes.ravel(), drawn, strict=False):
-        _network(ax, network, at * [1, -1])
+    for ax, (network, points) in zip(axes.ravel(), drawn, strict=False):
+        _network(ax, network, points * [1, -1])
     return figure
 
 
-def _network(ax: Any, network: NetworkRecord, at: np.ndarray) -> None:
-    widest = max((edge[2] for edge in network["edges"] or []), default=1.0) or 1.0
+def _network(ax: Axes, network: NetworkRecord, points: np.ndarray) -> None:
+    edges = network["edges"] or []
+    heaviest = max((weight for _, _, weight in edges), default=1.0) or 1.0
     size = float(np.clip(1600 / network["agents"], 12, 160))
-    for i, j, weight in network["edges"] or []:
-        width = 0.4 + 1.2 * weight / widest
+    for i, j, weight in edges:
+        width = 0.4 + 1.2 * weight / heaviest
         if network["directed"]:
-            arrow = {"arrowstyle": "-|>", "color": "#8a94a3", "linewidth": width, "shrinkA": 6, "shrinkB": 7}
-            ax.annotate("", at[j], at[i], arrowprops=arrow)
+            arrow = {"arrowstyle": "-|>", "color": GREY, "linewidth": width, "shrinkA": 6, "shrinkB": 7}
+            ax.annotate("", points[j], points[i], arrowprops=arrow)
         else:
-            ax.plot(*at[[i, j]].T, color="#8a94a3", linewidth=width, zorder=1)
-    ax.scatter(*at.T, s=size, color=LIGHT[0], edgecolors="white", linewidths=0.8, zorder=2)
+            ax.plot(*points[[i, j]].T, color=GREY, linewidth=width, zorder=1)
+    ax.scatter(*points.T, s=size, color=LIGHT[0], edgecolors="white", linewidths=0.8, zorder=2)
     rho = "" if network["rho"] is None else rf", $\rho$ = {network['rho']:.3g}"
-    ax.set_title(f"{_safe(network['name'])}: {network['agents']} agents{rho}")
+    ax.set_title(f"{_plain(network['name'])}: {network['agents']} agents{rho}")
     ax.set(aspect="equal", xlim=(-0.08, 1.08), ylim=(-1.08, 0.08))
 
 
-def _titled(measure: str) -> str:
-    said = words(measure)
-    return f"{_safe(measure)}   {said}" if said else _safe(measure)
+def _panel_title(measure: str) -> str:
+    text = symbols(measure)
+    return f"{_plain(measure)}   {text}" if text else _plain(measure)
 
 
-def _safe(text: str) -> str:
+def _plain(text: str) -> str:
     """Text that matplotlib shows as it is: no mathematics, no line breaks, not too long, never hidden."""
     clean = "".join(mark if mark.isprintable() else " " for mark in text)
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return (" " if clean.startswith("_") else "") + clean.replace("$", r"\$")
 
 
-def _saved(figure: Any, kind: str) -> bytes:
+def _saved(figure: Figure, kind: str) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else {"Software": None})
     return out.getvalue()

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from decibo.errors import InputError
 from decibo.formatting import latex_number
-from decibo.report.summary import AXES, TARGETS, all_measures, last, load, main_measure, names, per_step, reached
+from decibo.report.summary import (
+    AXES,
+    TARGETS,
+    Folders,
+    all_measures,
+    cost_per_step,
+    distinct_labels,
+    last_value,
+    load,
+    main_measure,
+    steps_to_targets,
+)
 from decibo.runs.folder import RunRecord
+from decibo.validate import did_you_mean, one_of
 
+COUNTS = {"step": "Steps", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -24,13 +35,13 @@ SPECIAL = {
 
 
 def latex_table(
-    folders: str | Path | Sequence[str | Path],
+    folders: Folders,
     *,
     measure: str | None = None,
     axis: str = "step",
     targets: Sequence[float] = TARGETS,
 ) -> str:
-    r"""One row a run: where the measure ended, and what it took to bring it to fractions of its start.
+    r"""One row a run: the final value of a measure, and what it took to bring it to fractions of its start.
 
     measure   by default the one that says most: stationarity if recorded
     axis      what to count: "step", "gradients", "bytes" or "seconds"
@@ -38,43 +49,41 @@ def latex_table(
     The text needs \usepackage{booktabs}.
     """
     runs = load(folders)
-    measure = _checked(runs, measure, axis)
-    count = {"step": "Steps", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}[axis]
+    one_of("axis", axis, AXES)
+    measure = _recorded(runs, measure)
     columns = len(targets)
     head = [
         r"% \usepackage{booktabs}",
         rf"\begin{{tabular}}{{ll{'r' * (columns + 1)}}}",
         r"\toprule",
-        rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{count} to a fraction of the start}} \\",
+        rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{COUNTS[axis]} to a fraction of the start}} \\",
         rf"\cmidrule(lr){{4-{columns + 3}}}",
-        " & ".join(["Run", "Status", escaped(measure), *map(latex_number, targets)]) + r" \\",
+        " & ".join(["Run", "Status", latex_escape(measure), *map(latex_number, targets)]) + r" \\",
         r"\midrule",
     ]
-    rows = [_row(run, name, measure, axis, targets) for run, name in zip(runs, names(runs), strict=True)]
+    rows = [_row(run, label, measure, axis, targets) for run, label in zip(runs, distinct_labels(runs), strict=True)]
     return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def escaped(text: str) -> str:
+def latex_escape(text: str) -> str:
     """Text that LaTeX prints as it is; control characters become spaces."""
     return "".join(SPECIAL.get(mark, mark) if mark.isprintable() else " " for mark in text)
 
 
-def _checked(runs: Sequence[RunRecord], measure: str | None, axis: str) -> str:
-    known = all_measures(runs)
-    chosen = main_measure(runs) if measure is None else measure
-    if chosen not in known:
-        rule = f"recorded are {', '.join(known)}" if known else "these runs recorded none"
-        raise InputError(f"measure {chosen!r}", rule, "Use one of these.")
-    if axis not in AXES:
-        raise InputError(f"axis = {axis!r}", f"it must be one of {', '.join(AXES)}", "Use step.")
-    return chosen
+def _recorded(runs: Sequence[RunRecord], measure: str | None) -> str:
+    names = all_measures(runs)
+    wanted = main_measure(runs) if measure is None else measure
+    if wanted is None:
+        raise InputError("These runs recorded no measure to put into a table.")
+    if wanted not in names:
+        recorded = f"recorded are {', '.join(names)}" if names else "nothing was"
+        raise InputError(f"The measure {wanted!r} was not recorded; {recorded}.", did_you_mean(wanted, names))
+    return wanted
 
 
-def _row(run: RunRecord, name: str, measure: str, axis: str, targets: Sequence[float]) -> str:
-    price: Any = per_step(run)[axis]
-    steps = reached(run, measure, targets)
+def _row(run: RunRecord, label: str, measure: str, axis: str, targets: Sequence[float]) -> str:
+    price = cost_per_step(run)[axis]
+    steps = steps_to_targets(run, measure, targets)
     spent = [None if step is None or price is None else step * price for step in steps]
-    return (
-        " & ".join([escaped(name), escaped(run.status), latex_number(last(run, measure)), *map(latex_number, spent)])
-        + r" \\"
-    )
+    numbers = map(latex_number, [last_value(run, measure), *spent])
+    return " & ".join([latex_escape(label), latex_escape(run.status), *numbers]) + r" \\"

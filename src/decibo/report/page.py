@@ -1,76 +1,60 @@
-"""One page about runs: HTML that needs nothing but itself."""
+"""One page about runs: HTML that needs nothing but itself, made from the templates beside this file."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from decibo.errors import InputError
+from decibo.errors import InputError, missing
 from decibo.files import atomic_write
-from decibo.report import sections as parts
-from decibo.report.chart_data import payload
-from decibo.report.networks import groups, networks
-from decibo.report.palette import DARK, LIGHT
-from decibo.report.summary import load
+from decibo.formatting import Json
+from decibo.report.chart_data import chart_data
+from decibo.report.figures import DARK, LIGHT
+from decibo.report.sections import Page, page_sections
+from decibo.report.summary import Folders, load, main_measure
 from decibo.runs.describe import versions
 
 
-def report(folders: str | Path | Sequence[str | Path], out: str | Path = "report.html") -> Path:
+def report(folders: Folders, out: str | Path = "report.html") -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
 
-    A folder that is no run itself but holds runs stands for all of them. The page loads nothing from anywhere; the
+    A folder that is not a run itself but holds runs stands for all of them. The page loads nothing from anywhere; the
     same folders give the same page.
     """
-    runs, path = load(folders), Path(out)
+    runs = load(folders)
+    path = Path(out)
     if path.is_dir():
-        raise InputError(f"{path}", "it is a folder", f"Give a file, such as {path / 'report.html'}.")
-    view = parts.View.of(runs)
-    script, alone = _file("curves.js"), len(groups(runs)) == 1
-    pieces = {
-        "hash": _hash(script),
-        "css": _fill(_file("page.css"), {"light": _colours(LIGHT), "dark": _colours(DARK)}),
-        "title": escape(parts.title(runs)),
-        "lead": escape(parts.lead(runs)),
-        "cards": parts.cards(view),
-        "summary": parts.summary(view),
-        "networks_title": "Network" if alone else "Networks",
-        "networks_class": "nets alone" if alone else "nets",
-        "networks": networks(runs, view.labels),
-        "costs": parts.costs(view),
-        "settings": parts.settings(view),
-        "details": parts.details(view),
-        "version": escape(versions()["decibo"]),
-        "data": embedded(payload(view.runs, view.labels, view.measure)),
-        "script": script,
-    }
-    return atomic_write(path, _fill(_file("page.html"), pieces))
+        raise InputError(f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}.")
+    page = page_sections(runs)
+    data = chart_data(runs, [run.label for run in page.runs], main_measure(runs))
+    return atomic_write(path, _render(page, data))
 
 
-def embedded(data: Any) -> str:
-    """JSON that cannot end the script element it stands in, nor open a comment."""
-    dumped = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return dumped.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def _render(page: Page, data: dict[str, Json]) -> str:
+    """The page as HTML; whatever comes from a run is escaped by the templates."""
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise missing("Jinja2", "The page about runs", "report") from error
+    environment = Environment(
+        loader=FunctionLoader(_template), undefined=StrictUndefined, autoescape=True, trim_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    script = _template("curves.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("page.html").render(
+        page=page,
+        data=data,
+        light=LIGHT,
+        dark=DARK,
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
+        version=versions()["decibo"],
+    )
 
 
-def _fill(template: str, pieces: Mapping[str, str]) -> str:
-    """Put the pieces in their places; one pass, so that what is put in is never searched."""
-    first, *rest = template.split("@@")
-    return first + "".join(pieces[part] if k % 2 == 0 else part for k, part in enumerate(rest))
-
-
-def _hash(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _colours(palette: Sequence[str]) -> str:
-    return "  " + " ".join(f"--c{k}: {colour};" for k, colour in enumerate(palette))
-
-
-def _file(name: str) -> str:
+def _template(name: str) -> str:
     return (files("decibo.report") / "templates" / name).read_text(encoding="utf-8")

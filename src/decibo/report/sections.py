@@ -1,192 +1,265 @@
-"""The parts of the page that need no script: summary, costs, settings. Everything from a run is escaped."""
+"""What the page says, section by section, as plain text. The templates make HTML of it and escape it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import NamedTuple
 
-from decibo.formatting import NONE, format_bytes, format_count, format_seconds, format_setting, plural, typeset_number
-from decibo.report.html import Cell, badge, mark, named, quiet, spaced, table
-from decibo.report.networks import groups
-from decibo.report.summary import last, main_measure, names, words
+from decibo.formatting import (
+    MINUS,
+    NONE,
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_setting,
+    plural,
+    typeset_number,
+)
+from decibo.report.figures import distinct_networks, line_style
+from decibo.report.network_svg import degrees, network_svg
+from decibo.report.summary import distinct_labels, last_value, main_measure, symbols
 from decibo.report.verdict import PLATEAU, Verdict, judge
 from decibo.runs.folder import RunRecord
 
+STEP_COSTS = {
+    "outer_gradients": "gradients of\u00a0f",
+    "inner_gradients": "gradients of\u00a0g",
+    "hessian_products": "Hessian products",
+    "jacobian_products": "Jacobian products",
+    "messages": "messages",
+    "numbers": "numbers",
+    "bytes": "bytes",
+}
+TOTALS = ("gradients, in\u00a0all", "bytes, in\u00a0all", "time, in\u00a0all")
+SIGNS = {"good": "✓", "bad": "✕", "floor": NONE, "open": "…"}  # for those who cannot see a badge's colour
+
+
+class Card(NamedTuple):
+    """One of the first things anybody wants to know."""
+
+    title: str
+    value: str
+    note: str
+
+
+class Cell(NamedTuple):
+    """A cell of a table under its column; `style` is a class of the stylesheet."""
+
+    column: str
+    text: str
+    style: str = ""
+
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """The runs with what is said about them."""
+class RunSection:
+    """One run in all tables of the page.
 
-    runs: Sequence[RunRecord]
-    labels: list[str]
-    measure: str | None
-    verdicts: list[Verdict]
+    colour, dash   the line it is drawn with
+    method         the method with its settings, unless the label says it already
+    ends           the final values of a few measures
+    """
 
-    @classmethod
-    def of(cls, runs: Sequence[RunRecord]) -> View:
-        """Labels made different, the measure to judge by, and a verdict on each run."""
-        measure = main_measure(runs)
-        return cls(runs, names(runs), measure, [judge(run, measure) for run in runs])
-
-
-def title(runs: Sequence[RunRecord]) -> str:
-    """The problem, or the problems."""
-    problems = list(dict.fromkeys(spaced(run.problem["name"]) for run in runs))
-    shown = ", ".join(problems[:3]) + (", ..." if len(problems) > 3 else "")
-    return f"{runs[0].label.strip() or shown} on {shown}" if len(runs) == 1 else f"{len(runs)} runs on {shown}"
-
-
-def lead(runs: Sequence[RunRecord]) -> str:
-    """When, and with what."""
-    made = sorted({run.versions.get("decibo", "") for run in runs} - {""})
-    return f"Finished {max(run.finished for run in runs)[:16].replace('T', ' ')} UTC, decibo {', '.join(made)}."
+    label: str
+    colour: int
+    dash: str
+    method: str
+    network: str
+    verdict: Verdict
+    sign: str
+    steps: str
+    ends: list[Cell]
+    costs: list[Cell]
+    settings: list[Cell]
+    details: dict[str, str]
+    config: str
 
 
-def cards(view: View) -> str:
-    """The first things anybody wants to know."""
-    runs = view.runs
-    ended = Counter(verdict.title for verdict in view.verdicts)
-    told = [("Runs", str(len(runs)), ", ".join(f"{count} {name}" for name, count in ended.items()))]
-    if len(runs) == 1:
-        told = [("Verdict", view.verdicts[0].title, f"after {plural(runs[0].steps, 'step')}")]
-    measure = _telling(view)
-    best = _best(view, measure)
-    if best:
-        name = "At the end" if len(runs) == 1 else "Lowest at the end"
-        told += [(f"{name}: {measure}", typeset_number(best[0]), words(str(measure)) if len(runs) == 1 else best[1])]
-    found = groups(view.runs)
-    first = found[0][0].network
-    rho = "" if first["rho"] is None else f", rho = {first['rho']:.4g}"
-    more = f"{first['agents']:,} agents, {plural(first['links'], 'link')}{rho}"
-    told += (
-        [("Network", spaced(first["name"]), more)]
-        if len(found) == 1
-        else [("Networks", str(len(found)), "drawn below")]
-    )
-    sent, spent = sum(_bytes(run) for run in runs), sum(run.seconds for run in runs)
-    told += [
-        (
-            "Sent over all links",
-            format_bytes(sent),
-            f"in {format_seconds(spent)}" + (" altogether" if len(runs) > 1 else ""),
+class NetworkSection(NamedTuple):
+    """One network: a drawing (HTML, escaped), a few numbers and remarks."""
+
+    name: str
+    drawing: str
+    facts: dict[str, str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """Everything on the page but the data of its chart."""
+
+    title: str
+    lead: str
+    cards: list[Card]
+    runs: list[RunSection]
+    networks: list[NetworkSection]
+
+
+def page_sections(records: Sequence[RunRecord]) -> Page:
+    """The sections of the page about these runs."""
+    labels = distinct_labels(records)
+    measure = main_measure(records)
+    verdicts = [judge(record, measure) for record in records]
+    ends = _shown_measures(records, measure)
+    settings = _settings(records)
+    runs = []
+    for k, (record, label, verdict) in enumerate(zip(records, labels, verdicts, strict=True)):
+        colour, dash = line_style(k)
+        section = RunSection(
+            label=label,
+            colour=colour,
+            dash=dash,
+            method=record.method["text"] if record.method["text"] != label else "",
+            network=f"{_spaced(record.network['name'])} of {record.network['agents']}",
+            verdict=verdict,
+            sign=SIGNS[verdict.kind],
+            steps=f"{record.steps:,}",
+            ends=[Cell(name, typeset_number(last_value(record, name))) for name in ends],
+            costs=_costs(record),
+            settings=settings[k],
+            details=_details(record),
+            config=(record.config or "").strip(),
         )
-    ]
-    return "".join(
-        f'<div class="card"><b>{escape(a)}</b><strong>{escape(b)}</strong><span>{escape(c)}</span></div>'
-        for a, b, c in told
-    )
+        runs.append(section)
+    cards = _cards(records, labels, measure, verdicts)
+    return Page(_title(records), _lead(records), cards, runs, _networks(records, labels))
 
 
-def summary(view: View) -> str:
-    """A row for each run: what it was and how it ended."""
-    head: list[Cell] = ["Run", "Network", "Verdict", ("n", "Steps")]
-    shown = _shown_measures(view)
-    head += [("n", escape(name)) for name in shown]
-    rows = []
-    for k, (run, label, verdict) in enumerate(zip(view.runs, view.labels, view.verdicts, strict=True)):
-        row: list[Cell] = [
-            named(k, label) + quiet(run.method["text"] if run.method["text"] != label else ""),
-            escape(f"{spaced(run.network['name'])} of {run.network['agents']}"),
-            ("verdict", badge(verdict) + f"<p>{escape(verdict.sentence)}</p>"),
-            ("n", f"{run.steps:,}"),
-        ]
-        rows.append(row + [("n", escape(typeset_number(last(run, name)))) for name in shown])
-    return table(head, rows)
+def _title(records: Sequence[RunRecord]) -> str:
+    """The problem, or the problems."""
+    problems = list(dict.fromkeys(_spaced(record.problem["name"]) for record in records))
+    shown = ", ".join(problems[:3]) + (", ..." if len(problems) > 3 else "")
+    return f"{records[0].label.strip() or shown} on {shown}" if len(records) == 1 else f"{len(records)} runs on {shown}"
 
 
-def costs(view: View) -> str:
+def _lead(records: Sequence[RunRecord]) -> str:
+    """When, and with which version."""
+    releases = sorted({record.versions.get("decibo", "") for record in records} - {""})
+    finished = max(record.finished for record in records)[:16].replace("T", " ")
+    return f"Finished {finished} UTC, decibo {', '.join(releases)}."
+
+
+def _cards(
+    records: Sequence[RunRecord], labels: Sequence[str], measure: str | None, verdicts: Sequence[Verdict]
+) -> list[Card]:
+    single = len(records) == 1
+    if single:
+        cards = [Card("Verdict", verdicts[0].title, f"after {plural(records[0].steps, 'step')}")]
+    else:
+        counts = Counter(verdict.title for verdict in verdicts)
+        cards = [Card("Runs", str(len(records)), ", ".join(f"{count} {title}" for title, count in counts.items()))]
+    telling = _telling_measure(records, measure, verdicts)
+    lowest = _lowest(records, labels, telling)
+    if telling and lowest:
+        title = "At the end" if single else "Lowest at the end"
+        value, label = lowest
+        cards.append(Card(f"{title}: {telling}", typeset_number(value), symbols(telling) if single else label))
+    groups = distinct_networks(records)
+    if len(groups) == 1:
+        network = records[0].network
+        rho = "" if network["rho"] is None else f", rho = {network['rho']:.4g}"
+        size = f"{network['agents']:,} agents, {plural(network['links'], 'link')}{rho}"
+        cards.append(Card("Network", _spaced(network["name"]), size))
+    else:
+        cards.append(Card("Networks", str(len(groups)), "drawn below"))
+    sent = format_bytes(sum(_bytes(record) for record in records))
+    spent = format_seconds(sum(record.seconds for record in records))
+    cards.append(Card("Sent over all links", sent, f"in {spent}" + ("" if single else " altogether")))
+    return cards
+
+
+def _costs(record: RunRecord) -> list[Cell]:
     """What a step costs in every currency, and the whole run."""
-    columns = {
-        "outer_gradients": "gradients of\u00a0f",
-        "inner_gradients": "gradients of\u00a0g",
-        "hessian_products": "Hessian products",
-        "jacobian_products": "Jacobian products",
-        "messages": "messages",
-        "numbers": "numbers",
-        "bytes": "bytes",
-    }
-    head: list[Cell] = ["Run", *(("n", name) for name in columns.values())]
-    head += [("n", f"{name}, in\u00a0all") for name in ("gradients", "bytes", "time")]
-    rows = []
-    for k, (run, label) in enumerate(zip(view.runs, view.labels, strict=True)):
-        each: list[Cell] = [("n", escape(format_setting(run.cost.get(name)))) for name in columns]
-        total = run.cost["gradients"] * run.cost["agents"] * run.steps
-        each += [("n", format_count(total)), ("n", format_bytes(_bytes(run))), ("n", format_seconds(run.seconds))]
-        rows.append([named(k, label), *each])
-    return table(head, rows)
+    cells = [Cell(column, format_setting(record.cost.get(name))) for name, column in STEP_COSTS.items()]
+    gradients = format_count(record.cost["gradients"] * record.cost["agents"] * record.steps)
+    totals = (gradients, format_bytes(_bytes(record)), format_seconds(record.seconds))
+    return cells + [Cell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
 
 
-def settings(view: View) -> str:
+def _settings(records: Sequence[RunRecord]) -> list[list[Cell]]:
     """The settings of every run; those in which all agree are grey."""
-    told = [_settings(run) for run in view.runs]
-    own = dict.fromkeys(name for run in view.runs for name in run.method["settings"])
+    rows = []
+    for record in records:
+        row = {"method": record.method["name"]}
+        row |= {name: format_setting(value) for name, value in record.method["settings"].items()}
+        row["seed"] = format_setting(record.seed)
+        row["steps"] = f"{record.steps:,}"
+        row["every"] = NONE if record.every is None else f"{record.every:,}"
+        rows.append(row)
+    own = dict.fromkeys(name for record in records for name in record.method["settings"])
     columns = list(dict.fromkeys(["method", *own, "seed", "steps", "every"]))
-    agreed = {name for name in columns if len({each.get(name) for each in told}) == 1 and len(told) > 1}
-    rows = [
-        [named(k, label), *(("same" if name in agreed else "", escape(each.get(name, NONE))) for name in columns)]
-        for k, (label, each) in enumerate(zip(view.labels, told, strict=True))
-    ]
-    return table(["Run", *map(escape, columns)], rows)
+    agreed = {name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1}
+    return [[Cell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns] for row in rows]
 
 
-def details(view: View) -> str:
-    """Everything else that a folder says, folded."""
-    return "".join(_detail(k, run, label) for k, (run, label) in enumerate(zip(view.runs, view.labels, strict=True)))
-
-
-def _settings(run: RunRecord) -> dict[str, str]:
-    own = {name: format_setting(value) for name, value in run.method["settings"].items()}
-    every = NONE if run.every is None else f"{run.every:,}"
-    return {
-        "method": run.method["name"],
-        **own,
-        "seed": format_setting(run.seed),
-        "steps": f"{run.steps:,}",
-        "every": every,
-    }
-
-
-def _detail(k: int, run: RunRecord, label: str) -> str:
-    problem = run.problem
+def _details(record: RunRecord) -> dict[str, str]:
+    """Everything else that a folder says."""
+    problem = record.problem
     size = f", x of {problem.get('x')} and y of {problem.get('y')} numbers" if {"x", "y"} <= set(problem) else ""
-    told = {
-        "method": run.method["text"],
+    return {
+        "method": record.method["text"],
         "problem": problem["name"] + size,
-        "ended": f"{run.status}. {run.message}",
-        "precision": run.precision,
-        "made with": ", ".join(f"{name} {value}" for name, value in run.versions.items()),
-        "finished": run.finished,
-        "folder": run.folder.name or str(run.folder),
+        "ended": f"{record.status}. {record.message}",
+        "precision": record.precision,
+        "made with": ", ".join(f"{name} {value}" for name, value in record.versions.items()),
+        "finished": record.finished,
+        "folder": record.folder.name or str(record.folder),
     }
-    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in told.items())
-    config = f"<pre>{escape(run.config.strip())}</pre>" if run.config else ""
-    return f"<details><summary>{mark(k)}{escape(label)}</summary><dl>{listed}</dl>{config}</details>"
 
 
-def _shown_measures(view: View) -> list[str]:
-    """A few measures for the summary: the main one, how far agents disagree, and the objective."""
-    known = {name for run in view.runs for name in run.measures}
-    wanted = [view.measure, "phi" if "phi" in known else "outer", "consensus_x"]
-    return [name for name in dict.fromkeys(wanted) if name is not None and name in known]
+def _networks(records: Sequence[RunRecord], labels: Sequence[str]) -> list[NetworkSection]:
+    """Each network once, with what matters about it."""
+    label_of = dict(zip(map(id, records), labels, strict=True))
+    sections = []
+    for group in distinct_networks(records):
+        network = group[0].network
+        facts = {"agents": f"{network['agents']:,}", "links": f"{network['links']:,}"}
+        neighbours = degrees(network)
+        if neighbours is not None and neighbours.size:
+            low = int(neighbours.min())
+            high = int(neighbours.max())
+            facts["neighbours"] = str(low) if low == high else f"{low} to {high}"
+        if network["rho"] is not None:
+            facts["rho"] = f"{network['rho']:.4g}"
+            facts[f"1 {MINUS} rho"] = f"{1 - network['rho']:.4g}"
+        notes = ["Directed: arrows go to the agent that receives."] if network["directed"] else []
+        if len(group) < len(records):
+            notes.append(f"Used by {', '.join(label_of[id(record)] for record in group)}.")
+        sections.append(NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes))
+    return sections
 
 
-def _telling(view: View) -> str | None:
+def _shown_measures(records: Sequence[RunRecord], measure: str | None) -> list[str]:
+    """A few measures for the summary: the main one, the objective, and how far agents disagree."""
+    names = {name for record in records for name in record.measures}
+    wanted = [measure, "phi" if "phi" in names else "outer", "consensus_x"]
+    return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
+
+
+def _telling_measure(records: Sequence[RunRecord], measure: str | None, verdicts: Sequence[Verdict]) -> str | None:
     """The measure to compare ends by: not the gradient where it was small at the start, or standing still would win."""
-    plateau = any(verdict.title == PLATEAU for verdict in view.verdicts)
-    other = next((name for name in ("phi", "outer") if all(name in run.history for run in view.runs)), None)
-    return other if plateau and other else view.measure
+    plateau = any(verdict.title == PLATEAU for verdict in verdicts)
+    objective = next((name for name in ("phi", "outer") if all(name in run.history for run in records)), None)
+    return objective if plateau and objective else measure
 
 
-def _best(view: View, measure: str | None) -> tuple[float, str] | None:
-    ended = [
+def _lowest(records: Sequence[RunRecord], labels: Sequence[str], measure: str | None) -> tuple[float, str] | None:
+    """The lowest final value of a measure, and which run it belongs to."""
+    if measure is None:
+        return None
+    ends = [
         (value, label)
-        for run, label in zip(view.runs, view.labels, strict=True)
-        if measure and run.status != "diverged" and (value := last(run, measure)) is not None and value == value
+        for record, label in zip(records, labels, strict=True)
+        if record.status != "diverged" and (value := last_value(record, measure)) is not None and value == value
     ]
-    return min(ended, default=None)
+    return min(ends, default=None)
 
 
-def _bytes(run: RunRecord) -> float:
-    return run.cost["bytes"] * run.cost["links"] * run.steps
+def _bytes(record: RunRecord) -> float:
+    return record.cost["bytes"] * record.cost["links"] * record.steps
+
+
+def _spaced(name: str) -> str:
+    """A name without underscores, so that lines can break in it."""
+    return name.replace("_", " ")

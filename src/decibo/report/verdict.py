@@ -18,7 +18,7 @@ EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
 
 @dataclass(frozen=True)
 class Verdict:
-    """good, bad, floor or open; a title of a word or two, and a sentence."""
+    """Its kind (good, bad, floor or open), a title of a word or two, and a sentence."""
 
     kind: str
     title: str
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def judge(run: RunRecord, measure: str | None) -> Verdict:
-    """The verdict on a run, by its status and by how this measure went."""
+    """The verdict on a run, from its status and the course of this measure."""
     if run.status == "diverged":
         return Verdict("bad", "diverged", run.message)
     if run.status == "converged":
@@ -35,36 +35,39 @@ def judge(run: RunRecord, measure: str | None) -> Verdict:
     trend = trend or Verdict("open", str(run.status), "Too few records to see a trend.")
     if run.status == "interrupted":
         return Verdict("open", "interrupted", f"{run.message} {trend.sentence}")
-    told = run.message.removeprefix(f"All {run.steps} steps done.").strip()
-    return Verdict(trend.kind, trend.title, f"{trend.sentence} {told}".strip())
+    message = run.message.removeprefix(f"All {run.steps} steps done.").strip()
+    return Verdict(trend.kind, trend.title, f"{trend.sentence} {message}".strip())
 
 
 def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     name = str(measure)
-    step, values = run.history["step"], run.history[name].astype(float)
+    step = run.history["step"]
+    values = run.history[name].astype(float)
     if len(values) < FEWEST or not np.isfinite(values).all():
         return None
-    first, third = float(values[0]), len(values) // 3
+    first = float(values[0])
+    third = len(values) // 3
     before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
     zero = vanishes(name)
-    if zero and 0 <= after <= _rounding(run) * max(first, float(values.max())):
+    if zero and 0 <= after <= _rounding_level(run) * max(first, float(values.max())):
         return Verdict("good", "solved", f"{name} is at {typeset_number(after)}: rounding error is all that is left.")
     if values[-1] > max(first, 0) * 10 and first > 0:
-        fell = _fallen(run) if name in ("stationarity", "direction_norm") else ""
-        if fell:
-            peak, last = typeset_number(float(values.max())), typeset_number(float(values[-1]))
-            went = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"
-            return Verdict("open", PLATEAU, f"{fell}; {went}: the gradient was small where it began.")
+        fall = _objective_fall(run) if name in ("stationarity", "direction_norm") else ""
+        if fall:
+            peak = typeset_number(float(values.max()))
+            last = typeset_number(float(values[-1]))
+            path = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"
+            return Verdict("open", PLATEAU, f"{fall}; {path}: the gradient was small where it began.")
         return Verdict(
             "bad", "grew", f"{name} ended at {typeset_number(values[-1])}, above {typeset_number(first)} at the start."
         )
     if _level(values, third, zero):
         width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
-        return _levelled(name, after, int(step[_settled(values, after, width)]), first, zero)
-    return _moving(name, before, after, int(step[-third]))
+        return _level_verdict(name, after, int(step[_settled_since(values, after, width)]), first, zero)
+    return _moving_verdict(name, before, after, int(step[-third]))
 
 
-def _fallen(run: RunRecord) -> str:
+def _objective_fall(run: RunRecord) -> str:
     """By how much the outer objective fell, in words; empty if it did not."""
     for name in ("phi", "outer"):
         if name in run.history:
@@ -77,11 +80,12 @@ def _fallen(run: RunRecord) -> str:
 def _level(values: np.ndarray, third: int, zero: bool) -> bool:
     """Whether a straight line through the last third is flat, or its slope is lost in the noise.
 
-    Measures that vanish are looked at on a logarithmic scale, others in relation to how far they went.
+    Measures that vanish are judged on a logarithmic scale, others relative to their range.
     """
     end = values[-third:]
     if zero and (end > 0).all():
-        end, share = np.log(end), LEVEL
+        end = np.log(end)
+        share = LEVEL
     else:
         share = LEVEL / 10 * float(np.ptp(values))
     record = np.arange(third)
@@ -90,29 +94,29 @@ def _level(values: np.ndarray, third: int, zero: bool) -> bool:
     return abs(slope) * third <= max(share, noise)
 
 
-def _levelled(name: str, value: float, since: int, first: float, zero: bool) -> Verdict:
-    at = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
+def _level_verdict(name: str, value: float, since: int, first: float, zero: bool) -> Verdict:
+    level = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
     if not zero:
-        return Verdict("good", "settled", f"{at}.")
+        return Verdict("good", "settled", f"{level}.")
     if value > 0.5 * first:
-        return Verdict("bad", "stuck", f"{at}; it began at {typeset_number(first)}. Larger step sizes may move it.")
+        return Verdict("bad", "stuck", f"{level}; it began at {typeset_number(first)}. Larger step sizes may move it.")
     advice = "more steps will not lower it, smaller step sizes or an exact method may"
-    return Verdict("floor", "floor", f"{at}: {advice}.")
+    return Verdict("floor", "floor", f"{level}: {advice}.")
 
 
-def _moving(name: str, before: float, after: float, since: int) -> Verdict:
+def _moving_verdict(name: str, before: float, after: float, since: int) -> Verdict:
     change = f"from about {typeset_number(before)} to about {typeset_number(after)} since step {since:,}"
     if after > before:
         return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
     return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")
 
 
-def _settled(values: np.ndarray, level: float, width: float) -> int:
-    """The first record from which on everything stays within this width of the level."""
-    apart = np.flatnonzero(np.abs(values - level) > width)
-    return int(min(apart[-1] + 1, len(values) - 1)) if len(apart) else 0
+def _settled_since(values: np.ndarray, level: float, width: float) -> int:
+    """The first record from which everything stays within this width of the level."""
+    outside = np.flatnonzero(np.abs(values - level) > width)
+    return int(min(outside[-1] + 1, len(values) - 1)) if len(outside) else 0
 
 
-def _rounding(run: RunRecord) -> float:
-    """What is left of a squared error, relative to where it began, when only rounding is left."""
+def _rounding_level(run: RunRecord) -> float:
+    """The size of a squared error, relative to where it began, when only rounding error is left."""
     return EPSILON.get(run.precision, 1e-3) ** 1.5
