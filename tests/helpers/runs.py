@@ -16,7 +16,7 @@ METHOD = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
 
 
 def made_up(history, status="done", message="", steps=None, seconds=2.0):
-    """A solution with this history, which no run has made."""
+    """A solution with this history, which comes from no run."""
     steps = int(history["step"][-1]) if steps is None else steps
     cost = Cost(
         outer_gradients=1, inner_gradients=2, messages=1, numbers=9, bytes=72, agents=4, links=8, steps=steps,

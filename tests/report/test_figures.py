@@ -1,5 +1,8 @@
 """Figures of runs."""
 
+import sys
+
+import matplotlib
 import numpy as np
 import pytest
 
@@ -28,3 +31,21 @@ def test_a_file_instead_of_a_folder_is_rejected(tmp_path):
     written(tmp_path / "run", curve([1.0, 0.5]))
     with pytest.raises(InputError, match=r"need a folder, but .*run\.json is a file"):
         figures(tmp_path / "run", tmp_path / "run" / "run.json")
+
+
+def test_the_plots_of_the_user_are_left_alone(tmp_path):
+    before = matplotlib.get_backend()
+    try:
+        matplotlib.use("svg")
+        settings = dict(matplotlib.rcParams)
+        figures(written(tmp_path / "run", curve(FALLING)), tmp_path / "figures")
+        assert dict(matplotlib.rcParams) == settings
+        assert matplotlib.get_backend() == "svg"
+    finally:
+        matplotlib.use(before)
+
+
+def test_figures_without_matplotlib_are_an_import_error(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"decibo\[plot\]"):
+        figures(written(tmp_path / "run", curve(FALLING)), tmp_path / "figures")

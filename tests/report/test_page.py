@@ -45,14 +45,14 @@ def folders(place):
 
 @pytest.fixture(scope="module")
 def browser():
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
         pytest.skip("no Chromium on this machine: the page is not tried in a browser")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of playwright's own event loop
         with api.sync_playwright() as playwright:
-            started = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+            started = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
             yield started
             started.close()
 
@@ -66,16 +66,18 @@ def path(tmp_path_factory):
 @pytest.fixture
 def opened(browser):
     """A function that opens a file; at the end nothing may have gone wrong or out."""
-    bad, asked, contexts = [], [], []
+    messages = []
+    requests = []
+    contexts = []
 
     def go(path, **context):
         contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context))
         page = contexts[-1].new_page()
         page.set_default_timeout(10_000)
-        page.on("console", lambda message: bad.append(message.text))
-        page.on("pageerror", lambda error: bad.append(str(error)))
-        page.on("dialog", lambda dialog: (bad.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: (messages.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready=yes]")
         return page
@@ -83,9 +85,9 @@ def opened(browser):
     yield go
     for context in contexts:
         context.close()
-    assert not bad
-    assert [url for url in asked if not url.startswith("blob:")] == asked[:1]
-    assert asked[0].startswith("file:")
+    assert not messages
+    assert [url for url in requests if not url.startswith("blob:")] == requests[:1]
+    assert requests[0].startswith("file:")
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def point_at(page, x, y):
     page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
 
 
-def test_everything_is_there_and_nothing_is_run_that_should_not_be(page):
+def test_everything_is_there_and_nothing_hostile_runs(page):
     assert drawn(page) == [0, 1, 2]
     assert page.locator("#summary tbody tr").count() == 3
     assert NASTY in page.locator("#legend").inner_text().replace("\n", "")
@@ -190,8 +192,8 @@ def test_lines_can_be_hidden_and_shown(page):
 def test_hovering_reads_out_the_nearest_point(page):
     assert page.is_hidden("#tip")
     point_at(page, 0.995, 0.88)  # the end of the line that falls
-    said = page.inner_text("#tip").splitlines()
-    assert said == ["falls", "stationarity 1.00e\N{MINUS SIGN}9", "step 900"]
+    tip = page.inner_text("#tip").splitlines()
+    assert tip == ["falls", "stationarity 1.00e\N{MINUS SIGN}9", "step 900"]
     page.select_option("#axis", "bytes")
     point_at(page, 0.995, 0.88)
     assert page.inner_text("#tip").splitlines()[2] == "step 900, 518 kB"
@@ -223,10 +225,10 @@ def test_the_picture_can_be_downloaded(page, tmp_path):
     text = (tmp_path / "a.svg").read_text()
     assert "var(" not in text
     assert {each.get("data-line") for each in picture.iter() if each.get("data-line")} == {"0", "2"}
-    said = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert "falls" in said
-    assert NASTY in said
-    assert "floor" not in said
+    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "falls" in texts
+    assert NASTY in texts
+    assert "floor" not in texts
 
 
 def test_the_table_of_targets(page):
@@ -319,8 +321,8 @@ def test_data_cannot_leave_its_element(path):
 
 
 def test_a_large_network_is_described_and_not_drawn(tmp_path):
-    made = report(written(tmp_path / "run", curve(FALLING), network=decibo.ring(6000)), tmp_path / "report.html")
-    page = made.read_text()
+    path = report(written(tmp_path / "run", curve(FALLING), network=decibo.ring(6000)), tmp_path / "report.html")
+    page = path.read_text()
     assert "Too many agents or links to draw." in page
     assert "6,000" in page
 

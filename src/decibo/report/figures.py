@@ -93,15 +93,17 @@ def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
     folder = Path(out_dir)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Figures need a folder, but {folder} is a file.")
-    plt = plotting()
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise missing("matplotlib", "Drawing figures", "plot") from error
     written = []
-    with plt.rc_context(RUN_STYLE), warnings.catch_warnings():
+    with matplotlib.rc_context(RUN_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a label in a script the font lacks
         for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
-            figure = draw(plt, runs)
+            figure = draw(runs)
             if figure is not None:
                 written += [atomic_write(folder / f"{name}.{kind}", _saved(figure, kind)) for kind in ("png", "pdf")]
-                plt.close(figure)
     return written
 
 
@@ -113,19 +115,19 @@ def distinct_networks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _measures(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
+def _measures(runs: Sequence[RunRecord]) -> Figure | None:
     """Every measure against the steps."""
-    return _panels(plt, runs, [(name, "step") for name in all_measures(runs)[:PANELS]])
+    return _panels(runs, [(name, "step") for name in all_measures(runs)[:PANELS]])
 
 
-def _costs(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
+def _costs(runs: Sequence[RunRecord]) -> Figure | None:
     """The main measure in every currency."""
     measure = main_measure(runs)
     axes = [axis for axis in AXES if any(cost_per_step(run)[axis] for run in runs)]
-    return None if measure is None else _panels(plt, runs, [(measure, axis) for axis in axes])
+    return None if measure is None else _panels(runs, [(measure, axis) for axis in axes])
 
 
-def _panels(plt: ModuleType, runs: Sequence[RunRecord], panels: Sequence[tuple[str, str]]) -> Figure | None:
+def _panels(runs: Sequence[RunRecord], panels: Sequence[tuple[str, str]]) -> Figure | None:
     """A panel for each pair of a measure and an axis."""
     if not panels:
         return None
@@ -134,10 +136,8 @@ def _panels(plt: ModuleType, runs: Sequence[RunRecord], panels: Sequence[tuple[s
     rows = math.ceil(len(panels) / columns)
     beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))  # labels that fit beside each other
     legend = 0.2 * math.ceil(len(runs) / beside) + 0.1
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(3.6 * columns + 0.2, 2.5 * rows + legend), layout="constrained", squeeze=False
-    )
-    axes = grid.ravel()
+    figure = _figure(3.6 * columns + 0.2, 2.5 * rows + legend)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax, (measure, axis) in zip(axes, panels, strict=False):
@@ -194,7 +194,7 @@ def _shown(values: np.ndarray, log: bool) -> np.ndarray:
     return values[values > 0] if log else values
 
 
-def _networks(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
+def _networks(runs: Sequence[RunRecord]) -> Figure | None:
     """Every network that is small enough to draw."""
     networks = [group[0].network for group in distinct_networks(runs)]
     drawn = [(network, points) for network in networks if (points := positions(network)) is not None][:PANELS]
@@ -202,10 +202,11 @@ def _networks(plt: ModuleType, runs: Sequence[RunRecord]) -> Figure | None:
         return None
     columns = min(3, len(drawn))
     rows = math.ceil(len(drawn) / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(2.7 * columns, 2.9 * rows), layout="constrained", squeeze=False)
-    for ax in axes.ravel():
+    figure = _figure(2.7 * columns, 2.9 * rows)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in axes:
         ax.set_axis_off()
-    for ax, (network, points) in zip(axes.ravel(), drawn, strict=False):
+    for ax, (network, points) in zip(axes, drawn, strict=False):
         _network(ax, network, points * [1, -1])
     return figure
 
@@ -237,6 +238,13 @@ def _plain(text: str) -> str:
     clean = "".join(mark if mark.isprintable() else " " for mark in text)
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return (" " if clean.startswith("_") else "") + clean.replace("$", r"\$")
+
+
+def _figure(width: float, height: float) -> Figure:
+    """An empty figure that belongs to no window, so that the user's plots stay as they are."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _saved(figure: Figure, kind: str) -> bytes:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from decibo.runs.describe import NetworkRecord
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 DRAWN = 400  # agents that can still be distinguished
 NAMED = 36  # agents whose names still fit into their circles
@@ -17,7 +21,7 @@ MARGIN = 26.0
 Edge = tuple[int, int, float]
 
 
-def positions(network: NetworkRecord) -> np.ndarray | None:
+def positions(network: NetworkRecord) -> Float[np.ndarray, "agents 2"] | None:
     """Where to draw each agent, in the unit square; None where there are too many agents or links."""
     agents = network["agents"]
     edges = network["edges"]
@@ -49,7 +53,7 @@ def network_svg(network: NetworkRecord) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def degrees(network: NetworkRecord) -> np.ndarray | None:
+def degrees(network: NetworkRecord) -> Int[np.ndarray, " agents"] | None:
     """How many neighbours each agent receives from; None where links are not listed."""
     if network["edges"] is None:
         return None
