@@ -62,7 +62,7 @@ def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float 
 
 
 def polynomial(start: float, power: float, *, delay: float = 1.0) -> Partial:
-    """The power law start (1 + k/delay)^power: a penalty that grows or, with a negative power, a step size that falls."""
+    """The power law start (1 + k/delay)^power: a growing penalty or, with a negative power, a decreasing step size."""
     return Partial(
         _polynomial,
         above("start", start, 0.0),

@@ -61,7 +61,7 @@ def stackelberg_pricing(
     smooth: float = 0.1,
     seed: int = 0,
 ) -> Problem:
-    """Districts that share prices for a day of `hours`; heterogeneity 0 makes them equal, 1 has them vary by a third."""
+    """Districts that share prices for a day of `hours`; with heterogeneity 0 they are equal, with 1 vary by a third."""
     m, hours = integer("m", m), integer("hours", hours, 2)
     unequal = at_least("heterogeneity", heterogeneity, 0.0)
     above("target", target, 0.0)
