@@ -24,7 +24,7 @@ def made_up(history, status="done", message="", steps=None, seconds=2.0):
     )  # fmt: skip
     x, y = jnp.zeros(3), {"a": jnp.ones(2), "b": jnp.zeros(())}
     agents = SimpleNamespace(x=jnp.arange(12.0).reshape(4, 3), y={"a": jnp.ones((4, 2)), "b": jnp.zeros(4)})
-    return Solution(x, y, agents, history, cost, Status(status), message, steps, "m", "n")
+    return Solution(x, y, agents, history, cost, Status(status), message, steps, METHOD, RING)
 
 
 def curve(values, every=10):

@@ -138,7 +138,7 @@ def test_a_signal_writes_a_checkpoint_and_ends_cleanly(alone, tmp_path):
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [("steps", "steps differs"), ("data", "outer of agent 5 is nan at the start")],
+    [("steps", "steps differs"), ("data", "outer of agent 5 is nan there")],
 )
 def test_processes_that_were_given_different_things_say_so(tmp_path, spoil, words):
     output = finish(start(2, tmp_path / "run.npz", "--spoil", spoil), code=2)

@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 Report = Callable[[int, int, Mapping[str, Any]], None]
@@ -58,13 +57,6 @@ class Line:
         """Steps a second since the first report, or since the beginning while there is only one."""
         since, first = self.mark or (now, step)
         return (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
-
-
-def watched(progress: bool | Report | None) -> AbstractContextManager[Report | None]:
-    """What to call between chunks: the function that was passed, or a line if it is wanted and somebody watches."""
-    if callable(progress):
-        return nullcontext(progress)
-    return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
 def line(step: int, steps: int, rate: float, latest: Mapping[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import jax
@@ -16,7 +18,7 @@ from decibo.errors import LostError, first_line
 from decibo.execute import diagnose, loop
 from decibo.execute.checkpointing import Checkpointer
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program, Progress
-from decibo.execute.progress import Report
+from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status
 from decibo.measure.cost import Cost
 from decibo.measure.measures import as_trees
@@ -134,6 +136,13 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool) -> S
     note = controller.summary(run) if controller else _growth(setup, run)
     run = run._replace(seconds=time.perf_counter() - begun)
     return _solution(setup, run, status, f"{_message(setup, run, status)} {note}".rstrip())
+
+
+def watched(progress: bool | Report | None) -> AbstractContextManager[Report | None]:
+    """What to call between chunks: the function that was passed, or a line if it is wanted and somebody watches."""
+    if callable(progress):
+        return nullcontext(progress)
+    return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
 def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
@@ -265,8 +274,8 @@ def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solu
         status=status,
         message=message,
         steps=run.step,
-        method=repr(method),
-        network=repr(setup.network),
+        method=method,
+        network=setup.network,
         state=state,
     )
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import missing
 from decibo.measure.cost import Cost
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
 from decibo.pytree import Tree
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Solution:
     cost      what a step costs and what the run cost, in every currency
     status    done, converged (every target reached), diverged or interrupted; `message` says it in words
     steps     the number of steps that x, y and agents have behind them
+    method    the method with the settings in use at the end; `method.settings` has what was chosen automatically
     """
 
     x: Tree
@@ -46,8 +50,8 @@ class Solution:
     status: Status
     message: str
     steps: int
-    method: str
-    network: str
+    method: Algorithm
+    network: Network | DirectedNetwork
     state: Tree = field(repr=False, default=None)
 
     def to_pandas(self) -> pandas.DataFrame:

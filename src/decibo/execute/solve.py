@@ -17,8 +17,8 @@ from decibo.execute import loop
 from decibo.execute.checkpoint import check_folder
 from decibo.execute.checkpointing import Checkpointer, Checkpoints, data_fingerprint, fingerprint
 from decibo.execute.loop import Inputs, Program
-from decibo.execute.progress import Report, watched
-from decibo.execute.run import Setup, begin, finish
+from decibo.execute.progress import Report
+from decibo.execute.run import Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, step_cost

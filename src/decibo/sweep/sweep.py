@@ -18,8 +18,8 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
-from decibo.execute.progress import Report, watched
-from decibo.execute.run import LONGEST
+from decibo.execute.progress import Report
+from decibo.execute.run import LONGEST, watched
 from decibo.execute.solution import Status
 from decibo.execute.solve import (
     Measures,
