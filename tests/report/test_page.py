@@ -8,13 +8,17 @@ import shutil
 import sys
 import warnings
 import xml.etree.ElementTree as ET
+from collections import Counter
+from html.parser import HTMLParser
 
+import networkx
 import numpy as np
 import pytest
 
 import decibo
 from decibo.errors import InputError
 from decibo.report import report
+from decibo.runs.folder import REQUIRED
 from helpers.runs import curve, written
 
 ARGUMENTS = [
@@ -32,6 +36,9 @@ NASTY = (
     "{{ data }} {% raw %} {0} \u2028 漢字"
 )
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
+LABELLED = decibo.from_graph(
+    networkx.relabel_nodes(networkx.cycle_graph(4), dict(enumerate(["alice", "bob", "carol", "dan"])))
+)
 
 
 def folders(place):
@@ -361,3 +368,42 @@ def test_the_policy_names_the_checksum_of_the_script(path):
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
+
+
+class Tags(HTMLParser):
+    """The elements of a page and the names of their attributes."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.names = Counter()
+        self.attributes = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.names[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+
+
+def hostile(value):
+    """The same record with every text in it made hostile, except what decides how the page is made."""
+    if isinstance(value, dict):
+        return {f"{name}" if name in KEYS else f"{name}{NASTY}": hostile(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [hostile(item) for item in value]
+    return f"{value}{NASTY}" if isinstance(value, str) else value
+
+
+KEYS = {key for name in REQUIRED for key in name.split(".")} | {"x", "y", "labels"}
+
+
+def test_every_text_of_a_run_is_escaped(tmp_path):
+    plain = written(tmp_path / "plain", curve(FALLING) | {"own": FALLING}, network=LABELLED)
+    nasty = written(tmp_path / "nasty", curve(FALLING) | {f"own{NASTY}": FALLING}, network=LABELLED)
+    record = json.loads((nasty / "run.json").read_text())
+    exact = {name: record[name] for name in ("kind", "format", "files", "measures")}
+    (nasty / "run.json").write_text(json.dumps(hostile(record) | exact))
+    before = Tags(report(plain, tmp_path / "plain.html").read_text())
+    after = Tags(report(nasty, tmp_path / "nasty.html").read_text())
+    assert "agent 0 (alice" in (tmp_path / "nasty.html").read_text()
+    assert after.names == before.names
+    assert after.attributes == before.attributes
