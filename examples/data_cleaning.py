@@ -18,7 +18,7 @@ STEPS = 400 if "--quick" in sys.argv else 4000
 
 
 def main():
-    problem = decibo.problems.hyper_cleaning(m=5, training=200, validation=200, corruption=0.3)
+    problem = decibo.problems.hyper_cleaning(agents=5, training=200, validation=200, corruption=0.3)
     wrong = decibo.problems.hyper_cleaning_mask(problem)
     method = decibo.ahead_exact(alpha=100.0, gamma=0.5, lam=100.0)  # Phi is flat in x: each of 200 logits does little
     solution = decibo.solve(problem, decibo.ring(5), method, steps=STEPS, measures=["outer", "consensus_x"])

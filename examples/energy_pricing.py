@@ -15,7 +15,7 @@ STEPS = 300 if "--quick" in sys.argv else 2000
 
 
 def main():
-    problem = decibo.problems.stackelberg_pricing(m=10, hours=24)
+    problem = decibo.problems.stackelberg_pricing(agents=10, hours=24)
     network = decibo.networks.small_world(10, 4, 0.3, seed=0)
     print(problem.name, "on", network)
     for method in (

@@ -19,7 +19,7 @@ STEPS = 300 if "--quick" in sys.argv else 3000
 def main():
     cancer = decibo.data.breast_cancer()
     network = decibo.networks.erdos_renyi(10, 0.5, seed=1)
-    robust = decibo.problems.minimax("perturbation", dataset=cancer, m=10, split="dirichlet", rho=0.1)
+    robust = decibo.problems.minimax("perturbation", dataset=cancer, agents=10, split="dirichlet", rho=0.1)
     settings = {"alpha": 0.05, "beta": 0.5}
     method = decibo.methods.gt_gda(**settings)
     worst = decibo.solve(robust, network, method, steps=STEPS, measures=["outer", "consensus_x", "consensus_y"])

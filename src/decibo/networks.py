@@ -5,9 +5,21 @@ All named graphs take `weights`, the rule for W, and `rho`, to which W is then s
 
 from decibo.network.constructors import from_adjacency, from_graph, from_weights
 from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
-from decibo.network.graphs import complete, exponential, grid, hypercube, path, ring, star, torus
+from decibo.network.graphs import (
+    complete,
+    erdos_renyi,
+    exponential,
+    geometric,
+    grid,
+    hypercube,
+    path,
+    random_regular,
+    ring,
+    small_world,
+    star,
+    torus,
+)
 from decibo.network.network import Network
-from decibo.network.random_graphs import erdos_renyi, geometric, random_regular, small_world
 from decibo.network.varying import VaryingNetwork, failing, periodic, sleeping
 
 __all__ = [

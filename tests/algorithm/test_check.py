@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import decibo
-from decibo.network import AGENTS, Mixing, mixer
+from decibo.network.mixing import AGENTS, Mixing, mixer
 
 
 class S(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 
 import decibo
 from decibo.algorithm import methods, single
-from decibo.network import directed_ring, from_digraph
+from decibo.network.directed import directed_ring, from_digraph
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 A, B, C, LAM, THETA = 0.05, 0.03, 0.1, 5.0, 0.3

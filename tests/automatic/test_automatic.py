@@ -31,7 +31,7 @@ def test_curvatures_of_one_agent_are_those_of_its_own_problem():
 
 def test_the_curvature_of_phi_includes_third_derivatives():
     """Against a difference of exact hypergradients, at y*(x), where g is not quadratic."""
-    problem = decibo.problems.logistic_hyperparameters(m=1, loss="mean", scale=16.0, training=40, validation=40)
+    problem = decibo.problems.logistic_hyperparameters(agents=1, loss="mean", scale=16.0, training=40, validation=40)
     reference, x = decibo.reference(problem), jnp.full(64, -3.0)
     y = reference.y(x)
     points = rows(problem, x, y)

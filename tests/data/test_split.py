@@ -77,7 +77,7 @@ LABELS = np.repeat([1.0, -1.0], [4, 20])
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: iid(LABELS, 0), "m = 0"),
+        (lambda: iid(LABELS, 0), "agents must be a positive integer, but it is 0"),
         (lambda: iid(LABELS, 25), "24 samples"),
         (lambda: by_label(LABELS, 2, [0.5, 0.5], size=10), "there are 4 positive and 20 negative"),
         (lambda: by_label(LABELS, 10, [1.0] * 10), "there are 4 positive"),

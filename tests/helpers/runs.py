@@ -10,7 +10,7 @@ from decibo.execute.solution import Solution, Status
 from decibo.measure.cost import Cost
 from decibo.report import write_run
 
-PROBLEM = decibo.problems.quadratic(m=4)
+PROBLEM = decibo.problems.quadratic(agents=4)
 RING = decibo.ring(4)
 METHOD = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
 

@@ -7,9 +7,10 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from decibo import network as net
+from decibo import networks as net
+from decibo.network.mixing import AGENTS
 
-# One of each kind of structure, small enough for a dense check and large enough for every kind of mixing.
+# One of each kind of structure, small enough for a dense check and large enough for every kernel.
 ZOO = {
     "one": net.ring(1),
     "two": net.path(2),
@@ -30,7 +31,7 @@ ZOO = {
     "tree": net.from_graph(nx.random_labeled_tree(20, seed=3)),
     "many neighbours": net.random_regular(24, 18, seed=0),
 }
-each_agent = partial(jax.vmap, axis_name=net.AGENTS)
+each_agent = partial(jax.vmap, axis_name=AGENTS)
 RULES = ("metropolis", "lazy_metropolis", "max_degree", "best_constant")
 
 

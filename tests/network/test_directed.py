@@ -5,8 +5,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from decibo import network as net
-from decibo.network import mixer
+from decibo import networks as net
+from decibo.network.mixing import Circulant, mixer
 from network.strategies import ZOO, each_agent, rows
 
 DIRECTED = {
@@ -33,8 +33,8 @@ def test_weights(name):
 def test_pull_and_push(name):
     network = DIRECTED[name]
     S, key = rows(network.agents), jax.random.key(0)
-    for kind in (None, "dense", "sparse"):
-        mix = mixer(network.mixing(kind), 0, key)
+    for kernel in (None, "dense", "sparse"):
+        mix = mixer(network.mixing(kernel), 0, key)
         pulled, pushed = each_agent(lambda s, mix=mix: (mix(s), mix.push(s)))(S)
         np.testing.assert_allclose(pulled, network.A @ S, atol=1e-12)
         np.testing.assert_allclose(pushed, network.B @ S, atol=1e-12)
@@ -48,12 +48,12 @@ def test_pushing_what_all_agents_share():
     np.testing.assert_allclose(pushed, network.B.sum(axis=1), atol=1e-12)
 
 
-def test_who_hears_whom():
+def test_who_receives_from_whom():
     network = net.directed_ring(4)
-    np.testing.assert_allclose(network.A[1], [0.5, 0.5, 0, 0])  # agent 1 hears agent 0
+    np.testing.assert_allclose(network.A[1], [0.5, 0.5, 0, 0])  # agent 1 receives from agent 0
     assert network.edges.tolist() == [[3, 0], [0, 1], [1, 2], [2, 3]]
     assert set(network.graph.edges) == {(0, 1), (1, 2), (2, 3), (3, 0)}
-    assert repr(network) == "DirectedNetwork(directed_ring, m=4, edges=4)"
+    assert repr(network) == "DirectedNetwork(directed_ring, agents=4, edges=4)"
 
 
 def test_shares_of_a_digraph():
@@ -65,7 +65,7 @@ def test_shares_of_a_digraph():
 
 def test_circulant_mixing_on_a_large_directed_ring():
     network = net.directed_ring(1000)
-    assert isinstance(network.mixing().pull, net.Circulant)
+    assert isinstance(network.mixing().pull, Circulant)
     S = rows(1000)
     np.testing.assert_allclose(network.mixing().stacked(S), (S + np.roll(S, 1, axis=0)) / 2, atol=1e-12)
 

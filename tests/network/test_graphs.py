@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decibo import InputError
-from decibo import network as net
+from decibo import networks as net
 from network.strategies import ZOO
 
 
@@ -82,7 +82,7 @@ def test_from_graph_keeps_order_and_labels():
     network = net.from_graph(graph)
     assert network.labels == ("c", "a", "b")
     assert network.edges.tolist() == [[0, 1], [1, 2]]
-    assert repr(network).startswith("Network(letters, m=3, edges=2, rho=")
+    assert repr(network).startswith("Network(letters, agents=3, edges=2, rho=")
 
 
 def test_from_graph_with_weights():
@@ -107,8 +107,8 @@ def _diagonal(network):
 
 
 def test_repr():
-    assert repr(net.ring(10)) == "Network(ring, m=10, edges=10, rho=0.7616)"
-    assert repr(net.ring(5000)) == "Network(ring, m=5000, edges=5000)"
+    assert repr(net.ring(10)) == "Network(ring, agents=10, edges=10, rho=0.7616)"
+    assert repr(net.ring(5000)) == "Network(ring, agents=5000, edges=5000)"
 
 
 def test_a_large_ring_is_made_quickly():
@@ -119,5 +119,5 @@ def test_a_large_ring_is_made_quickly():
     assert time.perf_counter() - start < 3  # about 0.2 s; the rest is for busy machines
     np.testing.assert_allclose(mixed, (S + np.roll(S, 1, 0) + np.roll(S, -1, 0)) / 3, atol=1e-6)
     assert network.rho < 1
-    with pytest.raises(InputError, match=r"100000 agents.*20000.*\.weights"):
+    with pytest.raises(InputError, match=r"100000 agents.*20000 agents.*\.weights"):
         _ = network.W

@@ -1,4 +1,4 @@
-"""All kinds of mixing give W S, and one agent's view of it survives every transformation."""
+"""All kernels give W S, and one agent's view of it survives every transformation."""
 
 import jax
 import jax.numpy as jnp
@@ -9,24 +9,23 @@ from hypothesis import strategies as st
 from jax import lax
 
 from decibo import InputError
-from decibo import network as net
-from decibo.network import mixer
-from decibo.network.kernels import split_hubs
+from decibo import networks as net
+from decibo.network.mixing import Circulant, Dense, Mixing, Sparse, mixer, split_hubs
 from network.strategies import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
 
 
-def kinds(network):
+def kernels(network):
     return ["dense", "sparse"] + (["circulant"] if network.circulant else [])
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_kinds_agree(name):
+def test_kernels_agree(name):
     network = ZOO[name]
     S = rows(network.agents)
-    for kind in (None, *kinds(network)):
-        mixed = network.mixing(kind).stacked(S)
+    for kernel in (None, *kernels(network)):
+        mixed = network.mixing(kernel).stacked(S)
         np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
         np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
 
@@ -41,9 +40,9 @@ def test_any_network_keeps_the_mean(graph, rule, dense):
     np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["dense", "circulant", "sparse"])
-def test_shapes_and_types_are_kept(kind):
-    mixing = net.ring(5).mixing(kind)
+@pytest.mark.parametrize("kernel", ["dense", "circulant", "sparse"])
+def test_shapes_and_types_are_kept(kernel):
+    mixing = net.ring(5).mixing(kernel)
     for shape, dtype in [
         ((5,), np.float32),
         ((5, 2), np.float64),
@@ -57,11 +56,11 @@ def test_shapes_and_types_are_kept(kind):
         np.testing.assert_allclose(np.asarray(mixed, complex), 1, atol=1e-2)
 
 
-def test_the_choice_of_kind():
-    assert isinstance(net.ring(10).mixing(), net.Dense)
-    assert isinstance(net.ring(100).mixing(), net.Circulant)
-    assert isinstance(net.path(100).mixing(), net.Sparse)
-    assert isinstance(net.complete(100).mixing(), net.Dense)
+def test_the_choice_of_kernel():
+    assert isinstance(net.ring(10).mixing(), Dense)
+    assert isinstance(net.ring(100).mixing(), Circulant)
+    assert isinstance(net.path(100).mixing(), Sparse)
+    assert isinstance(net.complete(100).mixing(), Dense)
 
 
 def test_hubs_keep_a_star_cheap():
@@ -73,8 +72,8 @@ def test_hubs_keep_a_star_cheap():
 
 
 def test_mixings_are_pytrees():
-    for kind in ("dense", "circulant", "sparse"):
-        mixing = net.ring(5).mixing(kind)
+    for kernel in ("dense", "circulant", "sparse"):
+        mixing = net.ring(5).mixing(kernel)
         traces = []
 
         @jax.jit
@@ -84,9 +83,9 @@ def test_mixings_are_pytrees():
 
         for rho in (0.7, 0.8):
             other = net.ring(5, rho=rho)
-            np.testing.assert_allclose(run(other.mixing(kind), jnp.eye(5)), other.W, atol=1e-12)
+            np.testing.assert_allclose(run(other.mixing(kernel), jnp.eye(5)), other.W, atol=1e-12)
         assert len(traces) == 1
-        assert jax.tree.structure(mixing) == jax.tree.structure(net.ring(5).mixing(kind))
+        assert jax.tree.structure(mixing) == jax.tree.structure(net.ring(5).mixing(kernel))
 
 
 @pytest.fixture(params=["ring", "broom", "one"])
@@ -153,7 +152,7 @@ def test_a_mix_that_differs_between_agents_takes_the_right_row():
     network = ZOO["ring"]
     S = rows(network.agents)
 
-    class Scaled(net.Mixing):
+    class Scaled(Mixing):
         def stacked(self, S, k=None, key=None):
             return k * S
 
@@ -186,7 +185,7 @@ def test_derivatives_inside_the_step(network):
     np.testing.assert_allclose(tangent, np.ones_like(S), atol=1e-12)
 
 
-def test_mix_outside_of_agents_is_refused():
+def test_mix_outside_of_agents_is_rejected():
     mix = mixer(net.ring(3).mixing(), 0, KEY)
     for attempt in (lambda: mix(jnp.ones(2)), lambda: jax.vmap(mix)(jnp.ones((3, 2)))):
         with pytest.raises(InputError, match=r"no agent in particular.*axis_name.*stacked"):

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import decibo.network as net
-from decibo.network.random_graphs import _pairing
+from decibo import networks as net
+from decibo.network.graphs import _pairing
 
 
 @given(st.integers(4, 30), st.integers(3, 29), st.integers(0, 1000))
 def test_simple_regular_and_connected(m, degree, seed):
     assume(degree < m and m * degree % 2 == 0)
-    network = net.random_regular(m, degree, seed=seed)  # a Network is connected, or it is refused
+    network = net.random_regular(m, degree, seed=seed)  # a Network is connected, or it is rejected
     assert (network.degrees == degree).all()
     assert len(network.edges) == m * degree // 2
 

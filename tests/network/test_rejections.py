@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from decibo import InputError
-from decibo import network as net
+from decibo import networks as net
 
 HALF = np.full((2, 2), 0.5)
 TWO_PARTS = nx.Graph([(0, 1), (1, 2), (3, 4)])
@@ -15,28 +15,28 @@ SWAP = np.array([[0.0, 1.0], [1.0, 0.0]])
 
 # name: (what is done, the value, the rule, the remedy)
 CASES = {
-    "no agents": (lambda: net.ring(0), "m must be", "positive integer, but it is 0", ""),
-    "half an agent": (lambda: net.ring(2.5), "m must be", "positive integer, but it is 2.5", ""),
-    "true agents": (lambda: net.complete(True), "m must be", "positive integer, but it is True", ""),
+    "no agents": (lambda: net.ring(0), "agents must be", "positive integer, but it is 0", ""),
+    "half an agent": (lambda: net.ring(2.5), "agents must be", "positive integer, but it is 2.5", ""),
+    "true agents": (lambda: net.complete(True), "agents must be", "positive integer, but it is True", ""),
     "rows": (lambda: net.grid(0, 3), "rows must be", "positive integer, but it is 0", ""),
     "k": (lambda: net.hypercube(-1), "k must be", "integer of at least 0, but it is -1", ""),
     "weights": (lambda: net.ring(3, weights="best"), "'best'", "metropolis, lazy_metropolis", "from_weights"),
-    "weights matrix": (lambda: net.ring(3, weights=HALF), "weights = array", "metropolis", "from_weights"),
-    "rho": (lambda: net.ring(9, rho=1.0), "rho = 1.0", "[0, 1)", "leave it out"),
+    "weights matrix": (lambda: net.ring(3, weights=HALF), "but it is array", "metropolis", "from_weights"),
+    "rho": (lambda: net.ring(9, rho=1.0), "it is 1.0", "[0, 1)", "leave it out"),
     "rho nan": (lambda: net.ring(9, rho=float("nan")), "nan", "[0, 1)", "leave it out"),
-    "rho of one": (lambda: net.ring(1, rho=0.5), "rho = 0.5", "single agent", "Leave rho out"),
+    "rho of one": (lambda: net.ring(1, rho=0.5), "it is 0.5", "single agent", "Leave rho out"),
     "rho too low": (lambda: net.path(9, rho=0.1), "rho = 0.1", "reaches rho in [0.8", "denser graph"),
-    "p": (lambda: net.erdos_renyi(9, 1.5, seed=0), "p = 1.5", "probability", "from 0 to 1"),
-    "sparse": (lambda: net.erdos_renyi(100, 0.01, seed=0), "p = 0.01", "connected", "log(m)/m = 0.0461"),
+    "p": (lambda: net.erdos_renyi(9, 1.5, seed=0), "p must be", "number between 0 and 1, but it is 1.5", ""),
+    "sparse": (lambda: net.erdos_renyi(100, 0.01, seed=0), "p = 0.01", "connected", "log(agents)/agents = 0.0461"),
     "seed": (lambda: net.erdos_renyi(9, 0.5, seed=None), "seed must be", "integer of at least 0, but it is None", ""),
-    "odd": (lambda: net.random_regular(5, 3, seed=0), "m = 5, degree = 3", "even", "Change"),
+    "odd": (lambda: net.random_regular(5, 3, seed=0), "agents = 5 and degree = 3", "even", ""),
     "matching": (lambda: net.random_regular(6, 1, seed=0), "degree = 1", "connected", "degree >= 3"),
-    "neighbours": (lambda: net.small_world(9, 3, 0.1, seed=0), "neighbours = 3", "even", "either side"),
-    "radius": (lambda: net.geometric(9, -1, seed=0), "radius = -1", "positive", "side 1"),
-    "near": (lambda: net.geometric(50, 0.01, seed=0), "radius = 0.01", "connected", "sqrt(log(m)/(pi m))"),
+    "neighbours": (lambda: net.small_world(9, 3, 0.1, seed=0), "it is 3", "even, half of them on either side", ""),
+    "radius": (lambda: net.geometric(9, -1, seed=0), "radius must be", "positive, finite number, but it is -1", ""),
+    "near": (lambda: net.geometric(50, 0.01, seed=0), "radius = 0.01", "connected", "sqrt(log(agents)/(pi agents))"),
     "parts": (
         lambda: net.from_graph(TWO_PARTS),
-        "2 components; the smallest holds agents 3, 4",
+        "2 components; the smallest has agents 3, 4",
         "reachable",
         "Add links",
     ),
@@ -45,13 +45,18 @@ CASES = {
     "foreign": (
         lambda: net.from_graph(nx.path_graph(3), net.complete(3).W),
         "W[0, 2] = 0.333333",
-        "only their neighbours",
+        "neighbours only",
         "add the link",
     ),
-    "size": (lambda: net.from_graph(nx.path_graph(3), HALF), "W is 2 x 2", "each node", "list(graph.nodes)"),
-    "not square": (lambda: net.from_weights(np.ones((2, 3))), "(2, 3)", "square", "(m, m)"),
+    "size": (
+        lambda: net.from_graph(nx.path_graph(3), HALF),
+        "but it has 2",
+        "each of the 3 nodes",
+        "list(graph.nodes)",
+    ),
+    "not square": (lambda: net.from_weights(np.ones((2, 3))), "(2, 3)", "square", ""),
     "text": (lambda: net.from_weights("ring"), "'ring'", "matrix of numbers", "2-D array"),
-    "nan": (lambda: net.from_weights(NAN), "W[0, 0] = nan", "finite", "Mend"),
+    "nan": (lambda: net.from_weights(NAN), "W[0, 0] = nan", "finite", ""),
     "skew": (
         lambda: net.from_weights([[0.5, 0.4], [0.5, 0.6]]),
         "W[0, 1] = 0.4",
@@ -74,18 +79,18 @@ CASES = {
     "apart": (lambda: net.from_weights(np.eye(2)), "2 components", "reachable", "Add links"),
     "swap": (lambda: net.from_weights(SWAP), "bipartite", "rho must be below 1", "(I + W)/2"),
     "one way": (lambda: net.from_adjacency(ONE_WAY), "A[0, 1] = 1", "symmetric", "from_digraph"),
-    "weighted": (lambda: net.from_adjacency(HALF), "A holds 0.5", "zeros and ones", "from_weights"),
-    "kind": (lambda: net.ring(3).mixing("fast"), "'fast'", "dense, circulant, sparse", "Leave it out"),
+    "weighted": (lambda: net.from_adjacency(HALF), "an entry 0.5", "zeros and ones", "from_weights"),
+    "kernel": (lambda: net.ring(3).mixing("fast"), "'fast'", "dense, circulant, sparse", ""),
     "no circulant": (
         lambda: net.path(9).mixing("circulant"),
         "9 agents",
         "shifts of the first",
-        "Leave kind out",
+        "Leave the kernel out",
     ),
-    "other m": (
+    "other agents": (
         lambda: net.ring(3).mixing().stacked(np.ones((4, 2))),
         "float64[4, 2]",
-        "each agent",
+        "each of the 3 agents",
         "same number",
     ),
     "counter": (
@@ -96,7 +101,7 @@ CASES = {
     ),
     "one arrow": (
         lambda: net.from_digraph(nx.DiGraph([(0, 1), (1, 2), (2, 1)])),
-        "2 components; the smallest holds agent 0",
+        "2 components; the smallest has agent 0",
         "reachable",
         "Add links",
     ),
@@ -116,14 +121,14 @@ CASES = {
     "A deaf": (lambda: net.from_push_pull(SWAP, HALF), "A[0, 0] = 0", "positive", "for itself"),
     "A and B": (
         lambda: net.from_push_pull(HALF, np.eye(1)),
-        "(2, 2), B is (1, 1)",
+        "A is (2, 2) and B is (1, 1)",
         "each agent",
-        "same graph",
+        "",
     ),
     "A foreign": (
         lambda: net.from_digraph(nx.DiGraph([(0, 1), (1, 2), (2, 0)]), A=net.complete(3).W),
         "A[0, 1] = 0.333333",
-        "only their neighbours",
+        "neighbours only",
         "add the link",
     ),
 }

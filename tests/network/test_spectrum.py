@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from decibo import network as net
-from decibo.network.spectrum import dense_ends, fourier_ends, lanczos_ends
+from decibo import networks as net
+from decibo.network.spectrum import dense_spectrum, fourier_spectrum, lanczos_spectrum
 from network.strategies import ZOO
 
 
@@ -23,9 +23,9 @@ def test_rho_is_the_norm(name):
 
 @pytest.mark.parametrize("network", [net.ring(60), net.exponential(50), net.torus(6, 8), net.hypercube(6)], ids=repr)
 def test_three_ways_agree(network):
-    fourier, dense = fourier_ends(network.shifts), dense_ends(network.weights)
+    fourier, dense = fourier_spectrum(network.shifts), dense_spectrum(network.weights)
     np.testing.assert_allclose(fourier, dense, atol=1e-12)
-    np.testing.assert_allclose(lanczos_ends(network.weights), dense, atol=1e-9)
+    np.testing.assert_allclose(lanczos_spectrum(network.weights), dense, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -34,15 +34,15 @@ def test_three_ways_agree(network):
     ids=repr,
 )
 def test_lanczos_without_structure(network):
-    np.testing.assert_allclose(lanczos_ends(network.weights), dense_ends(network.weights), atol=1e-8)
+    np.testing.assert_allclose(lanczos_spectrum(network.weights), dense_spectrum(network.weights), atol=1e-8)
 
 
 def test_rho_of_a_long_path():
     network = net.path(2_500)
     # All links of a path weigh 1/3, so that I - W is a third of its Laplacian.
     gap = 2 / 3 * (1 - np.cos(np.pi / network.agents))
-    assert 1 - network.ends.high == pytest.approx(gap, rel=1e-4)
-    assert network.ends.low == pytest.approx(-1 / 3, abs=1e-3)
+    assert 1 - network.spectrum.high == pytest.approx(gap, rel=1e-4)
+    assert network.spectrum.low == pytest.approx(-1 / 3, abs=1e-3)
 
 
 def test_shifts_are_found():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decibo import InputError
-from decibo import network as net
+from decibo import networks as net
 from network.strategies import RULES, connected_graphs
 
 
@@ -56,13 +56,13 @@ def test_rho_of_the_paper(rho, seed):
 def test_rho_on_a_ring_where_it_can_be_reached():
     assert net.ring(10, rho=0.923).rho == pytest.approx(0.923, abs=1e-12)
     assert net.ring(10, rho=0.7).rho == pytest.approx(0.7, abs=1e-12)
-    with pytest.raises(InputError, match=r"rho = 0.274.*reaches rho in \[0\.6.*, 1\).*denser graph"):
+    with pytest.raises(InputError, match=r"rho = 0\.274.*reaches rho in \[0\.6.*, 1\).*denser graph"):
         net.ring(10, rho=0.274)
 
 
 @settings(max_examples=50, deadline=None)
 @given(connected_graphs().filter(lambda graph: len(graph) > 1), st.floats(0.0, 0.999), st.sampled_from(RULES))
-def test_rho_is_reached_or_refused(graph, rho, rule):
+def test_rho_is_reached_or_rejected(graph, rho, rule):
     try:
         network = net.from_graph(graph, weights=rule, rho=rho)
     except InputError as error:

@@ -47,7 +47,7 @@ def problem(name: str) -> Any:
     import decibo
 
     if name in MINIMAX:
-        return decibo.problems.minimax("quadratic", m=AGENTS, seed=3)
+        return decibo.problems.minimax("quadratic", agents=AGENTS, seed=3)
     if name in SINGLE:
         import jax.numpy as jnp
 

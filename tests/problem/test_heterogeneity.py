@@ -17,19 +17,19 @@ def test_synthetic_by_hand():
 
 
 def test_equal_agents_have_none():
-    found = heterogeneity(quadratic(m=3, heterogeneity=0.0))
+    found = heterogeneity(quadratic(agents=3, heterogeneity=0.0))
     assert max(found.b_f2, found.b_g2) < 1e-25
 
 
 def test_at_a_given_point():
-    problem = quadratic(m=3)
+    problem = quadratic(agents=3)
     x, y = np.ones(3), np.ones(4)
     rows = jax.vmap(lambda d: jax.grad(problem.inner, argnums=1)(x, y, d))(problem.data)
     assert heterogeneity(problem, x, y).inner_y == pytest.approx(float(np.var(rows, axis=0).sum()))
 
 
 def test_splits_by_label_are_more_unequal_than_iid():
-    sizes = {"m": 4, "training": 80, "validation": 80, "loss": "mean"}
+    sizes = {"agents": 4, "training": 80, "validation": 80, "loss": "mean"}
     y = np.zeros(64)
     iid = heterogeneity(logistic_hyperparameters(**sizes), y=y)
     unequal = logistic_hyperparameters(**sizes, split="by_label", ratios=[1, 1, 0, 0])

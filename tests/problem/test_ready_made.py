@@ -15,15 +15,15 @@ from decibo.problems.synthetic import synthetic
 
 PROBLEMS = {
     "synthetic": synthetic,
-    "quadratic": lambda: quadratic(m=3),
-    "bent": lambda: quadratic(m=3, bend=0.1),
-    "logistic sum": lambda: logistic_hyperparameters(m=3, training=30, validation=30),
-    "logistic mean": lambda: logistic_hyperparameters(m=3, training=30, validation=30, loss="mean"),
-    "cleaning": lambda: hyper_cleaning(m=3, training=20, validation=20),
-    "minimax": lambda: minimax(m=3),
-    "auc": lambda: minimax("auc", m=3),
-    "perturbation": lambda: minimax("perturbation", m=3),
-    "pricing": lambda: stackelberg_pricing(m=3, hours=5),
+    "quadratic": lambda: quadratic(agents=3),
+    "bent": lambda: quadratic(agents=3, bend=0.1),
+    "logistic sum": lambda: logistic_hyperparameters(agents=3, training=30, validation=30),
+    "logistic mean": lambda: logistic_hyperparameters(agents=3, training=30, validation=30, loss="mean"),
+    "cleaning": lambda: hyper_cleaning(agents=3, training=20, validation=20),
+    "minimax": lambda: minimax(agents=3),
+    "auc": lambda: minimax("auc", agents=3),
+    "perturbation": lambda: minimax("perturbation", agents=3),
+    "pricing": lambda: stackelberg_pricing(agents=3, hours=5),
 }
 
 
@@ -58,12 +58,12 @@ def test_objectives_keep_their_identity(name):
 
 @pytest.mark.parametrize("factory", [quadratic, minimax, stackelberg_pricing])
 def test_heterogeneity_zero_makes_agents_equal(factory):
-    for leaf in jax.tree.leaves(factory(m=3, heterogeneity=0.0).data):
+    for leaf in jax.tree.leaves(factory(agents=3, heterogeneity=0.0).data):
         np.testing.assert_allclose(leaf, jnp.broadcast_to(leaf[0], leaf.shape), atol=1e-15)
 
 
 def test_the_mean_of_minimax_is_its_negative():
-    problem = minimax("auc", m=2)
+    problem = minimax("auc", agents=2)
     d = jax.tree.map(lambda leaf: leaf[0], problem.data)
     assert problem.outer(problem.x0, jnp.array(0.7), d) == -problem.inner(problem.x0, jnp.array(0.7), d)
 
@@ -71,7 +71,7 @@ def test_the_mean_of_minimax_is_its_negative():
 def test_auc_saddle_form_is_the_pairwise_square_loss():
     """Phi = p (1-p) (mean over pairs of (1 - u+ + u-)^2 - 1) at the best a and c; Ying et al., theorem 1."""
     data = breast_cancer()
-    problem = minimax("auc", m=1, ridge=0.0)
+    problem = minimax("auc", agents=1, ridge=0.0)
     w = np.random.default_rng(0).normal(size=30) * 0.1
     u = data.features @ w
     up, down = u[data.labels > 0], u[data.labels < 0]
@@ -82,7 +82,7 @@ def test_auc_saddle_form_is_the_pairwise_square_loss():
 
 
 def test_logistic_is_the_papers_formula():
-    problem = logistic_hyperparameters(m=2, training=20, validation=10)
+    problem = logistic_hyperparameters(agents=2, training=20, validation=10)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=64), rng.normal(size=64)
     d = jax.tree.map(lambda leaf: np.asarray(leaf[1]), problem.data)
@@ -94,18 +94,18 @@ def test_logistic_is_the_papers_formula():
 
 def test_padding_changes_nothing():
     """31 samples over 3 agents: two agents are padded; their sum is the sum over the samples."""
-    padded = logistic_hyperparameters(m=3, training=31, validation=31)
-    alone = logistic_hyperparameters(m=1, training=31, validation=31)
+    padded = logistic_hyperparameters(agents=3, training=31, validation=31)
+    alone = logistic_hyperparameters(agents=1, training=31, validation=31)
     y = jnp.linspace(-1, 1, 64)
     total = sum(padded.outer(0 * y, y, jax.tree.map(lambda leaf, i=i: leaf[i], padded.data)) for i in range(3))
     assert total == pytest.approx(float(alone.outer(0 * y, y, jax.tree.map(lambda leaf: leaf[0], alone.data))))
 
 
 def test_minibatches_are_unbiased():
-    problem = logistic_hyperparameters(m=2, training=20, validation=20, batch=5)
+    problem = logistic_hyperparameters(agents=2, training=20, validation=20, batch=5)
     draw = problem.sample
     assert draw is not None
-    assert draw is logistic_hyperparameters(m=3, batch=5).sample
+    assert draw is logistic_hyperparameters(agents=3, batch=5).sample
     d = jax.tree.map(lambda leaf: leaf[0], problem.data)
     y = jnp.linspace(-1, 1, 64)
     values = jax.vmap(lambda key: problem.outer(y, y, draw(d, key)))(jax.random.split(jax.random.key(0), 4000))
@@ -121,7 +121,7 @@ def test_the_reference_classifies():
 
 
 def test_hyper_cleaning_finds_the_corrupted():
-    problem = hyper_cleaning(digits(), m=2, training=60, validation=80, corruption=0.3, ridge=0.1)
+    problem = hyper_cleaning(digits(), agents=2, training=60, validation=80, corruption=0.3, ridge=0.1)
     mask = hyper_cleaning_mask(problem)
     assert mask.sum() == 18
     x, expert = problem.x0, reference(problem)
@@ -134,7 +134,7 @@ def test_hyper_cleaning_finds_the_corrupted():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: quadratic(m=0), "m must be a positive integer, but it is 0"),
+        (lambda: quadratic(agents=0), "agents must be a positive integer, but it is 0"),
         (lambda: quadratic(n=2.5), "n must be a positive integer, but it is 2.5"),  # pyright: ignore
         (lambda: quadratic(heterogeneity=-1), "heterogeneity must be .* at least 0, but it is -1"),
         (lambda: quadratic(condition=0.5), "at least 1"),

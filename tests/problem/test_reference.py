@@ -32,7 +32,7 @@ def test_synthetic_is_the_papers():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_newton_meets_the_closed_form(seed):
-    problem = quadratic(m=3, seed=seed)
+    problem = quadratic(agents=3, seed=seed)
     assert problem.solution is not None
     x = problem.solution["x"]
     by_formula, by_newton = reference(problem).at(x), reference(_without_formula(problem)).at(x)
@@ -42,12 +42,14 @@ def test_newton_meets_the_closed_form(seed):
 
 
 def test_a_wrong_formula_does_not_give_a_wrong_answer():
-    problem = replace(quadratic(m=3), inner_solution=lambda x, data: jnp.ones(4))
-    np.testing.assert_allclose(reference(problem).y(problem.x0), reference(quadratic(m=3)).y(problem.x0), atol=1e-12)
+    problem = replace(quadratic(agents=3), inner_solution=lambda x, data: jnp.ones(4))
+    np.testing.assert_allclose(
+        reference(problem).y(problem.x0), reference(quadratic(agents=3)).y(problem.x0), atol=1e-12
+    )
 
 
 def test_conjugate_gradients_meet_the_dense_path():
-    problem = quadratic(m=3, bend=0.1)
+    problem = quadratic(agents=3, bend=0.1)
     functions, data, x, y0 = problem.functions, problem.data, problem.x0 + 0.3, problem.y0
     dense, products = (newton(functions, data, x, y0, dense=size) for size in (256, 0))
     assert dense.converged
@@ -79,7 +81,7 @@ def _as_float32(tree):
 
 @pytest.mark.parametrize("formula", [True, False])
 def test_float32(formula):
-    double = quadratic(m=3, condition=50.0)
+    double = quadratic(agents=3, condition=50.0)
     data, x0, y0 = _as_float32((double.data, double.x0, double.y0))
     single = replace(double, data=data, x0=x0, y0=y0, inner_solution=double.inner_solution if formula else None)
     answer = reference(single).at(x0)
@@ -88,7 +90,7 @@ def test_float32(formula):
 
 
 def test_no_answer_is_nan_inside_and_an_error_outside():
-    problem = replace(quadratic(m=3), inner=lambda x, y, d: -1.5 * y @ y, inner_solution=None)
+    problem = replace(quadratic(agents=3), inner=lambda x, y, d: -1.5 * y @ y, inner_solution=None)
     answer = exact(problem.functions, problem.data, problem.x0, problem.y0)
     assert not answer.converged
     assert all(jnp.isnan(part).all() for part in (answer.y, answer.phi, answer.grad))
@@ -103,20 +105,20 @@ def test_an_inner_problem_without_minimum_says_what_is_left():
 
 
 def test_nan_in_gives_no_answer():
-    problem = quadratic(m=3)
+    problem = quadratic(agents=3)
     assert not exact(problem.functions, problem.data, problem.x0 * jnp.nan, problem.y0).converged
     with pytest.raises(InputError, match="not finite"):
         reference(problem).phi(problem.x0 * jnp.nan)
 
 
 def test_exact_compiles_and_forgives_a_bad_guess():
-    problem = _without_formula(quadratic(m=3))
+    problem = _without_formula(quadratic(agents=3))
     answer = exact(problem.functions, problem.data, problem.x0, problem.y0 * jnp.nan)
     np.testing.assert_allclose(answer.y, reference(problem).y(problem.x0), atol=1e-12)
 
 
 def test_some_agents_only():
-    problem = quadratic(m=3)
+    problem = quadratic(agents=3)
     part = replace(problem, data=problem.local([0, 2]), agents=None, solution=None)
     np.testing.assert_allclose(
         reference(problem, agents=[0, 2]).grad(problem.x0), reference(part).grad(problem.x0), atol=1e-14
@@ -135,17 +137,17 @@ def test_some_agents_only():
 
 def test_x_must_look_like_x0():
     with pytest.raises(InputError, match="look like x0"):
-        reference(quadratic(m=3)).phi(np.zeros((2, 3)))
+        reference(quadratic(agents=3)).phi(np.zeros((2, 3)))
 
 
 def test_check_notices_a_wrong_gradient(monkeypatch):
-    expert = reference(quadratic(m=3))
+    expert = reference(quadratic(agents=3))
     monkeypatch.setattr(expert, "grad", lambda x: 1.1 * expert.at(x).grad)
     assert expert.check(np.ones(3)) > 1e-3
 
 
 def test_constants_bound_every_agent():
-    problem = quadratic(m=3, condition=9.0)
+    problem = quadratic(agents=3, condition=9.0)
     known = quadratic_constants(problem)
     assert 1 / 3 - 1e-12 <= known["mu_g"] <= known["L_g1"]
     assert known["L_f1"] <= 3 + 1e-12

@@ -110,7 +110,7 @@ def test_printed_l_is_too_small():
 
 def test_exact_for_quadratics():
     world = World.draw(4, 3, 2, 3)
-    like = quadratic(m=3, n=2, r=3)
+    like = quadratic(agents=3, n=2, r=3)
     problem = decibo.Problem(like.outer, like.inner, {k: getattr(world, k) for k in like.data}, like.x0, like.y0)
     x = np.array([[0.3, -1.0], [0.0, 2.0]])
     found, known = constants(problem, x), world.constants(x)
@@ -170,6 +170,6 @@ def test_small_lam_and_invalid_steps_are_rejected():
     with pytest.raises(decibo.InputError, match="alpha"):
         t.slacks(-1.0, 1.0, 1.0)
     with pytest.raises(decibo.InputError, match="stacked along a first axis"):
-        constants(quadratic(m=2, n=2, r=2), jnp.zeros((4, 3)))
+        constants(quadratic(agents=2, n=2, r=2), jnp.zeros((4, 3)))
     with pytest.raises(decibo.InputError, match="lam >= 1"):
         theorem1(Constants(**GOOD, minimax=True), 0.5, 0.9)

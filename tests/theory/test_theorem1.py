@@ -73,7 +73,7 @@ def test_the_terms_of_the_potential_add_up():
 
 
 def test_penalty_gap_has_slope_minus_one():
-    problem = quadratic(m=3, n=2, r=2, seed=2, bend=0.3)
+    problem = quadratic(agents=3, n=2, r=2, seed=2, bend=0.3)
     functions, data, x = problem.functions, problem.data, jnp.array([0.4, -0.7])
     truth = jax.jit(exact, static_argnums=0)(functions, data, x, jnp.zeros(2))
     c = constants(problem, jnp.stack([x, x + 0.5, x - 0.5]))

@@ -24,7 +24,7 @@ def main(out: Path = Path("out/demo"), as_json: bool = False) -> int:
     processes.begin()
     shown = processes.first() and not as_json
     dataset = decibo.data.digits()
-    problem = decibo.problems.logistic_hyperparameters(dataset, m=10, split="by_label", loss="mean", scale=16.0)
+    problem = decibo.problems.logistic_hyperparameters(dataset, agents=10, split="by_label", loss="mean", scale=16.0)
     network = decibo.networks.erdos_renyi(10, 0.4, seed=0)
     if shown:
         _introduce(problem, network)

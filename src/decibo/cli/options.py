@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 
 REQUIRED = inspect.Parameter.empty
-WORDS = {"m": "agents", "dataset": "data"}  # what configurations call these parameters of the library
+WORDS = {"dataset": "data"}  # what configurations call these parameters of the library
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How samples are shared out over agents: lists of index arrays, the same for the same seed.
+"""How samples are divided among agents: lists of index arrays, the same for the same seed.
 
 No sample goes to two agents. `shards` then stacks the parts, padding short ones with samples of weight 0.
 """
@@ -8,54 +8,49 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
+from decibo.validate import positive, positive_int
 
 Parts = list[np.ndarray]
 
 
-def iid(labels: np.ndarray, m: int, *, seed: int = 0) -> Parts:
+def iid(labels: np.ndarray, agents: int, *, seed: int = 0) -> Parts:
     """All samples, shuffled and dealt evenly: sizes differ by one at most."""
-    _enough(len(labels), m)
-    return np.array_split(np.random.default_rng(seed).permutation(len(labels)), m)
+    _enough(len(labels), agents)
+    return np.array_split(np.random.default_rng(seed).permutation(len(labels)), agents)
 
 
-def by_label(labels: np.ndarray, m: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0) -> Parts:
+def by_label(labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0) -> Parts:
     """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that fits."""
-    _enough(len(labels), m)
-    shares = _ratios(ratios, m)
+    _enough(len(labels), agents)
+    shares = _ratios(ratios, agents)
     rng = np.random.default_rng(seed)
-    positive = rng.permutation(np.flatnonzero(labels > 0))
-    negative = rng.permutation(np.flatnonzero(labels <= 0))
+    positives = rng.permutation(np.flatnonzero(labels > 0))
+    negatives = rng.permutation(np.flatnonzero(labels <= 0))
     if size is None:
-        size = next((s for s in range(len(labels) // m, 0, -1) if _fits(shares, s, positive, negative)), 1)
+        size = next((s for s in range(len(labels) // agents, 0, -1) if _fits(shares, s, positives, negatives)), 1)
     takes = np.round(shares * size).astype(int)
-    if not _fits(shares, size, positive, negative):
+    if not _fits(shares, size, positives, negatives):
         raise InputError(
-            f"{m} agents of {size} samples with these ratios take {takes.sum()} positive and "
-            f"{m * size - takes.sum()} negative samples",
-            f"there are {len(positive)} positive and {len(negative)} negative ones",
+            f"{agents} agents of {size} samples with these ratios need {takes.sum()} positive and "
+            f"{agents * size - takes.sum()} negative samples, but there are {len(positives)} positive and "
+            f"{len(negatives)} negative ones.",
             "Lower size, or choose ratios nearer to the share of positives in the data.",
         )
-    ends_p, ends_n = np.cumsum(takes), np.cumsum(size - takes)
-    parts = zip(
-        np.split(positive[: ends_p[-1]], ends_p[:-1]),
-        np.split(negative[: ends_n[-1]], ends_n[:-1]),
-        strict=True,
-    )
+    parts = zip(_consecutive(positives, takes), _consecutive(negatives, size - takes), strict=True)
     return [rng.permutation(np.concatenate(pair)) for pair in parts]
 
 
-def dirichlet(labels: np.ndarray, m: int, concentration: float = 0.5, *, seed: int = 0) -> Parts:
-    """All samples: every class shared out by a Dirichlet draw; a small concentration means unequal agents."""
-    _enough(len(labels), m)
-    if not concentration > 0 or not np.isfinite(concentration):
-        raise InputError(f"concentration = {concentration!r}", "it must be positive and finite", "Try 0.1 to 10.")
+def dirichlet(labels: np.ndarray, agents: int, concentration: float = 0.5, *, seed: int = 0) -> Parts:
+    """All samples: every class divided by a Dirichlet draw; a small concentration means unequal agents."""
+    _enough(len(labels), agents)
+    concentration = positive("concentration", concentration)
     rng = np.random.default_rng(seed)
-    parts: list[list[np.ndarray]] = [[] for _ in range(m)]
+    parts: list[list[np.ndarray]] = [[] for _ in range(agents)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
-        ends = np.cumsum(rng.dirichlet(np.full(m, concentration)))[:-1]
-        for part, chunk in zip(parts, np.split(members, (ends * len(members)).astype(int)), strict=True):
+        shares = np.cumsum(rng.dirichlet(np.full(agents, concentration)))[:-1]
+        for part, chunk in zip(parts, np.split(members, (shares * len(members)).astype(int)), strict=True):
             part.append(chunk)
     return _fill([rng.permutation(np.concatenate(part)) for part in parts])
 
@@ -66,10 +61,12 @@ def by_group(groups: np.ndarray) -> Parts:
 
 
 def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, np.ndarray]:
-    """The parts stacked: features (m, size, ...), labels and weights (m, size); padded samples weigh 0."""
+    """The parts stacked: features (agents, size, ...), labels and weights (agents, size); padded samples weigh 0."""
     sizes = [len(part) for part in parts]
     if not parts or min(sizes) == 0:
-        raise InputError(f"parts of sizes {sizes}", "every agent needs at least one sample", "Use fewer agents.")
+        raise InputError(
+            f"Every agent needs at least one sample, but the parts have {sizes} samples.", "Use fewer agents."
+        )
     index = np.zeros((len(parts), max(sizes)), dtype=int)
     weights = np.zeros(index.shape)
     for row, part in enumerate(parts):
@@ -79,29 +76,34 @@ def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, 
     return {"features": features[index], "labels": labels[index], "weights": weights}
 
 
-def _enough(samples: int, m: int) -> None:
-    if not isinstance(m, int | np.integer) or not 1 <= m <= samples:
+def _enough(samples: int, agents: int) -> None:
+    if positive_int("agents", agents) > samples:
         raise InputError(
-            f"m = {m!r} agents and {samples} samples",
-            "every agent needs at least one sample",
+            f"Every agent needs at least one sample, but there are {samples} samples for {agents} agents.",
             "Use fewer agents.",
         )
 
 
-def _ratios(ratios: ArrayLike, m: int) -> np.ndarray:
+def _ratios(ratios: ArrayLike, agents: int) -> np.ndarray:
     shares = np.asarray(ratios, dtype=float)
-    if shares.shape != (m,) or not ((shares >= 0) & (shares <= 1)).all():
+    if shares.shape != (agents,) or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(
-            f"ratios = {list(np.ravel(shares))}",
-            f"there must be one share of positives in [0, 1] for each of the {m} agents",
-            "For instance numpy.linspace(0.1, 0.9, m).",
+            f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents, but it is "
+            f"{short(np.ravel(shares).tolist())}.",
+            f"For example numpy.linspace(0.1, 0.9, {agents}).",
         )
     return shares
 
 
-def _fits(shares: np.ndarray, size: int, positive: np.ndarray, negative: np.ndarray) -> bool:
+def _consecutive(samples: np.ndarray, sizes: np.ndarray) -> Parts:
+    """Samples cut into parts of these sizes, the rest left out."""
+    stops = np.cumsum(sizes)
+    return np.split(samples[: stops[-1]], stops[:-1])
+
+
+def _fits(shares: np.ndarray, size: int, positives: np.ndarray, negatives: np.ndarray) -> bool:
     takes = np.round(shares * size).astype(int)
-    return size >= 1 and takes.sum() <= len(positive) and (size - takes).sum() <= len(negative)
+    return size >= 1 and takes.sum() <= len(positives) and (size - takes).sum() <= len(negatives)
 
 
 def _fill(parts: Parts) -> Parts:

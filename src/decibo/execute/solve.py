@@ -24,8 +24,8 @@ from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, step_cost
 from decibo.measure.measures import Snapshot, resolve
 from decibo.network.directed import DirectedNetwork
-from decibo.network.exchange import exchange
 from decibo.network.network import Network
+from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
@@ -274,5 +274,5 @@ def _placed(
 ) -> Inputs:
     """The inputs of a run on several devices, every part where it belongs."""
     key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE))()
-    mixing = placement.split_devices(exchange(network, placement))
+    mixing = placement.split_devices(sharded_mixing(network, placement))
     return Inputs(method.core, mixing, data, key, placement.everywhere(known), placement.everywhere(targets))

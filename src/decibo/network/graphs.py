@@ -1,91 +1,246 @@
 """Named graphs. All take `weights`, a rule of decibo.network.weights, and `rho`, to which W is then scaled.
 
-ring(10), erdos_renyi(10, 0.7, seed=0, rho=0.644), torus(30, 40, weights="best_constant")
+    ring(10), erdos_renyi(10, 0.7, seed=0, rho=0.644), torus(30, 40, weights="best_constant")
+
+Random graphs take a `seed`: the same seed gives the same graph, and a draw that is not connected is drawn again.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Hashable
+
 import numpy as np
 
+from decibo.errors import InputError
 from decibo.network.network import Network
 from decibo.network.weights import weigh
-from decibo.validate import integer
+from decibo.validate import fraction, integer, positive
 
 METROPOLIS = "metropolis"
+DRAWS = 100  # of a random graph, until one is connected
 
 
-def ring(m: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+def ring(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """Agents in a circle, each linked with the next and the one before."""
-    m = integer("m", m)
-    return from_edges("ring", m, _shifted(m, [1]), weights, rho)
+    agents = integer("agents", agents)
+    return from_edges("ring", agents, shifted(agents, [1]), weights, rho)
 
 
-def path(m: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agents in a line: the slowest network to agree."""
-    agents = np.arange(integer("m", m))
-    return from_edges("path", m, np.stack([agents[:-1], agents[1:]], axis=1), weights, rho)
+def path(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+    """Agents in a line: the slowest network to reach consensus."""
+    line = np.arange(integer("agents", agents))
+    return from_edges("path", agents, np.stack([line[:-1], line[1:]], axis=1), weights, rho)
 
 
-def star(m: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+def star(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """Agent 0 linked with all others, which have no other link."""
-    leaves = np.arange(1, integer("m", m))
-    return from_edges("star", m, np.stack([np.zeros_like(leaves), leaves], axis=1), weights, rho)
+    leaves = np.arange(1, integer("agents", agents))
+    return from_edges("star", agents, np.stack([np.zeros_like(leaves), leaves], axis=1), weights, rho)
 
 
-def complete(m: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Everybody linked with everybody: W = 11'/m, agreement after one step."""
-    edges = np.stack(np.triu_indices(integer("m", m), k=1), axis=1)
-    return from_edges("complete", m, edges, weights, rho)
+def complete(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+    """All agents linked with each other: W = 11'/m, consensus after one step."""
+    return from_edges("complete", agents, _all_pairs(integer("agents", agents)), weights, rho)
 
 
 def grid(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """A rectangle of agents, linked with the nearest four or fewer; (r, c) is agent r * columns + c."""
-    agents = np.arange(integer("rows", rows) * integer("columns", columns)).reshape(rows, columns)
-    down = np.stack([agents[:-1].ravel(), agents[1:].ravel()], axis=1)
-    right = np.stack([agents[:, :-1].ravel(), agents[:, 1:].ravel()], axis=1)
-    return from_edges("grid", agents.size, np.concatenate([down, right]), weights, rho)
+    places = np.arange(integer("rows", rows) * integer("columns", columns)).reshape(rows, columns)
+    down = np.stack([places[:-1].ravel(), places[1:].ravel()], axis=1)
+    right = np.stack([places[:, :-1].ravel(), places[:, 1:].ravel()], axis=1)
+    return from_edges("grid", places.size, np.concatenate([down, right]), weights, rho)
 
 
 def torus(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """A grid whose borders are joined: every agent has four neighbours."""
-    shape = integer("rows", rows), integer("columns", columns)
-    agents = np.arange(rows * columns).reshape(shape)
-    edges = [np.stack([agents.ravel(), np.roll(agents, -1, axis).ravel()], axis=1) for axis in (0, 1)]
-    return from_edges("torus", agents.size, np.concatenate(edges), weights, rho, shape)
+    shape = (integer("rows", rows), integer("columns", columns))
+    places = np.arange(rows * columns).reshape(shape)
+    edges = [np.stack([places.ravel(), np.roll(places, -1, axis).ravel()], axis=1) for axis in (0, 1)]
+    return from_edges("torus", places.size, np.concatenate(edges), weights, rho, shape)
 
 
-def exponential(m: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agent i linked with i + 2^j and i - 2^j (mod m): few links, and agreement in about log m steps."""
-    m = integer("m", m)
-    return from_edges("exponential", m, _shifted(m, [2**j for j in range((m - 1).bit_length())]), weights, rho)
+def exponential(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+    """Agent i linked with i + 2^j and i - 2^j (mod agents): few links, and consensus in about log(agents) steps."""
+    agents = integer("agents", agents)
+    return from_edges("exponential", agents, shifted(agents, powers_of_two(agents)), weights, rho)
 
 
 def hypercube(k: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """2^k agents, linked if their numbers differ in one binary digit."""
-    m = 2 ** integer("k", k, least=0)
-    agents = np.arange(m)
-    edges = [np.stack([agents, agents ^ 2**bit], axis=1) for bit in range(k)]
-    return from_edges("hypercube", m, np.concatenate([np.zeros((0, 2), int), *edges]), weights, rho, (2,) * k)
+    corners = np.arange(2 ** integer("k", k, least=0))
+    edges = [np.stack([corners, corners ^ 2**bit], axis=1) for bit in range(k)]
+    return from_edges("hypercube", len(corners), np.concatenate([_no_links(), *edges]), weights, rho, (2,) * k)
+
+
+def erdos_renyi(agents: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+    """Every pair of agents linked with probability p."""
+    agents = integer("agents", agents)
+    p = fraction("p", p)
+    later = np.arange(agents - 1, -1, -1)  # the pairs of agent i with later agents
+    starts = np.cumsum(later) - later  # the pairs before those of agent i
+
+    def draw(random: np.random.Generator) -> np.ndarray:
+        pairs = agents * (agents - 1) // 2
+        if not pairs:
+            return _no_links()
+        drawn = random.choice(pairs, random.binomial(pairs, p), replace=False, shuffle=False)
+        i = np.searchsorted(starts, drawn, side="right") - 1
+        # The last agent has no pairs and so the same start as nobody's: ties go to the one before.
+        i = np.minimum(i, agents - 2)
+        return np.stack([i, drawn - starts[i] + i + 1], axis=1)
+
+    remedy = f"Below p = log(agents)/agents = {math.log(agents) / agents:.3g} it seldom is; raise p."
+    return from_edges("erdos_renyi", agents, _redraw(agents, draw, seed, f"p = {p:g}", remedy), weights, rho)
+
+
+def random_regular(
+    agents: int, degree: int, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
+    """A random graph in which every agent has `degree` neighbours; a million agents take seconds."""
+    agents = integer("agents", agents)
+    degree = integer("degree", degree, least=0)
+    if degree >= agents or agents * degree % 2:
+        raise InputError(
+            "degree must be below agents and agents * degree must be even, but there are "
+            f"agents = {agents} and degree = {degree}."
+        )
+
+    def draw(random: np.random.Generator) -> np.ndarray:
+        if 2 * degree < agents:
+            return _pairing(random, agents, degree)
+        absent = _pairing(random, agents, agents - 1 - degree)  # dense: easier to say who is not linked
+        pairs = _all_pairs(agents)
+        return pairs[~np.isin(_keys(agents, pairs), _keys(agents, absent))]
+
+    edges = _redraw(agents, draw, seed, f"degree = {degree}", "Choose degree >= 3.")
+    return from_edges("random_regular", agents, edges, weights, rho)
+
+
+def small_world(
+    agents: int, neighbours: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
+    """Watts-Strogatz: a ring with links to the nearest `neighbours`, each rewired with probability p."""
+    import networkx
+
+    agents = integer("agents", agents)
+    neighbours = integer("neighbours", neighbours, least=2)
+    p = fraction("p", p)
+    if neighbours % 2 or neighbours >= agents:
+        raise InputError(
+            f"neighbours must be even, half of them on either side, and below agents = {agents}, but it is "
+            f"{neighbours}."
+        )
+
+    def draw(random: np.random.Generator) -> np.ndarray:
+        graph = networkx.watts_strogatz_graph(agents, neighbours, p, seed=int(random.integers(2**31)))
+        return np.array(graph.edges, dtype=np.int64).reshape(-1, 2)
+
+    remedy = "Choose more neighbours or a smaller p."
+    edges = _redraw(agents, draw, seed, f"neighbours = {neighbours} and p = {p:g}", remedy)
+    return from_edges("small_world", agents, edges, weights, rho)
+
+
+def geometric(agents: int, radius: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+    """Agents at random points of the unit square, linked if no further apart than `radius`."""
+    from scipy.spatial import KDTree
+
+    agents = integer("agents", agents)
+    radius = positive("radius", radius)
+
+    def draw(random: np.random.Generator) -> np.ndarray:
+        return KDTree(random.random((agents, 2))).query_pairs(radius, output_type="ndarray")
+
+    threshold = math.sqrt(math.log(agents) / (math.pi * agents))
+    remedy = f"Below radius = sqrt(log(agents)/(pi agents)) = {threshold:.3g} it seldom is; raise it."
+    return from_edges("geometric", agents, _redraw(agents, draw, seed, f"radius = {radius:g}", remedy), weights, rho)
 
 
 def from_edges(
     name: str,
-    m: int,
+    agents: int,
     edges: np.ndarray,
     weights: str,
     rho: float | None,
     shape: tuple[int, ...] | None = None,
-    labels: tuple | None = None,
+    labels: tuple[Hashable, ...] | None = None,
 ) -> Network:
     """A network from links (i, j) in any order; repeated ones count once and self-loops not at all."""
     edges = np.sort(np.asarray(edges, dtype=np.int64).reshape(-1, 2), axis=1)
     edges = edges[edges[:, 0] < edges[:, 1]]
-    edges = np.stack(np.divmod(np.unique(edges[:, 0] * m + edges[:, 1]), m), axis=1)
-    return Network(weigh(m, edges, weights, shape or (m,)), name, labels, shape).with_rho(rho)
+    edges = np.stack(np.divmod(np.unique(edges[:, 0] * agents + edges[:, 1]), agents), axis=1)
+    return Network(weigh(agents, edges, weights, shape or (agents,)), name, labels, shape).with_rho(rho)
 
 
-def _shifted(m: int, offsets: list[int]) -> np.ndarray:
-    """Links of every agent a with a + offset (mod m)."""
-    agents = np.arange(m)
-    links = [np.stack([agents, (agents + offset) % m], axis=1) for offset in offsets]
-    return np.concatenate([np.zeros((0, 2), int), *links])
+def shifted(agents: int, offsets: list[int]) -> np.ndarray:
+    """Links of every agent a with a + offset (mod agents)."""
+    circle = np.arange(agents)
+    links = [np.stack([circle, (circle + offset) % agents], axis=1) for offset in offsets]
+    return np.concatenate([_no_links(), *links])
+
+
+def powers_of_two(agents: int) -> list[int]:
+    """1, 2, 4, ... below the number of agents."""
+    return [2**j for j in range((agents - 1).bit_length())]
+
+
+def _no_links() -> np.ndarray:
+    return np.zeros((0, 2), dtype=np.int64)
+
+
+def _all_pairs(agents: int) -> np.ndarray:
+    return np.stack(np.triu_indices(agents, k=1), axis=1)
+
+
+def _pairing(random: np.random.Generator, agents: int, degree: int) -> np.ndarray:
+    """Every agent's `degree` ends of links paired at random; self-loops and double links are paired anew.
+
+    Their expected number does not grow with the agents, so a few rounds are enough [Bollobas 1980].
+    """
+    links = random.permutation(np.repeat(np.arange(agents), degree)).reshape(-1, 2)
+    bad = _faulty(agents, links)
+    while len(bad):
+        some = np.union1d(bad, random.integers(len(links), size=len(bad) + 2))
+        trial = links.copy()
+        trial[some] = random.permutation(links[some].ravel()).reshape(-1, 2)
+        remaining = _faulty(agents, trial)
+        if len(remaining) <= len(bad):
+            links = trial
+            bad = remaining
+    return links
+
+
+def _faulty(agents: int, links: np.ndarray) -> np.ndarray:
+    """Where self-loops are, and all but one of equal links."""
+    keys = _keys(agents, links)
+    order = np.argsort(keys, kind="stable")
+    repeated = np.zeros(len(links), bool)
+    repeated[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+    return np.flatnonzero(repeated | (links[:, 0] == links[:, 1]))
+
+
+def _keys(agents: int, links: np.ndarray) -> np.ndarray:
+    """One number for each link, whichever way it is written."""
+    return links.min(axis=1) * agents + links.max(axis=1)
+
+
+def _redraw(
+    agents: int, draw: Callable[[np.random.Generator], np.ndarray], seed: int, settings: str, remedy: str
+) -> np.ndarray:
+    """The links of the first connected draw."""
+    random = np.random.default_rng(integer("seed", seed, least=0))
+    for _ in range(DRAWS):
+        edges = draw(random)
+        if _is_connected(agents, edges):
+            return edges
+    raise InputError(
+        f"The graph must be connected, but none of {DRAWS} draws with agents = {agents} and {settings} was.", remedy
+    )
+
+
+def _is_connected(agents: int, edges: np.ndarray) -> bool:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(agents, agents))
+    return connected_components(links, directed=False)[0] == 1

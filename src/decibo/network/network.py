@@ -5,37 +5,39 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from decibo.errors import InputError
 from decibo.network import checks
-from decibo.network.kernels import choose_mixing
-from decibo.network.mixing import Mixing
-from decibo.network.shifts import Shifts, find_shifts
-from decibo.network.spectrum import DENSE_LIMIT, Ends, ends
+from decibo.network.mixing import Mixing, choose_mixing
+from decibo.network.spectrum import Shifts, Spectrum, find_shifts, spectrum_of
 from decibo.network.weights import rescale
 
 if TYPE_CHECKING:
-    import networkx
+    from collections.abc import Hashable
 
-# A dense W of more agents would take over 3 GB.
-W_LIMIT = 20_000
+    import networkx
+    from jaxtyping import Float, Int
+    from scipy.sparse import csr_array
+
+W_LIMIT = 20_000  # a dense W of more agents would take over 3 GB
+RHO_LIMIT = 500  # up to here rho is computed at once, and shown; beyond, when somebody asks for it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """Agents 0..m-1 and a symmetric, doubly stochastic matrix of weights; checked when made.
+    """Agents 0, 1, ... and a symmetric, doubly stochastic matrix of weights; checked on construction.
 
-    weights   scipy csr_array (any square matrix is taken): weights[i, j] is what i gives to j's message
-    labels    what the agents were called in the graph they came from; agent i is labels[i]
-    shape     the shape in which agents stand, such as (rows, columns) of a torus; (m,) unless given
+    weights   a scipy csr_array (any square matrix is accepted): weights[i, j] is the weight i gives to j's message
+    labels    the names of the agents in the graph they came from; agent i is labels[i]
+    shape     the shape in which agents are arranged, such as (rows, columns) of a torus; (agents,) by default
     """
 
-    weights: Any
+    weights: csr_array
     name: str = "network"
-    labels: tuple[Any, ...] | None = None
+    labels: tuple[Hashable, ...] | None = None
     shape: tuple[int, ...] | None = None
     directed: ClassVar[bool] = False
 
@@ -48,6 +50,8 @@ class Network:
         checks.aperiodic("W", weights)
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "shape", self.shape or (weights.shape[0],))
+        if self.agents <= RHO_LIMIT:
+            _ = self.spectrum
 
     @property
     def agents(self) -> int:
@@ -55,20 +59,20 @@ class Network:
         return self.weights.shape[0]
 
     @property
-    def W(self) -> np.ndarray:
+    def W(self) -> Float[np.ndarray, "agents agents"]:
         """The weights as a dense array."""
         return dense(self.weights, "W", "weights")
 
     @cached_property
-    def edges(self) -> np.ndarray:
-        """The links as rows (i, j) with i < j; what an agent gives itself is no link."""
+    def edges(self) -> Int[np.ndarray, "edges 2"]:
+        """The links as rows (i, j) with i < j; self-weights are not links."""
         from scipy.sparse import triu
 
         upper = triu(self.weights, k=1).tocoo()
         return np.stack([upper.row, upper.col], axis=1).astype(np.int64)
 
     @cached_property
-    def degrees(self) -> np.ndarray:
+    def degrees(self) -> Int[np.ndarray, " agents"]:
         """How many neighbours each agent has."""
         return np.bincount(self.edges.ravel(), minlength=self.agents)
 
@@ -85,7 +89,7 @@ class Network:
 
     @cached_property
     def shifts(self) -> Shifts | None:
-        """What W is made of if every agent sees the same (ring, torus, hypercube, ...), otherwise None."""
+        """The shifts that W is made of if every agent sees the same (ring, torus, hypercube, ...), otherwise None."""
         return find_shifts(self.weights, self.shape or (self.agents,))
 
     @property
@@ -96,14 +100,14 @@ class Network:
         return find_shifts(self.weights, (self.agents,))
 
     @cached_property
-    def ends(self) -> Ends:
+    def spectrum(self) -> Spectrum:
         """The smallest and largest eigenvalue of W, apart from the 1 of the constant vector."""
-        return ends(self.weights, self.shifts)
+        return spectrum_of(self.weights, self.shifts)
 
     @property
     def rho(self) -> float:
         """||W - 11'/m||_2^2: what one mix leaves of the (squared) disagreement."""
-        return self.ends.rho
+        return max(self.spectrum.low**2, self.spectrum.high**2)
 
     @property
     def gap(self) -> float:
@@ -117,28 +121,26 @@ class Network:
         weights = rescale(self.weights, rho, self.shape or (self.agents,))
         return dataclasses.replace(self, weights=weights)
 
-    def mixing(self, kind: str | None = None) -> Mixing:
-        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, what is fastest."""
-        return choose_mixing(self.weights, lambda: self.circulant, kind)
+    def mixing(self, kernel: str | None = None) -> Mixing:
+        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is fastest."""
+        return choose_mixing(self.weights, lambda: self.circulant, kernel)
 
     def __repr__(self) -> str:
-        known = "ends" in self.__dict__ or self.agents <= DENSE_LIMIT // 4
-        rho = f", rho={self.rho:.4g}" if known else ""
-        return f"Network({self.name}, m={self.agents}, edges={len(self.edges)}{rho})"
+        rho = f", rho={self.rho:.4g}" if "spectrum" in self.__dict__ else ""
+        return f"Network({self.name}, agents={self.agents}, edges={len(self.edges)}{rho})"
 
 
-def entries(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The entries at these places; scipy answers no places with a sparse array."""
+def entries(matrix: csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The entries at these places; for no places at all scipy would return a sparse array."""
     return np.asarray(matrix[rows, columns]) if len(rows) else np.zeros(0)
 
 
-def dense(matrix: Any, name: str, sparse_name: str) -> np.ndarray:
+def dense(matrix: csr_array, name: str, sparse_name: str) -> np.ndarray:
     """The matrix as a dense array, unless that would fill the memory."""
-    m = matrix.shape[0]
-    if m > W_LIMIT:
+    agents = matrix.shape[0]
+    if agents > W_LIMIT:
         raise InputError(
-            f"{name} of {m} agents",
-            f"a dense {name} is made for at most {W_LIMIT} agents",
+            f"{name} of {agents} agents is too large for a dense array; the limit is {W_LIMIT} agents.",
             f"Use .{sparse_name}, the sparse matrix.",
         )
     return matrix.toarray()

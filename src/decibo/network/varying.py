@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,13 @@ from jax import lax
 
 from decibo.errors import InputError
 from decibo.network import checks
-from decibo.network.mixing import Mixing
+from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network
+from decibo.validate import fraction
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_array, sparray
 
 
 @jax.tree_util.register_dataclass
@@ -29,27 +34,30 @@ from decibo.network.network import Network
 class Varying(Mixing):
     """Neighbour lists with weights that depend on the step and on a key that all agents share."""
 
-    agents: jax.Array  # (m,): the numbers of the agents
-    neighbours: jax.Array  # (D, m); an agent with fewer hears itself
-    places: jax.Array  # (D, m): where the neighbours are among the rows that are heard
-    weights: jax.Array  # (T, D, m): T networks take turns
-    links: jax.Array  # (D, m): the number of each link, the same at both ends
+    agents: jax.Array  # (agents,): their numbers
+    neighbours: jax.Array  # (D, agents); an agent with fewer has itself
+    places: jax.Array  # (D, agents): where the neighbours are among the rows that are received
+    weights: jax.Array  # (T, D, agents): T networks take turns
+    links: jax.Array  # (D, agents): the number of each link, the same for both agents
     rate: jax.Array  # how often a link fails or an agent sleeps
-    what: str = field(metadata={"static": True})  # "links" or "agents"
+    unreliable: str = field(metadata={"static": True})  # "links" or "agents"
     count: int = field(metadata={"static": True})  # of links, or of agents, in the whole network
 
-    def heard(self, S: jax.Array, pool: jax.Array, k: Any = None, key: Any = None) -> jax.Array:
-        """W_k pool."""
-        flat, pool = S.reshape(S.shape[0], -1), jnp.asarray(pool).reshape(pool.shape[0], -1)
+    def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """W_k times what was received."""
+        assert k is not None
+        assert key is not None
+        flat = S.reshape(S.shape[0], -1)
+        received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
-        heard = lambda r: pool.at[self.places[r]].get(mode="promise_in_bounds")
-        add = lambda r, mixed: mixed + weights[r][:, None] * (heard(r) - flat)
+        neighbour = lambda r: received.at[self.places[r]].get(mode="promise_in_bounds")
+        add = lambda r, mixed: mixed + weights[r][:, None] * (neighbour(r) - flat)
         return lax.fori_loop(0, self.neighbours.shape[0], add, flat).reshape(S.shape)  # (1)
 
     def alive(self, key: jax.Array) -> jax.Array:
-        """Which of an agent's links work, (D, m)."""
+        """Which of an agent's links work, (D, agents)."""
         working = ~jax.random.bernoulli(key, self.rate, (self.count,))
-        if self.what == "agents":
+        if self.unreliable == "agents":
             return working[self.neighbours] & working[self.agents]
         return working[self.links]
 
@@ -58,61 +66,63 @@ class Varying(Mixing):
 class VaryingNetwork(Network):
     """A network whose links come and go; W, rho and edges are those of all links together."""
 
-    turns: tuple[Any, ...] = ()
+    turns: tuple[csr_array, ...] = ()
     rate: float = 0.0
-    what: str = "links"
+    unreliable: str = "links"
 
-    def mixing(self, kind: str | None = None) -> Mixing:
+    def mixing(self, kernel: str | None = None) -> Mixing:
         """Follows the links, whatever the size."""
         return make_varying(self)
 
 
-def failing(network: Network, probability: float) -> Network:
+def failing(network: Network, probability: float) -> VaryingNetwork:
     """The network with every link failing by itself at every step with this probability."""
     return _unreliable(network, probability, "links", "failing links")
 
 
-def sleeping(network: Network, probability: float) -> Network:
-    """The network with every agent asleep at every step with this probability: it says and hears nothing.
+def sleeping(network: Network, probability: float) -> VaryingNetwork:
+    """The network with every agent asleep at every step with this probability: it sends and receives nothing.
 
     A sleeping agent still follows its own gradient.
     """
     return _unreliable(network, probability, "agents", "sleeping agents")
 
 
-def periodic(networks: Sequence[Any]) -> Network:
+def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwork:
     """Networks, or weight matrices, that take turns: the k-th step uses number k modulo their count.
 
     Matrices must be symmetric and doubly stochastic; all together must connect the agents, each alone need not.
     """
     if not networks:
-        raise InputError(
-            "periodic([])", "there must be at least one network", "Give [decibo.ring(8), decibo.networks.star(8)]."
-        )
-    turns = tuple(_checked(f"network {i}", each) for i, each in enumerate(networks))
+        raise InputError("periodic needs at least one network.", "Pass [decibo.ring(8), decibo.networks.star(8)].")
+    turns = tuple(_checked(f"network {i}", network) for i, network in enumerate(networks))
     sizes = sorted({turn.shape[0] for turn in turns})
     if len(sizes) > 1:
-        raise InputError(f"networks of {sizes} agents", "all must have the same agents", "Make them of equal size.")
+        raise InputError(f"All networks must have the same number of agents, but there are networks of {sizes} agents.")
     mean = sum(turns[1:], start=turns[0]) / len(turns)
     return VaryingNetwork(mean, f"{len(turns)} networks in turn", turns=turns)
 
 
-def _unreliable(network: Network, probability: float, what: str, words: str) -> Network:
+def _unreliable(network: Network, probability: float, unreliable: str, words: str) -> VaryingNetwork:
     if not isinstance(network, Network) or network.directed:
-        raise InputError(f"{network!r}", "only undirected networks can have " + words, "Give a Network.")
-    if not (np.isfinite(probability) and 0 <= probability < 1):
-        raise InputError(
-            f"probability = {probability!r}", "it must be at least 0 and below 1", "Give 0.3, for example."
-        )
-    turns = getattr(network, "turns", ()) or (network.weights,)
+        raise InputError(f"Only undirected networks can have {words}, but this is {network!r}.")
+    if fraction("probability", probability) == 1:
+        raise InputError("probability must be below 1, but it is 1.")
+    turns = network.turns if isinstance(network, VaryingNetwork) else (network.weights,)
     name = f"{network.name} with {words}"
     return VaryingNetwork(
-        network.weights, name, network.labels, network.shape, turns=turns, rate=float(probability), what=what
+        network.weights,
+        name,
+        network.labels,
+        network.shape,
+        turns=turns,
+        rate=float(probability),
+        unreliable=unreliable,
     )
 
 
-def _checked(name: str, given: Any) -> Any:
-    matrix = checks.square(name, given.weights if isinstance(given, Network) else given)
+def _checked(name: str, network: Network | ArrayLike | sparray) -> csr_array:
+    matrix = checks.square(name, network.weights if isinstance(network, Network) else network)
     checks.nonnegative(name, matrix)
     checks.symmetric(name, matrix)
     checks.stochastic(name, matrix, axis=1)
@@ -121,17 +131,20 @@ def _checked(name: str, given: Any) -> Any:
 
 def make_varying(network: VaryingNetwork) -> Varying:
     """Its mixing, with the agents all in one place."""
-    m, ends = network.agents, np.concatenate([network.edges, network.edges[:, ::-1]])
-    number = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)
-    order = np.argsort(ends[:, 0], kind="stable")
-    row, column, number = ends[order, 0], ends[order, 1], number[order]
-    degrees = np.bincount(row, minlength=m)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    agents = network.agents
+    both_ways = np.concatenate([network.edges, network.edges[:, ::-1]])
+    order = np.argsort(both_ways[:, 0], kind="stable")
+    row, column = both_ways[order].T
+    degrees = np.bincount(row, minlength=agents)
+    slot = np.arange(len(row)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     slots = int(degrees.max(initial=0))
-    neighbours, links = np.tile(np.arange(m, dtype=np.int32), (slots, 1)), np.zeros((slots, m), np.int32)
-    weights = np.zeros((len(network.turns), slots, m))
-    neighbours[place, row], links[place, row] = column, number
+    neighbours = np.tile(np.arange(agents, dtype=np.int32), (slots, 1))
+    neighbours[slot, row] = column
+    links = np.zeros((slots, agents), np.int32)
+    links[slot, row] = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)[order]
+    weights = np.zeros((len(network.turns), slots, agents))
     for t, turn in enumerate(network.turns):
-        weights[t, place, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
-    arrays = [jnp.asarray(each) for each in (np.arange(m), neighbours, neighbours, weights, links, network.rate)]
-    return Varying(*arrays, what=network.what, count=m if network.what == "agents" else len(network.edges))
+        weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
+    arrays = [jnp.asarray(array) for array in (np.arange(agents), neighbours, neighbours, weights, links, network.rate)]
+    count = agents if network.unreliable == "agents" else len(network.edges)
+    return Varying(*arrays, unreliable=network.unreliable, count=count)

@@ -11,7 +11,7 @@ import numpy as np
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.execute.start import random_start
 from decibo.measure.measures import Consensus, Snapshot, distance_x, distance_y, gap, inner, outer
-from decibo.network import erdos_renyi
+from decibo.network.graphs import erdos_renyi
 from decibo.paper.claims import Claim, Verdict, judge, judge_seeds, tally
 from decibo.paper.result import Progress, Result, Size, Table, block, join, quiet
 from decibo.paper.sweep import Sweep, sweep

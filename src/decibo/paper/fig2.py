@@ -13,7 +13,7 @@ from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
 from decibo.measure.measures import Snapshot
-from decibo.network import erdos_renyi, path
+from decibo.network.graphs import erdos_renyi, path
 from decibo.network.network import Network
 from decibo.paper.claims import Claim, judge_seeds, tally
 from decibo.paper.classify import AGENTS, SAMPLES, accuracy, first_step, loss, regression, smooth_scale

@@ -8,7 +8,7 @@ import numpy as np
 from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
-from decibo.network import erdos_renyi
+from decibo.network.graphs import erdos_renyi
 from decibo.paper.claims import Claim, judge, judge_seeds, tally
 from decibo.paper.classify import AGENTS, SAMPLES, accuracy, first_step, regression, smooth_scale
 from decibo.paper.datasets import described, is_mnist

@@ -11,7 +11,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.data.dataset import Dataset
 from decibo.measure.cost import Cost
-from decibo.network import erdos_renyi
+from decibo.network.graphs import erdos_renyi
 from decibo.paper import contest
 from decibo.paper.claims import Claim, Verdict, judge, judge_seeds, tally
 from decibo.paper.classify import AGENTS, SAMPLES, accuracy, first_step, loss, regression, smooth_scale

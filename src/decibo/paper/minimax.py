@@ -1,7 +1,7 @@
 """Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve.         [paper, section III-C]
 
-The saddle form of the area (decibo.problems.minimax("auc")), agents with unequal shares of positives. The paper's method
-is compared with descent ascent (dgda), the same with gradient tracking (gt_gda), and its own direction with tracking.
+The saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of positives. The paper's method is
+compared with descent ascent (dgda), the same with gradient tracking (gt_gda), and its own direction with tracking.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from decibo.algorithm.compose import compose
 from decibo.algorithm.methods import ahead_minimax, dgda, gt_gda
 from decibo.data.dataset import Dataset
 from decibo.measure.measures import Snapshot
-from decibo.network import erdos_renyi
+from decibo.network.graphs import erdos_renyi
 from decibo.paper.claims import Claim, judge, judge_seeds, tally
 from decibo.paper.datasets import described, smaller
 from decibo.paper.result import Progress, Result, Size, Table, block, columns, groups, join, quiet

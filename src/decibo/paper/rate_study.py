@@ -24,7 +24,7 @@ import numpy as np
 from decibo.algorithm.methods import ahead, ahead_minimax
 from decibo.execute.solve import solve
 from decibo.measure.measures import Snapshot
-from decibo.network import ring
+from decibo.network.graphs import ring
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_quadratic

@@ -15,7 +15,7 @@ from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
 from decibo.measure.measures import Consensus
-from decibo.network import erdos_renyi
+from decibo.network.graphs import erdos_renyi
 from decibo.paper.claims import Claim, Verdict, judge, judge_seeds, tally
 from decibo.paper.classify import AGENTS, SAMPLES, accuracy, regression
 from decibo.paper.datasets import described, is_mnist

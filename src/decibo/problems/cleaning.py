@@ -12,8 +12,6 @@ fitting (s_j, b_j) harms validation: in the end corrupted samples weigh less tha
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +46,7 @@ def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
 
 def hyper_cleaning(
     dataset: Dataset | None = None,
-    m: int = 10,
+    agents: int = 10,
     *,
     corruption: float = 0.3,
     ridge: float = 0.01,
@@ -66,28 +64,32 @@ def hyper_cleaning(
     training, validation   samples of all agents together; x has `training` entries
     """
     data = dataset if dataset is not None else digits(None, None)
-    m, amount = integer("m", m), above("ridge", ridge, 0.0)
-    pools = two_pools(len(data.labels), training, validation, seed)
-    cut = splitter(split, m, ratios, concentration, seed)
+    agents = integer("agents", agents)
+    ridge = above("ridge", ridge, 0.0)
+    train, held_out = two_pools(len(data.labels), training, validation, seed)
+    cut = splitter(split, agents, ratios, concentration, seed)
     labels, classes = _classes(data.labels)
-    given, wrong = _corrupt(labels, pools[0], classes, fraction("corruption", corruption), seed)
-    parts = cut(data.labels[pools[0]])
-    kinds = {
-        "training": weighted(shards(data.features[pools[0]], given, parts), "mean"),
-        "validation": weighted(shards(data.features[pools[1]], labels[pools[1]], cut(data.labels[pools[1]])), "mean"),
+    noisy, wrong = _corrupt(labels, train, classes, fraction("corruption", corruption), seed)
+    parts = cut(data.labels[train])
+    held_out_parts = cut(data.labels[held_out])
+    index = shards(np.arange(len(train)), wrong, parts)
+    samples = {
+        "training": weighted(shards(data.features[train], noisy, parts), "mean"),
+        "validation": weighted(shards(data.features[held_out], labels[held_out], held_out_parts), "mean"),
     }
-    index = shards(np.arange(len(pools[0])), wrong, parts)
-    kinds["training"] |= {"index": index["features"].astype(np.int32), "corrupted": index["labels"]}
-    kinds["training"]["ridge"] = np.full(index["weights"].shape, amount)
-    x0, y0 = np.zeros(len(pools[0])), np.zeros((data.features.shape[1], classes))
+    samples["training"]["index"] = index["features"].astype(np.int32)
+    samples["training"]["corrupted"] = index["labels"]
+    samples["training"]["ridge"] = np.full(index["weights"].shape, ridge)
+    x0 = np.zeros(len(train))
+    y0 = np.zeros((data.features.shape[1], classes))
     sample = None if batch is None else sampler(integer("batch", batch))
-    return Problem(_outer, _inner, kinds, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}")
+    return Problem(_outer, _inner, samples, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}")
 
 
 def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
     """Which training samples have a wrong label, in the order of x."""
     if problem.inner is not _inner:
-        raise InputError(f"the problem {problem.name!r}", "the mask belongs to hyper_cleaning", "Pass that.")
+        raise InputError(f"Only hyper_cleaning problems have a mask, but this is the problem {problem.name!r}.")
     samples = {name: np.asarray(value) for name, value in problem.data["training"].items()}
     mask = np.zeros(problem.x_layout.size, dtype=bool)
     real = samples["weights"] > 0
@@ -95,24 +97,24 @@ def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
     return mask
 
 
-def hyper_cleaning_separation(problem: Problem, x: Any) -> float:
+def hyper_cleaning_separation(problem: Problem, x: ArrayLike) -> float:
     """The chance that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1 separates them."""
-    mask, weights = hyper_cleaning_mask(problem), np.asarray(x)
-    clean, wrong = weights[~mask], weights[mask]
+    mask = hyper_cleaning_mask(problem)
+    clean = np.asarray(x)[~mask]
+    wrong = np.asarray(x)[mask]
     if len(clean) == 0 or len(wrong) == 0:
         raise InputError(
-            f"{len(wrong)} of {len(mask)} labels are corrupted",
-            "there must be some of both",
+            f"There must be correct and corrupted labels, but {len(wrong)} of {len(mask)} labels are corrupted.",
             "Change corruption.",
         )
-    above = (clean[:, None] > wrong).mean()
-    return float(above + (clean[:, None] == wrong).mean() / 2)
+    higher = (clean[:, None] > wrong).mean()
+    return float(higher + (clean[:, None] == wrong).mean() / 2)
 
 
 def _classes(labels: np.ndarray) -> tuple[np.ndarray, int]:
     """Labels as classes from 0 (-1 and +1 become 0 and 1), and how many classes there are."""
-    whole_labels = np.maximum(labels, 0).astype(np.int32)
-    return whole_labels, int(whole_labels.max()) + 1
+    classes = np.maximum(labels, 0).astype(np.int32)
+    return classes, int(classes.max()) + 1
 
 
 def _corrupt(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ from decibo.data.split import Parts, by_label, dirichlet, iid, shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.validate import above, integer, one_of
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 Samples = dict[str, jax.Array]  # features, labels and weights of one agent's samples
 SPLITS = ("iid", "by_label", "dirichlet")
@@ -46,7 +49,7 @@ def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
 
 def logistic_hyperparameters(
     dataset: Dataset | None = None,
-    m: int = 10,
+    agents: int = 10,
     *,
     split: str = "iid",
     ratios: ArrayLike | None = None,
@@ -61,7 +64,7 @@ def logistic_hyperparameters(
     """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
 
     split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`
-    ratios      one for each agent; from 0.1 to 0.9 unless given
+    ratios      one for each agent; from 0.1 to 0.9 by default
     training    samples of all agents together, as `validation`; by default half of the dataset each
     scale       features are divided by it (not those of the test set: the sign of s'y does not change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
@@ -71,8 +74,8 @@ def logistic_hyperparameters(
     one_of("loss", loss, ("sum", "mean"))
     above("scale", scale, 0.0)
     if not np.isin(data.labels, (-1.0, 1.0)).all():
-        raise InputError(f"labels of {data.name}", "they must be +1 and -1", "Choose two classes of the dataset.")
-    cut = splitter(split, integer("m", m), ratios, concentration, seed)
+        raise InputError(f"The labels must be +1 and -1, but those of {data.name} are not.", "Choose two classes.")
+    cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
     stacked = {
         kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(data.labels[pool])), loss)
         for kind, pool in zip(("training", "validation"), parts, strict=True)
@@ -82,13 +85,14 @@ def logistic_hyperparameters(
     return Problem(_outer, _inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=f"logistic, {data.name}")
 
 
-def accuracy(y: Any, features: Any, labels: Any) -> jax.Array:
-    """The share of samples classified rightly, by weights y (features,) or by (features, classes)."""
-    y, scores = jnp.asarray(y), jnp.asarray(features) @ jnp.asarray(y)
-    labels = jnp.asarray(labels)
-    if y.ndim == 1:
-        return jnp.mean((scores > 0) == (labels > 0))
-    return jnp.mean(jnp.argmax(scores, axis=-1) == jnp.maximum(labels, 0))  # -1 is class 0
+def accuracy(y: ArrayLike, features: ArrayLike, labels: ArrayLike) -> Float[jax.Array, ""]:
+    """The share of samples classified correctly, by weights y of shape (features,) or (features, classes)."""
+    weights = jnp.asarray(y)
+    scores = jnp.asarray(features) @ weights
+    truth = jnp.asarray(labels)
+    if weights.ndim == 1:
+        return jnp.mean((scores > 0) == (truth > 0))
+    return jnp.mean(jnp.argmax(scores, axis=-1) == jnp.maximum(truth, 0))  # -1 is class 0
 
 
 def two_pools(samples: int, training: int | None, validation: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,27 +102,26 @@ def two_pools(samples: int, training: int | None, validation: int | None, seed: 
     second = integer("validation", min(rest, max(first, 1)) if validation is None else validation)
     if first + second > samples:
         raise InputError(
-            f"training = {first} and validation = {second}",
-            f"together they may not exceed the {samples} samples of the dataset",
-            "Lower one of them.",
+            f"training and validation must not exceed the {samples} samples of the dataset together, but they are "
+            f"{first} and {second}.",
         )
     order = np.random.default_rng((seed, 7)).permutation(samples)
     return order[:first], order[first : first + second]
 
 
 def splitter(
-    split: str, m: int, ratios: ArrayLike | None, concentration: float, seed: int
+    split: str, agents: int, ratios: ArrayLike | None, concentration: float, seed: int
 ) -> Callable[[np.ndarray], Parts]:
     """A function labels -> parts for one of the named splits."""
     one_of("split", split, SPLITS)
     if split == "by_label":
-        shares = np.linspace(0.1, 0.9, m) if ratios is None else ratios
-        return lambda labels: by_label(labels, m, shares, seed=seed)
+        shares = np.linspace(0.1, 0.9, agents) if ratios is None else ratios
+        return lambda labels: by_label(labels, agents, shares, seed=seed)
     if ratios is not None:
-        raise InputError(f"ratios with split = {split!r}", "ratios belong to split='by_label'", "Drop one of them.")
+        raise InputError(f"ratios belong to split='by_label', but split is {split!r}.")
     if split == "dirichlet":
-        return lambda labels: dirichlet(labels, m, concentration, seed=seed)
-    return lambda labels: iid(labels, m, seed=seed)
+        return lambda labels: dirichlet(labels, agents, concentration, seed=seed)
+    return lambda labels: iid(labels, agents, seed=seed)
 
 
 def weighted(samples: dict[str, np.ndarray], loss: str) -> dict[str, np.ndarray]:
@@ -142,5 +145,5 @@ def sampler(batch: int) -> Callable[[dict[str, Samples], jax.Array], dict[str, S
 def _pick(samples: Samples, key: jax.Array, batch: int) -> Samples:
     size = samples["weights"].shape[0]
     index = jax.random.randint(key, (batch,), 0, size)
-    chosen = {name: value[index] for name, value in samples.items()}
-    return chosen | {"weights": chosen["weights"] * (size / batch)}
+    drawn = {name: value[index] for name, value in samples.items()}
+    return drawn | {"weights": drawn["weights"] * (size / batch)}

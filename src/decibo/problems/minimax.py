@@ -57,7 +57,7 @@ def _quadratic_response(x: jax.Array, d: Data) -> jax.Array:
 
 
 def minimax_quadratic(
-    m: int = 10,
+    agents: int = 10,
     n: int = 3,
     r: int = 4,
     *,
@@ -66,24 +66,27 @@ def minimax_quadratic(
     condition: float = 4.0,
 ) -> Problem:
     """(1), well scaled: eigenvalues of P_i and H_i in [1/sqrt(condition), sqrt(condition)]."""
-    m, n, r = integer("m", m), integer("n", n), integer("r", r)
-    unequal, ratio = at_least("heterogeneity", heterogeneity, 0.0), at_least("condition", condition, 1.0)
+    agents = integer("agents", agents)
+    n = integer("n", n)
+    r = integer("r", r)
+    unequal = at_least("heterogeneity", heterogeneity, 0.0)
+    ratio = at_least("condition", condition, 1.0)
     rng = np.random.default_rng((seed, 2))
     data = {
-        "P": definite(rng, m, n, unequal, ratio),
-        "H": definite(rng, m, r, unequal, ratio),
-        "J": around(rng, m, (n, r), unequal, 0.5 / np.sqrt(n + r)),
-        "p": around(rng, m, (n,), unequal, 1.0),
-        "s": around(rng, m, (r,), unequal, 1.0),
+        "P": definite(rng, agents, n, unequal, ratio),
+        "H": definite(rng, agents, r, unequal, ratio),
+        "J": around(rng, agents, (n, r), unequal, 0.5 / np.sqrt(n + r)),
+        "p": around(rng, agents, (n,), unequal, 1.0),
+        "s": around(rng, agents, (r,), unequal, 1.0),
     }
     P, H, J, p, s = (value.mean(axis=0) for value in data.values())
     answer = minimiser({"P": P, "B": J, "A": -H, "p": p, "q": s, "H": H, "J": -J, "s": -s})
-    starts = np.zeros(n), np.zeros(r)
     return Problem(
         _quadratic,
         _minus_quadratic,
         data,
-        *starts,
+        np.zeros(n),
+        np.zeros(r),
         inner_solution=_quadratic_response,
         solution=answer,
         name="minimax quadratic",
@@ -91,7 +94,9 @@ def minimax_quadratic(
 
 
 def _auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
-    u, p, up = d["features"] @ x["w"], d["positives"], d["labels"] > 0
+    u = d["features"] @ x["w"]
+    p = d["positives"]
+    up = d["labels"] > 0
     square = jnp.where(up, (1 - p) * (u - x["a"]) ** 2, p * (u - x["c"]) ** 2)
     linear = 2 * (1 + y) * jnp.where(up, -(1 - p) * u, p * u)
     size = jnp.sum(d["weights"])
@@ -105,7 +110,7 @@ def _minus_auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
 
 def minimax_auc(
     dataset: Dataset | None = None,
-    m: int = 10,
+    agents: int = 10,
     *,
     ridge: float = 0.01,
     split: str = "iid",
@@ -114,13 +119,13 @@ def minimax_auc(
     seed: int = 0,
 ) -> Problem:
     """(2); without a dataset on the bundled breast cancer data."""
-    data, chosen = _samples(dataset, m, split, ratios, concentration, seed)
+    data, name = _samples(dataset, agents, split, ratios, concentration, seed)
     total = data["weights"].sum()
-    data["weights"] = data["weights"] * (m / total)  # the mean over agents is the mean over all samples
-    positives = float(((data["labels"] > 0) * data["weights"]).sum() / m)
-    data |= {"positives": np.full(m, positives), "ridge": np.full(m, at_least("ridge", ridge, 0.0))}
+    data["weights"] = data["weights"] * (agents / total)  # the mean over agents is the mean over all samples
+    positives = float(((data["labels"] > 0) * data["weights"]).sum() / agents)
+    data |= {"positives": np.full(agents, positives), "ridge": np.full(agents, at_least("ridge", ridge, 0.0))}
     x0 = {"w": np.zeros(data["features"].shape[2]), "a": 0.0, "c": 0.0}
-    return Problem(_auc, _minus_auc, data, x0, 0.0, name=f"minimax auc, {chosen.name}")
+    return Problem(_auc, _minus_auc, data, x0, 0.0, name=f"minimax auc, {name}")
 
 
 def _perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
@@ -135,7 +140,7 @@ def _minus_perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
 
 def minimax_perturbation(
     dataset: Dataset | None = None,
-    m: int = 10,
+    agents: int = 10,
     *,
     rho: float = 10.0,
     ridge: float = 0.01,
@@ -145,22 +150,22 @@ def minimax_perturbation(
     seed: int = 0,
 ) -> Problem:
     """(3); without a dataset on the bundled breast cancer data."""
-    data, chosen = _samples(dataset, m, split, ratios, concentration, seed)
+    data, name = _samples(dataset, agents, split, ratios, concentration, seed)
     data = weighted(data, "mean")
-    data |= {"rho": np.full(m, above("rho", rho, 0.0))}
-    data |= {"ridge": np.full(m, at_least("ridge", ridge, 0.0))}
+    data |= {"rho": np.full(agents, above("rho", rho, 0.0))}
+    data |= {"ridge": np.full(agents, at_least("ridge", ridge, 0.0))}
     zero = np.zeros(data["features"].shape[2])
-    return Problem(_perturbation, _minus_perturbation, data, zero, zero, name=f"minimax perturbation, {chosen.name}")
+    return Problem(_perturbation, _minus_perturbation, data, zero, zero, name=f"minimax perturbation, {name}")
 
 
 KINDS = {"quadratic": minimax_quadratic, "auc": minimax_auc, "perturbation": minimax_perturbation}
 
 
 def _samples(
-    dataset: Dataset | None, m: int, split: str, ratios: ArrayLike | None, concentration: float, seed: int
-) -> tuple[dict[str, np.ndarray], Dataset]:
-    chosen = dataset if dataset is not None else breast_cancer()
-    if not np.isin(chosen.labels, (-1.0, 1.0)).all():
-        raise InputError(f"labels of {chosen.name}", "they must be +1 and -1", "Choose two classes.")
-    cut = splitter(split, integer("m", m), ratios, concentration, seed)
-    return shards(chosen.features, chosen.labels, cut(chosen.labels)), chosen
+    dataset: Dataset | None, agents: int, split: str, ratios: ArrayLike | None, concentration: float, seed: int
+) -> tuple[dict[str, np.ndarray], str]:
+    dataset = dataset if dataset is not None else breast_cancer()
+    if not np.isin(dataset.labels, (-1.0, 1.0)).all():
+        raise InputError(f"The labels must be +1 and -1, but those of {dataset.name} are not.", "Choose two classes.")
+    cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
+    return shards(dataset.features, dataset.labels, cut(dataset.labels)), dataset.name

@@ -53,7 +53,7 @@ def _inner_solution(x: jax.Array, d: Data) -> jax.Array:
 
 
 def stackelberg_pricing(
-    m: int = 10,
+    agents: int = 10,
     hours: int = 24,
     *,
     heterogeneity: float = 1.0,
@@ -61,8 +61,9 @@ def stackelberg_pricing(
     smooth: float = 0.1,
     seed: int = 0,
 ) -> Problem:
-    """Districts that share prices for a day of `hours`; with heterogeneity 0 they are equal, with 1 vary by a third."""
-    m, hours = integer("m", m), integer("hours", hours, 2)
+    """Districts that share the prices of a day; heterogeneity 0 makes them equal, 1 has them vary by a third."""
+    agents = integer("agents", agents)
+    hours = integer("hours", hours, 2)
     unequal = at_least("heterogeneity", heterogeneity, 0.0)
     above("target", target, 0.0)
     at_least("smooth", smooth, 0.0)
@@ -70,7 +71,7 @@ def stackelberg_pricing(
 
     def vary(common: np.ndarray | float) -> np.ndarray:
         """Each district's own, always positive."""
-        return common * np.exp(unequal * rng.uniform(-0.3, 0.3, size=(m, *np.shape(common))))
+        return common * np.exp(unequal * rng.uniform(-0.3, 0.3, size=(agents, *np.shape(common))))
 
     clock = 2 * np.pi * np.arange(hours) / hours
     data = {
@@ -80,8 +81,8 @@ def stackelberg_pricing(
         "cost": vary(np.full(hours, 0.3)),
         "congestion": vary(0.3),
         "tariff": vary(np.full(hours, 1.0)),
-        "target": np.full(m, target),
-        "smooth": np.full(m, smooth),
+        "target": np.full(agents, target),
+        "smooth": np.full(agents, smooth),
     }
     zero = np.zeros(hours)
     return Problem(
@@ -104,7 +105,8 @@ def _laplacian(hours: int) -> np.ndarray:
 def _means(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """(1) and (2) in the letters of `decibo.problems.quadratic`, averaged over agents."""
     hours = data["desired"].shape[1]
-    eye, laplacian = np.eye(hours), _laplacian(hours)
+    eye = np.eye(hours)
+    laplacian = _laplacian(hours)
     D = np.array([np.diag(a) + shift * laplacian for a, shift in zip(data["comfort"], data["shift"], strict=True)])
     pull = np.einsum("itu,iu->t", D, data["desired"]) / len(D)
     mean = {name: value.mean(axis=0) for name, value in data.items()}

@@ -13,8 +13,6 @@ which keeps their eigenvalues where they are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +43,7 @@ def _inner_solution(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
 
 
 def quadratic(
-    m: int = 10,
+    agents: int = 10,
     n: int = 3,
     r: int = 4,
     *,
@@ -54,27 +52,28 @@ def quadratic(
     condition: float = 4.0,
     bend: float = 0.0,
 ) -> Problem:
-    """A well-scaled problem with m agents, n outer and r inner variables; steps of 0.05 to 0.1 work.
+    """A well-scaled problem with n outer and r inner variables; steps of 0.05 to 0.1 work.
 
     heterogeneity  0 makes all agents equal
     condition      of F_i and H_i: their eigenvalues lie in [1/sqrt(condition), sqrt(condition)]
     bend           > 0 makes g slightly non-quadratic; then no closed form or solution is attached
     """
-    m, n, r = integer("m", m), integer("n", n), integer("r", r)
+    agents = integer("agents", agents)
+    n = integer("n", n)
+    r = integer("r", r)
     at_least("heterogeneity", heterogeneity, 0.0)
     at_least("condition", condition, 1.0)
     at_least("bend", bend, 0.0)
     if bend >= condition**-0.5:
         raise InputError(
-            f"bend = {bend}",
-            f"g stays strongly convex in y only for bend < 1/sqrt(condition) = {condition**-0.5:.3g}",
-            "Lower bend or condition.",
+            f"bend must be below 1/sqrt(condition) = {condition**-0.5:.3g}, or g is not strongly convex in y, but it "
+            f"is {bend:g}.",
         )
-    data = _draw(np.random.default_rng(seed), m, n, r, float(heterogeneity), float(condition))
+    data = _draw(np.random.default_rng(seed), agents, n, r, float(heterogeneity), float(condition))
     if bend > 0:
-        rows = np.random.default_rng((seed, 1)).normal(size=(m, 3, n + r))
+        rows = np.random.default_rng((seed, 1)).normal(size=(agents, 3, n + r))
         rows = rows / np.linalg.norm(rows, axis=2, keepdims=True)
-        data |= {"bend": np.full(m, bend), "u": rows[..., :n], "w": rows[..., n:]}
+        data |= {"bend": np.full(agents, bend), "u": rows[..., :n], "w": rows[..., n:]}
         return Problem(_outer, _bent_inner, data, np.zeros(n), np.zeros(r), name="bent quadratic")
     means = {name: value.mean(axis=0) for name, value in data.items()}
     return Problem(
@@ -92,8 +91,8 @@ def quadratic(
 
 def response(means: dict[str, Array]) -> tuple[Array, Array]:
     """(Y, c) of y*(x) = Y x + c."""
-    H, J, s = means["H"], means["J"], means["s"]
-    return -np.linalg.solve(H, J.T), -np.linalg.solve(H, s)  # (3)
+    H = means["H"]
+    return -np.linalg.solve(H, means["J"].T), -np.linalg.solve(H, means["s"])  # (3)
 
 
 def phi_hessian(means: dict[str, Array]) -> Array:
@@ -114,9 +113,8 @@ def quadratic_constants(problem: Problem) -> dict[str, float]:
     """The exact mu_g, L_f1, L_g1, L_g2 of the paper's assumptions, and mu_Phi, L_Phi, of a `quadratic`."""
     if problem.outer is not _outer or problem.inner is not _inner:
         raise InputError(
-            f"the problem {problem.name!r}",
-            "exact constants are known for quadratic(..., bend=0) only",
-            "Estimate the constants of other problems along a run.",
+            f"Exact constants are known for quadratic(..., bend=0) only, but this is the problem {problem.name!r}.",
+            "decibo.theory.constants estimates those of other problems.",
         )
     return _constants({name: np.asarray(value, dtype=float) for name, value in problem.data.items()})
 
@@ -136,30 +134,33 @@ def _constants(data: dict[str, Array]) -> dict[str, float]:
     }
 
 
-def definite(rng: np.random.Generator, m: int, size: int, heterogeneity: float, condition: float) -> Array:
-    """m symmetric matrices with eigenvalues in [1/sqrt(condition), sqrt(condition)]."""
+def definite(rng: np.random.Generator, agents: int, size: int, heterogeneity: float, condition: float) -> Array:
+    """One symmetric matrix for each agent, with eigenvalues in [1/sqrt(condition), sqrt(condition)]."""
     span = 0.5 * np.log(condition)
-    bases = np.linalg.qr(rng.normal(size=(m + 1, size, size)))[0]
-    values = np.exp(rng.uniform(-span, span, size=(m + 1, 1, size)))
+    bases = np.linalg.qr(rng.normal(size=(agents + 1, size, size)))[0]
+    values = np.exp(rng.uniform(-span, span, size=(agents + 1, 1, size)))
     matrices = (bases * values) @ np.swapaxes(bases, 1, 2)
     return matrices[0] + min(heterogeneity, 1.0) * (matrices[1:] - matrices[0])
 
 
-def around(rng: np.random.Generator, m: int, shape: tuple[int, ...], heterogeneity: float, size: float) -> Array:
-    """m arrays of about this size, whose deviations from a common one average to zero."""
-    common, own = rng.normal(size=shape), rng.normal(size=(m, *shape))
+def around(rng: np.random.Generator, agents: int, shape: tuple[int, ...], heterogeneity: float, size: float) -> Array:
+    """One array of about this size for each agent; their deviations from a common one average to zero."""
+    common = rng.normal(size=shape)
+    own = rng.normal(size=(agents, *shape))
     return size * (common + heterogeneity * (own - own.mean(axis=0)))
 
 
-def _draw(rng: np.random.Generator, m: int, n: int, r: int, heterogeneity: float, condition: float) -> dict[str, Any]:
-    F = definite(rng, m, n + r, heterogeneity, condition)
+def _draw(
+    rng: np.random.Generator, agents: int, n: int, r: int, heterogeneity: float, condition: float
+) -> dict[str, Array]:
+    F = definite(rng, agents, n + r, heterogeneity, condition)
     return {
         "P": F[:, :n, :n],
         "B": F[:, :n, n:],
         "A": F[:, n:, n:],
-        "p": around(rng, m, (n,), heterogeneity, 1.0),
-        "q": around(rng, m, (r,), heterogeneity, 1.0),
-        "H": definite(rng, m, r, heterogeneity, condition),
-        "J": around(rng, m, (n, r), heterogeneity, 0.5 / np.sqrt(n + r)),
-        "s": around(rng, m, (r,), heterogeneity, 1.0),
+        "p": around(rng, agents, (n,), heterogeneity, 1.0),
+        "q": around(rng, agents, (r,), heterogeneity, 1.0),
+        "H": definite(rng, agents, r, heterogeneity, condition),
+        "J": around(rng, agents, (n, r), heterogeneity, 0.5 / np.sqrt(n + r)),
+        "s": around(rng, agents, (r,), heterogeneity, 1.0),
     }

@@ -16,9 +16,8 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError, missing
 from decibo.formatting import Json, to_json
-from decibo.network import DirectedNetwork, Network
-from decibo.network.network import entries
-from decibo.network.spectrum import DENSE_LIMIT
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network, entries
 from decibo.problem.problem import Problem
 
 EDGES = 5000  # links that are listed one by one; nobody could draw more
@@ -133,7 +132,7 @@ def _edges(network: Network | DirectedNetwork) -> list[tuple[int, int, float]]:
 def _rho(network: Network | DirectedNetwork) -> float | None:
     if isinstance(network, DirectedNetwork):
         return None
-    cheap = "ends" in network.__dict__ or network.agents <= DENSE_LIMIT // 4 or network.shifts is not None
+    cheap = "spectrum" in network.__dict__ or network.shifts is not None
     return float(network.rho) if cheap else None
 
 

@@ -30,7 +30,8 @@ from decibo.algorithm.methods import ahead_exact
 from decibo.errors import CorruptedFileError, InputError
 from decibo.execute.solution import Solution
 from decibo.files import atomic_write_all, encode, read_checked, sha256
-from decibo.network import DirectedNetwork, Network
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.runs.describe import (
     MethodRecord,

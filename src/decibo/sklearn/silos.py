@@ -12,7 +12,7 @@ import numpy as np
 
 import decibo
 from decibo.errors import InputError
-from decibo.network import Network
+from decibo.network.network import Network
 
 NAMES = ("ring", "path", "star", "complete", "exponential")
 AGREED = 1e-26  # of the squared disagreement may be left

@@ -9,7 +9,8 @@ from typing import Any
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
-from decibo.network import DirectedNetwork, Network
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.theory.bounds import Bound, bound
