@@ -107,12 +107,12 @@ def test_a_network_too_large_to_list(tmp_path):
     assert run.network["rho"] == pytest.approx(((1 + 2 * np.cos(2 * np.pi / 6000)) / 3) ** 2)
 
 
-def test_the_default_method_and_settings_that_are_functions(tmp_path):
+def test_the_method_of_the_solution_and_settings_that_are_functions(tmp_path):
     def falling(k):
         return 0.1 / (1 + k)
 
     solution = made_up(curve([1.0, 0.5]))
-    assert read_run(write_run(tmp_path / "a", solution, PROBLEM, RING)).method["name"] == "ahead_exact"
+    assert read_run(write_run(tmp_path / "a", solution, PROBLEM, RING)).method["text"] == repr(METHOD)
     method = decibo.compression.compressed(
         decibo.ahead(alpha=falling, gamma=0.1, lam=10.0), decibo.compression.top_k(0.5)
     )

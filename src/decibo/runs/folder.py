@@ -26,7 +26,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.methods import ahead_exact
 from decibo.errors import CorruptedFileError, InputError
 from decibo.execute.solution import Solution
 from decibo.files import atomic_write_all, encode, read_checked, sha256
@@ -141,7 +140,7 @@ def write_run(
 ) -> Path:
     """Write everything about a run into `folder`, which may be new, empty or hold an older run.
 
-    method    what was passed to solve; None is its default, ahead_exact()
+    method    by default the method of the solution, with the settings in use at the end
     config    the resolved configuration: a mapping, a dataclass, or TOML as text
     label     what pages call this run; by default the method with its settings
     seed      the seed of the run; by default the one in the configuration
@@ -150,7 +149,7 @@ def write_run(
     With several processes all of them must call it, and only process 0 writes.
     """
     folder = check_target(folder)
-    method = ahead_exact() if method is None else method
+    method = solution.method if method is None else method
     file_format = check_format(history)
     configuration = config_text(config)
     arrays = _arrays(solution)
