@@ -217,7 +217,7 @@ def read_run(folder: str | Path) -> RunRecord:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether a folder says that it is a run; `read_run` also checks that it is sound."""
+    """Whether a folder is a run folder; `read_run` also checks that its files are sound."""
     try:
         _read_json(Path(folder))
     except (InputError, CorruptedFileError):
@@ -226,7 +226,7 @@ def is_run(folder: str | Path) -> bool:
 
 
 def check_target(folder: str | Path) -> Path:
-    """The folder, if a run may be written there. Worth calling before a long run as well."""
+    """The folder, if a run may be written there: it is new, empty or holds an older run. Worth calling before a run."""
     folder = Path(folder)
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not nearest.is_dir():
