@@ -14,6 +14,7 @@ import pytest
 import decibo
 from decibo.errors import CorruptedFileError
 from decibo.execute import checkpoint
+from decibo.files import sha256
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
 PROBLEM = decibo.problems.quadratic(6, seed=2)
@@ -162,7 +163,7 @@ def test_pickles_are_never_opened(kept):
     newest = kept / "step-00000120"
     np.savez(newest / "shared.npz", step=np.array([{"a": 1}], dtype=object))
     manifest = json.loads((newest / "manifest.json").read_text())
-    manifest["files"]["shared.npz"] = checkpoint._digest(newest / "shared.npz")
+    manifest["files"]["shared.npz"] = sha256(newest / "shared.npz")
     (newest / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="allow_pickle"):
         checkpoint.read(newest).shared()
@@ -171,7 +172,7 @@ def test_pickles_are_never_opened(kept):
 def test_a_folder_that_cannot_be_written_is_rejected_before_any_work(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(decibo.InputError, match=r"folder that can be written to"):
+    with pytest.raises(decibo.InputError, match="Cannot write to"):
         solve(blocked / "kept")
 
 

@@ -84,7 +84,7 @@ class Controller(Protocol):
         ...
 
     def update(self, agents: Agents, run: RunState) -> RunState:
-        """The state to continue from; called at every multiple of `interval`."""
+        """The state to continue from; called at every multiple of `interval`, from step 0 on."""
         ...
 
     def on_nonfinite(self, agents: Agents, run: RunState) -> RunState | None:

@@ -10,9 +10,7 @@ leaves the one before. It says nothing of processes: any number of them can cont
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
@@ -23,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from decibo.errors import CorruptedFileError, InputError, short
+from decibo.files import check_writable, encode, sha256, sync_folder, synced
 
 FORMAT = 2
 SHARED = "shared.npz"
@@ -76,17 +75,9 @@ def damaged(folder: Path, why: str) -> CorruptedFileError:
 
 
 def check_folder(folder: Path) -> Path:
-    """The folder, made if it is not there, if it can be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f"{WRITING}probe-{os.getpid()}"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"Checkpoints need a folder that can be written to, but {str(folder)!r} cannot: {error.strerror or error}.",
-            "Choose another folder, or change its permissions.",
-        ) from error
+    """The folder, created if need be, if it can be written to."""
+    check_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -112,16 +103,16 @@ def write(
     barrier("all agents are written")
     if leader:
         _save(draft / SHARED, shared)
-        files = {path.name: _digest(path) for path in sorted(draft.iterdir())}
+        files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
         manifest = {"kind": KIND, "format": FORMAT, "step": step, "fingerprint": dict(fingerprint), "files": files}
-        text = json.dumps(manifest, indent=1)
-        _flush(draft / "manifest.json", text.encode())
-        _sync(draft)
+        with synced(draft / "manifest.json") as file:
+            file.write(encode(json.dumps(manifest, indent=1)))
+        sync_folder(draft)
         final = folder / f"step-{step:08d}"
         if final.exists():  # an earlier run came this far too
             shutil.rmtree(final)
         draft.rename(final)
-        _sync(folder)
+        sync_folder(folder)
         for old in _steps(folder)[:-keep]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -162,7 +153,7 @@ def read(folder: Path) -> Saved:
         path = folder / name
         if Path(name).name != name or not path.is_file():
             raise damaged(folder, f"{name} is missing")
-        if _digest(path) != digest:
+        if sha256(path) != digest:
             raise damaged(folder, f"{name} is not what was written (checksum)")
     return Saved(folder, step, fingerprint, tuple(files))
 
@@ -188,33 +179,5 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    with path.open("wb") as file:
+    with synced(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder last, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
