@@ -40,11 +40,11 @@ def objective(x, d):
 
 def ours(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
     import decibo
-    from decibo.algorithm import single
+    from decibo import methods
 
     A, b = matrices(m)
     problem = decibo.problems.single_level(objective, {"A": A, "b": b}, jnp.zeros(SIZE))
-    method = single.dgd(alpha=STEP) if name == "DGD" else single.gradient_tracking(alpha=STEP)
+    method = methods.dgd(alpha=STEP) if name == "DGD" else methods.gradient_tracking(alpha=STEP)
     asked = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
     return lambda: np.asarray(decibo.solve(problem, decibo.ring(m), method, **asked).agents.x)
 

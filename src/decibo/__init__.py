@@ -20,8 +20,7 @@ from decibo import data, methods, networks, problems, theory
 from decibo.algorithm import compression, consensus, direction, prox, schedules
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.catalog import CATALOG
-from decibo.algorithm.compose import compose
-from decibo.algorithm.compression import minibatch
+from decibo.algorithm.compose import compose, minibatch
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError

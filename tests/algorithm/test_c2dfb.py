@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.algorithm.c2dfb import c2dfb, kept, message_bits, top_k
+from decibo.algorithm.c2dfb import Largest, c2dfb
 from decibo.problems.quadratic import quadratic
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
@@ -81,11 +81,11 @@ def test_conforms():
 
 def test_the_compressor_keeps_the_largest_entries():
     s = jnp.array([0.1, -3.0, 2.0, 0.0, 1.0])
-    np.testing.assert_array_equal(top_k(s, 2), [0.0, -3.0, 2.0, 0.0, 0.0])
-    np.testing.assert_array_equal(top_k(s, 5), s)
-    assert [kept(0.01, 5), kept(0.5, 5), kept(1.0, 5)] == [1, 3, 5]
-    assert message_bits(s, 2) == 2 * (64 + 3)
-    assert message_bits(s, 5) == 5 * 64
+    np.testing.assert_array_equal(Largest(0.4)(s), [0.0, -3.0, 2.0, 0.0, 0.0])
+    np.testing.assert_array_equal(Largest(1.0)(s), s)
+    assert [Largest(keep).count(5) for keep in (0.01, 0.5, 1.0)] == [1, 3, 5]
+    assert Largest(0.4).bits(s) == 2 * (64 + 3)
+    assert Largest(1.0).bits(s) == 5 * 64
 
 
 def test_compression_does_not_change_where_it_lands():

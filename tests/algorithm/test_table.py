@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.algorithm import methods, single
+from decibo import methods
 from decibo.network.directed import directed_ring, from_digraph
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
@@ -66,6 +66,16 @@ def minimax_penalty(twin, i, s):
         "x": twin.f_x(i, x, y) - LAM * (twin.f_x(i, x, y) - twin.f_x(i, x, z)),
         "y": twin.f_y(i, x, y) - LAM * twin.f_y(i, x, y),
         "z": -twin.f_y(i, x, z),
+    }
+
+
+def moreau(twin, i, s):
+    """c = LAM, g1 = 0.5."""
+    x, y, t = s["x"], s["y"], s["t"]
+    return {
+        "x": twin.f_x(i, x, y) / LAM + twin.g_x(i, x, y) - twin.g_x(i, x, t),
+        "y": twin.f_y(i, x, y) / LAM + twin.g_y(i, x, y) - (y - t) / 0.5,
+        "t": twin.g_y(i, x, t) + (t - y) / 0.5,
     }
 
 
@@ -203,6 +213,20 @@ TABLE = {
     "gt_gda": (methods.gt_gda(alpha=A, beta=B), minimax, every(tracking, "xy"), {"x": A, "y": B}, {}),
     "dsgda_gt": (methods.dsgda_gt(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "fab": (methods.fab(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
+    "meha": (
+        methods.meha(**three, c=LAM, proximity=0.5),
+        moreau,
+        every(tracking, "xyt"),
+        {"x": A, "y": B, "t": C},
+        {},
+    ),
+    "meha without tracking": (
+        methods.meha(**three, c=LAM, proximity=0.5, tracking=False),
+        moreau,
+        every(dgd, "xyt"),
+        {"x": A, "y": B, "t": C},
+        {},
+    ),
     "sldbo": (methods.sldbo(**three), implicit, every(tracking, "xyv"), XYV, {}),
     "sldbo in a ball": (
         methods.sldbo(**three, radius=0.7),
@@ -254,17 +278,17 @@ TABLE = {
         XYV,
         {"theta": THETA},
     ),
-    "dgd": (single.dgd(alpha=A), descent, every(dgd, "xy"), {"x": A, "y": A}, {}),
+    "dgd": (methods.dgd(alpha=A), descent, every(dgd, "xy"), {"x": A, "y": A}, {}),
     "gradient_tracking": (
-        single.gradient_tracking(alpha=A),
+        methods.gradient_tracking(alpha=A),
         descent,
         every(tracking, "xy"),
         {"x": A, "y": A},
         {},
     ),
-    "extra": (single.extra(alpha=A), descent, every(extra, "xy"), {"x": A, "y": A}, {}),
+    "extra": (methods.extra(alpha=A), descent, every(extra, "xy"), {"x": A, "y": A}, {}),
     "exact_diffusion": (
-        single.exact_diffusion(alpha=A),
+        methods.exact_diffusion(alpha=A),
         descent,
         every(exact_diffusion, "xy"),
         {"x": A, "y": A},
@@ -276,7 +300,7 @@ TABLE = {
 def agree(network, weights, method, direction, strategies, steps, options):
     ours, twin = problem("vector", network.agents)
     drawn = twin.starts()
-    start = {name: drawn["z" if name == "v" else name] for name in strategies}
+    start = {name: drawn["z" if name in "vt" else name] for name in strategies}
     solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
     expected = twin_run(twin, weights, start, direction, strategies, steps, **options)
     found = as_rows(ours, solution)
@@ -319,6 +343,8 @@ COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "gt_gda": lambda n, r: (1, 0, 0, 0, 2 * n + 2 * r),
     "dsgda_gt": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "fab": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
+    "meha": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
+    "meha without tracking": lambda n, r: (1, 2, 0, 0, n + 2 * r),
     "sldbo": lambda n, r: (1, 1, 1, 1, 2 * n + 4 * r),
     "d_soba": lambda n, r: (1, 1, 1, 1, n + 2 * r),
     "d_soba by differences": lambda n, r: (1, 3, 0, 0, n + 2 * r),

@@ -104,7 +104,7 @@ SOLVES = {
     "start of the wrong structure": ({"start": {"x": {"a": np.zeros((4, 2))}}}, r"start\['x'\] must have one point"),
     "start of an unknown variable": (
         {"start": {"w": np.zeros((4, 2))}},
-        r"no variable to start w.*x, y, z",
+        r"no variable w.*x, y, z",
     ),
     "start NaN": (
         {"start": {"x": np.full((4, 2), np.nan)}},

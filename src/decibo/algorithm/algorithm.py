@@ -9,11 +9,9 @@ another agent, so that being decentralised is a matter of the signature.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, ParamSpec
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +19,11 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
-from decibo.algorithm.schedules import constant
+from decibo.algorithm.schedules import number
 from decibo.automatic.controller import Controller
 from decibo.errors import InputError
-
-P = ParamSpec("P")
+from decibo.pytree import Tree, Vector
+from decibo.validate import only_known
 
 
 @jax.tree_util.register_dataclass
@@ -40,27 +38,47 @@ class Core:
     answer: str = field(metadata={"static": True})
 
 
+def fields_of(state: Tree) -> dict[str, Vector]:
+    """All fields of a state that is a NamedTuple of vectors: the default view."""
+    return state._asdict()
+
+
 @dataclass(frozen=True, eq=False)
 class Algorithm:
     """`init` and `step` of one agent, and `view`: which part of a state is x, y, z, ...
 
     init, step and view may be plain functions, or `jax.tree_util.Partial`s of module-level functions: numbers held
-    by a Partial (step sizes, lam) can change without compiling again.
+    by a Partial (step sizes, lam) can change without compiling again. The rest is declared: what a method needs of
+    a network or a problem, and what is known about it.
+
+    name            how reports call it
+    settings        what its factory was called with; `replace` calls the factory again
+    directed        whether it keeps its promise on a directed network
+    centralised     whether it is for one agent only
+    stochastic      whether it draws minibatches
+    fixed_network   whether links must not come and go
+    direction       what it follows, if it is a direction times a consensus strategy
+    answer          the variable of the view that answers for y*(x)
+    controller      what chooses its settings during a run
+    bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
+    theorem         which statement of the paper covers it: "Theorem 1", "Corollary 2", or None
     """
 
-    init: Callable[..., Any]
-    step: Callable[..., Any]
-    view: Callable[[Any], dict[str, jax.Array]] = lambda state: state._asdict()
+    init: Callable[..., Tree]
+    step: Callable[..., Tree]
+    view: Callable[[Tree], dict[str, Vector]] = fields_of
     name: str = "algorithm"
     settings: dict[str, Any] = field(default_factory=dict)
     factory: Callable[..., Algorithm] | None = None
-    directed: bool = False  # whether it keeps its promise on a directed network
-    centralised: bool = False  # whether it is for one agent only
-    stochastic: bool = False  # whether it draws minibatches
-    fixed_network: bool = False  # whether links must not come and go
-    direction: Direction | None = None  # what it follows, if it is a direction times a consensus strategy
-    answer: str = "y"  # the variable of `view` that answers for y*(x)
-    controller: Controller | None = None  # what chooses its settings during a run
+    directed: bool = False
+    centralised: bool = False
+    stochastic: bool = False
+    fixed_network: bool = False
+    direction: Direction | None = None
+    answer: str = "y"
+    controller: Controller | None = None
+    bias: str | None = None
+    theorem: str | None = None
 
     @property
     def core(self) -> Core:
@@ -70,14 +88,10 @@ class Algorithm:
     def replace(self, **settings: Any) -> Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""
         if self.factory is None:
-            raise InputError(f"{self.name}", "it was not made by a named method, so it has no settings", "Make anew.")
-        unknown = sorted(set(settings) - set(self.settings))
-        if unknown:
             raise InputError(
-                f"{self.name} has no setting {', '.join(unknown)}",
-                f"its settings are {', '.join(self.settings)}",
-                "Use one of these names.",
+                f"{self.name} was not created by a named method and has no settings.", "Construct a new one."
             )
+        only_known(self.name, "setting", settings, self.settings)
         return self.factory(**{**self.settings, **settings})
 
     def __repr__(self) -> str:
@@ -85,27 +99,12 @@ class Algorithm:
         return f"{self.name}({shown})"
 
 
-def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
-    """Make a factory's algorithms carry its name and the settings they were made with."""
-    signature = inspect.signature(factory)
-
-    @wraps(factory)
-    def make(*args: P.args, **kwargs: P.kwargs) -> Algorithm:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        made = factory(*args, **kwargs)
-        return replace(made, name=factory.__name__, settings=dict(bound.arguments), factory=make)
-
-    return make
-
-
-def _partial(function: Callable[..., Any]) -> Partial:
+def _partial(function: Callable[..., Tree]) -> Partial:
     return function if isinstance(function, Partial) else Partial(function)
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Partial) and value.func is constant:
-        value = value.args[0]
+    value = number(value)
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     if isinstance(value, float | jnp.ndarray) and jnp.ndim(value) == 0 and not isinstance(value, Tracer):

@@ -9,19 +9,19 @@ with q(x, y) = g(x, y) - g(x, e):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.schedules import Rate, Schedule
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
 
 
 class State(NamedTuple):
@@ -31,48 +31,46 @@ class State(NamedTuple):
     y: Vector
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, and the length of the loop, which is part of the program."""
-
-    alpha: Schedule
-    gamma: Schedule
-    eta: Schedule
-    T: int = field(metadata={"static": True})
-
-
-@method
+@method(provenance=READ)
 def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm:
-    """BOME (Liu, Ye, Wright, Stone & Liu 2022), centralised, with full gradients; S.
+    """BOME (Liu, Ye, Wright, Stone & Liu 2022), centralised, with full gradients.
 
-    alpha is the step of x and y, gamma that of the inner loop of length T, eta how fast the gap must fall.
-    Costs 1 gradient of f and T + 1 of g, sends nothing. lam grows like 1/|grad q|, so that with a constant
-    step it lands O(alpha) off and rattles there: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a
-    quadratic. The loop must nearly solve the inner problem: (1 - gamma mu_g)^T of J v is missing.
+    alpha   step size of x and y
+    gamma   step size of the inner loop
+    eta     how fast the inner gap must fall
+    T       length of the inner loop, which must nearly solve the inner problem: (1 - gamma mu_g)^T of J v is missing
+
+    Cost: 1 + (T + 1) gradients; sends nothing.
+    Lands: in an O(alpha) neighbourhood of the solution, where it oscillates, since lam grows like 1/|grad q|:
+    |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a quadratic.
     """
-    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("eta", eta), integer("T", T))
-    return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
+    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, eta, T), centralised=True)
 
 
-def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     return State(start["x"], start["y"])
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    gamma: Schedule,
+    eta: Schedule,
+    T: int,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     x, y = state
     f_x, f_y = oracle.outer(x, y)
     g_x, g_y = oracle.inner(x, y)
-    gamma = jnp.asarray(at.gamma(k), y.dtype)
-    first = y - gamma * g_y  # the loop's first pass, with the gradient that (2) needs anyway
-    e, _ = lax.scan(lambda e, _: (e - gamma * oracle.inner(x, e)[1], None), first, length=at.T - 1)  # (1)
-    q_x, q_y = g_x - oracle.inner(x, e)[0], g_y  # (2)
+    h = jnp.asarray(gamma(k), y.dtype)
+    first = y - h * g_y  # the loop's first pass, with the gradient that (2) needs anyway
+    e, _ = lax.scan(lambda e, _: (e - h * oracle.inner(x, e)[1], None), first, length=T - 1)  # (1)
+    q_x = g_x - oracle.inner(x, e)[0]  # (2)
+    q_y = g_y
     square = q_x @ q_x + q_y @ q_y
-    excess = jnp.maximum(at.eta(k) * square - (f_x @ q_x + f_y @ q_y), 0)
+    excess = jnp.maximum(eta(k) * square - (f_x @ q_x + f_y @ q_y), 0)
     lam = jnp.where(square > 0, excess / jnp.where(square > 0, square, 1), 0)  # (3)
-    alpha = at.alpha(k)
-    return State(x - alpha * (f_x + lam * q_x), y - alpha * (f_y + lam * q_y))  # (4)
-
-
-def _view(state: State) -> dict[str, Vector]:
-    return state._asdict()
+    return State(x - alpha(k) * (f_x + lam * q_x), y - alpha(k) * (f_y + lam * q_y))  # (4)

@@ -17,20 +17,21 @@ only these are sent. All hats start at 0, s and t at the agent's own F and u.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, schedule
-from decibo.errors import InputError
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import ABSTRACT, RUN, method
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
+from decibo.validate import fraction
 
 
 class Pair(NamedTuple):
@@ -41,7 +42,7 @@ class Pair(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """The inner loops' memory; W dhat is kept up to date instead of being asked for."""
+    """The inner loops' memory; W dhat is kept up to date instead of being requested."""
 
     d: Pair
     s: Pair  # trackers of F
@@ -61,21 +62,32 @@ class State(NamedTuple):
     inner: Inner
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
-class Settings:
-    """Step sizes; the length of the loops and the share of entries to send are part of the program."""
+class Largest:
+    """Q: the entries of largest size, a share `keep` of them; part of the program."""
 
-    alpha: Schedule
-    beta: Schedule | None
-    gamma: Schedule
-    lam: Schedule
-    c: Schedule
-    K: int = field(metadata={"static": True})
-    keep: float = field(metadata={"static": True})
+    keep: float
+
+    def count(self, size: int) -> int:
+        """How many of `size` entries are sent."""
+        return min(size, max(1, math.ceil(self.keep * size)))
+
+    def __call__(self, s: Vector) -> Vector:
+        """The largest entries, zeros elsewhere."""
+        if self.count(s.size) >= s.size:
+            return s
+        _, places = lax.top_k(jnp.abs(s), self.count(s.size))
+        return jnp.zeros_like(s).at[places].set(s[places])
+
+    def bits(self, s: Vector) -> int:
+        """What one residual takes: values, and their places unless all are sent."""
+        value = s.dtype.itemsize * 8
+        count = self.count(s.size)
+        return s.size * value if count >= s.size else count * (value + math.ceil(math.log2(s.size)))
 
 
-@method
+@method(provenance=f"{ABSTRACT} {RUN}")
 def c2dfb(
     *,
     alpha: Rate,
@@ -86,86 +98,79 @@ def c2dfb(
     K: int = 10,
     keep: float = 0.5,
 ) -> Algorithm:
-    """C2DFB (Wen et al. 2024), with full gradients; A, run. For networks that do not change.
+    """C2DFB (Wen et al. 2024), with full gradients: the penalty method with compressed inner loops.
 
-    alpha, beta, gamma are the steps of x, y and z (beta = gamma/lam unless given), c the weight of the neighbours,
-    K the length of the inner loops, keep the share of the entries of a residual that is sent; the harder the
-    compression, the smaller c must be.
-    Costs K + 1 gradients of f and 2K + 2 of g; sends 2n numbers in one message and, in K messages, 4 residuals of
-    ceil(keep r) values with their places. Lands at the bias O(1/lam) of the penalty, compressed or not:
-    |grad Phi| 4.5e-2, 4.9e-3, 5.0e-4 at lam = 10, 100, 1000 (heterogeneous quadratic, ring of 10).
+    alpha, beta, gamma   step sizes of x, y and z; beta = gamma/lam unless given
+    lam                  penalty
+    c                    weight of the neighbours; the harder the compression, the smaller it must be
+    K                    length of the inner loops
+    keep                 share of the entries of a residual that is sent
+
+    For networks that do not change.
+
+    Cost: (K + 1) + (2K + 2) gradients; sends 2n numbers in one message and, in K messages, 4 residuals of
+    ceil(keep r) values with their places.
+    Lands: O(1/lam) from the solution, the bias of the penalty, compressed or not: |grad Phi| 4.5e-2, 4.9e-3, 5.0e-4 at
+    lam = 10, 100, 1000 (heterogeneous quadratic, ring of 10).
     """
-    if not (isinstance(keep, int | float) and 0 < keep <= 1):
-        raise InputError(f"keep = {keep!r}", "it must be a share in (0, 1]", "Give keep=0.5 to send half the entries.")
-    settings = Settings(
-        schedule("alpha", alpha),
-        None if beta is None else schedule("beta", beta),
-        schedule("gamma", gamma),
-        schedule("lam", lam),
-        schedule("c", c),
-        integer("K", K),
-        float(keep),
-    )
-    return Algorithm(Partial(_init, settings), Partial(_step, settings), Partial(_view), fixed_network=True)
+    compress = Largest(fraction("keep", keep, zero=False))
+    step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, c, K, compress)
+    return Algorithm(Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam")
 
 
-def kept(keep: float, size: int) -> int:
-    """How many of `size` entries are sent."""
-    return min(size, max(1, math.ceil(keep * size)))
-
-
-def top_k(s: Vector, count: int) -> Vector:
-    """Q: the entries of largest size, zeros elsewhere."""
-    if count >= s.size:
-        return s
-    _, places = lax.top_k(jnp.abs(s), count)
-    return jnp.zeros_like(s).at[places].set(s[places])
-
-
-def message_bits(s: Vector, count: int) -> int:
-    """What one residual takes: values, and their places unless all are sent."""
-    value = s.dtype.itemsize * 8
-    return s.size * value if count >= s.size else count * (value + math.ceil(math.log2(s.size)))
-
-
-def _gradients(lam: Any, oracle: Oracle, x: Vector, d: Pair) -> tuple[Pair, Vector]:
+def _gradients(lam: Scalar, oracle: Oracle, x: Vector, d: Pair) -> tuple[Pair, Vector]:
     f_x, f_y = oracle.outer(x, d.y)
     g_x, g_y = oracle.inner(x, d.y)
     h_x, h_y = oracle.inner(x, d.z)
     return Pair(f_y + lam * g_y, h_y), f_x + lam * (g_x - h_x)
 
 
-def _init(at: Settings, oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
-    x, d = start["x"], Pair(start["y"], start.get("z", start["y"]))
-    F, u = _gradients(jnp.asarray(at.lam(0), x.dtype), oracle, x, d)
+def _init(lam: Schedule, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+    x = start["x"]
+    d = Pair(start["y"], start.get("z", start["y"]))
+    F, u = _gradients(jnp.asarray(lam(0), x.dtype), oracle, x, d)
     zero = jax.tree.map(jnp.zeros_like, d)
     return State(x, u, Inner(d, F, zero, zero, zero, zero, F, u))
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    beta: Schedule,
+    gamma: Schedule,
+    lam: Schedule,
+    c: Schedule,
+    K: int,
+    compress: Largest,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     old = state.inner
-    alpha, gamma, lam, c = (jnp.asarray(rate(k), state.x.dtype) for rate in (at.alpha, at.gamma, at.lam, at.c))
-    h = Pair(gamma / lam if at.beta is None else jnp.asarray(at.beta(k), state.x.dtype), gamma)
-    count = kept(at.keep, old.d.y.size)
+    h_x, h_y, h_z, penalty, weight = (jnp.asarray(rate(k), state.x.dtype) for rate in (alpha, beta, gamma, lam, c))
+    h = Pair(h_y, h_z)
     wx, wt = mix((state.x, state.t))
-    x = state.x + c * (wx - state.x) - alpha * state.t  # (1)
-    F, u = _gradients(lam, oracle, x, old.d)
+    x = state.x + weight * (wx - state.x) - h_x * state.t  # (1)
+    F, u = _gradients(penalty, oracle, x, old.d)
     moved = jax.tree.map(lambda s, new, F: s + new - F, old.s, F, old.F)  # (2)
 
     def once(now: Inner, _: None) -> tuple[Inner, None]:
-        d = jax.tree.map(lambda d, w, e, h, s: d + c * (w - e) - h * s, now.d, now.w_d_hat, now.d_hat, h, now.s)  # (3)
-        F, u = _gradients(lam, oracle, x, d)
+        d = jax.tree.map(
+            lambda d, w, e, h, s: d + weight * (w - e) - h * s, now.d, now.w_d_hat, now.d_hat, h, now.s
+        )  # (3)
+        F, u = _gradients(penalty, oracle, x, d)
         s = jax.tree.map(
-            lambda s, w, e, new, F: s + c * (w - e) + new - F, now.s, now.w_s_hat, now.s_hat, F, now.F
+            lambda s, w, e, new, F: s + weight * (w - e) + new - F, now.s, now.w_s_hat, now.s_hat, F, now.F
         )  # (4)
-        sent = jax.tree.map(lambda a, e: top_k(a - e, count), (d, s), (now.d_hat, now.s_hat))
+        sent = jax.tree.map(lambda a, e: compress(a - e), (d, s), (now.d_hat, now.s_hat))
         d_hat, s_hat = jax.tree.map(jnp.add, (now.d_hat, now.s_hat), sent)  # (5)
-        heard = mix(sent, bits=4 * message_bits(d.y, count))
-        w_d_hat, w_s_hat = jax.tree.map(jnp.add, (now.w_d_hat, now.w_s_hat), heard)
+        received = mix(sent, bits=4 * compress.bits(d.y))
+        w_d_hat, w_s_hat = jax.tree.map(jnp.add, (now.w_d_hat, now.w_s_hat), received)
         return Inner(d, s, d_hat, s_hat, w_d_hat, w_s_hat, F, u), None
 
-    inner, _ = lax.scan(once, old._replace(s=moved, F=F, u=u), length=at.K)
-    return State(x, state.t + c * (wt - state.t) + inner.u - old.u, inner)  # (6)
+    inner, _ = lax.scan(once, old._replace(s=moved, F=F, u=u), length=K)
+    return State(x, state.t + weight * (wt - state.t) + inner.u - old.u, inner)  # (6)
 
 
 def _view(state: State) -> dict[str, Vector]:

@@ -1,4 +1,4 @@
-r"""Direction x consensus = algorithm.
+r"""Direction x consensus = algorithm; and what wraps an algorithm into another, such as minibatches.
 
 (1)  d  = the direction at the agent's own variables s
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
@@ -7,7 +7,8 @@ r"""Direction x consensus = algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,18 +18,19 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
-from decibo.algorithm.prox import Prox, as_prox
-from decibo.algorithm.schedules import Schedule, schedule
+from decibo.algorithm.prox import Projection, Prox, as_prox
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
 from decibo.errors import InputError
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
-from decibo.pytree import Vector
+from decibo.pytree import Tree, Vector
 
 
 class State(NamedTuple):
     """The state of one agent: its variables, the strategies' memories, and the moving averages."""
 
-    variables: Any
-    memory: tuple[Any, ...]
+    variables: Tree
+    memory: tuple[Tree, ...]
     average: dict[str, Vector]
 
 
@@ -45,9 +47,9 @@ def compose(
     direction: Direction,
     consensus: Consensus | Mapping[str, Consensus],
     *,
-    average: Mapping[str, float | Schedule] | None = None,
-    prox: Mapping[str, Any] | None = None,
-    **steps: float | Schedule,
+    average: Mapping[str, Rate] | None = None,
+    prox: Mapping[str, Prox | Projection] | None = None,
+    **steps: Rate,
 ) -> Algorithm:
     """The algorithm that moves along `direction` and agrees by `consensus`.
 
@@ -59,8 +61,8 @@ def compose(
     _exactly("step sizes", steps, direction)
     if isinstance(consensus, Mapping):
         _exactly("strategies", consensus, direction)
-    for what, given in (("a moving average", average or {}), ("a proximal map", prox or {})):
-        _among(what, given, direction)
+    _among("moving average", average or {}, direction)
+    _among("proximal map", prox or {}, direction)
     maps = {name: as_prox(name, (prox or {}).get(name)) for name in direction.variables}
     groups = _groups(direction, consensus)
     recipe = Recipe(
@@ -78,6 +80,7 @@ def compose(
         directed=all(strategy.directed for strategy, _ in groups),
         direction=direction,
         answer=direction.answer,
+        bias=direction.bias,
     )
 
 
@@ -91,26 +94,25 @@ def _groups(direction: Direction, consensus: Consensus | Mapping[str, Consensus]
     return list(groups.values())
 
 
-def _exactly(what: str, given: Mapping[str, Any], direction: Direction) -> None:
-    if set(given) != set(direction.variables):
+def _exactly(what: str, names: Collection[str], direction: Direction) -> None:
+    if set(names) != set(direction.variables):
         raise InputError(
-            f"{what} for {', '.join(given) or 'nothing'}",
-            f"the direction {direction.name!r} moves {', '.join(direction.variables)}",
-            "Give exactly one for each of these.",
+            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but the {what} are for "
+            f"{', '.join(names) or 'none of them'}.",
+            "Pass exactly one for each variable.",
         )
 
 
-def _among(what: str, given: Mapping[str, Any], direction: Direction) -> None:
-    unknown = sorted(set(given) - set(direction.variables))
+def _among(what: str, names: Collection[str], direction: Direction) -> None:
+    unknown = sorted(set(names) - set(direction.variables))
     if unknown:
         raise InputError(
-            f"{what} for {', '.join(unknown)}",
-            f"the direction {direction.name!r} moves {', '.join(direction.variables)}",
-            "Use these names.",
+            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but there is a {what} for "
+            f"{', '.join(unknown)}."
         )
 
 
-def _init(recipe: Recipe, oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     s = recipe.direction.start(start)
     s = s._replace(
         **{name: prox(getattr(s, name), 0.0) for _, maps in recipe.strategies for name, prox in maps.items()}
@@ -119,12 +121,13 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Any, start: dict[str, Vector]) ->
     return State(s, memory, {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average})
 
 
-def _step(recipe: Recipe, oracle: Oracle, mix: Any, state: State, k: jax.Array, key: jax.Array) -> State:
+def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
     s = state.variables
     d = recipe.direction.at(oracle, s, k)  # (1)
     average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
     d = d._replace(**average)  # (2)
-    new, memories = {}, []
+    new: dict[str, Vector] = {}
+    memories: list[Tree] = []
     for (strategy, maps), memory in zip(recipe.strategies, state.memory, strict=True):
         own = {name: getattr(s, name) for name in maps}
         along = {name: getattr(d, name) for name in maps}
@@ -140,9 +143,48 @@ class _Proxes(NamedTuple):
 
     maps: dict[str, Prox]
 
-    def __call__(self, s: dict[str, Vector], h: dict[str, Any]) -> dict[str, Vector]:
+    def __call__(self, s: dict[str, Vector], h: dict[str, Scalar]) -> dict[str, Vector]:
         return {name: self.maps[name](s[name], h[name]) for name in s}
 
 
 def _view(direction: Direction, state: State) -> dict[str, Vector]:
     return direction.view(state.variables)
+
+
+def minibatch(method: Algorithm) -> Algorithm:
+    """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""
+    check_wrappable(method)
+    step = Partial(_sampled, method.core.step)
+    return wrapped(method, "minibatch", minibatch, method.init, step, method.view, stochastic=True)
+
+
+def _sampled(step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array) -> Tree:
+    draw, rest = jax.random.split(key)
+    return step(oracle.sampled(draw), mix, state, k, rest)
+
+
+def check_wrappable(method: Algorithm) -> None:
+    """Reject what is not an algorithm, and methods whose step sizes are still to be chosen."""
+    if not isinstance(method, Algorithm):
+        raise InputError(f"Only an Algorithm can be wrapped, but this is {method!r}.")
+    if method.controller is not None:
+        raise InputError(f"{method!r} cannot be wrapped without its step sizes.", "Pass alpha and gamma.")
+
+
+def wrapped(
+    method: Algorithm,
+    word: str,
+    wrap: Callable[[Algorithm], Algorithm],
+    init: Callable[..., Tree],
+    step: Callable[..., Tree],
+    view: Callable[[Tree], dict[str, Vector]],
+    **changes: Any,
+) -> Algorithm:
+    """A wrapped method: its settings are those of the method inside, and `wrap` wraps it again when one changes.
+
+    What the paper proves of the method inside does not carry over.
+    """
+    inside = method.factory
+    factory = None if inside is None else (lambda **settings: wrap(inside(**settings)))
+    name = f"{method.name} + {word}"
+    return replace(method, init=init, step=step, view=view, name=name, factory=factory, theorem=None, **changes)

@@ -1,8 +1,6 @@
-r"""Wrappers that make a method of a method: minibatches, and messages that are compressed.
+r"""Compressed messages: every vector s that a method mixes has a public copy c, which all neighbours know as well.
 
-compressed: every vector s that the method mixes has a public copy c, which all neighbours know as well
-
-    (1)  q  = Q(s - c)                        what is sent: a compressed residual, so that errors are made good
+    (1)  q  = Q(s - c)                        what is sent: a compressed residual, so that errors are fed back
     (2)  c+ = c + q
     (3)  u+ = u + W q                         u = W c, kept up to date from the messages alone
     (4)  mix(s) = s + eta (u+ - c+)           W s if nothing is lost and eta = 1
@@ -13,31 +11,25 @@ compressed: every vector s that the method mixes has a public copy c, which all 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.compose import check_wrappable, wrapped
+from decibo.algorithm.schedules import Scalar
 from decibo.errors import InputError
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Tree, Vector
+from decibo.validate import fraction as share
+
+T = TypeVar("T")
 
 __all__ = ["Compressor", "compressed", "quantise", "random_k", "top_k"]
-
-
-def minibatch(method: Algorithm) -> Algorithm:
-    """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""
-    core = method.core
-    return _wrapped(method, "minibatch", minibatch, core.init, Partial(_sampled, core.step), stochastic=True)
-
-
-def _sampled(step: Any, oracle: Oracle, mix: Any, state: Any, k: jax.Array, key: jax.Array) -> Any:
-    draw, rest = jax.random.split(key)
-    return step(oracle.sampled(draw), mix, state, k, rest)
 
 
 @jax.tree_util.register_dataclass
@@ -52,27 +44,27 @@ class Compressor:
 
 def top_k(fraction: float) -> Compressor:
     """The largest entries in size, with their places."""
-    fraction = _fraction(fraction)
-    return Compressor(_TopK(fraction), _Bits("places", fraction), f"top_k({fraction:g})")
+    fraction = share("fraction", fraction, zero=False)
+    return Compressor(_TopK(fraction), _EntryBits(fraction, seed=False), f"top_k({fraction:g})")
 
 
 def random_k(fraction: float) -> Compressor:
     """Entries drawn at random, without their places: neighbours draw the same ones from the seed that is sent."""
-    fraction = _fraction(fraction)
-    return Compressor(_RandomK(fraction), _Bits("seed", fraction), f"random_k({fraction:g})")
+    fraction = share("fraction", fraction, zero=False)
+    return Compressor(_RandomK(fraction), _EntryBits(fraction, seed=True), f"random_k({fraction:g})")
 
 
 def quantise(bits: int) -> Compressor:
     """Every entry rounded to one of 2^bits - 1 levels between -max and max, and the maximum."""
     if isinstance(bits, bool) or not isinstance(bits, int) or not 2 <= bits <= 16:
-        raise InputError(f"bits = {bits!r}", "it must be an integer from 2 to 16", "Give 8, for example.")
-    return Compressor(_Quantise(bits), _Bits("levels", bits), f"quantise({bits})")
+        raise InputError(f"bits must be an integer from 2 to 16, but it is {bits!r}.")
+    return Compressor(_Quantise(bits), _LevelBits(bits), f"quantise({bits})")
 
 
 class Compressed(NamedTuple):
     """The method's state, and for each of its messages the public copy c and u = W c."""
 
-    state: Any
+    state: Tree
     c: tuple[Tree, ...]
     u: tuple[Tree, ...]
 
@@ -80,40 +72,44 @@ class Compressed(NamedTuple):
 def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -> Algorithm:
     """The method with every message compressed, with error feedback.
 
-    eta   how far agents move towards what they hear, at most 1; the stronger the compression, the smaller
+    eta   how far agents move towards what they receive, at most 1; the stronger the compression, the smaller
     """
     if not isinstance(compressor, Compressor):
-        raise InputError(f"compressor = {compressor!r}", "it must be a decibo compressor", "Give top_k(0.1).")
-    if not (np.isfinite(eta) and 0 < eta <= 1):
-        raise InputError(f"eta = {eta!r}", "it must be above 0 and at most 1", "Give 0.5, for example.")
+        raise InputError(
+            f"The compressor must be a decibo Compressor, but it is {compressor!r}.",
+            "Pass decibo.compression.top_k(0.1), for example.",
+        )
+    eta = share("eta", eta, zero=False)
+    check_wrappable(method)
     core = method.core
     again = lambda method: compressed(method, compressor, eta=eta)
-    return _wrapped(
+    return wrapped(
         method,
         compressor.name,
         again,
         Partial(_begin_compressed, core.init, core.step),
-        Partial(_compressed, core.step, compressor, float(eta)),
+        Partial(_compressed, core.step, compressor, eta),
         Partial(_view_compressed, core.view),
         directed=False,
         fixed_network=True,
     )
 
 
-def _begin_compressed(init: Any, step: Any, oracle: Oracle, mix: Any, start: Any) -> Compressed:
+def _begin_compressed(init: Partial, step: Partial, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Compressed:
     """Public copies start at 0; a trial run on shapes alone finds the messages."""
-    state, messages = init(oracle, mix, start), _Messages()
+    state = init(oracle, mix, start)
+    messages = _Messages()
     jax.eval_shape(lambda s: step(oracle, messages, s, jnp.int32(0), jax.random.key(0)), state)
     zeros = tuple(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree) for tree in messages.seen)
     return Compressed(state, zeros, zeros)
 
 
 def _compressed(
-    step: Any,
+    step: Partial,
     compressor: Compressor,
-    eta: Any,
+    eta: Scalar,
     oracle: Oracle,
-    mix: Any,
+    mix: Mix,
     s: Compressed,
     k: jax.Array,
     key: jax.Array,
@@ -124,7 +120,7 @@ def _compressed(
     return Compressed(state, tuple(messages.c), tuple(messages.u))
 
 
-def _view_compressed(view: Any, s: Compressed) -> dict[str, Vector]:
+def _view_compressed(view: Partial, s: Compressed) -> dict[str, Vector]:
     return view(s.state)
 
 
@@ -134,23 +130,30 @@ class _Messages:
     def __init__(self) -> None:
         self.seen: list[Tree] = []
 
-    def __call__(self, tree: Tree, bits: int | None = None) -> Tree:
+    def __call__(self, tree: T, bits: int | None = None) -> T:
         self.seen.append(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree))
         return tree
+
+    push = __call__
 
 
 class _CompressedMix:
     """A mix that sends compressed residuals; used once, for the messages of one step in their order."""
 
-    def __init__(self, mix: Any, compressor: Compressor, eta: Any, memory: Compressed, key: jax.Array):
-        self.mix, self.compressor, self.eta, self.memory, self.key = mix, compressor, eta, memory, key
+    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array):
+        self.mix = mix
+        self.compressor = compressor
+        self.eta = eta
+        self.memory = memory
+        self.key = key
         self.c: list[Tree] = []
         self.u: list[Tree] = []
 
-    def __call__(self, tree: Tree, bits: int | None = None) -> Tree:
+    def __call__(self, tree: T, bits: int | None = None) -> T:
         number = len(self.c)
         leaves, treedef = jax.tree.flatten(tree)
-        c, u = jax.tree.leaves(self.memory.c[number]), jax.tree.leaves(self.memory.u[number])
+        c = jax.tree.leaves(self.memory.c[number])
+        u = jax.tree.leaves(self.memory.u[number])
         keys = jax.random.split(jax.random.fold_in(self.key, number), len(leaves))
         q = [
             self.compressor.apply((s - c).ravel(), key).reshape(s.shape)
@@ -163,6 +166,8 @@ class _CompressedMix:
         self.u.append(jax.tree.unflatten(treedef, u))
         mixed = [s + self.eta * (u - c) for s, u, c in zip(leaves, u, c, strict=True)]  # (4)
         return jax.tree.unflatten(treedef, mixed)
+
+    push = __call__  # compressed methods run on undirected networks only
 
 
 @dataclass(frozen=True)
@@ -189,46 +194,33 @@ class _Quantise:
     bits: int
 
     def __call__(self, s: Vector, key: jax.Array) -> Vector:
-        levels, largest = 2 ** (self.bits - 1) - 1, jnp.max(jnp.abs(s))
+        levels = 2 ** (self.bits - 1) - 1
+        largest = jnp.max(jnp.abs(s))
         scale = jnp.where(largest > 0, largest, 1) / levels
         return jnp.round(s / scale) * scale
 
 
 @dataclass(frozen=True)
-class _Bits:
-    """What one vector of this size, of numbers this wide, really costs to send."""
+class _EntryBits:
+    """Bits of some entries of a vector: their values, and their places or the seed that they were drawn with."""
 
-    kind: str
-    value: Any
+    fraction: float
+    seed: bool
 
     def __call__(self, size: int, width: int) -> int:
-        if self.kind == "levels":
-            return size * self.value + width
-        count = _kept(size, self.value)
-        if self.kind == "seed":
-            return count * width + 64
-        return count * (width + max(1, (size - 1).bit_length()))
+        count = _kept(size, self.fraction)
+        return count * width + 64 if self.seed else count * (width + max(1, (size - 1).bit_length()))
+
+
+@dataclass(frozen=True)
+class _LevelBits:
+    """Bits of a vector rounded to levels: one level for each entry, and the largest value."""
+
+    bits: int
+
+    def __call__(self, size: int, width: int) -> int:
+        return size * self.bits + width
 
 
 def _kept(size: int, fraction: float) -> int:
     return max(1, round(fraction * size))
-
-
-def _fraction(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise InputError(f"fraction = {value!r}", "it must be above 0 and at most 1", "Give 0.1, for example.")
-    return float(value)
-
-
-def _wrapped(
-    method: Algorithm, word: str, again: Any, init: Any, step: Any, view: Any = None, **more: Any
-) -> Algorithm:
-    """The wrapped method; its settings are those of the method inside, and changing one wraps it again."""
-    if not isinstance(method, Algorithm):
-        raise InputError(f"{method!r}", "only an algorithm can be wrapped", "Give decibo.ahead(...), for example.")
-    if method.controller is not None:
-        raise InputError(f"{method!r}", "a method without step sizes cannot be wrapped", "Give alpha and gamma.")
-    inside = method.factory
-    factory = None if inside is None else (lambda **settings: again(inside(**settings)))
-    view = method.view if view is None else view
-    return replace(method, init=init, step=step, view=view, name=f"{method.name} + {word}", factory=factory, **more)

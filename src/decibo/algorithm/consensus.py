@@ -40,15 +40,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
+from decibo.algorithm.schedules import Scalar
+from decibo.network.mixing import Mix
+from decibo.pytree import Tree, Vector
+
 __all__ = ["Consensus", "atc", "atc_tracking", "dgd", "exact_diffusion", "extra", "local", "push_pull", "tracking"]
 
-Group = Any  # one entry for each variable that agrees by this strategy
+Group = dict[str, Vector]  # one entry for each variable that agrees by this strategy
+Rates = dict[str, Scalar]
+Pair = tuple[Group, Group]
+Proxes = Callable[[Group, Rates], Group]
 tree_map = jax.tree.map
 
 
@@ -60,8 +66,8 @@ class Consensus:
     directed   whether it is exact on a directed network; the others need W doubly stochastic
     """
 
-    start: Callable[[Group], Any]
-    step: Callable[..., tuple[Group, Any]]
+    start: Callable[[Group], Tree]
+    step: Callable[..., tuple[Group, Tree]]
     name: str = field(metadata={"static": True})
     directed: bool = field(default=False, metadata={"static": True})
 
@@ -123,34 +129,34 @@ def _half(s: Group, mixed: Group) -> Group:
     return tree_map(lambda s, ws: (s + ws) / 2, s, mixed)
 
 
-def _dgd(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+def _dgd(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda ws, h, d: ws - h * d, mix(s), h, d), h), memory  # (1)
 
 
-def _atc(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+def _atc(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
     return prox(mix(tree_map(lambda s, h, d: s - h * d, s, h, d)), h), memory  # (2)
 
 
-def _tracking(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+def _tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
     wt, d_old = memory
     t = tree_map(lambda wt, d, old: wt + d - old, wt, d, d_old)  # (3)
     ws, wt = mix((s, t))
     return prox(tree_map(lambda ws, h, t: ws - h * t, ws, h, t), h), (wt, d)  # (4)
 
 
-def _atc_tracking(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+def _atc_tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
     t_old, d_old = memory
     t = mix(tree_map(lambda t, d, old: t + d - old, t_old, d, d_old))  # (5)
     return prox(mix(tree_map(lambda s, h, t: s - h * t, s, h, t)), h), (t, d)  # (6)
 
 
-def _extra(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple[Group, Group]:
+def _extra(mix: Mix, prox: Proxes, s: Group, c: Group, d: Group, h: Rates) -> tuple[Group, Group]:
     q = _half(s, mix(s))
     c = tree_map(lambda c, s, q: c + s - q, c, s, q)  # (7)
     return prox(tree_map(lambda q, h, d, c: q - h * d - c, q, h, d, c), h), c  # (8)
 
 
-def _exact_diffusion(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group) -> tuple[Group, Group]:
+def _exact_diffusion(mix: Mix, prox: Proxes, s: Group, c: Group, d: Group, h: Rates) -> tuple[Group, Group]:
     p = tree_map(lambda s, h, d: s - h * d, s, h, d)  # (9)
     sent = tree_map(jnp.add, p, c)
     e = tree_map(lambda ws, s: (ws - s) / 2, mix(sent), sent)  # (10)
@@ -158,11 +164,11 @@ def _exact_diffusion(mix: Any, prox: Any, s: Group, c: Group, d: Group, h: Group
     return prox(tree_map(jnp.add, p, c), h), c  # (12)
 
 
-def _push_pull(mix: Any, prox: Any, s: Group, memory: Any, d: Group, h: Group) -> tuple[Group, Any]:
+def _push_pull(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
     bt, d_old = memory
     t = tree_map(lambda bt, d, old: bt + d - old, bt, d, d_old)  # (13)
     return prox(tree_map(lambda a, h, t: a - h * t, mix(s), h, t), h), (mix.push(t), d)  # (14)
 
 
-def _local(mix: Any, prox: Any, s: Group, memory: tuple[()], d: Group, h: Group) -> tuple[Group, tuple[()]]:
+def _local(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda s, h, d: s - h * d, s, h, d), h), memory  # (15)

@@ -34,15 +34,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Schedule, schedule
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
 from decibo.problem.oracle import Oracle
-from decibo.pytree import Vector
+from decibo.pytree import Tree, Vector
 
 __all__ = [
     "Direction",
@@ -67,14 +67,18 @@ class Direction:
 
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
+    bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
+
+    Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
 
-    start: Callable[[Mapping[str, Vector]], Any]
-    at: Callable[[Oracle, Any, Any], Any]
+    start: Callable[[Mapping[str, Vector]], Tree]
+    at: Callable[[Oracle, Tree, Step], Tree]
     name: str = field(metadata={"static": True})
     variables: tuple[str, ...] = field(metadata={"static": True})
-    view: Callable[[Any], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
+    view: Callable[[Tree], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
     answer: str = field(default="y", metadata={"static": True})
+    bias: str | None = field(default=None, metadata={"static": True})
 
 
 class Penalty(NamedTuple):
@@ -108,15 +112,22 @@ class Pair(NamedTuple):
     y: Vector
 
 
-def penalty(lam: float | Schedule) -> Direction:
+Products = Callable[[Oracle, Implicit], tuple[Vector, Vector]]
+
+
+def penalty(lam: Rate) -> Direction:
     """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
-    return Direction(Partial(_start_penalty), Partial(_penalty, schedule("lam", lam)), "penalty", Penalty._fields)
+    at = Partial(_penalty, schedule("lam", lam))
+    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam")
 
 
-def symmetric_penalty(lam: float | Schedule) -> Direction:
-    """Three first gradients; its bias is O(1/lam^2), and zero if g is quadratic. Give y and z the same step."""
+def symmetric_penalty(lam: Rate) -> Direction:
+    """Three first gradients; bias O(1/lam^2), zero if g is quadratic. y and z need the same step size."""
     at = Partial(_symmetric_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, Partial(_with_center), "c")
+    view = Partial(_with_center)
+    return Direction(
+        Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
+    )
 
 
 def implicit(difference: float | None = None) -> Direction:
@@ -133,16 +144,16 @@ def minimax() -> Direction:
     return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields)
 
 
-def minimax_penalty(lam: float | Schedule) -> Direction:
+def minimax_penalty(lam: Rate) -> Direction:
     """AHEAD's minimax case, for problems with g = -f; uses f only."""
     at = Partial(_minimax_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields)
+    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam")
 
 
-def moreau(c: float | Schedule, proximity: float = 1.0) -> Direction:
+def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
     """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
     at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
-    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields)
+    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c")
 
 
 def single() -> Direction:
@@ -166,7 +177,7 @@ def _start_pair(values: Mapping[str, Vector]) -> Pair:
     return Pair(values["x"], values["y"])
 
 
-def _all_variables(v: Any) -> dict[str, Vector]:
+def _all_variables(v: Tree) -> dict[str, Vector]:
     return v._asdict()
 
 
@@ -174,7 +185,7 @@ def _with_center(v: Penalty) -> dict[str, Vector]:
     return v._asdict() | {"c": (v.y + v.z) / 2}
 
 
-def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
     f_x, f_y = oracle.outer(v.x, v.y)
     g_x, g_y = oracle.inner(v.x, v.y)
     h_x, h_y = oracle.inner(v.x, v.z)
@@ -185,7 +196,7 @@ def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
     )
 
 
-def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
     f_x, f_y = oracle.outer(v.x, (v.y + v.z) / 2)
     g_x, g_y = oracle.inner(v.x, v.y)
     h_x, h_y = oracle.inner(v.x, v.z)
@@ -196,7 +207,7 @@ def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Pen
     )
 
 
-def _implicit(products: Any, oracle: Oracle, s: Implicit, k: Any) -> Implicit:
+def _implicit(products: Products, oracle: Oracle, s: Implicit, k: Step) -> Implicit:
     f_x, f_y = oracle.outer(s.x, s.y)
     _, g_y = oracle.inner(s.x, s.y)
     Jv, Hv = products(oracle, s)
@@ -211,19 +222,20 @@ def _exact_products(oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:
     return oracle.products(s.x, s.y, s.v)
 
 
-def _differences(e: Any, oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:
+def _differences(e: Scalar, oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:
     size = e / (e + jnp.linalg.norm(s.v))
-    ahead, behind = oracle.inner(s.x, s.y + size * s.v), oracle.inner(s.x, s.y - size * s.v)
+    ahead = oracle.inner(s.x, s.y + size * s.v)
+    behind = oracle.inner(s.x, s.y - size * s.v)
     Jv, Hv = jax.tree.map(lambda a, b: (a - b) / (2 * size), ahead, behind)  # (10)
     return Jv, Hv
 
 
-def _minimax(oracle: Oracle, v: Pair, k: Any) -> Pair:
+def _minimax(oracle: Oracle, v: Pair, k: Step) -> Pair:
     f_x, f_y = oracle.outer(v.x, v.y)
     return Pair(x=f_x, y=-f_y)  # (11)
 
 
-def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penalty:
+def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
     f_x, f_y = oracle.outer(v.x, v.y)
     h_x, h_y = oracle.outer(v.x, v.z)
     return Penalty(
@@ -233,7 +245,7 @@ def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Any) -> Penal
     )
 
 
-def _moreau(c: Schedule, proximity: Schedule, oracle: Oracle, v: Moreau, k: Any) -> Moreau:
+def _moreau(c: Schedule, proximity: Schedule, oracle: Oracle, v: Moreau, k: Step) -> Moreau:
     f_x, f_y = oracle.outer(v.x, v.y)
     g_x, g_y = oracle.inner(v.x, v.y)
     h_x, h_y = oracle.inner(v.x, v.t)
@@ -244,6 +256,6 @@ def _moreau(c: Schedule, proximity: Schedule, oracle: Oracle, v: Moreau, k: Any)
     )
 
 
-def _single(oracle: Oracle, v: Pair, k: Any) -> Pair:
+def _single(oracle: Oracle, v: Pair, k: Step) -> Pair:
     f_x, f_y = oracle.outer(v.x, v.y)
     return Pair(x=f_x, y=f_y)  # (18)

@@ -12,20 +12,20 @@ the new y. H is never formed, its products are; J' (the size of Z) is, from r pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import RECALLED, RUN, method
 from decibo.algorithm.ma_dsbo import inner_loop
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.schedules import Rate, Schedule
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
 
 
 class State(NamedTuple):
@@ -36,56 +36,59 @@ class State(NamedTuple):
     Zt: jax.Array  # Z', n x r: its rows are what H is applied to
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, and lengths of the loops, which are part of the program."""
-
-    alpha: Schedule
-    beta: Schedule
-    gamma: Schedule
-    T: int = field(metadata={"static": True})
-    N: int = field(metadata={"static": True})
-
-
-@method
+@method(provenance=f"{RECALLED} {RUN}")
 def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80) -> Algorithm:
-    """DSBO (Chen, Huang & Ma 2022) with its JHIP oracle, with full gradients; R, run.
+    """DSBO (Chen, Huang & Ma 2022) with its JHIP oracle, with full gradients.
 
-    alpha, beta, gamma are the steps of x, y and the matrix, T and N the lengths of the loops for y and the matrix.
     There is no moving average: that is what MA-DSBO added.
-    Costs 1 gradient of f, T of g, n (N + 1) products with H and r with J; sends n + T r + 2 N n r numbers in
-    T + N + 1 messages. Lands O(beta) + O(alpha) off if the agents differ: |grad Phi| 2.5e-2 at steps .05,
-    3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
+
+    alpha, beta, gamma   step sizes of x, y and the matrix
+    T, N                 lengths of the loops for y and the matrix
+
+    Cost: 1 + T gradients, n (N + 1) products with H and r with J; sends n + T r + 2 N n r numbers in T + N + 1
+    messages.
+    Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.5e-2 at steps .05, 3.6e-3 at .005
+    (heterogeneous quadratic, ring of 10).
     """
-    steps = schedule("alpha", alpha), schedule("beta", beta), schedule("gamma", gamma)
-    return Algorithm(Partial(_init), Partial(_step, Settings(*steps, integer("T", T), integer("N", N))), Partial(_view))
+    return Algorithm(Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view))
 
 
-def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
-    x, y = start["x"], start["y"]
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+    x = start["x"]
+    y = start["y"]
     return State(x, y, jnp.zeros((x.size, y.size), y.dtype))
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    beta: Schedule,
+    gamma: Schedule,
+    T: int,
+    N: int,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     x = state.x
-    y = inner_loop(oracle, mix, x, state.y, at.beta(k), at.T)  # (1)
+    y = inner_loop(oracle, mix, x, state.y, beta(k), T)  # (1)
     f_x, f_y = oracle.outer(x, y)
-    gamma = jnp.asarray(at.gamma(k), y.dtype)
+    h = jnp.asarray(gamma(k), y.dtype)
     # lax.map and not vmap: a loop of n products uses the memory of one, and is counted as n
     J = lax.map(lambda e: oracle.jacobian(x, y, e), jnp.eye(y.size, dtype=y.dtype)).T.astype(y.dtype)
     residual = lambda Zt: lax.map(lambda z: oracle.hessian(x, y, z), Zt) - J
     S = residual(state.Zt)  # (2)
 
-    def once(carry: tuple[jax.Array, jax.Array, jax.Array], _: None) -> tuple[Any, None]:
+    def once(carry: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
         Zt, S, D = carry
         wz, wd = mix((Zt, D))
-        Zt = wz - gamma * D  # (3)
+        Zt = wz - h * D  # (3)
         new = residual(Zt)
         return (Zt, new, wd + new - S), None  # (4)
 
-    (Zt, _, _), _ = lax.scan(once, (state.Zt, S, S), length=at.N)
-    return State(mix(x) - at.alpha(k) * (f_x - Zt @ f_y), y, Zt)  # (5)
+    (Zt, _, _), _ = lax.scan(once, (state.Zt, S, S), length=N)
+    return State(mix(x) - alpha(k) * (f_x - Zt @ f_y), y, Zt)  # (5)
 
 
 def _view(state: State) -> dict[str, Vector]:

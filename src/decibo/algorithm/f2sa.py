@@ -7,19 +7,19 @@ then         (3)  x+ = x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, z)))
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.schedules import Rate, Schedule, matched
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
 
 
 class State(NamedTuple):
@@ -30,56 +30,49 @@ class State(NamedTuple):
     z: Vector
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, and the length of the loop, which is part of the program."""
-
-    alpha: Schedule
-    beta: Schedule | None
-    gamma: Schedule
-    lam: Schedule
-    T: int = field(metadata={"static": True})
-
-
-@method
+@method(provenance=READ)
 def f2sa(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate, T: int = 10) -> Algorithm:
-    """F2SA (Kwon, Kwon, Wright & Nowak 2023), centralised, with full gradients; S.
+    """F2SA (Kwon, Kwon, Wright & Nowak 2023), centralised, with full gradients.
 
-    alpha, beta, gamma are the steps of x, y and z (beta = gamma/lam unless given), T the length of the inner loop.
-    lam grows in the paper: give `growing(...)` or `polynomial(...)`.
-    Costs T + 1 gradients of f and 2T + 2 of g, sends nothing. Lands at the bias O(1/lam) of the penalty:
-    |grad Phi| 1.4e-1, 1.6e-2, 1.6e-3 at lam = 10, 100, 1000 on a quadratic.
+    alpha, beta, gamma   step sizes of x, y and z; beta = gamma/lam unless given
+    lam                  penalty, which grows in the paper: `decibo.schedules.growing(...)` or `polynomial(...)`
+    T                    length of the inner loop
+
+    Cost: (T + 1) + (2T + 2) gradients; sends nothing.
+    Lands: O(1/lam) from the solution, the bias of the penalty: |grad Phi| 1.4e-1, 1.6e-2, 1.6e-3 at
+    lam = 10, 100, 1000 on a quadratic.
     """
-    settings = Settings(
-        schedule("alpha", alpha),
-        None if beta is None else schedule("beta", beta),
-        schedule("gamma", gamma),
-        schedule("lam", lam),
-        integer("T", T),
-    )
-    return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
+    step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, T)
+    return Algorithm(Partial(_init), step, centralised=True, bias="1/lam")
 
 
-def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     return State(start["x"], start["y"], start.get("z", start["y"]))
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
-    x, dtype = state.x, state.y.dtype
-    gamma, lam = jnp.asarray(at.gamma(k), dtype), jnp.asarray(at.lam(k), dtype)
-    beta = gamma / lam if at.beta is None else jnp.asarray(at.beta(k), dtype)
+def _step(
+    alpha: Schedule,
+    beta: Schedule,
+    gamma: Schedule,
+    lam: Schedule,
+    T: int,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
+    x = state.x
+    h_y, h_z, penalty = (jnp.asarray(rate(k), state.y.dtype) for rate in (beta, gamma, lam))
 
     def once(carry: tuple[Vector, Vector], _: None) -> tuple[tuple[Vector, Vector], None]:
         y, z = carry
-        z = z - gamma * oracle.inner(x, z)[1]  # (1)
-        y = y - beta * (oracle.outer(x, y)[1] + lam * oracle.inner(x, y)[1])  # (2)
+        z = z - h_z * oracle.inner(x, z)[1]  # (1)
+        y = y - h_y * (oracle.outer(x, y)[1] + penalty * oracle.inner(x, y)[1])  # (2)
         return (y, z), None
 
-    (y, z), _ = lax.scan(once, (state.y, state.z), length=at.T)
-    f_x, g_x, h_x = oracle.outer(x, y)[0], oracle.inner(x, y)[0], oracle.inner(x, z)[0]
-    return State(x - at.alpha(k) * (f_x + lam * (g_x - h_x)), y, z)  # (3)
-
-
-def _view(state: State) -> dict[str, Vector]:
-    return state._asdict()
+    (y, z), _ = lax.scan(once, (state.y, state.z), length=T)
+    f_x, _ = oracle.outer(x, y)
+    g_x, _ = oracle.inner(x, y)
+    h_x, _ = oracle.inner(x, z)
+    return State(x - alpha(k) * (f_x + penalty * (g_x - h_x)), y, z)  # (3)

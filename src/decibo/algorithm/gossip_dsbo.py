@@ -11,19 +11,19 @@ a, b, C and A start at the agent's own derivatives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import RECALLED, RUN, method
+from decibo.algorithm.schedules import Rate, Schedule
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
 
 
 class Derivatives(NamedTuple):
@@ -43,54 +43,52 @@ class State(NamedTuple):
     gossip: Derivatives
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, and the length of the series, which is part of the program."""
-
-    alpha: Schedule
-    beta: Schedule
-    theta: Schedule
-    eta: Schedule
-    N: int = field(metadata={"static": True})
-
-
-@method
+@method(
+    provenance=f"{RECALLED} The authors gossip N Hessians, each from a sample of its own; with full gradients they are "
+    f"equal, and one is gossiped here. {RUN}"
+)
 def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Rate, eta: Rate, N: int = 50) -> Algorithm:
-    """Gossip-DSBO (Yang, Zhang & Wang 2022), with full gradients; R, run.
+    """Gossip-DSBO (Yang, Zhang & Wang 2022), with full gradients.
 
-    alpha, beta are the steps of x and y, theta the weight of what is new in the gossip, eta <= 1/L_g and N the step
-    and the length of the Neumann series. The authors gossip N Hessians, each from a sample of its own; with full
-    gradients they are equal, and one is gossiped here.
-    Costs 1 + 1 gradients and r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one message (with
-    the authors' N Hessians N r^2 in place of r^2). Lands O(step) off if the agents differ, plus what the
-    series leaves; theta counts as a step: |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic,
-    ring of 10), 3.4e-1 at theta = 1.
+    alpha, beta   step sizes of x and y
+    theta         weight of what is new in the gossip
+    eta           step of the Neumann series, at most 1/L_g
+    N             length of the Neumann series
+
+    Cost: 1 + 1 gradients, r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one message (with the
+    authors' N Hessians N r^2 in place of r^2).
+    Lands: O(step) from the solution if the agents differ, plus what the series leaves; theta counts as a step:
+    |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
     """
-    settings = Settings(
-        schedule("alpha", alpha),
-        schedule("beta", beta),
-        schedule("theta", theta),
-        schedule("eta", eta),
-        integer("N", N),
-    )
-    return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view))
+    return Algorithm(Partial(_init), Partial(_step, alpha, beta, theta, eta, N), Partial(_view))
 
 
-def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     return State(start["x"], start["y"], _derivatives(oracle, start["x"], start["y"]))
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    beta: Schedule,
+    theta: Schedule,
+    eta: Schedule,
+    N: int,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     x, y, (a, b, C, A) = state
-    eta, theta = jnp.asarray(at.eta(k), y.dtype), at.theta(k)
+    h = jnp.asarray(eta(k), y.dtype)
+    weight = theta(k)
     # v <- v - eta (A v - b) adds one term to the series
-    v = lax.fori_loop(0, at.N, lambda _, v: v - eta * (A @ v - b), eta * b)  # (1)
+    v = lax.fori_loop(0, N, lambda _, v: v - h * (A @ v - b), h * b)  # (1)
     _, g_y = oracle.inner(x, y)
     new = _derivatives(oracle, x, y)
-    wx, wy, gossiped = mix((x, y, state.gossip))
-    gossip = jax.tree.map(lambda w, d: (1 - theta) * w + theta * d, gossiped, new)  # (4), (5)
-    return State(wx - at.alpha(k) * (a - C @ v), wy - at.beta(k) * g_y, gossip)  # (2), (3)
+    wx, wy, received = mix((x, y, state.gossip))
+    gossip = jax.tree.map(lambda w, d: (1 - weight) * w + weight * d, received, new)  # (4), (5)
+    return State(wx - alpha(k) * (a - C @ v), wy - beta(k) * g_y, gossip)  # (2), (3)
 
 
 def _derivatives(oracle: Oracle, x: Vector, y: Vector) -> Derivatives:

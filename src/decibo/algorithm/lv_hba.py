@@ -9,15 +9,16 @@ P_x and P_y are projections (the identity unless given); c grows slowly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.prox import Prox, as_prox
-from decibo.algorithm.schedules import Rate, Schedule, polynomial, schedule
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.prox import Projection, Prox, as_prox
+from decibo.algorithm.schedules import Rate, Schedule, polynomial
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 
@@ -30,68 +31,62 @@ class State(NamedTuple):
     t: Vector  # follows the proximal point of y
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, the penalty, and the projections."""
-
-    alpha: Schedule
-    beta: Schedule
-    gamma: Schedule
-    c: Schedule
-    proximity: Schedule
-    prox_x: Prox
-    prox_y: Prox
-
-
-@method
+@method(provenance=READ)
 def lv_hba(
     *,
     alpha: Rate,
     beta: Rate,
     gamma: Rate,
     c: Rate | None = None,
-    proximity: float = 1.0,
-    prox_x: Any = None,
-    prox_y: Any = None,
+    proximity: Rate = 1.0,
+    prox_x: Prox | Projection | None = None,
+    prox_y: Prox | Projection | None = None,
 ) -> Algorithm:
-    """LV-HBA (Yao, Yu, Zeng & Zhang 2024), centralised; without projections it is MEHA in one sweep; S.
+    """LV-HBA (Yao, Yu, Zeng & Zhang 2024), centralised; the inner level may be non-convex.
 
-    alpha, beta, gamma are the steps of x, y and t, proximity is g1. c is (k + 1)^0.3 unless given; MEHA takes
-    c0 (k + 1)^0.25. Constraints that couple x and y are not covered: give projections of x and y.
-    Costs 1 gradient of f and 3 of g, sends nothing. Lands at the bias O(1/c), which falls as slowly as c grows.
-    |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at c = 10, 100, 1000 on a quadratic.
+    alpha, beta, gamma   step sizes of x, y and t
+    c                    penalty, (k + 1)^0.3 unless given
+    proximity            parameter of the Moreau envelope, g1
+    prox_x, prox_y       projections of x and y; constraints that couple x and y are not covered
+
+    Without projections it is MEHA's direction, one variable after another; `meha` is that direction on a network.
+
+    Cost: 1 + 3 gradients; sends nothing.
+    Lands: O(1/c) from the solution, which falls as slowly as c grows: |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at
+    c = 10, 100, 1000 on a quadratic.
     """
-    settings = Settings(
-        schedule("alpha", alpha),
-        schedule("beta", beta),
-        schedule("gamma", gamma),
-        polynomial(1.0, 0.3) if c is None else schedule("c", c),
-        schedule("proximity", proximity),
-        as_prox("x", prox_x),
-        as_prox("y", prox_y),
-    )
-    return Algorithm(Partial(_init, settings), Partial(_step, settings), Partial(_view), centralised=True)
+    maps = as_prox("x", prox_x), as_prox("y", prox_y)
+    step = Partial(_step, alpha, beta, gamma, polynomial(1.0, 0.3) if c is None else c, proximity, *maps)
+    return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c")
 
 
-def _init(at: Settings, oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
-    x, y = at.prox_x(start["x"], 0.0), at.prox_y(start["y"], 0.0)
-    return State(x, y, at.prox_y(start["t"], 0.0) if "t" in start else y)
+def _init(prox_x: Prox, prox_y: Prox, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+    y = prox_y(start["y"], 0.0)
+    return State(prox_x(start["x"], 0.0), y, prox_y(start["t"], 0.0) if "t" in start else y)
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    beta: Schedule,
+    gamma: Schedule,
+    c: Schedule,
+    proximity: Schedule,
+    prox_x: Prox,
+    prox_y: Prox,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     x, y, t = state
-    c, g1, alpha, beta, gamma = at.c(k), at.proximity(k), at.alpha(k), at.beta(k), at.gamma(k)
-    t = at.prox_y(t - gamma * (oracle.inner(x, t)[1] + (t - y) / g1), gamma)  # (1)
+    g1 = proximity(k)
+    t = prox_y(t - gamma(k) * (oracle.inner(x, t)[1] + (t - y) / g1), gamma(k))  # (1)
     f_x, f_y = oracle.outer(x, y)
     g_x, g_y = oracle.inner(x, y)
     h_x, _ = oracle.inner(x, t)
     return State(
-        at.prox_x(x - alpha * (f_x / c + g_x - h_x), alpha),  # (2)
-        at.prox_y(y - beta * (f_y / c + g_y - (y - t) / g1), beta),  # (3)
+        prox_x(x - alpha(k) * (f_x / c(k) + g_x - h_x), alpha(k)),  # (2)
+        prox_y(y - beta(k) * (f_y / c(k) + g_y - (y - t) / g1), beta(k)),  # (3)
         t,
     )
-
-
-def _view(state: State) -> dict[str, Vector]:
-    return state._asdict()

@@ -1,26 +1,57 @@
 """The named methods that are a direction times a consensus strategy, a line each.
 
-How sure we are of a rule: S read in the source, A the abstract confirms the ingredients and the equations are
-recalled, R recalled, I inferred. `run` means that the rule was run with exact gradients on a heterogeneous
-quadratic with known solution, which confirms where it lands, not that it is letter for letter the authors'.
-Costs are for one agent and step; n and r are the sizes of x and y.
+Costs are for one agent and step: gradients of f + gradients of g, and products with H = d2 g/dy dy and J = d2 g/dx dy.
+What it sends goes to each neighbour; n and r are the sizes of x and y.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from jax.tree_util import Partial
 
 from decibo.algorithm import consensus, direction, prox
-from decibo.algorithm.algorithm import Algorithm, method
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import ABSTRACT, INFERRED, READ, RECALLED, RUN, method
 from decibo.algorithm.compose import compose
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.schedules import Rate, matched, number, polynomial
 from decibo.automatic.steps import REST, automatic_steps
 
+# direction x consensus
 
-@method
+
+@method(provenance=f"The method of this library, derived in docs/explanation/ahead_exact.md. {RUN}")
+def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Rate = 100.0) -> Algorithm:
+    r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with matched inner steps.
+
+        (1)  c = (y + z)/2
+        (2)  d_y = g_y(x, y) + f_y(x, c)/lam,   d_z = g_y(x, z) - f_y(x, c)/lam
+        (3)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
+        (4)  exact diffusion of x with step alpha, of y and z with step gamma
+
+    This is the method we recommend.
+
+    alpha   step size of x, about 1/L_Phi
+    gamma   step size of y and z, about 1/L_g
+    lam     penalty; 10 to 100 does for most problems: with matched steps it drops out of both step sizes
+
+    Without alpha or gamma `solve` chooses the step sizes, and changes them during the run if necessary.
+
+    Cost: 1 + 2 gradients; sends n + 2r numbers.
+    Lands: O(1/lam^2) from the solution; exact if g is quadratic.
+    """
+    return replace(
+        compose(
+            direction.symmetric_penalty(lam),
+            consensus.exact_diffusion(),
+            x=REST if alpha is None else alpha,
+            y=REST if gamma is None else gamma,
+            z=REST if gamma is None else gamma,
+        ),
+        controller=automatic_steps(number(alpha), number(gamma), number(lam)),
+    )
+
+
+@method(provenance=f"{READ} {RUN}")
 def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> Algorithm:
     r"""AHEAD as published: penalty x dgd.
 
@@ -28,189 +59,273 @@ def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> A
         (2)  y+ = W y - beta (f_y(x, y) + lam g_y(x, y))
         (3)  x+ = W x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, z)))
 
-    alpha, beta, gamma are the step sizes of x, y and z, lam the penalty: numbers or functions of the step. Without
-    beta the inner steps are matched, beta = gamma/lam, which lets alpha stay the same for every lam.
-    Paper: Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale Separation; S, run.
-    Costs 1 + 2 gradients, sends n + 2r numbers. Lands O(step) off if the agents differ, plus O(1/lam).
+    Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale Separation.
+
+    alpha, beta, gamma   step sizes of x, y and z; without beta the inner steps are matched, beta = gamma/lam, which
+                         lets alpha stay the same for every lam
+    lam                  penalty
+
+    Cost: 1 + 2 gradients; sends n + 2r numbers.
+    Lands: O(step) from the solution if the agents differ, plus O(1/lam).
     """
-    alpha, gamma, lam = schedule("alpha", alpha), schedule("gamma", gamma), schedule("lam", lam)
-    beta = Partial(_ratio, gamma, lam) if beta is None else schedule("beta", beta)
-    return compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=beta, z=gamma)
+    along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=matched(beta, gamma, lam), z=gamma)
+    return replace(along, theorem="Theorem 1")
 
 
-@method
-def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Rate = 100.0) -> Algorithm:
-    r"""Symmetric penalty x exact diffusion with matched inner steps: AHEAD's cost, without its two errors.
-
-        (1)  c = (y + z)/2
-        (2)  d_y = g_y(x, y) + f_y(x, c)/lam,   d_z = g_y(x, z) - f_y(x, c)/lam
-        (3)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
-        (4)  exact diffusion of x with step alpha, of y and z with step gamma
-
-    This is the method we recommend. alpha is about 1/L_Phi, gamma about 1/L_g, and lam from 10 to 100 does for most
-    problems: with matched steps it drops out of both. A step size that is not given is chosen by `solve`, and
-    changed during the run if need be. docs/explanation/ahead_exact.md derives the method; run.
-    Costs 1 + 2 gradients, sends n + 2r numbers. Lands O(1/lam^2) off, exact if g is quadratic.
-    """
-    controller = automatic_steps(alpha, gamma, lam)
-    alpha = schedule("alpha", REST if alpha is None else alpha)
-    gamma = schedule("gamma", REST if gamma is None else gamma)
-    by = direction.symmetric_penalty(lam)
-    return replace(compose(by, consensus.exact_diffusion(), x=alpha, y=gamma, z=gamma), controller=controller)
-
-
-@method
+@method(provenance=READ)
 def ahead_minimax(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
-    """AHEAD's minimax case, g = -f (eqs. minmax-z to minmax-x): minimax_penalty x dgd.
+    """AHEAD's minimax case for g = -f (equations minmax-z to minmax-x): minimax_penalty x dgd.
 
-    With lam = 1, beta = gamma and equal starts x and z are those of `dgda`. Paper: as `ahead`; S.
-    Costs 2 gradients of f, sends n + 2r numbers. Lands O(step) off if the agents differ.
+    With lam = 1, beta = gamma and equal starts, x and z are those of `dgda`. The paper is that of `ahead`.
+
+    alpha, beta, gamma   step sizes of x, y and z
+    lam                  penalty
+
+    Cost: 2 gradients of f; sends n + 2r numbers.
+    Lands: O(step) from the solution if the agents differ.
     """
-    return compose(
-        direction.minimax_penalty(lam),
-        consensus.dgd(),
-        x=schedule("alpha", alpha),
-        y=schedule("beta", beta),
-        z=schedule("gamma", gamma),
-    )
+    along = compose(direction.minimax_penalty(lam), consensus.dgd(), x=alpha, y=beta, z=gamma)
+    return replace(along, theorem="Corollary 2")
 
 
-@method
+@method(provenance=READ)
 def dgda(*, alpha: Rate, beta: Rate) -> Algorithm:
-    """Distributed gradient descent ascent for g = -f: minimax x dgd. S.
+    """Distributed gradient descent ascent for g = -f: minimax x dgd.
 
-    Costs 1 gradient of f, sends n + r numbers. Lands O(step) off if the agents differ.
+    alpha, beta   step sizes of x and y
+
+    Cost: 1 gradient of f; sends n + r numbers.
+    Lands: O(step) from the solution if the agents differ.
     """
-    return compose(direction.minimax(), consensus.dgd(), x=schedule("alpha", alpha), y=schedule("beta", beta))
+    return compose(direction.minimax(), consensus.dgd(), x=alpha, y=beta)
 
 
-@method
+@method(provenance=READ)
 def gt_gda(*, alpha: Rate, beta: Rate) -> Algorithm:
-    """Gradient descent ascent with gradient tracking for g = -f: minimax x tracking. S.
+    """Gradient descent ascent with gradient tracking for g = -f: minimax x tracking.
 
-    Costs 1 gradient of f, sends 2n + 2r numbers. Exact.
+    alpha, beta   step sizes of x and y
+
+    Cost: 1 gradient of f; sends 2n + 2r numbers.
+    Lands: exact.
     """
-    return compose(direction.minimax(), consensus.tracking(), x=schedule("alpha", alpha), y=schedule("beta", beta))
+    return compose(direction.minimax(), consensus.tracking(), x=alpha, y=beta)
 
 
-@method
+@method(provenance=f"{INFERRED} The order of mixing and the scaling of d_y are not known to us. {RUN}")
 def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
-    """DSGDA-GT (Wang, Chen, Ma & Zhang 2024): penalty x tracking; I, run.
+    """DSGDA-GT (Wang, Chen, Ma & Zhang 2024): penalty x tracking, with AHEAD's scaling.
 
-    The order of mixing and the scaling of d_y are not known to us; this is AHEAD's scaling with tracking.
-    Costs 1 + 2 gradients, sends 2n + 4r numbers. Lands at the bias O(1/lam) of the penalty.
+    alpha, beta, gamma   step sizes of x, y and z
+    lam                  penalty
+
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
+    Lands: O(1/lam) from the solution, the bias of the penalty.
     """
-    return compose(
-        direction.penalty(lam),
-        consensus.tracking(),
-        x=schedule("alpha", alpha),
-        y=schedule("beta", beta),
-        z=schedule("gamma", gamma),
-    )
+    return compose(direction.penalty(lam), consensus.tracking(), x=alpha, y=beta, z=gamma)
 
 
-@method
+@method(provenance=ABSTRACT)
 def fab(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
-    """FAB (2026): penalty x push-pull, for directed networks; A.
+    """FAB (2026), for directed networks: penalty x push-pull.
 
-    Costs 1 + 2 gradients, sends 2n + 4r numbers. Lands at the bias O(1/lam) of the penalty.
+    alpha, beta, gamma   step sizes of x, y and z
+    lam                  penalty
+
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
+    Lands: O(1/lam) from the solution, the bias of the penalty.
     """
-    return compose(
-        direction.penalty(lam),
-        consensus.push_pull(),
-        x=schedule("alpha", alpha),
-        y=schedule("beta", beta),
-        z=schedule("gamma", gamma),
-    )
+    return compose(direction.penalty(lam), consensus.push_pull(), x=alpha, y=beta, z=gamma)
 
 
-@method
+@method(
+    provenance="The direction is MEHA's, whose rule was read in the source, but all variables move from the old point, "
+    "where the authors update t, x and y one after another. The pairs with dgd and with tracking are those of SUN-DSBO "
+    "(2026), of which only abstract and reviews were read."
+)
+def meha(
+    *,
+    alpha: Rate,
+    beta: Rate,
+    gamma: Rate,
+    c: Rate | None = None,
+    proximity: Rate = 1.0,
+    tracking: bool = True,
+) -> Algorithm:
+    """MEHA (Liu et al. 2024) on a network: moreau x tracking. The inner level may be non-convex.
+
+    alpha, beta, gamma   step sizes of x, y and t
+    c                    penalty, (k + 1)^0.25 unless given
+    proximity            parameter of the Moreau envelope
+    tracking             whether to track gradients; otherwise the consensus is dgd
+
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers, n + 2r without tracking.
+    Lands: O(1/c) from the solution, which falls as slowly as c grows; plus O(step) without tracking.
+    """
+    along = direction.moreau(polynomial(1.0, 0.25) if c is None else c, proximity)
+    return compose(along, consensus.tracking() if tracking else consensus.dgd(), x=alpha, y=beta, t=gamma)
+
+
+@method(provenance=f"{ABSTRACT} {RUN}")
 def sldbo(*, alpha: Rate, beta: Rate, gamma: Rate, radius: float | None = None) -> Algorithm:
-    """SLDBO (Dong, Ma, Yang & Yin 2023): implicit x tracking; A, run.
+    """SLDBO (Dong, Ma, Yang & Yin 2023): implicit x tracking.
 
-    v may be kept in a ball of this radius, which must be at least C_fy/mu_g.
-    Costs 1 + 1 gradients and one product each with H and J, sends 2n + 4r numbers. Exact.
+    alpha, beta, gamma   step sizes of x, y and v
+    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
+    Lands: exact.
     """
     return _implicit(consensus.tracking(), alpha, beta, gamma, None, radius=radius)
 
 
-@method
+@method(
+    provenance=f"{ABSTRACT} All directions are taken at the old point, where the paper's moving average uses the new "
+    f"v. {RUN}"
+)
 def d_soba(
     *, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2, difference: float | None = None
 ) -> Algorithm:
-    """D-SOBA (Kong et al. 2024): implicit x atc, x follows a moving average; A, run.
+    """D-SOBA (Kong et al. 2024): implicit x atc, where x follows a moving average.
 
-    difference   a number makes it the first-order variant: products by differences of two gradients of g
-    All directions are taken at the old point, where the paper's moving average uses the new v.
-    Costs 1 + 1 gradients and one product each with H and J (1 + 3 gradients with differences), sends n + 2r
-    numbers. Lands O(step) off if the agents differ.
+    alpha, beta, gamma   step sizes of x, y and v
+    theta                weight of the new hypergradient in the moving average; None follows it directly
+    difference           a number makes it the first-order variant: products by differences of two gradients of g
+
+    Cost: 1 + 1 gradients, one product each with H and J (1 + 3 gradients with differences); sends n + 2r numbers.
+    Lands: O(step) from the solution if the agents differ.
     """
     return _implicit(consensus.atc(), alpha, beta, gamma, theta, difference=difference)
 
 
-@method
+@method(provenance=f"{ABSTRACT} {RUN}")
 def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
-    """SPARKLE-GT (Zhu et al. 2024): implicit x atc_tracking, moving average of the hypergradient; A, run.
+    """SPARKLE-GT (Zhu et al. 2024): implicit x atc_tracking, where x follows a moving average.
 
-    theta=None follows the hypergradient itself.
-    Costs 1 + 1 gradients and one product each with H and J, sends 2n + 4r numbers. Exact.
+    alpha, beta, gamma   step sizes of x, y and v
+    theta                weight of the new hypergradient in the moving average; None follows it directly
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
+    Lands: exact.
     """
     return _implicit(consensus.atc_tracking(), alpha, beta, gamma, theta)
 
 
-@method
+@method(provenance=f"{ABSTRACT} {RUN}")
 def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
-    """SPARKLE-EXTRA (Zhu et al. 2024): implicit x EXTRA, moving average of the hypergradient; A, run.
+    """SPARKLE-EXTRA (Zhu et al. 2024): implicit x EXTRA, where x follows a moving average.
 
-    Costs 1 + 1 gradients and one product each with H and J, sends n + 2r numbers. Exact.
+    alpha, beta, gamma   step sizes of x, y and v
+    theta                weight of the new hypergradient in the moving average; None follows it directly
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
+    Lands: exact.
     """
     return _implicit(consensus.extra(), alpha, beta, gamma, theta)
 
 
-@method
+@method(provenance=f"{ABSTRACT} {RUN}")
 def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
-    """SPARKLE-ED (Zhu et al. 2024): implicit x exact diffusion, moving average of the hypergradient; A, run.
+    """SPARKLE-ED (Zhu et al. 2024): implicit x exact diffusion, where x follows a moving average.
 
-    Costs 1 + 1 gradients and one product each with H and J, sends n + 2r numbers. Exact.
+    alpha, beta, gamma   step sizes of x, y and v
+    theta                weight of the new hypergradient in the moving average; None follows it directly
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
+    Lands: exact.
     """
     return _implicit(consensus.exact_diffusion(), alpha, beta, gamma, theta)
 
 
-@method
+@method(provenance=f"{RECALLED} {RUN}")
 def lopa(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2, tracking: bool = False) -> Algorithm:
-    """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed; R, run.
+    """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed.
 
     It solves another problem, y*_i(x) = argmin g_i(x, .): every agent has its own inner solution.
-    Costs 1 + 1 gradients and one product each with H and J, sends n numbers (2n with tracking). Lands O(step) off
-    its own solution with dgd, exact with tracking.
+
+    alpha, beta, gamma   step sizes of x, y and v
+    theta                weight of the new hypergradient in the moving average; None follows it directly
+    tracking             whether x agrees by gradient tracking; otherwise by dgd
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends n numbers, 2n with tracking.
+    Lands: O(step) from its own solution with dgd; exact with tracking.
     """
-    by = {
+    strategies = {
         "x": consensus.tracking() if tracking else consensus.dgd(),
         "y": consensus.local(),
         "v": consensus.local(),
     }
-    return _implicit(by, alpha, beta, gamma, theta)
+    return _implicit(strategies, alpha, beta, gamma, theta)
+
+
+# One level, for sanity and for comparison with one-level libraries: only f counts. On a problem made by
+# `decibo.problems.single_level(objective, data, x0)` they minimise mean_i objective(x, d_i).
+
+
+@method(provenance=READ)
+def dgd(*, alpha: Rate) -> Algorithm:
+    """Distributed gradient descent (Nedic & Ozdaglar 2009), for one level: only f counts.
+
+    alpha   step size
+
+    Cost: 1 gradient of f; sends n + r numbers.
+    Lands: O(alpha) from the solution if the agents differ.
+    """
+    return compose(direction.single(), consensus.dgd(), x=alpha, y=alpha)
+
+
+@method(provenance=READ)
+def gradient_tracking(*, alpha: Rate) -> Algorithm:
+    """Gradient tracking (Nedic, Olshevsky & Shi 2017), for one level: only f counts.
+
+    alpha   step size
+
+    Cost: 1 gradient of f; sends 2n + 2r numbers.
+    Lands: exact.
+    """
+    return compose(direction.single(), consensus.tracking(), x=alpha, y=alpha)
+
+
+@method(provenance=READ)
+def extra(*, alpha: Rate) -> Algorithm:
+    """EXTRA (Shi, Ling, Wu & Yin 2015), for one level: only f counts.
+
+    alpha   step size
+
+    Cost: 1 gradient of f; sends n + r numbers.
+    Lands: exact.
+    """
+    return compose(direction.single(), consensus.extra(), x=alpha, y=alpha)
+
+
+@method(provenance=READ)
+def exact_diffusion(*, alpha: Rate) -> Algorithm:
+    """Exact diffusion (Yuan, Ying, Zhao & Sayed 2019), for one level: only f counts.
+
+    alpha   step size
+
+    Cost: 1 gradient of f; sends n + r numbers.
+    Lands: exact.
+    """
+    return compose(direction.single(), consensus.exact_diffusion(), x=alpha, y=alpha)
 
 
 def _implicit(
-    by: Any,
+    strategies: consensus.Consensus | Mapping[str, consensus.Consensus],
     alpha: Rate,
     beta: Rate,
     gamma: Rate,
     theta: Rate | None,
+    *,
     radius: float | None = None,
     difference: float | None = None,
 ) -> Algorithm:
     return compose(
         direction.implicit(difference),
-        by,
-        average={} if theta is None else {"x": schedule("theta", theta)},
+        strategies,
+        average={} if theta is None else {"x": theta},
         prox={} if radius is None else {"v": prox.ball(radius)},
-        x=schedule("alpha", alpha),
-        y=schedule("beta", beta),
-        v=schedule("gamma", gamma),
+        x=alpha,
+        y=beta,
+        v=gamma,
     )
-
-
-def _ratio(one: Schedule, other: Schedule, k: Any) -> Any:
-    return one(k) / other(k)

@@ -12,25 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
+from decibo.algorithm.schedules import Scalar
 from decibo.errors import InputError
 from decibo.pytree import Vector
+from decibo.validate import positive
 
 __all__ = ["ball", "box", "l1", "simplex"]
 
-Prox = Callable[[Vector, Any], Vector]
+Prox = Callable[[Vector, Scalar], Vector]
+Projection = Callable[[Vector], Vector]
+Bound = float | np.ndarray | Vector
 
 
-def box(low: float | Any = -np.inf, high: float | Any = np.inf) -> Prox:
+def box(low: Bound = -np.inf, high: Bound = np.inf) -> Prox:
     """Projection on low <= u <= high, numbers or vectors."""
     if np.any(np.asarray(low) > np.asarray(high)):
-        raise InputError(f"box({low}, {high})", "low must not be above high", "Exchange them.")
+        raise InputError(f"low must not be above high, but the box is [{low}, {high}].", "Swap the bounds.")
     return Partial(_box, low, high)
 
 
@@ -49,65 +52,61 @@ def l1(weight: float) -> Prox:
     return Partial(_l1, _positive("weight", weight))
 
 
-def as_prox(name: str, given: Any) -> Prox:
-    """A proximal map from what a user gives: None, one of the above, or a function of the vector (a projection)."""
-    if given is None:
+def as_prox(name: str, function: Prox | Projection | None) -> Prox:
+    """A proximal map from what a user passes: None, one of the above, or a function of the vector (a projection)."""
+    if function is None:
         return Partial(_identity)
-    if isinstance(given, Partial):
-        return given
-    if not callable(given):
+    if isinstance(function, Partial):
+        return function
+    if not callable(function):
         raise InputError(
-            f"prox of {name} = {given!r}", "it must be a function of the flat vector", "Give prox.box(0, 1)."
+            f"The proximal map of {name} must be a function of the flat vector, but it is {function!r}.",
+            "Pass decibo.prox.box(0, 1), for example.",
         )
-    function: Any = given
-    return Partial(_Projection(name, function))
+    return Partial(_Projection(name, function))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class _Projection:
-    """A user's projection, which must give back a vector like the one it gets."""
+    """A user's projection, which must return a vector like the one it receives."""
 
     name: str
-    function: Callable[[Vector], Vector]
+    function: Projection
 
-    def __call__(self, s: Vector, h: Any) -> Vector:
+    def __call__(self, s: Vector, h: Scalar) -> Vector:
         new = jnp.asarray(self.function(s))
         if new.shape != s.shape:
             raise InputError(
-                f"the projection of {self.name} turns shape {s.shape} into {new.shape}",
-                "a projection must keep the shape of its vector",
-                "Work on the flat vector of the variable.",
+                f"A projection must keep the shape of its vector, but that of {self.name} turns {s.shape} into "
+                f"{new.shape}.",
+                "It works on the flat vector of the variable.",
             )
         return new.astype(s.dtype)
 
 
-def _identity(s: Vector, h: Any) -> Vector:
+def _identity(s: Vector, h: Scalar) -> Vector:
     return s
 
 
-def _box(low: Any, high: Any, s: Vector, h: Any) -> Vector:
+def _box(low: Bound, high: Bound, s: Vector, h: Scalar) -> Vector:
     return jnp.clip(s, low, high).astype(s.dtype)  # (1)
 
 
-def _ball(radius: Any, s: Vector, h: Any) -> Vector:
+def _ball(radius: Scalar, s: Vector, h: Scalar) -> Vector:
     norm = jnp.linalg.norm(s)
     return s * jnp.where(norm > radius, radius / jnp.where(norm > 0, norm, 1), 1).astype(s.dtype)  # (2)
 
 
-def _simplex(total: Any, s: Vector, h: Any) -> Vector:
+def _simplex(total: Scalar, s: Vector, h: Scalar) -> Vector:
     largest = jnp.sort(s)[::-1]
     excess = (jnp.cumsum(largest) - total) / jnp.arange(1, s.size + 1, dtype=s.dtype)
     count = jnp.sum(largest > excess)
     return jnp.maximum(s - excess[count - 1], 0).astype(s.dtype)  # (3)
 
 
-def _l1(weight: Any, s: Vector, h: Any) -> Vector:
+def _l1(weight: Scalar, s: Vector, h: Scalar) -> Vector:
     return (jnp.sign(s) * jnp.maximum(jnp.abs(s) - h * weight, 0)).astype(s.dtype)  # (4)
 
 
-def _positive(name: str, value: Any) -> Any:
-    if isinstance(value, Tracer):
-        return value
-    if not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
-        raise InputError(f"{name} = {value!r}", "it must be a positive number", f"Give {name}=1.0, for example.")
-    return float(value)
+def _positive(name: str, value: Scalar) -> Scalar:
+    return value if isinstance(value, Tracer) else positive(name, value)

@@ -1,48 +1,34 @@
-r"""Penalties that grow along a run, so that the penalty's bias O(1/lam) goes on falling; and steps that fall.
+r"""Numbers that follow the step: rates, penalties that grow along a run, and steps that fall.
 
     growing      (1)  lam(k) = min(most, start factor^floor(k/every))
     polynomial   (2)  lam(k) = start (1 + k/delay)^power
+    matched      (3)  beta(k) = gamma(k)/lam(k)
 
-Prefer stairs. lam (y - z) must settle again whenever lam grows: after a stair it settles at a linear rate, so that the
-error falls by `factor` with every stair, while on a slope that is never flat it lags behind by d log(lam)/dk over that
-rate, and the error falls like 1/k at best. A stair must be long enough to settle on: `every` well above
-1/(gamma mu_g) and 1/(alpha mu_Phi). Inner steps must be matched, beta = gamma/lam, or y becomes unstable.
+With a growing penalty the bias O(1/lam) keeps falling. Prefer stairs: lam (y - z) must settle again whenever lam
+grows. After a stair it settles at a linear rate, so that the error falls by `factor` with every stair, while on a slope
+that is never flat it lags behind by d log(lam)/dk over that rate, and the error falls like 1/k at best. A stair must be
+long enough to settle on: `every` well above 1/(gamma mu_g) and 1/(alpha mu_Phi). Inner steps must be matched, (3), or
+y becomes unstable.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.validate import above, at_least, integer, positive
 
-Schedule = Callable[[Any], Any]
-Rate = float | Schedule
-
-
-def schedule(name: str, value: Any) -> Schedule:
-    """A positive number, or a positive function of the step, as something to call with the step."""
-    if callable(value):
-        _positive(f"{name}(0)", value(0))
-        return value if isinstance(value, Partial) else Partial(value)
-    return Partial(constant, _positive(name, value))
-
-
-def constant(value: Any, k: Any) -> Any:
-    """The same number at every step."""
-    return value
-
-
-def _positive(name: str, value: Any) -> Any:
-    return value if isinstance(value, Tracer) else positive(name, value)  # a sweep passes traced numbers
-
-
 __all__ = ["growing", "polynomial"]
+
+Step = int | jax.Array
+Scalar = float | jax.Array
+Schedule = Callable[[Step], Scalar]
+Rate = float | Schedule  # what users pass for a step size, a weight or a penalty
 
 
 def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float = 1e6) -> Partial:
@@ -62,7 +48,7 @@ def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float 
 
 
 def polynomial(start: float, power: float, *, delay: float = 1.0) -> Partial:
-    """The power law start (1 + k/delay)^power: a growing penalty or, with a negative power, a decreasing step size."""
+    """The power law start (1 + k/delay)^power: a growing penalty or, with a negative power, a falling step size."""
     return Partial(
         _polynomial,
         above("start", start, 0.0),
@@ -71,11 +57,44 @@ def polynomial(start: float, power: float, *, delay: float = 1.0) -> Partial:
     )
 
 
-def _staircase(start: Any, factor: Any, every: Any, most: Any, k: Any) -> Any:
+def schedule(name: str, value: Rate) -> Schedule:
+    """A rate as a function of the step, if it is positive; functions are checked at step 0."""
+    if callable(value):
+        _positive(f"{name}(0)", value(0))
+        return value if isinstance(value, Partial) else Partial(value)
+    return Partial(constant, _positive(name, value))
+
+
+def constant(value: Scalar, k: Step) -> Scalar:
+    """The same number at every step."""
+    return value
+
+
+def number(rate: Rate | None) -> Rate | None:
+    """The number of a constant schedule; any other rate as it is."""
+    return rate.args[0] if isinstance(rate, Partial) and rate.func is constant else rate
+
+
+def matched(beta: Rate | None, gamma: Rate, lam: Rate) -> Schedule:
+    """The step size of y: beta or, without one, gamma/lam, which lets alpha stay the same for every lam."""
+    if beta is None:
+        return Partial(_ratio, schedule("gamma", gamma), schedule("lam", lam))
+    return schedule("beta", beta)
+
+
+def _ratio(gamma: Schedule, lam: Schedule, k: Step) -> Scalar:
+    return gamma(k) / lam(k)  # (3)
+
+
+def _staircase(start: Scalar, factor: Scalar, every: Step, most: Scalar, k: Step) -> Scalar:
     # the exponent stops growing where lam does: factor^stairs would overflow in a long run
     stairs = jnp.minimum(k // every, jnp.ceil(jnp.log(most / start) / jnp.log(factor)))
     return jnp.minimum(most, start * factor**stairs)  # (1)
 
 
-def _polynomial(start: Any, power: Any, delay: Any, k: Any) -> Any:
+def _polynomial(start: Scalar, power: Scalar, delay: Scalar, k: Step) -> Scalar:
     return start * (1 + k / delay) ** power  # (2)
+
+
+def _positive(name: str, value: Scalar) -> Scalar:
+    return value if isinstance(value, Tracer) else positive(name, value)  # a sweep passes traced numbers

@@ -7,19 +7,19 @@ then         (2)  x+ = x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, w)))
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, schedule
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.schedules import Rate, Schedule
+from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
-from decibo.validate import integer
 
 
 class State(NamedTuple):
@@ -30,46 +30,45 @@ class State(NamedTuple):
     w: Vector  # follows y*(x)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Settings:
-    """Step sizes, and the length of the loop, which is part of the program."""
-
-    alpha: Schedule
-    gamma: Schedule
-    lam: Schedule
-    T: int = field(metadata={"static": True})
-
-
-@method
+@method(provenance=READ)
 def v_pbgd(*, alpha: Rate, gamma: Rate, lam: Rate, T: int = 1) -> Algorithm:
-    """V-PBGD (Shen & Chen 2023), centralised, with full gradients; S.
+    """V-PBGD (Shen & Chen 2023), centralised, with full gradients.
 
-    alpha is the step of x and y, at most about 1/(lam L_g); gamma and T are step and number of steps of w. lam, the
-    gamma of the paper, is ramped up there: give `growing(...)` or `polynomial(...)`, and an alpha that falls.
-    Costs 1 gradient of f and T + 2 of g, sends nothing. Lands at the bias O(1/lam) of the penalty.
+    alpha   step size of x and y, at most about 1/(lam L_g)
+    gamma   step size of w
+    lam     penalty, the paper's gamma, which is ramped up there: `decibo.schedules.growing(...)` or
+            `polynomial(...)`, with an alpha that falls
+    T       steps of w
+
+    Cost: 1 + (T + 2) gradients; sends nothing.
+    Lands: O(1/lam) from the solution, the bias of the penalty.
     """
-    settings = Settings(schedule("alpha", alpha), schedule("gamma", gamma), schedule("lam", lam), integer("T", T))
-    return Algorithm(Partial(_init), Partial(_step, settings), Partial(_view), centralised=True)
+    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, lam, T), centralised=True, bias="1/lam")
 
 
-def _init(oracle: Oracle, mix: Any, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     return State(start["x"], start["y"], start.get("w", start["y"]))
 
 
-def _step(at: Settings, oracle: Oracle, mix: Any, state: State, k: Any, key: Any) -> State:
+def _step(
+    alpha: Schedule,
+    gamma: Schedule,
+    lam: Schedule,
+    T: int,
+    oracle: Oracle,
+    mix: Mix,
+    state: State,
+    k: jax.Array,
+    key: jax.Array,
+) -> State:
     x, y, w = state
-    alpha, lam, gamma = at.alpha(k), at.lam(k), jnp.asarray(at.gamma(k), y.dtype)
-    w, _ = lax.scan(lambda w, _: (w - gamma * oracle.inner(x, w)[1], None), w, length=at.T)  # (1)
+    h = jnp.asarray(gamma(k), y.dtype)
+    w, _ = lax.scan(lambda w, _: (w - h * oracle.inner(x, w)[1], None), w, length=T)  # (1)
     f_x, f_y = oracle.outer(x, y)
     g_x, g_y = oracle.inner(x, y)
     h_x, _ = oracle.inner(x, w)
     return State(
-        x - alpha * (f_x + lam * (g_x - h_x)),  # (2)
-        y - alpha * (f_y + lam * g_y),  # (3)
+        x - alpha(k) * (f_x + lam(k) * (g_x - h_x)),  # (2)
+        y - alpha(k) * (f_y + lam(k) * g_y),  # (3)
         w,
     )
-
-
-def _view(state: State) -> dict[str, Vector]:
-    return state._asdict()

@@ -143,7 +143,7 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
     """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
     lam = method.settings.get("lam")
     constants = problem.constants
-    if constants is None or not isinstance(lam, int | float) or method.name.startswith("ahead_exact"):
+    if constants is None or not isinstance(lam, int | float) or method.bias != "1/lam":
         return
     least = 2 * constants["L_f1"] / constants["mu_g"]
     if lam < least:

@@ -22,7 +22,7 @@ SUFFICIENT = (
     "Theorem 1's conditions are sufficient, far from necessary: practice often\n"
     "exceeds them by orders of magnitude and converges."
 )
-MINIMAX = "ahead_minimax"
+MINIMAX = "Corollary 2"  # the case g = -f
 STEPS = ("gamma", "beta", "alpha")
 
 
@@ -130,9 +130,9 @@ def check(
             f"The data is for {problem.agents} agents, but the network has {network.agents}.",
             f"Pass a network of {problem.agents} agents.",
         )
-    constants = constants_of(problem, x, radius=radius, minimax=method.name == MINIMAX)
+    constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
     rho = None if isinstance(network, DirectedNetwork) else float(network.rho)
-    applies = method.name in ("ahead", MINIMAX)
+    applies = method.theorem is not None
     theorem = None
     settings = {}
     slacks = {}
