@@ -78,15 +78,15 @@ def test_compressed_methods_conform_and_keep_their_settings():
 def test_bad_compression():
     method = decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0)
     for fraction in (0.0, -0.1, 1.5, float("nan"), "half", True):
-        with pytest.raises(decibo.InputError, match=r"fraction = .*above 0 and at most 1"):
+        with pytest.raises(decibo.InputError, match=r"fraction must be .*above 0 and at most 1"):
             decibo.compression.top_k(fraction)
     for bits in (1, 17, 2.5, True):
-        with pytest.raises(decibo.InputError, match=r"bits = .*2 to 16"):
+        with pytest.raises(decibo.InputError, match=r"bits must be .*2 to 16"):
             decibo.compression.quantise(bits)
     for eta in (0.0, 1.5, float("nan")):
-        with pytest.raises(decibo.InputError, match=r"eta = .*above 0 and at most 1"):
+        with pytest.raises(decibo.InputError, match=r"eta must be .*above 0 and at most 1"):
             decibo.compression.compressed(method, decibo.compression.top_k(0.1), eta=eta)
-    with pytest.raises(decibo.InputError, match=r"compressor = 0.1"):
+    with pytest.raises(decibo.InputError, match=r"compressor must be .* it is 0.1"):
         decibo.compression.compressed(method, 0.1)  # type: ignore[arg-type]
     assert isinstance(decibo.compression.top_k(1), Compressor)
 

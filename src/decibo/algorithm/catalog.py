@@ -28,12 +28,13 @@ from decibo.validate import integer
 
 P = ParamSpec("P")
 
-# How sure we are of a rule. A run confirms where a rule lands, not that it is letter for letter the authors'.
+# How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm where a rule lands,
+# not that it is letter for letter the authors'.
 READ = "The rule was read in the source."
 ABSTRACT = "The paper's abstract confirms the ingredients; the equations are recalled."
 RECALLED = "The rule is recalled from the paper and was not compared with it."
 INFERRED = "The rule is inferred from what is known of the method."
-RUN = "Run with exact gradients on a heterogeneous quadratic with a known solution, it lands where stated."
+RUN = "Run on a heterogeneous quadratic, it lands where stated."
 
 
 class Method(Protocol[P]):
