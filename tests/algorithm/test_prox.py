@@ -40,11 +40,11 @@ def test_l1_is_soft_thresholding(s):
     np.testing.assert_allclose((s - p)[~inside], np.sign(s[~inside]), atol=1e-12)
 
 
-def test_bad_sets():
-    with pytest.raises(decibo.InputError, match=r"box\(1, 0\): low must not be above high"):
+def test_invalid_sets_are_rejected():
+    with pytest.raises(decibo.InputError, match=r"low must not be above high, but the box is \[1, 0\]"):
         prox.box(1, 0)
     for make in (prox.ball, prox.simplex, prox.l1):
-        with pytest.raises(decibo.InputError, match="must be a positive number"):
+        with pytest.raises(decibo.InputError, match="must be a positive, finite number"):
             make(-1.0)
 
 

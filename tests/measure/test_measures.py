@@ -109,5 +109,5 @@ def test_the_answer_is_what_the_direction_declares():
     assert (method.answer, METHOD.answer) == ("c", "y")
     np.testing.assert_array_equal(solution.agents.c, (solution.agents.y + solution.agents.z) / 2)
     np.testing.assert_allclose(solution.y, np.mean(solution.agents.c, axis=0), rtol=1e-15)
-    with pytest.raises(decibo.InputError, match="start for c"):
+    with pytest.raises(decibo.InputError, match=r"\bc\b.*x, y, z"):
         decibo.solve(ours, decibo.ring(4), method, steps=2, start={"c": np.zeros((4, ours.y0.size))})

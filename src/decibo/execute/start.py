@@ -48,7 +48,7 @@ def starting_rows(
         raise InputError(
             f"start must be a dictionary of stacked points or decibo.random_start(seed), but it is {start!r:.60}."
         )
-    only_known("This method", "variable to start", points, sorted({"x", "y", *variables}))
+    only_known("The start of this method", "variable", points, sorted({"x", "y", *variables}))
     rows = problem.start_rows(agents)
     if isinstance(start, RandomStart):
         base = lambda name: rows["x" if name == "x" else "y"][0]
