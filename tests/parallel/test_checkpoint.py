@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,21 @@ def test_automatic_step_sizes_resume_where_they_were(tmp_path):
 
     first = solve(tmp_path / "kept", 400, decibo.ahead_exact(), progress=stop)
     assert first.status == "interrupted"
+    assert same(solve(tmp_path / "kept", 400, decibo.ahead_exact(), resume=True), whole)
+
+
+@pytest.mark.parametrize("step", [200, 215, 220])
+def test_a_signal_at_any_step_changes_nothing_in_the_resumed_run(tmp_path, step):
+    """Also where the controller was about to change something, which must happen before the state is kept."""
+    whole = solve(tmp_path / "whole", 400, decibo.ahead_exact())
+
+    def stop(now, steps, latest):
+        if now == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    first = solve(tmp_path / "kept", 400, decibo.ahead_exact(), progress=stop)
+    assert first.status == "interrupted"
+    assert step < first.steps < 400  # the chunk after the signal
     assert same(solve(tmp_path / "kept", 400, decibo.ahead_exact(), resume=True), whole)
 
 

@@ -94,34 +94,24 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool) -> S
             while run.step < setup.steps and status is Status.done:
                 ends = _boundaries(setup, run, pace.count)
                 chunk = _chunk(setup, run.step, ends)
-                end = loop.advance(
-                    setup.program,
-                    setup.inputs_of(run),
-                    run.agents,
-                    np.int32(run.step),
-                    chunk,
-                    pace.votes(stop.requested),
-                )
-                intervals = int(end.interval)
-                stopping = pace.after(intervals, end.votes, stop.requested)
+                inputs = setup.inputs_of(run)
+                votes = pace.votes(stop.requested)
+                end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), chunk, votes)
+                stopping = pace.after(int(end.interval), end.votes, stop.requested)
                 run = run._replace(seconds=time.perf_counter() - begun)
                 if not end.alive:
-                    lost = _recorded(run, ends[: intervals - 1], chunk, end)
-                    lost = lost._replace(step=int(end.k))
-                    again = controller.on_nonfinite(setup.agents, lost) if controller else None
+                    again = _after_failure(setup, run, chunk, ends, end)
                     if again is None:
-                        return _diverged(setup, run, chunk, ends, int(end.k), end, throw)
+                        return _diverged(setup, run, chunk, ends, end, throw)
                     run = again
                     continue
-                run = _recorded(run, ends[:intervals], chunk, end)._replace(step=int(end.k), agents=end.state)
+                run = _after(setup, run, chunk, ends, end)
                 if report is not None:
                     report(run.step, setup.steps, _latest(run))
                 if end.reached:
                     status = Status.converged
                 elif stopping and run.step < setup.steps:
                     status = Status.interrupted
-                elif controller and run.step % controller.interval(run) == 0:
-                    run = controller.update(setup.agents, run)
                 if setup.checkpointer and _due(setup, run, status) and run.step > saved:
                     setup.checkpointer.save(run)
                     saved = run.step
@@ -143,6 +133,24 @@ def watched(progress: bool | Report | None) -> AbstractContextManager[Report | N
     if callable(progress):
         return nullcontext(progress)
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
+
+
+def _after(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress) -> RunState:
+    """The state after a chunk: its records, its last state, and what the controller makes of them."""
+    run = _recorded(run, ends[: int(end.interval)], chunk, end)._replace(step=int(end.k), agents=end.state)
+    controller = setup.method.controller
+    if controller is None or end.reached or run.step % controller.interval(run):
+        return run
+    return controller.update(setup.agents, run)
+
+
+def _after_failure(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress) -> RunState | None:
+    """The state to continue from after a number stopped being finite, if the controller has one."""
+    controller = setup.method.controller
+    if controller is None:
+        return None
+    run = _recorded(run, ends[: int(end.interval) - 1], chunk, end)  # without the interval that failed
+    return controller.on_nonfinite(setup.agents, run._replace(step=int(end.k)))
 
 
 def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
@@ -229,12 +237,10 @@ def _growth(setup: Setup, run: RunState) -> str:
     return f"But the largest number has grown from {first:.1g} to {largest:.1g}: lower the step sizes."
 
 
-def _diverged(
-    setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, limit: int, end: Progress, throw: bool
-) -> Solution:
+def _diverged(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress, throw: bool) -> Solution:
     """Keep the records and the state before the first number that is not finite, and say what to change."""
     inputs = setup.inputs_of(run)
-    good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, limit)
+    good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
     run = _recorded(run, ends[ends <= step], chunk, end)._replace(step=step, agents=good)
     advice = diagnose.explain(setup.program, inputs, setup.method_of(run), setup.start, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
