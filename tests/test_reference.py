@@ -119,7 +119,8 @@ def _sentence(value):
     """Whether the docstring begins with a sentence: a capital (a symbol, or the name itself), and a full stop."""
     text = (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
     first = inspect.cleandoc(text).split("\n\n")[0]
-    return re.match(rf"([^a-z\s]|{value.__name__}\b).*?[.](\s|$)", first, flags=re.DOTALL)
+    sentence = re.match(rf"([^a-z\s]|{value.__name__}\b).*?[.](\s|$)", first, flags=re.DOTALL)
+    return sentence is not None and len(sentence[0].split()) >= 3
 
 
 def test_the_front_door_stays_small():

@@ -1,4 +1,4 @@
-"""Networks by name, networks from one's own graph or weights, and networks that change along a run.
+"""Networks by name, networks from your own graph or weights, and networks that change during a run.
 
 All named graphs take `weights`, the rule for W, and `rho`, to which W is then scaled.
 """

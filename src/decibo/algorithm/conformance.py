@@ -26,10 +26,10 @@ AGENTS_CHECKED = 9  # far enough apart for two steps with two exchanges each
 
 
 def check_method(algorithm: Algorithm) -> list[str]:
-    """Check an algorithm against what decibo asks of one; raises ConformanceError that lists every failure.
+    """Check that a method behaves as decibo expects; raises a ConformanceError that lists every failure.
 
     signature     init(oracle, mix, start), step(oracle, mix, state, k, key), view(state) with x and y
-    stability     a step keeps structure, shapes and types of the state, in every precision switched on
+    stability     a step keeps the structure, shapes and types of the state, in every precision that is enabled
     compilation   a second step needs no second compilation
     light cone    nothing travels further than one link for each exchange
     relabelling   renaming the agents renames the answer

@@ -1,4 +1,4 @@
-"""Data: what is bundled, on disk or to be fetched, and how it is shared out over agents."""
+"""Data sets that are bundled, on disk or downloaded, and ways to split them among agents."""
 
 from decibo.data.bundled import breast_cancer, digits
 from decibo.data.dataset import Dataset

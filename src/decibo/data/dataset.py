@@ -11,7 +11,7 @@ from decibo.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Features (samples, features) and labels: +1 and -1 for two classes, whole numbers from 0 for more."""
+    """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more."""
 
     features: np.ndarray
     labels: np.ndarray

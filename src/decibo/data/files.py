@@ -31,7 +31,7 @@ def folders() -> list[Path]:
 
 
 def find(name: str) -> Path | None:
-    """Where a data file such as "mnist.npz" or "a9a" lies, or None."""
+    """The path of a data file such as "mnist.npz" or "a9a", or None."""
     return next((folder / name for folder in folders() if (folder / name).is_file()), None)
 
 

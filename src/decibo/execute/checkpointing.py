@@ -28,11 +28,11 @@ from decibo.validate import positive_int
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often a run keeps its state, so that it can resume after a crash: `solve(checkpoint=...)`.
+    """Where and how often to save the state of a run, so that it can be resumed: `solve(..., checkpoint=...)`.
 
-    folder   where to keep it; shared by all processes
-    every    how many steps between two checkpoints; there is also one at the end, and after Ctrl-C
-    keep     how many of the newest checkpoints stay
+    folder   where to save it; all processes must be able to access the folder
+    every    the number of steps between two checkpoints; there is also one at the end, and after Ctrl-C
+    keep     how many of the newest checkpoints to keep
     resume   whether to continue from the newest checkpoint in the folder, on any number of processes
     """
 

@@ -31,14 +31,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The answer of a run.
+    """The result of a run.
 
     x, y      the means over the agents, shaped like x0 and y0
     agents    every agent's own: agents.x, agents.y, ... with a leading axis of agents
     history   name of a measure -> array with one entry for each record; history["step"] says when
-    cost      what a step costs and what the run cost, in every currency
+    cost      what a step costs and what the run cost: gradients, messages, bytes, seconds
     status    done, converged (every target reached), diverged or interrupted; `message` says it in words
-    steps     the number of steps that x, y and agents have behind them
+    steps     the number of steps after which x, y and agents were taken
     method    the method with the settings in use at the end; `method.settings` has what was chosen automatically
     """
 
@@ -82,7 +82,7 @@ class Solution:
 
 
 class DivergedError(RuntimeError):
-    """The numbers of a run stopped being finite, and it was asked to raise; `solution` holds everything up to then."""
+    """Numbers of a run stopped being finite and `throw=True` was passed; `solution` holds everything up to then."""
 
     def __init__(self, solution: Solution):
         super().__init__(solution.message)

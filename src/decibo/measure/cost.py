@@ -25,9 +25,9 @@ MARK = "decibo:"
 
 @dataclass(frozen=True)
 class Cost:
-    """The price of one step: computations of one agent, and what it sends to EACH neighbour.
+    """The cost of one step: what one agent computes, and what it sends to EACH neighbour.
 
-    links, steps and seconds make totals of it: `gradients_total`, `bytes_total`.
+    The properties that end in `_total` are for the whole run and all agents.
     """
 
     outer_gradients: int = 0

@@ -48,7 +48,7 @@ class Direction(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All agents at one step: what a measure sees.
+    """All agents at one step, as a measure sees them.
 
     x, y        the means over the agents, shaped like x0 and y0
     agents      every agent's own: agents.x, agents.y, ... with a leading axis of agents

@@ -22,7 +22,7 @@ DRAWS = 100  # of a random graph, until one is connected
 
 
 def ring(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agents in a circle, each linked with the next and the one before."""
+    """Agents in a circle, each linked with the next one and the one before it."""
     agents = integer("agents", agents)
     return from_edges("ring", agents, shifted(agents, [1]), weights, rho)
 
@@ -120,7 +120,7 @@ def random_regular(
 def small_world(
     agents: int, neighbours: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
 ) -> Network:
-    """Watts-Strogatz: a ring with links to the nearest `neighbours`, each rewired with probability p."""
+    """A Watts-Strogatz graph: a ring with links to the nearest `neighbours`, each rewired with probability p."""
     import networkx
 
     agents = integer("agents", agents)

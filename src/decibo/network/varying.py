@@ -64,7 +64,7 @@ class Varying(Mixing):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VaryingNetwork(Network):
-    """A network whose links come and go; W, rho and edges are those of all links together."""
+    """A network whose links change from step to step; W, rho and edges are those of all links together."""
 
     turns: tuple[csr_array, ...] = ()
     rate: float = 0.0
@@ -76,7 +76,7 @@ class VaryingNetwork(Network):
 
 
 def failing(network: Network, probability: float) -> VaryingNetwork:
-    """The network with every link failing by itself at every step with this probability."""
+    """The network in which every link fails independently at every step with this probability."""
     return _unreliable(network, probability, "links", "failing links")
 
 

@@ -60,7 +60,7 @@ def hyper_cleaning(
 ) -> Problem:
     """Hyper-cleaning; without a dataset on all ten of the bundled 8 x 8 digits.
 
-    corruption             the share of training samples that get a wrong label
+    corruption             the share of training samples whose label is made wrong
     training, validation   samples of all agents together; x has `training` entries
     """
     data = dataset if dataset is not None else digits(None, None)
@@ -98,7 +98,7 @@ def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
 
 
 def hyper_cleaning_separation(problem: Problem, x: ArrayLike) -> float:
-    """The chance that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1 separates them."""
+    """The probability that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1 separates them."""
     mask = hyper_cleaning_mask(problem)
     clean = np.asarray(x)[~mask]
     wrong = np.asarray(x)[mask]

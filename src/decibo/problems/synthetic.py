@@ -27,7 +27,7 @@ def _inner_solution(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
 
 
 def synthetic() -> Problem:
-    """The paper's toy: m = 10, every constant as printed, starting at x = y = 0."""
+    """The paper's first example: ten agents, every constant as printed, starting at x = y = 0."""
     half = np.repeat([2.0, 4.0], 5)
     data = {
         "a": np.full(10, 2.0),

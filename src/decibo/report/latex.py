@@ -41,9 +41,9 @@ def latex_table(
     axis: str = "step",
     targets: Sequence[float] = TARGETS,
 ) -> str:
-    r"""One row a run: the final value of a measure, and what it took to bring it to fractions of its start.
+    r"""One row for each run: the final value of a measure, and the cost of reaching fractions of its start.
 
-    measure   by default the one that says most: stationarity if recorded
+    measure   by default the most informative one: stationarity if recorded
     axis      what to count: "step", "gradients", "bytes" or "seconds"
 
     The text needs \usepackage{booktabs}.

@@ -20,8 +20,8 @@ from decibo.runs.describe import versions
 def report(folders: Folders, out: str | Path = "report.html") -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
 
-    A folder that is not a run itself but holds runs stands for all of them. The page loads nothing from anywhere; the
-    same folders give the same page.
+    A folder that is not a run itself but contains runs stands for all of them. The page loads nothing from elsewhere;
+    the same folders give the same page.
     """
     runs = load(folders)
     path = Path(out)

@@ -89,9 +89,9 @@ REQUIRED: dict[str, Types] = {  # of run.json, with the types that JSON may give
 class RunRecord:
     """One run, as its folder describes it.
 
-    history   column -> array with one entry a record: step, gradients, bytes, seconds if known, and every measure
+    history   column -> array with one entry for each record: step, gradients, bytes, seconds if known, all measures
     measures  the columns of history worth a curve
-    cost      what a step costs, in every currency, as in Solution.cost
+    cost      what a step costs, as in Solution.cost
     config    the text of config.toml, if the run had one
     """
 

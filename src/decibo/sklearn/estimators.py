@@ -99,15 +99,15 @@ class _Silo(BaseEstimator):
 
 
 class SiloLogisticRegression(ClassifierMixin, _Silo):
-    """Logistic regression over silos that keep their samples, with one learned penalty for each feature.
+    """Logistic regression across silos that keep their samples, with one learned penalty for each feature.
 
     Minimises the mean log-loss + sum_j penalty_j |w_j|^2 over standardised features. The penalties minimise the
     cross-validated log-loss: every silo deals its samples into 1/validation parts, and each part judges models that
     were trained on all other parts of all silos. Both happen at once, by `ahead_exact` with automatic step sizes.
     Several classes make a multinomial model.
 
-    network       who talks to whom: "ring", "path", "star", "complete", "exponential", a `decibo.Network` with an agent
-                  for each silo (sorted by name), or a function from the number of silos to a network
+    network       who communicates with whom: "ring", "path", "star", "complete", "exponential", a `decibo.Network` with
+                  an agent for each silo (sorted by name), or a function from the number of silos to a network
     validation    the share of its samples that a silo holds out at a time
     lam           the penalty parameter of `ahead_exact`
     steps         the most steps; n_iter_ of them were needed
@@ -115,7 +115,7 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     random_state  for dealing the samples
 
     Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their names, in the order
-    of the agents), network_, n_iter_, n_features_in_, and solution_, the run as decibo gives it back.
+    of the agents), network_, n_iter_, n_features_in_, and solution_, the run that decibo returned.
     """
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> SiloLogisticRegression:
@@ -152,7 +152,7 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
 
 
 class SiloRidge(RegressorMixin, _Silo):
-    """Linear regression over silos that keep their samples, with one learned ridge penalty for each feature.
+    """Linear regression across silos that keep their samples, with one learned ridge penalty for each feature.
 
     Minimises half the mean squared error + sum_j penalty_j w_j^2, features and targets standardised. The penalties
     minimise the cross-validated error. Parameters and fitted attributes are those of `SiloLogisticRegression`.

@@ -37,7 +37,10 @@ class Rule:
 
 
 def corollary1(constants: Constants, rho: float, K: float, *, first: Mapping[str, float] | None = None) -> Rule:
-    """(1). `first` = {"alpha": a, "beta": b, "gamma": c, "lam": l} replaces some or all of the steps at K = 1."""
+    """The step sizes of Corollary 1 for K steps, (1).
+
+    first   {"alpha": a, "beta": b, "gamma": c, "lam": l} replaces some or all of the steps at K = 1
+    """
     powers = {"alpha": -2 / 3, "beta": -1 / 2, "gamma": -1 / 3, "lam": 1 / 6}
     return _scaled(constants, rho, K, 3 * constants.kappa, powers, first)  # (1)
 
@@ -45,7 +48,7 @@ def corollary1(constants: Constants, rho: float, K: float, *, first: Mapping[str
 def corollary2(
     constants: Constants, rho: float, K: float, *, lam: float = 2.0, first: Mapping[str, float] | None = None
 ) -> Rule:
-    """(2), for g = -f and any lam >= 1. `first` as in `corollary1`."""
+    """The step sizes of Corollary 2 for K steps, (2), for g = -f and any lam >= 1; `first` as in `corollary1`."""
     powers = {"alpha": -1 / 3, "beta": -1 / 3, "gamma": -1 / 3, "lam": 0.0}
     return _scaled(replace(constants, minimax=True), rho, K, lam, powers, first)  # (2)
 

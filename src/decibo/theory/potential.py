@@ -45,7 +45,7 @@ def penalised_solution(functions: Functions, data: Tree, x: Vector, y_guess: Vec
 
 @dataclass(frozen=True)
 class Potential:
-    """V as a measure: a function of a snapshot of AHEAD. Use `potential` to create one."""
+    """The potential as a measure: a function of a snapshot of AHEAD. Use `potential` to create one."""
 
     weights: Weights
     lam: float
@@ -87,7 +87,7 @@ class _Term:
 
 
 def potential(constants: Constants, rho: float, *, alpha: float, beta: float, gamma: float, lam: float) -> Potential:
-    """V for these constants and step sizes; `potential(...).measures` records it term by term."""
+    """The potential V for these constants and step sizes; `potential(...).measures` records it term by term."""
     steps = {"alpha": alpha, "beta": beta, "gamma": gamma, "lam": lam}
     steps = {name: positive(name, value) for name, value in steps.items()}
     return Potential(constants.d(rho, **steps), steps["lam"], constants.minimax)
