@@ -17,11 +17,20 @@ from types import ModuleType
 import pytest
 
 import decibo
+from decibo.algorithm import catalog
 from decibo.measure import measures
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 NAMESPACES = ("decibo", *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)))
 RETURNED = {"Cost", "Snapshot", "Solution", "Status", "Sweep", "Bound", "Potential", "Rule", "Theorem1", "RunRecord"}
+PROVENANCE = {
+    catalog.READ: "read",
+    catalog.ABSTRACT: "abstract",
+    catalog.RECALLED: "recalled",
+    catalog.INFERRED: "inferred",
+    "The method of this library, derived in docs/explanation/ahead_exact.md.": "our own",
+    catalog.RUN: "run",
+}
 SECTION = re.compile(r"^## (decibo[\w.]*)$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)([^`]*)` \|(.*)$", re.MULTILINE)
 MEMBER = re.compile(r"`\.(\w+)(\([^`]*\))?`")
@@ -98,6 +107,23 @@ def test_members_that_a_row_mentions_exist(path):
                 assert arguments == signature(getattr(owner, member)), f"{name}.{member}"
 
 
+def provenance(method):
+    """How sure we are of a method's rule, in a few words; the reference explains them."""
+    text = method.provenance
+    words = []
+    for sentence, word in PROVENANCE.items():
+        if sentence in text:
+            words.append(word)
+            text = text.replace(sentence, "")
+    return "; ".join([*words, "see its docstring"] if text.strip() else words)
+
+
+def test_the_provenance_of_methods_is_the_declared_one():
+    rows = ROW.findall(sections()["decibo.methods"])
+    shown = {name: rest.rstrip(" |").rpartition("|")[2].strip() for name, _, rest in rows}
+    assert shown == {name: provenance(method) for name, method in decibo.CATALOG.items()}
+
+
 def test_there_are_no_sections_of_namespaces_that_do_not_exist():
     assert set(sections()) == set(NAMESPACES)
 
@@ -161,6 +187,8 @@ def _row(match, module):
     name, _, rest = match.groups()
     if name not in module.__all__:
         return match[0]
+    if module is decibo.methods:
+        rest = f"{rest.rstrip(' |').rpartition(' |')[0]} | {provenance(getattr(module, name))} |"
     return f"| `{name}{signature(getattr(module, name))}` |{rest}"
 
 

@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +14,6 @@ from decibo import algorithm, consensus, direction
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.catalog import CATALOG, method
 from decibo.algorithm.schedules import Rate, Schedule
-
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
 @pytest.fixture
@@ -46,13 +43,6 @@ def test_every_method_explains_itself(name):
     assert " ".join(text.split()).endswith(f"Provenance: {factory.provenance}")
     undescribed = [word for word in inspect.signature(factory).parameters if not re.search(rf"\b{word}\b.*   ", text)]
     assert not undescribed
-
-
-@pytest.mark.parametrize("name", CATALOG)
-def test_the_reference_has_the_provenance(name):
-    section = REFERENCE.read_text().partition("## decibo.methods\n")[2]
-    row = re.search(rf"^\| `{name}\(.*$", section, re.MULTILINE)[0]
-    assert row.endswith(f"| {CATALOG[name].provenance} |")
 
 
 def test_rates_become_schedules_and_settings_stay(catalogue):
