@@ -10,6 +10,18 @@ from typing import Any
 
 from decibo.errors import InputError, short
 
+# Words that other libraries, or papers, use for ours.
+SYNONYMS = {
+    "algorithm": "method",
+    "algorithms": "methods",
+    "m": "agents",
+    "n_agents": "agents",
+    "nodes": "agents",
+    "dataset": "data",
+    "lambda": "lam",
+    "iterations": "steps",
+}
+
 
 def integer(name: str, value: Any, least: int = 1) -> int:
     """The value as an int, if it is an integer of at least `least`."""
@@ -72,10 +84,21 @@ def only_known(owner: str, noun: str, given: Iterable[str], known: Iterable[str]
         )
 
 
-def did_you_mean(word: Any, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A question that offers the closest known word; empty if none is close."""
-    close = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close and close[0] != word else ""
+    close = closest(str(word), known)
+    return f"Did you mean {close!r}?" if close is not None and close != word else ""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is probably meant: a synonym, a similar word, or one that contains it."""
+    words = list(known)
+    if SYNONYMS.get(word) in words:
+        return SYNONYMS[word]
+    plain = word.lower().replace("-", "_")
+    similar = get_close_matches(plain, words, n=1, cutoff=0.5)
+    longer = [each for each in words if len(plain) > 2 and plain in each]
+    return next(iter([*similar, *longer]), None)
 
 
 def _number(name: str, value: Any, rule: str, holds: Any) -> float:

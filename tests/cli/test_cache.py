@@ -19,19 +19,19 @@ def _plain_umask():
 
 def test_where_it_is_wanted(tmp_path):
     inside = lambda folder: folder / "programs" / cache.processor()
-    assert cache.wanted({}) == inside(Path.home() / ".cache" / "decibo")
-    assert cache.wanted({"XDG_CACHE_HOME": str(tmp_path)}) == inside(tmp_path / "decibo")
-    assert cache.wanted({"DECIBO_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/elsewhere"}) == inside(tmp_path)
+    assert cache.preferred_folder({}) == inside(Path.home() / ".cache" / "decibo")
+    assert cache.preferred_folder({"XDG_CACHE_HOME": str(tmp_path)}) == inside(tmp_path / "decibo")
+    assert cache.preferred_folder({"DECIBO_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/elsewhere"}) == inside(tmp_path)
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "0", "no", " false "])
 def test_switched_off(word):
-    assert cache.wanted({"DECIBO_CACHE": word}) is None
+    assert cache.preferred_folder({"DECIBO_CACHE": word}) is None
 
 
 def test_a_new_folder_is_the_users_alone(tmp_path):
     folder = tmp_path / "a" / "b"
-    assert cache.private(folder)
+    assert cache.is_private(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -40,22 +40,22 @@ def test_a_folder_open_to_others_is_refused(tmp_path, mode):
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(mode)
-    assert not cache.private(folder)
+    assert not cache.is_private(folder)
 
 
 def test_a_folder_that_others_could_replace_is_refused(tmp_path):
     folder = tmp_path / "shared" / "own"
     folder.mkdir(parents=True, mode=0o700)
     folder.parent.chmod(0o777)
-    assert not cache.private(folder)
+    assert not cache.is_private(folder)
     folder.parent.chmod(0o1777)  # as /tmp: only the owner may rename
-    assert cache.private(folder)
+    assert cache.is_private(folder)
 
 
 def test_a_link_is_judged_by_where_it_leads(tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to(tmp_path / "open")
-    assert not cache.private(tmp_path / "link")
+    assert not cache.is_private(tmp_path / "link")
 
 
 def test_the_oldest_programs_go_when_there_are_too_many(tmp_path, monkeypatch):

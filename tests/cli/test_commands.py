@@ -15,9 +15,9 @@ import pytest
 
 import decibo
 from decibo.cli import app as cli
-from decibo.cli import demo, exits
+from decibo.cli import demo
 from decibo.cli.doctor import findings
-from decibo.execute import progress
+from decibo.cli.errors import MEANING, Exit
 
 OWN = '''
 import jax.numpy as jnp
@@ -35,6 +35,15 @@ def worst(s):
 
 def not_a_problem():
     return 3
+
+def faulty(agents: int):
+    return make_problem(agents // 0)
+
+def faulty_outer(agents: int):
+    def outer(x, y, d):
+        return jnp.sum(d.missing)
+    problem = make_problem(agents)
+    return decibo.Problem(outer, problem.inner, problem.data, x0=jnp.zeros(2), y0=jnp.zeros(2))
 '''
 
 
@@ -51,7 +60,7 @@ def tidy(text):
 
 def test_run_writes_a_folder_that_describes_itself(here, call):
     done = call("run", "quad.toml", "--set", "problem.seed=3")
-    assert (done.code, done.err) == (exits.RAN, "")
+    assert (done.code, done.err) == (Exit.RAN, "")
     assert "stationarity" in tidy(done.out)
     assert "Written to out/quad" in done.out
     assert "Next: decibo report out/quad" in done.out
@@ -93,7 +102,7 @@ def test_single_precision_is_single(here, call):
 
 def test_a_run_that_diverges_ends_with_one(here, call):
     done = call("run", "quad.toml", "--set", "method.alpha=1e4", "--set", "run.steps=400")
-    assert done.code == exits.DIVERGED
+    assert done.code == Exit.DIVERGED
     assert "Lower alpha" in tidy(done.out)
     assert "Next: decibo check quad.toml" in done.out
 
@@ -130,9 +139,9 @@ def test_own_problem_and_measure_by_name(here, call, monkeypatch):
     assert 'name = "own_one:make_problem"' in (here / "out/own/config.toml").read_text()
     wrong = call("run", "own.toml", "--set", "problem.pul=1.0")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "Did you mean pull?" in wrong.err
+    assert "Did you mean 'pull'?" in wrong.err
     for name, said in {
-        "own_one:make_problm": "Did you mean make_problem?",
+        "own_one:make_problm": "Did you mean 'make_problem'?",
         "own_one:not_a_problem": "must return a decibo.Problem",
         "own_nowhere:f": "own_nowhere",
         "own one:f": "module:function",
@@ -142,8 +151,39 @@ def test_own_problem_and_measure_by_name(here, call, monkeypatch):
         assert said in wrong.err
 
 
+@pytest.mark.parametrize(
+    ("function", "place", "line"),
+    [
+        ("faulty", "faulty in own_two.py raised ZeroDivisionError", "return make_problem(agents // 0)"),
+        ("faulty_outer", "outer(x0, y0, data of one agent) raised AttributeError", "return jnp.sum(d.missing)"),
+    ],
+)
+def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(here, call, monkeypatch, function, place, line):
+    (here / "own_two.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "own_two", raising=False)
+    done = call("run", "quad.toml", "--set", f'problem="own_two:{function}"')
+    first, *rest = done.err.splitlines()
+    assert done.code == Exit.OWN
+    assert place in first
+    assert "Traceback (most recent call last):" in rest
+    assert line in done.err
+    assert "registry.py" not in done.err  # it starts in the user's own function
+    assert not (here / "out").exists()
+
+
+def test_a_module_of_the_user_that_cannot_be_imported_keeps_its_traceback(here, call, monkeypatch):
+    monkeypatch.syspath_prepend(str(here))
+    for name, text in {"own_three": "import nowhere_at_all\n", "own_four": "def broken(:\n"}.items():
+        (here / f"{name}.py").write_text(text)
+        done = call("run", "quad.toml", "--set", f'problem="{name}:make"', "--json")
+        assert done.code == done.json["exit"] == Exit.OWN
+        assert f"{name}.py raised" in done.err.splitlines()[0]
+        assert text.strip() in done.err
+
+
 def test_compare_shares_settings_and_keeps_every_run(here, call):
-    words = ["-a", "ahead_exact", "-a", "ahead[alpha=0.02,gamma=0.1,lam=20]", "-a", "sparkle_ed"]
+    words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.02,gamma=0.1,lam=20]", "-m", "sparkle_ed"]
     sets = ["--set", "compare.alpha=0.05", "--set", "compare.beta=0.1", "--set", "compare.gamma=0.1"]
     done = call("compare", "quad.toml", *words, *sets)
     assert done.code == 0, done.err
@@ -172,7 +212,7 @@ def test_sweep_finds_the_best(here, call):
     assert "Next: decibo run quad.toml --set method.alpha=0.05" in tidy(done.out)
     assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
     said = call("sweep", "quad.toml", "-g", "alpha=1e4,1e5", "--set", "run.steps=300", "--json")
-    assert said.code == exits.DIVERGED
+    assert said.code == Exit.DIVERGED
     assert [row["status"] for row in said.json["rows"]] == ["diverged", "diverged"]
 
 
@@ -194,14 +234,14 @@ def test_check_says_what_the_theory_promises(here, call):
     assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is False
 
 
-@pytest.mark.parametrize("kind", ["algorithms", "problems", "networks", "measures"])
+@pytest.mark.parametrize("kind", ["methods", "problems", "networks", "measures"])
 def test_list_names_everything_with_its_settings(call, kind):
     said = call("list", kind, "--json").json[kind]
     assert all(entry["description"] for entry in said)
     shown = tidy(call("list", kind).out)
     assert all(entry["name"] in shown for entry in said)
     names = [entry["name"] for entry in said]
-    if kind == "algorithms":
+    if kind == "methods":
         assert names == list(decibo.CATALOG)
         assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0"]
     if kind == "problems":
@@ -228,19 +268,14 @@ def test_doctor_finds_data(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
 def test_interrupted_runs_are_written(here, call, monkeypatch, how):
-    def watched(wanted=True):
-        import contextlib
+    def report(step, steps, latest):
+        if step > 5:
+            os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGINT)
 
-        def report(step, steps, latest):
-            if step > 5:
-                os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGINT)
-
-        return contextlib.nullcontext(report)
-
-    monkeypatch.setattr(progress.Line, "watched", watched)
+    monkeypatch.setattr("decibo.cli.run.live_view", lambda: report)
     before = signal.getsignal(signal.SIGTERM)
     done = call("run", "quad.toml", "--set", "run.steps=100000", "--set", "run.every=10")
-    assert done.code == exits.INTERRUPTED
+    assert done.code == Exit.INTERRUPTED
     assert json.loads((here / "out/quad/run.json").read_text())["status"] == "interrupted"
     assert "Interrupted at step" in tidy(done.out)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -275,7 +310,7 @@ def test_what_is_unexpected_is_a_short_report(here, call, monkeypatch, tmp_path)
     monkeypatch.setattr(decibo, "solve", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = call("run", "quad.toml")
-    assert done.code == exits.BROKEN
+    assert done.code == Exit.BROKEN
     assert "unexpected RuntimeError: the sky fell" in done.err
     assert "and more" not in done.err
     assert f"decibo {decibo.__version__}, jax " in done.err
@@ -283,7 +318,7 @@ def test_what_is_unexpected_is_a_short_report(here, call, monkeypatch, tmp_path)
     assert "the sky fell\nand more" in Path(saved).read_text()
     shown = call("run", "quad.toml", "--debug")
     assert "Traceback" in shown.err
-    assert shown.code == exits.BROKEN
+    assert shown.code == Exit.BROKEN
     assert not (here / "out").exists()
 
 
@@ -301,7 +336,7 @@ def test_help_fits_and_shows_how(call, command):
     text = tidy(call(*command.split(), "--help").out)
     assert "Usage: decibo" in text
     if not command:
-        assert all(f"{code}  " in text for code in exits.MEANING)
+        assert all(f"{code}  " in text for code in MEANING)
         assert "..." not in text.partition("Commands:")[2]
     elif command in ("run", "compare", "sweep", "check", "report", "resume"):
         assert f"decibo {command} " in text.partition("Example")[2]

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 import decibo
 from decibo.cli import config
 from decibo.cli.build import build
-from decibo.cli.options import options_of, typed
-from decibo.cli.registry import methods, networks, problems
-from decibo.cli.spec import parse_spec
+from decibo.cli.config import parse_spec
+from decibo.cli.registry import convert, methods, networks, options_of, problems
 from decibo.errors import InputError
 
 
@@ -117,10 +116,10 @@ def test_options_are_those_of_the_functions():
 )
 def test_types(value, hint, good):
     if good:
-        assert typed(value, hint, "here") == (None if value == "none" else value)
+        assert convert(value, hint, "here") == (None if value == "none" else value)
     else:
         with pytest.raises(InputError, match="here"):
-            typed(value, hint, "here")
+            convert(value, hint, "here")
 
 
 def test_set_reaches_inside_and_replaces(tmp_path):

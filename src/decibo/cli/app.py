@@ -1,18 +1,17 @@
-"""The command line: parse, call, print. The work is done in decibo.cli.
+"""The command line: every command with its options and its help. The work is done in the file of that name.
 
 decibo demo
 decibo run problem.toml --set run.steps=500
-decibo compare problem.toml -a ahead_exact -a 'ahead[alpha=0.05,gamma=0.1,lam=20]'
+decibo compare problem.toml -m ahead_exact -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 try:
     import rich  # noqa: F401
@@ -21,20 +20,31 @@ except ImportError:
     print("decibo: the command line needs typer and rich. pip install 'decibo[cli]'", file=sys.stderr)
     sys.exit(2)
 
-from decibo.cli import exits
+from decibo.cli import cache, registry
+from decibo.cli.check import check as check_config
+from decibo.cli.compare import compare as compare_methods
+from decibo.cli.doctor import doctor as show_machine
+from decibo.cli.doctor import version_line
+from decibo.cli.errors import MEANING, Exit, report_error
+from decibo.cli.list import KINDS, listing
+from decibo.cli.run import resume as resume_run
+from decibo.cli.run import run as run_config
+from decibo.cli.sweep import sweep as sweep_settings
+from decibo.parallel.launch import launch as launch_processes
+from decibo.parallel.processes import init_distributed
 
-CODES = "\n".join(f"  {code:>3}  {words}" for code, words in exits.MEANING.items())
+CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem together.
 
 \b
-A first look:
-  decibo demo                              ten silos tune a classifier
-  decibo list algorithms                   what there is, with its settings
-  decibo run problem.toml                  solve what a file describes
-  decibo compare problem.toml -a ahead_exact -a 'ahead[lam=20]'
+First steps:
+  decibo demo                      ten silos tune a classifier
+  decibo list methods              available methods and their settings
+  decibo run problem.toml          solve what a file describes
+  decibo compare problem.toml -m ahead_exact -m 'ahead[lam=20]'
 
 \b
-Exit status:
+Exit codes:
 {CODES}
 
 --debug shows the traceback of an error. --json, on every command, prints
@@ -52,18 +62,14 @@ app = typer.Typer(
 
 
 def _kinds(incomplete: str) -> list[str]:
-    from decibo.cli.list import KINDS
-
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def _methods(incomplete: str) -> list[str]:
-    from decibo.cli.registry import methods
-
-    return [name for name in methods().factories if name.startswith(incomplete)]
+    return [name for name in registry.methods().factories if name.startswith(incomplete)]
 
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The configuration; docs/command-line.md.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The configuration; see docs/command-line.md.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change the configuration: run.steps=500.")
 ]
@@ -71,12 +77,16 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Wh
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from decibo.cli.doctor import version_line
-
+def _version(requested: bool) -> None:
+    if requested:
         print(version_line())
         raise typer.Exit()
+
+
+def _prepare() -> None:
+    """Before anything touches a device: join the other processes, if a launcher started several; set up the cache."""
+    init_distributed()
+    cache.enable()
 
 
 @app.callback()
@@ -96,11 +106,12 @@ def demo(
 ) -> int:
     """Let ten silos tune a classifier together.
 
-    On embedded data. It ends with a table and the path of a page to open.
+    It uses embedded data and ends with a table and the path of a page to open.
     """
-    from decibo.cli.demo import main as run
+    from decibo.cli.demo import demo as show_demo
 
-    return run(out, as_json)
+    _prepare()
+    return show_demo(out, as_json)
 
 
 @app.command()
@@ -108,7 +119,7 @@ def run(
     config: ConfigFile,
     sets: Sets = None,
     out: Out = None,
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Keep checkpoints, for decibo resume.")] = False,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")] = False,
     as_json: Json = False,
 ) -> int:
     """Solve what a configuration describes.
@@ -119,26 +130,24 @@ def run(
       decibo run problem.toml --set run.steps=500 --set method.lam=20
       decibo run problem.toml --out out/first --checkpoint
     """
-    from decibo.cli.run import run as start
-
-    return start(config, sets or (), out, checkpoint, as_json)
+    _prepare()
+    return run_config(config, sets or (), out, checkpoint, as_json)
 
 
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
-    steps: Annotated[int | None, typer.Option(help="Go on to this many steps in all.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Continue up to this many steps in all.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Go on with a run from its last checkpoint.
+    """Continue a run from its last checkpoint.
 
     \b
     Example:
       decibo resume out/problem
     """
-    from decibo.cli.run import resume as go_on
-
-    return go_on(folder, steps, as_json)
+    _prepare()
+    return resume_run(folder, steps, as_json)
 
 
 @app.command()
@@ -146,7 +155,7 @@ def compare(
     config: ConfigFile,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--algorithm", "-a", metavar="METHOD", help="name[setting=value,...]", autocompletion=_methods),
+        typer.Option("--method", "-m", metavar="METHOD", help="name[setting=value,...]", autocompletion=_methods),
     ] = None,
     sets: Sets = None,
     out: Out = None,
@@ -154,16 +163,15 @@ def compare(
 ) -> int:
     """Run several methods on the same problem and network.
 
-    Without -a the methods are those of [compare] in the configuration.
+    Without -m, the methods are those of [compare] in the configuration.
 
     \b
     Example:
-      decibo compare problem.toml -a ahead_exact \\
-          -a 'ahead[alpha=0.05,gamma=0.1,lam=20]'
+      decibo compare problem.toml -m ahead_exact \\
+          -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
     """
-    from decibo.cli.compare import compare as start
-
-    return start(config, sets or (), methods or (), out, as_json)
+    _prepare()
+    return compare_methods(config, sets or (), methods or (), out, as_json)
 
 
 @app.command()
@@ -178,28 +186,31 @@ def sweep(
 ) -> int:
     """Run one method with many settings at once.
 
-    Without -g the lists are those of [sweep] in the configuration.
+    Without -g, the lists are those of [sweep] in the configuration.
 
     \b
     Example:
       decibo sweep problem.toml -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
     """
-    from decibo.cli.sweep import sweep as start
-
-    return start(config, sets or (), grid or (), out, as_json)
+    _prepare()
+    return sweep_settings(config, sets or (), grid or (), out, as_json)
 
 
 @app.command()
-def check(config: ConfigFile, sets: Sets = None, as_json: Json = False) -> int:
-    """Say what the theory promises, without running.
+def check(
+    config: ConfigFile,
+    sets: Sets = None,
+    radius: Annotated[float, typer.Option(help="Around the start, for constants that are estimated.")] = 1.0,
+    as_json: Json = False,
+) -> int:
+    """Show what the theory guarantees, without running.
 
     \b
     Example:
       decibo check problem.toml --set method.lam=100
     """
-    from decibo.cli.check import check as start
-
-    return start(config, sets or (), as_json)
+    _prepare()
+    return check_config(config, sets or (), radius, as_json)
 
 
 @app.command()
@@ -209,7 +220,7 @@ def report(
     figures: Annotated[bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
     measure: Annotated[str | None, typer.Option(help="The measure of the LaTeX table.")] = None,
-    axis: Annotated[str, typer.Option(help="Its currency: step, gradients, bytes or seconds.")] = "step",
+    axis: Annotated[str, typer.Option(help="Its unit: step, gradients, bytes or seconds.")] = "step",
     as_json: Json = False,
 ) -> int:
     """Write one page about runs, for any browser.
@@ -219,39 +230,35 @@ def report(
       decibo report out/problem-compare
       decibo report out/first out/second --figures --latex
     """
-    from decibo.cli.report import report as write
+    from decibo.cli.report import report as write_report
 
-    return write(folders, out, figures, latex, measure, axis, as_json)
+    return write_report(folders, out, figures, latex, measure, axis, as_json)
 
 
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="algorithms, problems, networks, measures", autocompletion=_kinds)
+        str, typer.Argument(metavar="KIND", help="methods, problems, networks, measures", autocompletion=_kinds)
     ],
     as_json: Json = False,
 ) -> int:
-    """Show algorithms, problems, networks or measures."""
-    from decibo.cli.list import listing
-
+    """List methods, problems, networks or measures."""
     return listing(kind, as_json)
 
 
 @app.command()
 def doctor(as_json: Json = False) -> int:
     """Show versions, devices, MPI, data and extras."""
-    from decibo.cli.doctor import doctor as look
-
-    return look(as_json)
+    return show_machine(as_json)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def launch(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="run CONFIG.toml, or python SCRIPT.py.")],
-    processes: Annotated[int, typer.Option("--processes", "-n", help="How many processes.")] = 2,
-    restarts: Annotated[int, typer.Option(help="How often to start again after a loss.")] = 0,
-    heartbeat: Annotated[float, typer.Option(help="Seconds of silence until one is lost.")] = 30.0,
-    host: Annotated[str, typer.Option(help="The address on which they talk.")] = "127.0.0.1",
+    processes: Annotated[int, typer.Option("--processes", "-n", help="Number of processes.")] = 2,
+    restarts: Annotated[int, typer.Option(help="How often to restart after a failure.")] = 0,
+    heartbeat: Annotated[float, typer.Option(help="Seconds until a silent process counts as lost.")] = 30.0,
+    host: Annotated[str, typer.Option(help="The address at which they meet.")] = "127.0.0.1",
 ) -> int:
     """Start several processes that solve together.
 
@@ -261,9 +268,7 @@ def launch(
       decibo launch -n 4 --restarts 3 run problem.toml --checkpoint
       decibo launch -n 2 python my_script.py
     """
-    from decibo.parallel.launch import launch as start
-
-    return start(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
+    return launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
 
 
 @app.command()
@@ -274,55 +279,46 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for figures, CSV and JSON.")] = Path("out/reproduction"),
     data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz, a9a; default $DECIBO_DATA.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and steps: minutes for all.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, instead of the default.")] = None,
+    as_json: Json = False,
     docs: Annotated[Path | None, typer.Option(help="Also write reproduction.md and its figures here.")] = None,
 ) -> int:
     """Run the paper's figures and tables, claim by claim."""
-    from decibo.paper import command, show
+    from decibo.cli.reproduce import reproduce as run_experiments
 
-    results = command.reproduce(experiment, out, data, quick=quick, seeds=seeds, docs=docs, watch=show.Bar)
-    if as_json:
-        print(json.dumps(command.as_json(results), indent=2))
-    else:
-        show.results(results, out)
-    return exits.RAN
+    cache.enable()
+    return run_experiments(experiment, out, data, quick, seeds, docs, as_json)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point. Returns after a good run, and otherwise leaves with the exit status of exits.MEANING."""
+    """The entry point: returns after success, and otherwise exits with one of the codes in errors.MEANING."""
     code = call(sys.argv[1:] if argv is None else argv)
     if code:
         sys.exit(code)
 
 
 def call(argv: Sequence[str]) -> int:
-    """Carry out one command line; whatever goes wrong is one message and an exit status."""
-    own = argv[: argv.index("launch")] if "launch" in argv else argv  # what follows belongs to the command it starts
+    """Carry out one command line; whatever goes wrong becomes a message and an exit code."""
+    own = argv[: argv.index("launch")] if "launch" in argv else argv  # the rest belongs to the command it starts
     words = [word for word in own if word != "--debug"] + list(argv[len(own) :])
+    failed = lambda error: int(report_error(error, "--debug" in own, "--json" in own))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = _note
         try:
             code = app(words, prog_name="decibo", standalone_mode=False)
-            return code if isinstance(code, int) else exits.RAN
+            return int(code) if isinstance(code, int) else Exit.RAN
         except typer.Exit as stop:
             return stop.exit_code
-        except SystemExit as stop:  # how typer ends when nobody reads the output any more
+        except SystemExit as stop:  # how typer ends when the reader of its output is gone
             if isinstance(stop.__context__, OSError):
-                return exits.RAN
+                return Exit.RAN
             raise
         except typer.Abort:
-            return _failed(KeyboardInterrupt(), own)
+            return failed(KeyboardInterrupt())
         except (Exception, KeyboardInterrupt) as error:
-            return _failed(error, own)
+            return failed(error)
 
 
-def _failed(error: BaseException, argv: Sequence[str]) -> int:
-    from decibo.cli.errors import tell
-
-    return tell(error, "--debug" in argv, "--json" in argv)
-
-
-def _note(message: Any, *_: Any, **__: Any) -> None:
+def _note(message: Warning | str, *_: object, **__: object) -> None:
     print("decibo: note: " + " ".join(str(message).split()), file=sys.stderr)

@@ -1,11 +1,12 @@
 """The persistent compilation cache: programs compiled once are read from the disk by later processes.
 
-It is switched on when the first run begins, not on import, and only where it is safe: in a folder that nobody else can
-write to, since compiled programs are code, and one for each kind of processor, since a home may be shared by several.
-`DECIBO_CACHE=off` switches it off, `DECIBO_CACHE=folder` moves it; a cache that was set up for jax is left alone.
+The command line sets it up, since the process is its own; a call of the library never does. It is used only where
+that is safe: in a folder that nobody else can write to, since compiled programs are code, and one for each kind of
+processor, since several may share a home. `DECIBO_CACHE=off` switches it off, `DECIBO_CACHE=folder` moves it; a cache
+that was set up for JAX is left alone.
 
-With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib 0.10.2 some
-programs for several of them, read back from a cache, end the process with SIGSEGV or SIGABRT.
+With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib 0.10.2 some programs
+for several of them, read back from a cache, end the process with SIGSEGV or SIGABRT.
 """
 
 from __future__ import annotations
@@ -14,42 +15,49 @@ import hashlib
 import os
 import platform
 import stat
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 OFF = ("off", "0", "no", "false")
-QUICK = 0.1  # seconds: programs that compile faster are not kept
-LARGEST = 1 << 30  # bytes: beyond, the oldest half goes
+SHORTEST = 0.1  # seconds: programs that compile faster are not stored
+LARGEST = 1 << 30  # bytes: beyond, the oldest half is deleted
 
 
 @cache
 def enable() -> Path | None:
-    """Switch the cache on if that is safe; the folder, or None. Never raises, and later calls do nothing."""
+    """Switch the cache on if that is safe; returns the folder, or None. Never raises, and later calls do nothing."""
     try:
-        import jax
-
-        config: Any = jax.config
         if jax.default_backend() == "cpu" and jax.device_count() > 1:
-            _set(jax_enable_compilation_cache=False)
-        taken = config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache
-        if taken or "pytest" in sys.modules:
+            _configure(jax_enable_compilation_cache=False)
+        if folder_in_use() or not jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
             return None
-        folder = wanted(os.environ)
-        return _switch_on(folder) if folder is not None and private(folder) else None
-    except Exception:  # a convenience: no run may fail for it
+        folder = preferred_folder(os.environ)
+        if folder is None or not is_private(folder):
+            return None
+        _prune(folder)
+        _configure(jax_compilation_cache_dir=str(folder), jax_persistent_cache_min_compile_time_secs=SHORTEST)
+        return folder
+    except Exception:  # a convenience: no run may fail because of it
         return None
 
 
-def wanted(environment: Mapping[str, str]) -> Path | None:
-    """Where the cache is to be, or None if it is not wanted."""
-    asked = environment.get("DECIBO_CACHE", "").strip()
-    if asked.lower() in OFF:
+def folder_in_use() -> str | None:
+    """The folder of the cache that JAX uses now, or None if it uses none."""
+    config = jax.config
+    return config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None  # type: ignore[attr-defined]
+
+
+def preferred_folder(environment: Mapping[str, str]) -> Path | None:
+    """Where the cache is to be, or None if it is switched off."""
+    requested = environment.get("DECIBO_CACHE", "").strip()
+    if requested.lower() in OFF:
         return None
     base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(asked).expanduser() if asked else Path(base) / "decibo") / "programs" / processor()
+    return (Path(requested).expanduser() if requested else Path(base) / "decibo") / "programs" / processor()
 
 
 def processor() -> str:
@@ -62,36 +70,28 @@ def processor() -> str:
     return f"{platform.machine()}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}"
 
 
-def private(folder: Path) -> bool:
-    """Whether this folder, made if need be, is the user's alone and nobody else can put another in its place."""
+def is_private(folder: Path) -> bool:
+    """Whether this folder, created if need be, is the user's alone and nobody else can replace it."""
     if not hasattr(os, "getuid"):
         return False
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    real, me = folder.resolve(), os.getuid()
-    found = real.stat()
-    alone = found.st_uid == me and not found.st_mode & 0o077 and os.access(real, os.W_OK | os.X_OK)
-    return alone and all(_steady(above.stat(), me) for above in real.parents)
+    real = folder.resolve()
+    user = os.getuid()
+    status = real.stat()
+    alone = status.st_uid == user and not status.st_mode & 0o077 and os.access(real, os.W_OK | os.X_OK)
+    return alone and all(_protected(above.stat(), user) for above in real.parents)
 
 
-def _steady(found: os.stat_result, me: int) -> bool:
+def _protected(folder: os.stat_result, user: int) -> bool:
     """Whether only the user or the system can rename what lies in this folder."""
-    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
-    return found.st_uid in (me, 0) and not shared
+    shared = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid in (user, 0) and not shared
 
 
-def _switch_on(folder: Path) -> Path:
-    _prune(folder)
-    _set(jax_compilation_cache_dir=str(folder), jax_persistent_cache_min_compile_time_secs=QUICK)
-    return folder
-
-
-def _set(**settings: Any) -> None:
-    import jax
-    from jax.experimental.compilation_cache.compilation_cache import reset_cache
-
+def _configure(**settings: str | float | bool) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
-    reset_cache()  # jax looks for a cache once, at its first compilation, which lies behind us
+    reset_cache()  # jax looks for a cache only once, at its first compilation, which may be over
 
 
 def _prune(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""decibo check: what Theorem 1 says of a configuration, before anything runs."""
+"""decibo check: what Theorem 1 says about a configuration, before anything runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import decibo
-from decibo.cli import config as configuration
-from decibo.cli import processes
+from decibo.cli import terminal
 from decibo.cli.build import build, precision
+from decibo.cli.config import read
+from decibo.cli.errors import Exit
+from decibo.cli.run import is_first
+from decibo.validate import positive
 
 
-def check(path: Path, sets: Iterable[str], as_json: bool) -> int:
-    """Print decibo.theory.check's table."""
-    processes.begin()
-    config = configuration.read(path, sets)
+def check(path: Path, sets: Iterable[str], radius: float, as_json: bool) -> Exit:
+    """Print the table of decibo.theory.check, and what to do next.
+
+    The constants of problems that are not quadratic are estimated within `radius` of the starting point.
+    """
+    positive("--radius", radius)
+    config = read(path, sets)
     with precision(config):
         parts, _ = build(config)
-        found = decibo.theory.check(*parts)
-    if processes.first():
-        print(found.to_json() if as_json else found)
-    return 0
+        result = decibo.theory.check(*parts, radius=radius)
+    if not is_first():
+        return Exit.RAN
+    if as_json:
+        print(result.to_json())
+        return Exit.RAN
+    print(result)
+    print()
+    terminal.say(f"Next: decibo run {terminal.path_of(path)}{_as_typed(sets)}")
+    return Exit.RAN
+
+
+def _as_typed(sets: Iterable[str]) -> str:
+    """The options --set as they were typed, quoted where a shell would read brackets."""
+    return "".join(f" --set '{text}'" if set(text) & set('[]{}" ') else f" --set {text}" for text in sets)

@@ -7,61 +7,61 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from decibo.cli import config as configuration
-from decibo.cli import exits, outcome, processes
-from decibo.cli import terminal as show
+from decibo.cli import terminal
 from decibo.cli.build import build, precision
-from decibo.cli.choice import Choice
-from decibo.cli.run import OUT, carry_out, write
+from decibo.cli.config import read
+from decibo.cli.errors import Exit, exit_code
+from decibo.cli.registry import Choice
+from decibo.cli.run import OUT, carry_out, interruptible, is_first, write
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
+from decibo.runs.folder import check_target
 
 
-def compare(path: Path, sets: Iterable[str], methods: Iterable[str], out: Path | None, as_json: bool) -> int:
-    """Run them one after another. Everything is checked before the first one starts."""
-    from decibo.runs.folder import check_target
-
-    processes.begin()
-    config = configuration.read(path, sets, methods)
+def compare(path: Path, sets: Iterable[str], methods: Iterable[str], out: Path | None, as_json: bool) -> Exit:
+    """Run the methods one after another. Everything is checked before the first one starts."""
+    config = read(path, sets, methods)
     if not config.compare:
         raise InputError(
-            f"{path}", "it names no methods to compare", "Give -a ahead_exact -a 'ahead[alpha=0.05,gamma=0.1,lam=20]'."
+            f"{path} does not name methods to compare.",
+            "Add -m ahead_exact -m 'ahead[alpha=0.05,gamma=0.1,lam=20]', for example.",
         )
     folder = out or OUT / f"{path.stem}-compare"
-    labels = _labels(config.compare)
-    places = {label: check_target(folder / _file_name(label)) for label in labels}
+    choices = _by_label(config.compare)
+    places = {label: check_target(folder / _file_name(label)) for label in choices}
     runs: dict[str, Solution] = {}
-    with precision(config), processes.interruptible():
-        built = {label: build(replace(config, method=choice)) for label, choice in labels.items()}
+    with precision(config), interruptible():
+        built = {label: build(replace(config, method=choice)) for label, choice in choices.items()}
         for label, (parts, full) in built.items():
             runs[label] = carry_out(parts, full)
             write(places[label], runs[label], parts, full, label)
             if runs[label].status is Status.interrupted:
                 break
-    if processes.first():
-        _tell(runs, places, folder, as_json)
-    codes = [outcome.exit_code(run) for run in runs.values()]
-    return exits.INTERRUPTED if exits.INTERRUPTED in codes else max(codes)
+    if is_first():
+        _show(runs, places, folder, as_json)
+    return max(exit_code(run) for run in runs.values())
 
 
-def _tell(runs: dict[str, Solution], places: dict[str, Path], folder: Path, as_json: bool) -> None:
+def _show(runs: dict[str, Solution], places: dict[str, Path], folder: Path, as_json: bool) -> None:
     if as_json:
-        return show.as_json({"runs": [{"label": k} | outcome.as_dict(v, places[k]) for k, v in runs.items()]})
-    outcome.show_compared(runs)
+        dicts = [{"label": label} | terminal.run_as_dict(run, places[label]) for label, run in runs.items()]
+        terminal.print_json({"runs": dicts})
+        return
+    terminal.show_runs(runs)
     others = {path.name for path in folder.iterdir() if path.is_dir()} - {place.name for place in places.values()}
-    listed = " ".join(show.path_of(places[label]) for label in runs)  # where other runs lie beside these
-    show.say(f"Written to {show.path_of(folder)}", f"Next: decibo report {listed if others else show.path_of(folder)}")
-    return None
+    listed = " ".join(terminal.path_of(places[label]) for label in runs)  # if the folder holds other runs as well
+    command = f"report {listed if others else terminal.path_of(folder)}"
+    terminal.say(f"Written to {terminal.path_of(folder)}", f"Next: decibo {command}")
 
 
-def _labels(methods: tuple[Choice, ...]) -> dict[str, Choice]:
+def _by_label(methods: tuple[Choice, ...]) -> dict[str, Choice]:
     """Methods by how they were written; the same one twice is a mistake."""
-    labels: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
     for choice in methods:
-        if choice.label in labels:
-            raise InputError(f"{choice.where} {choice.label}", "it is there twice", "Name each method once.")
-        labels[choice.label] = choice
-    return labels
+        if choice.label in choices:
+            raise InputError(f"{choice.where}: {choice.label} is listed twice.")
+        choices[choice.label] = choice
+    return choices
 
 
 def _file_name(label: str) -> str:

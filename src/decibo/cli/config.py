@@ -1,10 +1,10 @@
-"""A configuration file, checked into types before anything runs.
+"""A configuration file and the command line's changes to it, checked into types before anything runs.
 
 problem = "quadratic"                          a name, "my_module:make_problem", or a table with options
 [network] name = "ring", agents = 10           without it: a ring of as many agents as the problem has
 [method]  name = "ahead_exact", lam = 100.0    without it: ahead_exact with automatic steps
-[run]     steps, every, measures, seed, until, ...            see Settings
-[compare] methods = ["ahead[lam=20]", ...]     other keys are settings that all methods share which have them
+[run]     steps, every, measures, seed, until, ...            see RunOptions
+[compare] methods = ["ahead[lam=20]", ...]     other keys are settings for all of these methods that have them
 [sweep]   alpha = [0.1, 0.2], seeds = [0, 1]   settings of the method, lists of values
 """
 
@@ -13,34 +13,35 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from decibo.cli import registry
-from decibo.cli.choice import OWN, Choice, checked, choose
-from decibo.cli.nearest import unknown
-from decibo.cli.options import typed
-from decibo.cli.places import TABLES, Places, as_table
-from decibo.cli.several import compared, swept
-from decibo.cli.spec import parse_spec, parse_value
+from decibo.cli.registry import OWN, Choice, Table, check_options, choose, convert, shown, unknown
 from decibo.errors import InputError
+from decibo.execute.start import random_start
+from decibo.validate import integer, only_known
 
+TABLES = ("problem", "network", "method", "run", "compare", "sweep")
 UNRELIABLE = ("failing", "sleeping")  # options of every network: decibo.networks.failing, decibo.networks.sleeping
 CONSENSUS = re.compile(r"consensus_\w+")
-LONGEST = 2**31 - 1  # steps are counted in 32 bits
+LARGEST = 2**31 - 1  # steps are counted in 32 bits
+LEAST = {"steps": 1, "every": 1, "checkpoint_every": 1, "keep": 1, "seed": 0}
+SPEC = re.compile(r"\s*([\w.:]+)\s*(?:\[(.*)\])?\s*", re.DOTALL)
+SETTING = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """[run]: what solve is told, besides the problem, the network and the method."""
+class RunOptions:
+    """[run]: the arguments of solve besides the problem, the network and the method."""
 
     steps: int = 1000
     every: int | None = None
     measures: tuple[str, ...] | None = None
     seed: int = 0
     until: dict[str, float] = field(default_factory=dict)
-    start: dict[str, Any] = field(default_factory=dict)  # the options of decibo.random_start
+    start: dict = field(default_factory=dict)  # the options of decibo.random_start
     dtype: Literal["float32", "float64"] = "float64"
     checkpoint_every: int | None = None
     keep: int = 3
@@ -54,123 +55,253 @@ class Config:
     problem: Choice
     network: Choice | None
     method: Choice
-    run: Settings
+    run: RunOptions
     unreliable: dict[str, float] = field(default_factory=dict)
     compare: tuple[Choice, ...] = ()
-    grid: dict[str, list[Any]] = field(default_factory=dict)
+    grid: dict[str, list] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
     path: Path = Path("config.toml")
 
 
+class Places(dict[str, str]):
+    """Where each key was set, for messages: in the file, or by --set."""
+
+    def __init__(self, file: str):
+        super().__init__()
+        self.file = file
+
+    def __call__(self, table: str, key: str = "") -> str:
+        here = f"{self.file}, [{table}]" if table in TABLES else f"{self.file}, {table}"
+        return self.get(f"{table}.{key}" if key else table, f"{here}.{key}" if key else here)
+
+    def inside(self, table: str) -> dict[str, str]:
+        """The places of the keys of one table that --set gave."""
+        return {key.partition(".")[2]: place for key, place in self.items() if key.startswith(table + ".")}
+
+
 def read(path: str | Path, sets: Iterable[str] = (), methods: Iterable[str] = (), grid: Iterable[str] = ()) -> Config:
-    """A file, changed by `--set key=value`, `-a method` and `-g setting=values` from the command line."""
+    """A file, changed by `--set key=value`, `-m method` and `-g setting=values` from the command line."""
     path = Path(path)
-    tables, at = _load(path), Places(path.name)
+    tables = _load(path)
+    at = Places(path.name)
     for text in sets:
         _set(tables, text, at)
-    extra = sorted(set(tables) - set(TABLES))
-    if extra:
-        raise unknown(at(extra[0]), extra[0], "table", TABLES)
+    for name in tables:
+        if name not in TABLES:
+            raise unknown(at(name), name, "table", TABLES)
     if "problem" not in tables:
-        raise InputError(f"{path}", "it names no problem", 'Give problem = "quadratic", for example.')
+        raise InputError(f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".')
     network, unreliable = _network(tables.get("network"), at)
     method = _method(tables.get("method", "ahead_exact"), at)
-    values, seeds = swept(tables.get("sweep", {}), method, at, grid)
+    values, seeds = _sweep(tables.get("sweep", {}), method, at, grid)
     return Config(
         problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem")),
         network=network,
         method=method,
-        run=_settings(tables.get("run", {}), at),
+        run=_run(tables.get("run", {}), at),
         unreliable=unreliable,
-        compare=compared(tables.get("compare", {}), method, at, tuple(methods)),
+        compare=_compare(tables.get("compare", {}), method, at, tuple(methods)),
         grid=values,
         seeds=seeds,
         path=path,
     )
 
 
-def resolved(config: Config) -> dict[str, Any]:
-    """The configuration with every default written out: what a run folder keeps."""
-    settings = {name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())}
-    tables: dict[str, Any] = {"problem": config.problem.plain()}
+def resolved(config: Config) -> Table:
+    """The configuration with every default written out, as a run folder stores it."""
+    options = {name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())}
+    tables: Table = {"problem": config.problem.as_table()}
     if config.network is not None:
-        tables["network"] = config.network.plain() | config.unreliable
-    return tables | {"method": config.method.plain(), "run": settings}
+        tables["network"] = config.network.as_table() | config.unreliable
+    return tables | {"method": config.method.as_table(), "run": options}
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
-        raise InputError(f"{path}", f"{error.strerror}", "Give the path of a configuration in TOML.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is not TOML", reason, "Mend this place.") from error
+        raise InputError(f"{path} is not valid TOML: {str(error).splitlines()[0]}.") from error
 
 
-def _set(tables: dict[str, Any], text: str, at: Places) -> None:
+def _set(tables: Table, text: str, at: Places) -> None:
     """Apply one `--set table.key=value`."""
     key, equals, value = text.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts) or not value.strip():
-        raise InputError(f"--set {text!r}", "it must read key=value", "Write --set run.steps=500, for example.")
+        raise InputError(f"--set must read key=value, but it is {text!r}.", "For example: --set run.steps=500")
     if parts[0] not in TABLES:
         raise unknown(f"--set {text}", parts[0], "table", TABLES)
     at[".".join(parts[:2])] = f"--set {'.'.join(parts)}"
-    place = tables
+    table = tables
     for part in parts[:-1]:
-        inner = place.get(part, {})
-        place[part] = dict(inner) if isinstance(inner, Mapping) else {"name": inner}
-        place = place[part]
-    place[parts[-1]] = parse_value(value.strip())
+        inner = table.get(part, {})
+        below: Table = dict(inner) if isinstance(inner, Mapping) else {"name": inner}
+        table[part] = below
+        table = below
+    table[parts[-1]] = parse_value(value.strip())
 
 
-def _network(given: Any, at: Places) -> tuple[Choice | None, dict[str, float]]:
-    if given is None:
+def _table(value: object, where: str) -> Table:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a table, but it is {shown(value)}.")
+    return dict(value)
+
+
+def _network(value: object, at: Places) -> tuple[Choice | None, dict[str, float]]:
+    if value is None:
         return None, {}
-    table = {"name": given} if isinstance(given, str) else as_table(given, at("network"))
-    unreliable = {name: typed(table.pop(name), float, at("network", name)) for name in UNRELIABLE if name in table}
+    table = {"name": value} if isinstance(value, str) else _table(value, at("network"))
+    unreliable = {name: convert(table.pop(name), float, at("network", name)) for name in UNRELIABLE if name in table}
     table.setdefault("name", "ring")
-    chosen = choose(table, registry.networks(), at("network"), at.inside("network"))
-    if "seed" in chosen.missing():
-        chosen.options["seed"] = 0
-    return chosen, unreliable
+    choice = choose(table, registry.networks(), at("network"), at.inside("network"))
+    return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice, unreliable
 
 
-def _method(given: Any, at: Places) -> Choice:
-    table = {"name": "ahead_exact", **given} if isinstance(given, Mapping) else given
+def _method(value: object, at: Places) -> Choice:
+    table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else value
     if isinstance(table, str) and "[" in table:
         table = parse_spec(table, at("method"))
     return choose(table, registry.methods(), at("method"), at.inside("method"))
 
 
-def _settings(given: Any, at: Places) -> Settings:
-    table, places = as_table(given, at("run")), at.inside("run")
+def _run(value: object, at: Places) -> RunOptions:
+    table = _table(value, at("run"))
     if isinstance(table.get("measures"), str):
         table["measures"] = [table["measures"]]
-    found = checked(table, Settings, "[run]", at("run"), True, places)
-    settings = Settings(**found)
-    for name, least in (("steps", 1), ("every", 1), ("checkpoint_every", 1), ("keep", 1), ("seed", 0)):
-        value = getattr(settings, name)
-        if value is not None and not least <= value <= LONGEST:
-            raise InputError(
-                f"{at('run', name)} = {value}", f"it must be from {least} to {LONGEST}", f"Give {least or 1}00."
-            )
-    for name in (*(settings.measures or ()), *settings.until):
-        _measure(name, at("run", "measures" if name in (settings.measures or ()) else "until"))
-    _start(settings.start, at)
-    return settings
+    options = RunOptions(**check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run")))  # type: ignore[arg-type]
+    for name, least in LEAST.items():
+        number = getattr(options, name)
+        if number is not None and integer(at("run", name), number, least) > LARGEST:
+            raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {number}.")
+    for key, names in (("measures", options.measures or ()), ("until", options.until)):
+        for name in names:
+            _check_measure(name, at("run", key))
+    if options.start:
+        where = at("run", "start")
+        Choice("random_start", random_start, check_options(options.start, random_start, "start", where), where).make()
+    return options
 
 
-def _measure(name: str, where: str) -> None:
-    known = registry.measure_names()
-    if name not in known and not CONSENSUS.fullmatch(name) and not OWN.fullmatch(name):
-        raise unknown(f"{where} = {name!r}", name, "measure", known, "decibo list measures")
+def _check_measure(name: str, where: str) -> None:
+    names = registry.measures()
+    if name not in names and not CONSENSUS.fullmatch(name) and not OWN.fullmatch(name):
+        raise unknown(where, name, "measure", names, "decibo list measures")
 
 
-def _start(given: dict[str, Any], at: Places) -> None:
-    from decibo.execute.start import random_start
+# [compare] and [sweep]
 
-    where = at("run", "start")
-    if given:
-        Choice("random_start", random_start, checked(given, random_start, "start", where, True), where, True).make()
+
+def _compare(value: object, method: Choice, at: Places, requested: tuple[str, ...]) -> tuple[Choice, ...]:
+    """The methods to compare: those of -m, otherwise of [compare].methods, each with the settings that all share."""
+    table = _table(value, at("compare"))
+    listed = convert(table.pop("methods", []), list[str], at("compare", "methods"))
+    where = "-m" if requested else at("compare", "methods")
+    choices = [
+        replace(choose(parse_spec(text, where), registry.methods(), where), label=text.strip())
+        for text in requested or listed
+    ]
+    settings = {name: option for choice in choices for name, option in choice.parameters.items()}
+    for key in table if choices else ():
+        if key not in settings:
+            raise unknown(at("compare", key), key, "setting of these methods", ["methods", *settings])
+    return tuple(_shared(choice, table, method, at) for choice in choices)
+
+
+def _shared(choice: Choice, table: Table, method: Choice, at: Places) -> Choice:
+    """The method with the settings of [compare] and, if [method] is the same method, with those of [method]."""
+    shared = {key: value for key, value in table.items() if key in choice.parameters}
+    common = check_options(shared, choice.factory, choice.name, at("compare"), choice.own, choice.noun)
+    own = method.options if method.name == choice.name else {}
+    full = choice.with_defaults(**{**own, **common})
+    if full.missing():
+        names = ", ".join(full.missing())
+        example = ",".join(f"{name}=..." for name in full.missing())
+        raise InputError(
+            f"{choice.where}: {choice.name} needs {names}.",
+            f"Write '{choice.name}[{example}]', or set it in [compare].",
+        )
+    return full
+
+
+def _sweep(
+    value: object, method: Choice, at: Places, requested: Iterable[str]
+) -> tuple[dict[str, list], tuple[int, ...] | None]:
+    """Lists of values by setting, each value checked as the setting itself would be; and the seeds."""
+    table = _table(value, at("sweep"))
+    places = {}
+    for text in requested:
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise InputError(f"-g must read setting=value,value, but it is {text!r}.", "For example: -g alpha=0.1,0.2")
+        items = parse_value(f"[{values}]")
+        table[key.strip()] = items if isinstance(items, list) else [parse_value(item) for item in values.split(",")]
+        places[key.strip()] = f"-g {text}"
+    seeds = table.pop("seeds", None)
+    grid: dict[str, list] = {}
+    for key, values in table.items():
+        where = places.get(key, at("sweep", key))
+        only_known(f"{where}: {method.name}", method.noun, [key], [*method.parameters, "seeds"])
+        if not isinstance(values, list) or not values:
+            raise InputError(f"{where} must be a list of values, but it is {shown(values)}.", "For example: [0.1, 0.2]")
+        hint = method.parameters[key].hint
+        grid[key] = [convert(item, hint, f"{where}[{k}]") for k, item in enumerate(values)]
+    return grid, None if seeds is None else convert(seeds, tuple[int, ...], at("sweep", "seeds"))
+
+
+# `name[setting=value,...]`: a method on the command line
+
+
+def parse_spec(text: str, where: str = "-m") -> Table:
+    """{"name": ..., setting: value, ...} of a text such as ahead[lam=20]."""
+    match = SPEC.fullmatch(text)
+    if match is None:
+        raise _invalid_spec(text, where, "It must read name or name[setting=value,...].")
+    name, inside = match.groups()
+    settings: Table = {}
+    for part in _parts(inside or ""):
+        pair = SETTING.fullmatch(part)
+        if pair is None or not pair[2]:
+            raise _invalid_spec(text, where, f"{part.strip()!r} must read setting=value.")
+        if pair[1] in settings:
+            raise _invalid_spec(text, where, f"{pair[1]} is set twice.")
+        if pair[1] == "name":
+            raise _invalid_spec(text, where, "name is not a setting.")
+        settings[pair[1]] = parse_value(pair[2])
+    return {"name": name, **settings}
+
+
+def parse_value(text: str) -> object:
+    """A value as TOML has it: 3, 0.1, true, "text", [1, 2], {start = 1}; anything else is text."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def _parts(inside: str) -> list[str]:
+    """Split at commas outside brackets and quotes."""
+    parts = []
+    depth = 0
+    quote = ""
+    start = 0
+    for k, mark in enumerate(inside):
+        if quote:
+            quote = "" if mark == quote else quote
+        elif mark in "\"'":
+            quote = mark
+        elif mark in "[{":
+            depth += 1
+        elif mark in "]}":
+            depth -= 1
+        elif mark == "," and depth == 0:
+            parts.append(inside[start:k])
+            start = k + 1
+    rest = inside[start:]
+    return [*parts, rest] if rest.strip() or parts else []
+
+
+def _invalid_spec(text: str, where: str, rule: str) -> InputError:
+    return InputError(f"{where} {text!r} is not valid. {rule}", "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'")

@@ -1,9 +1,15 @@
-"""The demo: ten silos tune the regularisation of a classifier together, and no image leaves its silo."""
+"""decibo demo: ten silos tune the regularisation of a classifier together, and no image leaves its silo."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+
+import decibo
+from decibo.cli import terminal
+from decibo.cli.errors import Exit, exit_code
+from decibo.cli.run import interruptible, is_first
+from decibo.formatting import format_bytes
+from decibo.report import check_target, report, write_run
 
 STEPS = 2000
 METHODS = {
@@ -11,52 +17,51 @@ METHODS = {
     "ahead, matched inner steps": {"alpha": 100.0, "gamma": 0.3, "lam": 20.0},
     "ahead_exact, automatic steps": None,
 }
+MEASURES = ["phi", "stationarity", "consensus_x", "consensus_y"]
 
 
-def main(out: Path = Path("out/demo"), as_json: bool = False) -> int:
-    """Solve it with AHEAD and with ahead_exact, write a page about the runs, and show where they come out."""
-    import decibo
-    from decibo.cli import exits, outcome, processes
-    from decibo.cli import terminal as show
-    from decibo.report import check_target, report, write_run
-
+def demo(out: Path, as_json: bool) -> Exit:
+    """Solve it with AHEAD and with ahead_exact, write a page about the runs, and compare the results."""
     folders = {label: check_target(out / label.replace(", ", "-").replace(" ", "_")) for label in METHODS}
-    processes.begin()
-    shown = processes.first() and not as_json
+    visible = is_first() and not as_json
     dataset = decibo.data.digits()
     problem = decibo.problems.logistic_hyperparameters(dataset, agents=10, split="by_label", loss="mean", scale=16.0)
     network = decibo.networks.erdos_renyi(10, 0.4, seed=0)
-    if shown:
+    if visible:
         _introduce(problem, network)
-    told: dict[str, Any] = {}
-    with processes.interruptible():
+    runs: dict[str, decibo.Solution] = {}
+    accuracies: dict[str, float] = {}
+    with interruptible():
         for label, settings in METHODS.items():
             method = decibo.ahead_exact() if settings is None else decibo.ahead(**settings)
-            measures = ["phi", "stationarity", "consensus_x", "consensus_y"]
-            solution = decibo.solve(problem, network, method, steps=STEPS, measures=measures)
-            write_run(folders[label], solution, problem, network, method, label=label)
-            accuracy = decibo.problems.accuracy(solution.y, dataset.test_features, dataset.test_labels)
-            told[label] = outcome.as_dict(solution, folders[label]) | {"test_accuracy": float(accuracy)}
-            if shown:
-                _row(label, solution, accuracy)
-            if solution.status == "interrupted":
+            runs[label] = decibo.solve(problem, network, method, steps=STEPS, measures=MEASURES)
+            write_run(folders[label], runs[label], problem, network, method, label=label)
+            accuracy = decibo.problems.accuracy(runs[label].y, dataset.test_features, dataset.test_labels)
+            accuracies[label] = float(accuracy)
+            if visible:
+                _row(label, runs[label], accuracies[label])
+            if runs[label].status is decibo.Status.interrupted:
                 break
-    code = max(exits.INTERRUPTED if run["status"] == "interrupted" else exits.RAN for run in told.values())
-    if processes.first():
-        page = report([folders[label] for label in told], out / "report.html")
-        _close(told, show.path_of(page)) if shown else show.as_json({"runs": told, "page": page})
-    return code
+    if is_first():
+        page = report([folders[label] for label in runs], out / "report.html")
+        if as_json:
+            dicts = {
+                label: terminal.run_as_dict(run, folders[label]) | {"test_accuracy": accuracies[label]}
+                for label, run in runs.items()
+            }
+            terminal.print_json({"runs": dicts, "page": page})
+        else:
+            _close(list(runs.values())[-1].message, terminal.path_of(page))
+    return max(exit_code(run) for run in runs.values())
 
 
-def _introduce(problem: Any, network: Any) -> None:
-    import decibo
-    from decibo.cli import terminal as show
-
+def _introduce(problem: decibo.Problem, network: decibo.Network) -> None:
     spread = decibo.heterogeneity(problem)
-    show.say(
-        "Handwritten digits, 1 against 3, over 10 silos with unequal shares of both.",
+    terminal.say(
+        "Handwritten digits, 1 against 3, spread unequally over 10 silos.",
         f"{network!r}; heterogeneity b_f^2 = {spread.b_f2:.2g}, b_g^2 = {spread.b_g2:.2g}",
-        "x: one regularisation weight for each pixel. y: the classifier. Only x, y, z travel.",
+        "x: one regularisation weight for each pixel. y: the classifier. Silos exchange",
+        "only x, y and z.",
         "",
     )
     first = float(decibo.reference(problem).phi(problem.x0))
@@ -65,24 +70,21 @@ def _introduce(problem: Any, network: Any) -> None:
     print(f"{'start':29}{first:11.4f}", flush=True)
 
 
-def _row(label: str, solution: Any, accuracy: Any) -> None:
-    """A line as soon as it is known, so that nobody waits before an empty screen."""
-    from decibo.cli import terminal as show
+def _row(label: str, solution: decibo.Solution, accuracy: float) -> None:
+    """A line as soon as a run is over, so that nobody waits in front of an empty screen."""
+    phi = solution.history["phi"][-1]
+    consensus = solution.history["consensus_x"][-1]
+    sent = format_bytes(solution.cost.bytes_total)
+    seconds = solution.cost.seconds
+    print(f"{label:29}{phi:11.4f}{accuracy:10.3f}{consensus:11.1e}{sent:>8}{seconds:6.1f} s", flush=True)
 
-    phi, apart = (solution.history[name][-1] for name in ("phi", "consensus_x"))
-    sent = show.amount(solution.cost.bytes_total)
-    numbers = f"{phi:11.4f}{float(accuracy):10.3f}{apart:11.1e}{sent:>8}{solution.cost.seconds:6.1f} s"
-    print(f"{label:29}{numbers}", flush=True)
 
-
-def _close(told: dict[str, Any], page: str) -> None:
-    from decibo.cli import terminal as show
-
-    show.say(
+def _close(message: str, page: str) -> None:
+    terminal.say(
         "",
-        list(told.values())[-1]["message"],
+        message,
         "The step sizes of the first two were found by hand; ten times the alpha of the first diverges.",
         "",
         f"Open {page} in a browser: curves, network, costs; it needs no network.",
-        "Next: docs/tutorial.md states a problem of your own, in fifteen lines.",
+        "Next: docs/tutorial.md states a problem of your own in fifteen lines.",
     )

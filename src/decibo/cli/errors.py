@@ -1,4 +1,8 @@
-"""What went wrong, in one message: what the user can mend, or what deserves a report."""
+"""How a command ends: the exit codes, and the message for whatever went wrong.
+
+An `InputError` is one line. An exception in the user's own module keeps its traceback, below a line that names the
+function. Anything else is a bug of decibo, and its traceback goes to a file that a report can attach.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +11,110 @@ import os
 import sys
 import tempfile
 import traceback
+from enum import IntEnum
+from types import TracebackType
 
-from decibo.cli import exits
-from decibo.errors import CorruptedFileError, InputError, first_line
-from decibo.execute.solution import DivergedError
+import jax
+
+from decibo.cli.doctor import version_line
+from decibo.cli.registry import own_files
+from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line
+from decibo.execute.solution import DivergedError, Solution, Status
+
+
+class Exit(IntEnum):
+    """The exit code of every command."""
+
+    RAN = 0
+    DIVERGED = 1
+    WRONG = 2
+    OWN = 3
+    BROKEN = 70
+    INTERRUPTED = 130
+
+
+MEANING = {
+    Exit.RAN: "success",
+    Exit.DIVERGED: "the run diverged",
+    Exit.WRONG: "invalid input; nothing was run",
+    Exit.OWN: "your own function raised an exception",
+    Exit.BROKEN: "internal error",
+    Exit.INTERRUPTED: "interrupted; partial results were saved",
+}
 
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
-def tell(error: BaseException, debug: bool, as_json: bool) -> int:
-    """Print one message; the answer is the exit status."""
-    code, text = _judged(error)
-    if code != exits.BROKEN and _follower():
-        return code
-    if code == exits.BROKEN:
-        text += _report(error, debug)
-    if debug and not isinstance(error, KeyboardInterrupt):
-        traceback.print_exception(error)
+def exit_code(solution: Solution) -> Exit:
+    """What a command ends with after this run."""
+    return {Status.diverged: Exit.DIVERGED, Status.interrupted: Exit.INTERRUPTED}.get(solution.status, Exit.RAN)
+
+
+def report_error(error: BaseException, debug: bool, as_json: bool) -> Exit:
+    """Print one message about this exception and return the exit code."""
+    code, text = _classify(error)
+    if code is not Exit.BROKEN and jax.distributed.is_initialized() and jax.process_index() != 0:
+        return code  # process 0 prints the same
+    if code is Exit.BROKEN:
+        text += _internal(error, debug)
     if as_json:
-        print(json.dumps({"error": text, "exit": code}, indent=2))
+        print(json.dumps({"error": text, "exit": int(code)}, indent=2))
     print("decibo: " + text, file=sys.stderr)
+    if code is Exit.OWN:
+        own = _own_bug(error) or error
+        traceback.print_exception(own.with_traceback(_own_traceback(own)))
+    elif debug and code is not Exit.INTERRUPTED:
+        traceback.print_exception(error)
     return code
 
 
-def _follower() -> bool:
-    """Whether process 0 says the same anyway."""
-    import jax
-
-    return jax.distributed.is_initialized() and jax.process_index() != 0
-
-
-def _judged(error: BaseException) -> tuple[int, str]:
-    if isinstance(error, InputError | ImportError | CorruptedFileError):
-        return exits.WRONG, _flat(str(error))
-    if isinstance(error, DivergedError):
-        return exits.DIVERGED, _flat(str(error))
+def _classify(error: BaseException) -> tuple[Exit, str]:
+    """The exit code and the message of an exception."""
     if isinstance(error, KeyboardInterrupt):
-        return exits.INTERRUPTED, "interrupted; nothing that was unfinished has been written"
+        return Exit.INTERRUPTED, "interrupted; unfinished results were not written"
+    if own := _own_bug(error):
+        place = f"{_own_place(own)} raised {type(own).__name__}: {first_line(own)}"
+        return Exit.OWN, _one_line(place if own is error else str(error))
+    if isinstance(error, InputError | CorruptedFileError | UnreachableError | ImportError):
+        return Exit.WRONG, _one_line(str(error))
+    if isinstance(error, DivergedError):
+        return Exit.DIVERGED, _one_line(str(error))
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
-        return exits.WRONG, _flat(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
-    if hasattr(error, "format_message"):  # typer's: the command line could not be read
-        return exits.WRONG, _flat(error.format_message())  # type: ignore[attr-defined]
-    first = first_line(error)
-    return exits.BROKEN, f"unexpected {type(error).__name__}: {first[:200]}"
+        return Exit.WRONG, _one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+    if hasattr(error, "format_message"):  # typer could not parse the command line
+        return Exit.WRONG, _one_line(error.format_message())  # type: ignore[attr-defined]
+    return Exit.BROKEN, f"unexpected {type(error).__name__}: {first_line(error)[:200]}"
 
 
-def _report(error: BaseException, debug: bool) -> str:
-    """The version line and where the traceback is: everything that a report of the problem needs."""
-    from decibo.cli.doctor import version_line
+def _own_bug(error: BaseException | None) -> BaseException | None:
+    """The exception that a function of the user raised, be it the cause of an InputError; None if there is none."""
+    while isinstance(error, InputError):  # decibo's own judgement, even if the user's function led to it
+        error = error.__cause__
+    return error if error is not None and _own_place(error) else None
 
+
+def _own_place(error: BaseException) -> str:
+    """The function of the user in which an exception was raised; empty if it was none of theirs."""
+    if isinstance(error, SyntaxError) and error.filename in own_files():
+        return os.path.relpath(error.filename)
+    own = _own_traceback(error)
+    if own is None:
+        return ""
+    code = own.tb_frame.f_code
+    return f"{code.co_name} in {os.path.relpath(code.co_filename)}".removeprefix("<module> in ")
+
+
+def _own_traceback(error: BaseException) -> TracebackType | None:
+    """The part of the traceback that starts in a module of the user, or None if the error never passed through one."""
+    files = own_files()
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code.co_filename not in files:
+        step = step.tb_next
+    return step
+
+
+def _internal(error: BaseException, debug: bool) -> str:
+    """The version line and the place of the traceback: all that a bug report needs."""
     lines = [version_line()]
     if not debug:
         descriptor, path = tempfile.mkstemp(prefix="decibo-", suffix=".txt", text=True)
@@ -65,5 +124,5 @@ def _report(error: BaseException, debug: bool) -> str:
     return "".join("\n        " + line for line in lines)
 
 
-def _flat(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())

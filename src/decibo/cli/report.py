@@ -1,40 +1,41 @@
-"""decibo report: a page, and if asked figures and a LaTeX table, from run folders."""
+"""decibo report: a page about runs and, on request, figures and a LaTeX table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from decibo.cli import terminal as show
+from decibo import report as pages
+from decibo.cli import terminal
+from decibo.cli.errors import Exit
 
 
 def report(
     folders: Sequence[Path], out: Path | None, figures: bool, latex: bool, measure: str | None, axis: str, as_json: bool
-) -> int:
-    """Write what was asked for and say where it is."""
-    from decibo import report as pages
-
+) -> Exit:
+    """Write what was requested and say where it is."""
     place = out or _place(folders, pages.is_run(folders[0]))
-    written: dict[str, Any] = {}
+    written: dict[str, object] = {}
     if latex:
         written["latex"] = pages.latex_table(list(folders), measure=measure, axis=axis)
-    written["page"] = pages.report(list(folders), place)
+    page = pages.report(list(folders), place)
+    drawings = pages.figures(list(folders), place.parent / f"{place.stem}-figures") if figures else []
+    written["page"] = page
     if figures:
-        written["figures"] = pages.figures(list(folders), place.parent / f"{place.stem}-figures")
+        written["figures"] = drawings
     if as_json:
-        show.as_json(written)
-        return 0
+        terminal.print_json(written)
+        return Exit.RAN
     if latex:
         print(written["latex"])
-    for path in [written["page"], *written.get("figures", [])]:
-        show.say(f"Written to {show.path_of(Path(path))}")
-    show.say(f"Open {show.path_of(Path(written['page']))} in a browser; it needs no network.")
-    return 0
+    for path in (page, *drawings):
+        terminal.say(f"Written to {terminal.path_of(path)}")
+    terminal.say(f"Open {terminal.path_of(page)} in a browser; it needs no network.")
+    return Exit.RAN
 
 
 def _place(folders: Sequence[Path], single: bool) -> Path:
-    """Beside one run, inside a folder of runs, and otherwise in out/."""
+    """Beside a single run, inside a folder of runs, and otherwise in out/."""
     if len(folders) > 1:
         return Path("out/report.html")
     folder = folders[0].absolute()

@@ -1,4 +1,7 @@
-"""decibo run, decibo resume: solve what a configuration says, write the run folder, show what came out."""
+"""decibo run and decibo resume: solve what a configuration describes, write the run folder, show the result.
+
+Also what every command that solves shares: joining the other processes of a run, and stopping early but cleanly.
+"""
 
 from __future__ import annotations
 
@@ -6,103 +9,114 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import jax
+
 import decibo
-from decibo.cli import config as configuration
-from decibo.cli import outcome, processes
-from decibo.cli import terminal as show
-from decibo.cli.build import Parts, build, precision, solving
-from decibo.cli.config import Config
+from decibo.cli import terminal
+from decibo.cli.build import Parts, build, precision, solve_arguments
+from decibo.cli.config import Config, read, resolved
+from decibo.cli.errors import Exit, exit_code
 from decibo.errors import InputError
 from decibo.execute.checkpointing import Checkpoints
-from decibo.execute.solution import Solution
+from decibo.execute.solution import Solution, Status
+from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
+from decibo.parallel.signals import GracefulStop
+from decibo.runs.describe import to_toml
+from decibo.runs.folder import check_target, write_run
 
 OUT = Path("out")
 
 
-def run(path: Path, sets: Iterable[str], out: Path | None, checkpoint: bool, as_json: bool) -> int:
-    """Solve, write, show; the answer is the exit status."""
-    processes.begin()
-    config = configuration.read(path, sets)
-    return _run(config, out or OUT / path.stem, checkpoint, False, as_json)
+def run(path: Path, sets: Iterable[str], out: Path | None, checkpoint: bool, as_json: bool) -> Exit:
+    """Solve, write, show."""
+    return _run(read(path, sets), out or OUT / path.stem, checkpoint, False, as_json)
 
 
-def resume(folder: Path, steps: int | None, as_json: bool) -> int:
-    """Go on from the last checkpoint of a run folder, with the configuration it keeps."""
-    processes.begin()
+def resume(folder: Path, steps: int | None, as_json: bool) -> Exit:
+    """Continue from the last checkpoint of a run folder, with the configuration stored there."""
     if not (folder / "config.toml").is_file():
-        raise InputError(f"{folder}", "it holds no config.toml, so it is no run folder", "Give a folder made by run.")
+        raise InputError(
+            f"{folder} is not a run folder: config.toml is missing.", "Pass a folder that run has written."
+        )
     if not (folder / "checkpoint").is_dir():
-        raise InputError(f"{folder}", "it holds no checkpoint", "Start again with: decibo run CONFIG.toml --checkpoint")
+        raise InputError(f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint")
     sets = [] if steps is None else [f"run.steps={steps}"]
-    return _run(configuration.read(folder / "config.toml", sets), folder, True, True, as_json)
+    return _run(read(folder / "config.toml", sets), folder, True, True, as_json)
 
 
-def _run(config: Config, folder: Path, checkpoint: bool, again: bool, as_json: bool) -> int:
-    from decibo.runs.folder import check_target
-
+def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool) -> Exit:
     check_target(folder)
     checkpoint = checkpoint or config.run.checkpoint_every is not None
-    if checkpoint and not again:
-        _check_fresh(folder)
-    with precision(config), processes.interruptible():
+    if checkpoint and not continued:
+        _check_no_checkpoints(folder)
+    with precision(config), interruptible():
         parts, config = build(config)
-        if checkpoint and processes.first():
-            _keep_config(folder, config)
-        solution = carry_out(parts, config, folder if checkpoint else None, again)
+        if checkpoint and is_first():  # a killed run can only be resumed with its configuration
+            atomic_write(folder / "config.toml", to_toml(resolved(config)))
+        solution = carry_out(parts, config, folder if checkpoint else None, continued)
         write(folder, solution, parts, config)
-    if processes.first():
-        _tell(solution, parts, folder, config, as_json)
-    return outcome.exit_code(solution)
+    if is_first():
+        _show(solution, parts, folder, config, as_json)
+    return exit_code(solution)
 
 
-def _check_fresh(folder: Path) -> None:
-    """A new run does not go on from an old one's checkpoints, unless a launcher restarts it after a failure."""
-    kept = folder / "checkpoint"
-    if RESTARTED not in os.environ and kept.is_dir() and any(kept.iterdir()):
-        place = show.path_of(folder)
-        raise InputError(f"{place} holds checkpoints of an earlier run", "a new run does not overwrite them",
-                         f"Go on with: decibo resume {place}, or choose another folder with --out.")  # fmt: skip
+def _check_no_checkpoints(folder: Path) -> None:
+    """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after a failure."""
+    checkpoints = folder / "checkpoint"
+    if RESTARTED not in os.environ and checkpoints.is_dir() and any(checkpoints.iterdir()):
+        place = terminal.path_of(folder)
+        raise InputError(
+            f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
+            f"Continue with: decibo resume {place}, or choose another folder with --out.",
+        )
 
 
-def _keep_config(folder: Path, config: Config) -> None:
-    """Before the run starts: whoever finds checkpoints without an end must be able to go on from them."""
-    from decibo.files import atomic_write
-    from decibo.runs.describe import to_toml
-
-    atomic_write(folder / "config.toml", to_toml(configuration.resolved(config)))
-
-
-def carry_out(parts: Parts, config: Config, kept: Path | None = None, again: bool = False) -> Solution:
-    """One call of solve, with the live view; checkpoints go into the folder `kept`."""
-    checkpoint = None
-    if kept is not None:
-        checkpoint = Checkpoints(kept / "checkpoint", config.run.checkpoint_every or 1000, config.run.keep, again)
-    progress = None if processes.first() else False
-    return decibo.solve(*parts, progress=progress, checkpoint=checkpoint, **solving(config))
+def carry_out(parts: Parts, config: Config, folder: Path | None = None, continued: bool = False) -> Solution:
+    """One call of solve, with the live view; checkpoints go into `folder`."""
+    checkpoints = None
+    if folder is not None:
+        options = config.run
+        checkpoints = Checkpoints(folder / "checkpoint", options.checkpoint_every or 1000, options.keep, continued)
+    return decibo.solve(*parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config))
 
 
 def write(folder: Path, solution: Solution, parts: Parts, config: Config, label: str | None = None) -> None:
-    """The run folder, whole or not at all."""
-    from decibo.runs.folder import write_run
+    """The run folder, complete or not at all."""
+    options = config.run
+    write_run(
+        folder, solution, *parts, config=resolved(config), label=label, seed=options.seed, history=options.history
+    )
 
-    kept = configuration.resolved(config)
-    write_run(folder, solution, *parts, config=kept, label=label, seed=config.run.seed, history=config.run.history)
 
-
-def _tell(solution: Solution, parts: Parts, folder: Path, config: Config, as_json: bool) -> None:
+def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_json: bool) -> None:
     if as_json:
-        return show.as_json(outcome.as_dict(solution, folder))
-    show.say(f"{parts.problem.name}; {parts.network!r}; {parts.method!r}")
-    outcome.show_run(solution)
-    place = show.path_of(folder)
-    show.say(f"Written to {place}", f"Next: decibo {_next(solution, place, config)}")
-    return None
+        terminal.print_json(terminal.run_as_dict(solution, folder))
+        return
+    terminal.say(f"{parts.problem.name}; {parts.network!r}; {parts.method!r}")
+    terminal.show_run(solution)
+    place = terminal.path_of(folder)
+    command = f"report {place}"
+    if solution.status is Status.interrupted and (folder / "checkpoint").is_dir():
+        command = f"resume {place}"
+    elif solution.status is Status.diverged:
+        command = f"check {config.path}"
+    terminal.say(f"Written to {place}", f"Next: decibo {command}")
 
 
-def _next(solution: Solution, place: str, config: Config) -> str:
-    if solution.status == "interrupted" and Path(place, "checkpoint").is_dir():
-        return f"resume {place}"
-    if solution.status == "diverged":
-        return f"check {config.path}"
-    return f"report {place}"
+# One process or several
+
+
+def is_first() -> bool:
+    """Whether this process is the one that prints and writes."""
+    return jax.process_index() == 0
+
+
+def live_view() -> bool | None:
+    """The argument `progress` of solve: a line on the terminal, if there is one, from the first process only."""
+    return None if is_first() else False
+
+
+def interruptible() -> GracefulStop:
+    """SIGTERM ends a run as Ctrl-C does: cleanly, with everything up to there written."""
+    return GracefulStop(patience=0)

@@ -1,19 +1,21 @@
-"""Outcomes on the terminal: readable at 80 columns, no colours when piped; with --json only JSON."""
+"""Results on the terminal: readable at 80 columns, without colours when piped; with --json only JSON."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from decibo.execute.solution import Solution, Status
+from decibo.formatting import format_bytes, format_number, to_json
 
 WIDTH = 80
 # What a reader looks for first.
@@ -23,14 +25,14 @@ COLOURS = {"done": "green", "converged": "green", "diverged": "red", "interrupte
 
 def console() -> Console:
     """The terminal as it is; a pipe is 80 columns wide and has no colours."""
-    found = Console(highlight=False)
-    return (
-        found if found.is_terminal else Console(width=WIDTH, color_system=None, highlight=False, force_terminal=False)
-    )
+    screen = Console(highlight=False)
+    if screen.is_terminal:
+        return screen
+    return Console(width=WIDTH, color_system=None, highlight=False, force_terminal=False)
 
 
-def draw(what: Any) -> None:
-    """Print it without the blanks that fill its lines and without empty lines around it."""
+def draw(what: RenderableType) -> None:
+    """Print it without trailing blanks and without empty lines around it."""
     screen = console()
     with screen.capture() as drawn:
         screen.print(what)
@@ -38,20 +40,20 @@ def draw(what: Any) -> None:
 
 
 def say(*lines: str) -> None:
-    """Text, wrapped between words."""
+    """Print text, wrapped between words."""
     for line in lines:
         draw(Text(line))
 
 
-def path_of(path: Path) -> str:
+def path_of(path: str | Path) -> str:
     """A path as short as it can be written from here."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> None:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1, gap: int = 2) -> None:
     """A table whose first `left` columns are text and whose other ones are numbers."""
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap - 1, 0, 0))
     for k, name in enumerate(head):
         drawn.add_column(name, justify="left" if k < left else "right", overflow="fold", no_wrap=k >= left)
     for row in rows:
@@ -60,55 +62,76 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> 
     print()
 
 
-def _cell(value: Any) -> Text:
-    text = value if isinstance(value, str) else number(value)
+def _cell(value: object) -> Text:
+    text = value if isinstance(value, str) else format_number(value)
     return Text(text, style=COLOURS.get(text, ""))
 
 
-def number(value: Any) -> str:
-    """A number in a few characters."""
-    if value is None:
-        return ""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, int | np.integer):
-        return f"{value:,}"
-    if np.ndim(value):
-        return f"{np.size(value)} numbers"
-    size = abs(float(value))
-    return f"{float(value):.2e}" if size and not 1e-2 <= size < 1e5 else f"{float(value):.4g}"
-
-
-def amount(count: float) -> str:
-    """Bytes in a unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return ""
-
-
 def ordered(names: Iterable[str]) -> list[str]:
-    """Measures, those that are looked for first in front."""
-    found = [name for name in names if name != "step"]
-    return [name for name in FIRST if name in found] + [name for name in found if name not in FIRST]
+    """Measures, with those that are looked for first in front."""
+    measures = [name for name in names if name != "step"]
+    return [name for name in FIRST if name in measures] + [name for name in measures if name not in FIRST]
 
 
-def as_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print JSON and nothing else; numbers that are not finite become null, since JSON has no word for them."""
-    print(json.dumps(plain(value), indent=2, allow_nan=False))
+    print(json.dumps(to_json(value), indent=2, allow_nan=False))
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if hasattr(value, "tolist"):
-        return plain(np.asarray(value).tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)
+# One run, and several
+
+
+def last(solution: Solution) -> dict[str, object]:
+    """The last record of every measure."""
+    return {name: solution.history[name][-1] for name in ordered(solution.history) if len(solution.history[name])}
+
+
+def run_as_dict(solution: Solution, folder: Path | None) -> dict[str, object]:
+    """What --json prints for a run."""
+    cost = solution.cost
+    totals = {"gradients_total": cost.gradients_total, "bytes_total": cost.bytes_total}
+    return {
+        "status": str(solution.status),
+        "message": solution.message,
+        "steps": solution.steps,
+        "seconds": cost.seconds,
+        "method": repr(solution.method),
+        "network": repr(solution.network),
+        "last": last(solution),
+        "cost": {**asdict(cost), **totals},
+        "folder": None if folder is None else str(folder),
+    }
+
+
+def show_run(solution: Solution) -> None:
+    """A table of measures, with the first and the last record."""
+    history = solution.history
+    rows = [(name, history[name][0], history[name][-1]) for name in ordered(history) if len(history[name])]
+    steps = history["step"]
+    table(("measure", "start", f"step {int(steps[-1]):,}" if len(steps) else "end"), rows)
+    cost = solution.cost
+    say(
+        solution.message,
+        f"{cost.seconds:.1f} s; {cost.gradients_total:,} gradients, {format_bytes(cost.bytes_total)} sent.",
+    )
+
+
+def show_runs(runs: dict[str, Solution]) -> None:
+    """A line for each run, with the two measures that are looked for first."""
+    recorded = lambda name: all(name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values())
+    shared = [name for name in ordered(next(iter(runs.values())).history) if recorded(name)][:2]
+    rows = [
+        (
+            label.replace(",", ", ").replace(",  ", ", "),  # long ones are broken at spaces
+            str(run.status),
+            *(last(run).get(name) for name in shared),
+            f"{run.cost.gradients_total:.1e}",
+            format_bytes(run.cost.bytes_total),
+            f"{run.cost.seconds:.1f} s",
+        )
+        for label, run in runs.items()
+    ]
+    table(("method", "status", *shared, "gradients", "sent", "time"), rows, left=2, gap=1 if len(shared) > 1 else 2)
+    for label, run in runs.items():
+        if run.status is Status.diverged:
+            say(f"{label}: {run.message}")

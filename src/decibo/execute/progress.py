@@ -25,7 +25,8 @@ SLOPES = {"stationarity": "|grad Phi|", "direction_norm": "|grad Phi| about"}
 class Line:
     """Rewrites one line, at most five times a second, and only for runs longer than a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str = "step") -> None:
+        self.noun = noun
         self.begun = time.perf_counter()
         self.shown = self.begun
         self.mark: tuple[float, int] | None = None  # the first report: compilation lies before it
@@ -50,7 +51,7 @@ class Line:
         self.shown = now
         self.drawn = not over
         width = shutil.get_terminal_size().columns - 1
-        text = line(step, steps, self._rate(now, step), latest)
+        text = line(step, steps, self._rate(now, step), latest, self.noun)
         print("\r" + text[:width].ljust(width), end="\n" if over else "", file=sys.stderr, flush=True)
 
     def _rate(self, now: float, step: int) -> float:
@@ -59,13 +60,13 @@ class Line:
         return (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
 
 
-def line(step: int, steps: int, rate: float, latest: Mapping[str, Any]) -> str:
+def line(step: int, steps: int, rate: float, latest: Mapping[str, Any], noun: str = "step") -> str:
     """The text: step, rate, time left, |grad Phi|, consensus error; other measures where these are not recorded."""
     left = f"{_clock((steps - step) / rate)} left" if rate > 0 else ""
     numbers = {name: float(value) for name, value in latest.items() if not getattr(value, "ndim", 0)}
     shown = _slope(numbers) | {name: value for name, value in numbers.items() if name == "consensus_x"}
     shown = shown or dict(list(numbers.items())[:3])
-    parts = [f"step {step}/{steps}", f"{rate:.0f}/s", left, *(f"{k} {v:.2g}" for k, v in shown.items())]
+    parts = [f"{noun} {step}/{steps}", f"{rate:.0f}/s", left, *(f"{k} {v:.2g}" for k, v in shown.items())]
     return "  ".join(part for part in parts if part)
 
 

@@ -32,7 +32,7 @@ STATUS = "DECIBO_STATUS"  # an environment variable: the supervisor's folder, wh
 RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again
 INTERVAL = 0.05  # seconds between two checks of the processes
 GRACE = 2.0  # seconds for survivors to say something before they are ended
-FINAL = (0, 2, 130)  # exit codes for which a restart cannot help
+FINAL = (0, 2, 3, 130)  # exit codes for which a restart cannot help
 LOST = 71  # the exit code when a process was lost for good
 Report = Callable[[str], None]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.execute import progress
+from decibo.execute import progress, run
 
 
 class Screen(io.StringIO):
@@ -48,6 +48,13 @@ def test_numbers_that_are_not_finite_do_no_harm():
     assert "inf" in progress.line(1, 2, 0.0, {"stationarity": float("inf")})
 
 
+def test_other_work_than_steps_has_its_own_noun(clock):
+    with progress.Line("fig1") as view:
+        clock.now = 5.0
+        view(40, 100, {})
+    assert "fig1 40/100" in clock.screen.getvalue()
+
+
 def test_compilation_does_not_count_in_the_rate(clock):
     view = progress.Line()
     clock.now = 30.0  # compiled, and the first stretch done
@@ -66,21 +73,20 @@ def test_it_keeps_to_one_line_five_times_a_second(clock):
     assert 90 <= shown.count("\r") <= 101
     assert shown.count("\n") == 1
     assert max(len(part) for part in shown.replace("\n", "\r").split("\r")) <= 79
-    view.close()
+    view.__exit__()
     assert clock.screen.getvalue() == shown  # a finished line stays
 
 
 def test_an_unfinished_line_is_wiped(clock):
-    with progress.Line.watched() as view:
+    with run.watched(True) as view:
         clock.now = 5.0
         view(10, 100, {})
     assert clock.screen.getvalue().endswith("\r" + " " * 79 + "\r")
 
 
 def test_nobody_watching_means_silence(monkeypatch, capsys):
-    with progress.Line.watched() as view:
-        view(1, 2, {})
-    progress.reporter(None)(1, 2, {})
+    with run.watched(None) as view:
+        assert view is None
     decibo.solve(decibo.problems.synthetic(), decibo.ring(10), decibo.ahead_exact(alpha=0.01, gamma=0.01), steps=5)
     assert capsys.readouterr().err == ""
 

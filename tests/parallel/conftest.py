@@ -1,0 +1,9 @@
+"""The subprocesses of these tests have several CPU devices."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_compilation_cache(monkeypatch):
+    """Programs for several CPU devices, read back from a cache, can crash the process (jaxlib 0.10.2)."""
+    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
