@@ -1,4 +1,4 @@
-"""Every method by name. Each call gives an `Algorithm` to pass to `decibo.solve`; `decibo.CATALOG` holds them all.
+"""Every method by name. A call returns an `Algorithm` to pass to `decibo.solve`; `decibo.CATALOG` holds them all.
 
 Methods that are composed of a direction and a consensus strategy come from one file, each of the others has its own.
 """

@@ -35,7 +35,7 @@ __all__ = ["Compressor", "compressed", "quantise", "random_k", "top_k"]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Compressor:
-    """`apply(s, key)` is what a receiver reconstructs, `bits(size, width)` what was really sent for it."""
+    """A compressor: `apply(s, key)` is what a receiver reconstructs, `bits(size, width)` counts what was sent."""
 
     apply: Callable[[Vector, jax.Array], Vector] = field(metadata={"static": True})
     bits: Callable[[int, int], int] = field(metadata={"static": True})
@@ -43,13 +43,13 @@ class Compressor:
 
 
 def top_k(fraction: float) -> Compressor:
-    """The largest entries in size, with their places."""
+    """The largest entries in absolute value, with their positions."""
     fraction = share("fraction", fraction, zero=False)
     return Compressor(_TopK(fraction), _EntryBits(fraction, seed=False), f"top_k({fraction:g})")
 
 
 def random_k(fraction: float) -> Compressor:
-    """Entries drawn at random, without their places: neighbours draw the same ones from the seed that is sent."""
+    """Entries drawn at random, without their positions: neighbours draw the same ones from the seed that is sent."""
     fraction = share("fraction", fraction, zero=False)
     return Compressor(_RandomK(fraction), _EntryBits(fraction, seed=True), f"random_k({fraction:g})")
 

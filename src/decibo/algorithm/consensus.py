@@ -61,7 +61,7 @@ tree_map = jax.tree.map
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Consensus:
-    """`start(s)` makes the strategy's memory, `step(mix, prox, s, memory, d, h)` gives the new (s, memory).
+    """A strategy: `start(s)` creates its memory, `step(mix, prox, s, memory, d, h)` returns the new (s, memory).
 
     directed   whether it is exact on a directed network; the others need W doubly stochastic
     """

@@ -63,7 +63,7 @@ __all__ = [
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Direction:
-    """`start(values)` makes the variables of one agent, `at(oracle, variables, k)` the direction of each.
+    """A direction: `start(values)` creates the variables of one agent, `at(oracle, variables, k)` says where each would go.
 
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
@@ -157,7 +157,7 @@ def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
 
 
 def single() -> Direction:
-    """One level only: both x and y descend f. For sanity, and for comparison with one-level libraries."""
+    """One level only: both x and y descend f. For checks, and for comparison with one-level libraries."""
     return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
 
 

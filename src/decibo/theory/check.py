@@ -119,7 +119,7 @@ class Check:
 def check(
     problem: Problem, network: Network | DirectedNetwork, method: Algorithm, *, x: Tree = None, radius: float = 1.0
 ) -> Check:
-    """What Theorem 1 says of these three; x and radius choose the points, as in `decibo.theory.constants`."""
+    """What Theorem 1 says about these three; x and radius choose the points, as in `decibo.theory.constants`."""
     if not isinstance(problem, Problem) or not isinstance(method, Algorithm):
         types = ", ".join(type(argument).__name__ for argument in (problem, network, method))
         raise InputError(
