@@ -1,4 +1,4 @@
-"""The border between the user's pytrees and the flat vectors that algorithms are written in."""
+"""Between the user's pytrees and the flat vectors that algorithms are written in."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-Tree = Any
-Vector = jax.Array
+Tree = Any  # any pytree of arrays: JAX has no type for them
+Vector = jax.Array  # a flat vector: x, y or z of one agent
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pytree lies in one flat vector: hashable, so that equal layouts share compiled programs."""
+    """How a pytree is laid out in one flat vector: hashable, so that equal layouts share compiled programs."""
 
-    treedef: Any
+    treedef: Any  # of JAX, which has no type for it
     shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[Any, ...]
+    dtypes: tuple[np.dtype, ...]
 
     @classmethod
     def of(cls, tree: Tree) -> Layout:
@@ -38,7 +39,7 @@ class Layout:
         return sum(self.sizes)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The type of the flat vector: the widest among the leaves."""
         return jnp.result_type(*self.dtypes)
 
@@ -48,8 +49,9 @@ class Layout:
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
     def unravel(self, vector: Vector) -> Tree:
-        """The pytree that a flat vector stands for."""
-        leaves, start = [], 0
+        """The pytree of a flat vector."""
+        leaves = []
+        start = 0
         for shape, dtype, size in zip(self.shapes, self.dtypes, self.sizes, strict=True):
             part = vector if size == self.size else vector[start : start + size]
             leaves.append(part.reshape(shape).astype(dtype))
@@ -61,5 +63,5 @@ class Layout:
         return jax.vmap(self.ravel)(tree)
 
     def unravel_agents(self, rows: jax.Array) -> Tree:
-        """The pytree with a leading axis of agents that the rows stand for."""
+        """The pytree with a leading axis of agents of these rows."""
         return jax.vmap(self.unravel)(rows)

@@ -1,1 +1,1 @@
-"""Problems: two objectives, private data, local derivatives, the exact reference, ready-made examples."""
+"""What is to be solved: two objectives, private data, local derivatives, and the exact answer to judge by."""

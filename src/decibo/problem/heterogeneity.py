@@ -45,11 +45,10 @@ class Heterogeneity:
 
 def heterogeneity(problem: Problem, x: Tree = None, y: Tree = None) -> Heterogeneity:
     """At a point, by default x0 and y*(x); the paper's constants are the largest over the x a run visits."""
-    everyone = reference(problem)
+    exact = reference(problem)
     x = problem.x0 if x is None else x
-    flat = everyone._flat(x)
-    y = everyone.y(x) if y is None else jax.tree.map(jnp.asarray, y)
-    parts = _parts(problem.functions, everyone.data, flat, problem.y_layout.ravel(y))
+    y = exact.y(x) if y is None else jax.tree.map(jnp.asarray, y)
+    parts = _parts(problem.functions, exact.data, exact.flat(x), problem.y_layout.ravel(y))
     return Heterogeneity(*(float(part) for part in parts))
 
 

@@ -1,28 +1,38 @@
 r"""The exact answer of the averaged problem: pure functions of flat vectors, for use in compiled loops.
 
     (1)  0 = mean_i g_y(x, y*)                     Newton: y+ = y + t p,  H p = -mean_i g_y
-    (2)  H v = mean_i f_y(x, y*)                    H = mean_i H_i, dense and factored, or by products
+    (2)  H v = mean_i f_y(x, y*)                    H = mean_i H_i(x, y*)
     (3)  grad Phi = mean_i f_x(x, y*) - mean_i J_i v                        [paper, eq. hypergradient]
 
 Steps are halved until |mean g_y| falls, not until g falls: near y* the value of g is all rounding while its
 gradient still is not. The last digits are reached when a full step no longer halves the gradient.
+
+Up to DENSE inner variables H is formed and factored (Cholesky: it must be positive definite); beyond, linear systems
+are solved by conjugate gradients, which need products with H only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from decibo.parallel.collectives import average, is_spread
-from decibo.problem.linear import dot, eps, linear_solver, mean, norm, precise
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.pytree import Tree, Vector
 
-STEPS, HALVINGS = 100, 40  # limits: Newton steps, and how often one is halved
+STEPS = 100  # of Newton, at most
+HALVINGS = 40  # of one step, at most
+DENSE = 256  # inner variables up to which the Hessian is formed
+PRODUCTS = 10_000  # with the Hessian in one solve by conjugate gradients, at most
+
+precise = partial(jax.default_matmul_precision, "highest")  # some devices round products to save time
+Solve = Callable[[Vector, float], tuple[Vector, jax.Array]]
+Values = TypeVar("Values")
 
 
 class Exact(NamedTuple):
@@ -44,7 +54,7 @@ class Point(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """How far the inner solve has come."""
+    """The state of the inner solve."""
 
     point: Point
     solved: jax.Array  # the last linear system was positive definite and was solved
@@ -67,8 +77,7 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
 
         with precise():
             values, gradients = jax.vmap(one)(data)
-        sizes = average(jnp.abs(values)), average(jnp.linalg.norm(gradients, axis=1))
-        return Point(y, average(gradients), *sizes)
+        return Point(y, average(gradients), average(jnp.abs(values)), average(jnp.linalg.norm(gradients, axis=1)))
 
     def body(s: Inner) -> Inner:
         now = s.point
@@ -121,7 +130,8 @@ def exact(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> Exact
 def _halve(at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Array) -> tuple[Point, jax.Array]:
     """The first of p, p/2, p/4, ... that lowers the gradient, and whether there is one."""
     # Small steps may be mere rounding: few tries, and more must be gained than rounding would.
-    tries, share = jnp.where(small, 3, HALVINGS), jnp.where(small, 0.5, 0.25).astype(p.dtype)
+    tries = jnp.where(small, 3, HALVINGS)
+    share = jnp.where(small, 0.5, 0.25).astype(p.dtype)
 
     def fell(point: Point, t: jax.Array) -> jax.Array:
         return norm(point.gradient) <= (1 - share * t) * norm(now.gradient)
@@ -130,7 +140,7 @@ def _halve(at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Arra
         _, t, k = state
         return at(now.y + t / 2 * p), t / 2, k + 1
 
-    start = now, jnp.full((), 2, p.dtype), jnp.array(0)
+    start = (now, jnp.full((), 2, p.dtype), jnp.array(0))
     point, t, _ = jax.lax.while_loop(lambda s: ~fell(s[0], s[1]) & (s[2] < tries), shorter, start)
     return point, fell(point, t) & jnp.any(p != 0)
 
@@ -142,3 +152,76 @@ def _is_small(now: Point, p: Vector) -> jax.Array:
     in_value = -dot(now.gradient, p) <= rounding * now.value_size
     in_gradient = norm(now.gradient) <= 8 * rounding * now.gradient_size
     return in_y | in_value | in_gradient
+
+
+def mean(functions: Functions, data: Tree, evaluate: Callable[[Oracle], Values]) -> Values:
+    """The mean over agents of whatever `evaluate` takes from one agent's oracle."""
+    with precise():
+        values = jax.vmap(lambda d: evaluate(Oracle(functions, d)))(data)
+    return jax.tree.map(average, values)
+
+
+def mean_hessian(functions: Functions, data: Tree, x: Vector, y: Vector) -> jax.Array:
+    """mean_i H_i as a matrix, a block of columns at a time."""
+
+    def column(v: Vector) -> Vector:
+        return mean(functions, data, lambda oracle: oracle.products(x, y, v)[1])
+
+    eye = jnp.eye(y.size, dtype=y.dtype)
+    return jax.vmap(column)(eye) if y.size <= 32 else jax.lax.map(column, eye, batch_size=32)
+
+
+def conjugate_gradient(product: Callable[[Vector], Vector], b: Vector, tolerance: float) -> tuple[Vector, jax.Array]:
+    """Solve H v = b by products with H; the flag is False if H is not positive definite or PRODUCTS are not enough.
+
+    JAX's own cg does not say whether it met a direction of negative curvature, and Newton must know.
+    """
+
+    def unfinished(state: tuple) -> jax.Array:
+        _, residual, _, k, positive = state
+        return positive & (k < PRODUCTS) & (norm(residual) > tolerance * norm(b))
+
+    def body(state: tuple) -> tuple:
+        v, residual, p, k, _ = state
+        product_p = product(p)
+        curvature = dot(p, product_p)
+        a = dot(residual, residual) / curvature
+        after = residual - a * product_p
+        p_next = after + dot(after, after) / dot(residual, residual) * p
+        return v + a * p, after, p_next, k + 1, curvature > 0
+
+    state = (jnp.zeros_like(b), b, b, jnp.array(0), jnp.array(True))
+    v, _, _, _, positive = jax.lax.while_loop(unfinished, body, state)
+    # The residual that was carried along drifts from the true one; what counts is the true one.
+    left = norm(product(v) - b)
+    return v, positive & (left <= 2 * max(tolerance, eps(b) ** 0.5) * norm(b))
+
+
+def linear_solver(functions: Functions, data: Tree, x: Vector, y: Vector, dense: int | None = None) -> Solve:
+    """A function (b, tolerance) -> (v, solved) for H v = b with H = mean_i H_i(x, y)."""
+    if y.size > (DENSE if dense is None else dense):
+        return lambda b, tolerance: conjugate_gradient(
+            lambda v: mean(functions, data, lambda oracle: oracle.products(x, y, v)[1]), b, tolerance
+        )
+    factor = jnp.linalg.cholesky(mean_hessian(functions, data, x, y))  # NaN if not positive definite
+
+    def solve(b: Vector, tolerance: float) -> tuple[Vector, jax.Array]:
+        v = jax.scipy.linalg.cho_solve((factor, True), b)
+        return v, jnp.all(jnp.isfinite(v))
+
+    return solve
+
+
+def norm(v: Vector) -> jax.Array:
+    """The Euclidean norm."""
+    return jnp.sqrt(dot(v, v))
+
+
+def dot(v: Vector, w: Vector) -> jax.Array:
+    """v'w in full precision everywhere."""
+    return jnp.sum(v * w)
+
+
+def eps(v: Vector) -> float:
+    """The relative rounding error of v's type."""
+    return float(jnp.finfo(v.dtype).eps)

@@ -10,13 +10,12 @@ x, y and v are flat vectors; f and g are this agent's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from decibo.problem.problem import Functions
-from decibo.pytree import Vector
+from decibo.pytree import Tree, Vector
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Oracle:
     """One agent's objectives and derivatives, in flat vectors. Nothing here knows of other agents."""
 
     functions: Functions
-    data: Any
+    data: Tree
 
     def outer_value(self, x: Vector, y: Vector) -> jax.Array:
         """f(x, y)."""

@@ -11,16 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError, first_line
+from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree
 
-Objective = Callable[[Any, Any, Any], Any]
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
+Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
+ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
 
 
 class Functions(NamedTuple):
@@ -28,8 +33,8 @@ class Functions(NamedTuple):
 
     outer: Objective
     inner: Objective
-    sample: Callable[[Any, jax.Array], Any] | None
-    inner_solution: Callable[[Any, Any], Any] | None
+    sample: Sampler | None
+    inner_solution: ClosedForm | None
     x: Layout
     y: Layout
 
@@ -39,7 +44,7 @@ class Problem:
     """Two objectives, private data and a starting point.
 
     outer, inner    functions (x, y, d) of ONE agent that return a scalar
-    data            a pytree whose leaves all have a leading axis of length m, or a function agent -> its data
+    data            a pytree whose leaves all have a leading axis of agents, or a function agent -> its data
     x0, y0          where to start, and the shapes of x and y: any pytrees of floating-point numbers
     sample          optional, (d, key) -> a minibatch that looks like d
     inner_solution  optional closed form (x, data of all agents) -> y*(x), used by `decibo.reference` only
@@ -50,11 +55,11 @@ class Problem:
 
     outer: Objective
     inner: Objective
-    data: Any
+    data: Tree  # or a function agent -> its data
     x0: Tree
     y0: Tree
-    sample: Callable[[Any, jax.Array], Any] | None = None
-    inner_solution: Callable[[Any, Any], Any] | None = None
+    sample: Sampler | None = None
+    inner_solution: ClosedForm | None = None
     solution: dict[str, Tree] | None = None
     agents: int | None = None
     name: str = "problem"
@@ -63,9 +68,7 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("outer", "inner"):
             if not callable(getattr(self, name)):
-                raise InputError(
-                    f"{name} = {getattr(self, name)!r}", "it must be a function (x, y, d)", "Pass a function."
-                )
+                raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(getattr(self, name)))}.")
         object.__setattr__(self, "x0", _floating("x0", self.x0))
         object.__setattr__(self, "y0", _floating("y0", self.y0))
         if not callable(self.data):
@@ -76,7 +79,7 @@ class Problem:
                     f"agents is {self.agents}, but data has entries for {count} agents.", "Leave agents out."
                 )
             object.__setattr__(self, "agents", count)
-            self.trace(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.data))
+            self._trace(self.data)
 
     @cached_property
     def x_layout(self) -> Layout:
@@ -93,7 +96,7 @@ class Problem:
         """The part of the problem that a compiled program depends on; the data is passed to it."""
         return Functions(self.outer, self.inner, self.sample, self.inner_solution, self.x_layout, self.y_layout)
 
-    def start_rows(self, agents: int) -> dict[str, jax.Array]:
+    def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
         """x0 and y0 as flat rows, the same for each of so many agents."""
         points = {"x": self.x_layout.ravel(self.x0), "y": self.y_layout.ravel(self.y0)}
         return {name: jnp.broadcast_to(point, (agents, *point.shape)) for name, point in points.items()}
@@ -106,45 +109,85 @@ class Problem:
                 return self.data
             return jax.tree.map(lambda leaf: leaf[index], self.data)
         parts = [jax.tree.map(jnp.asarray, self.data(int(agent))) for agent in agents]
-        first = jax.tree.structure(parts[0]), [leaf.shape for leaf in jax.tree.leaves(parts[0])]
-        for agent, part in zip(agents, parts, strict=True):
-            other = jax.tree.structure(part), [leaf.shape for leaf in jax.tree.leaves(part)]
-            if other != first:
+        shapes = [jax.tree.map(jnp.shape, part) for part in parts]
+        for agent, other in zip(agents, shapes, strict=True):
+            if other != shapes[0]:
                 raise InputError(
-                    f"data({agent}) has shapes {other[1]}, data({agents[0]}) has {first[1]}",
-                    "the data of all agents must have the same structure and shapes",
+                    "The data of all agents must have the same structure and shapes, but "
+                    f"data({agents[0]}) has {shapes[0]} and data({agent}) has {other}.",
                     "Pad the smaller ones and give padded samples weight 0 (decibo.data.shards does).",
                 )
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-        self.trace(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), stacked))
+        self._trace(stacked)
         return stacked
 
-    def trace(self, d: Tree) -> None:
-        """Check, without computing anything, that both objectives give one number for one agent's data."""
-        x, y = _structs(self.x0), _structs(self.y0)
+    def _trace(self, data: Tree) -> None:
+        """Check, without computing anything, that both objectives return one number for the data of one agent."""
+        x = jax.tree.map(_struct, self.x0)
+        y = jax.tree.map(_struct, self.y0)
+        d = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
         for name, function in (("outer", self.outer), ("inner", self.inner)):
             try:
                 value = jax.eval_shape(function, x, y, d)
             except Exception as error:
                 raise InputError(
-                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)}",
-                    f"{name} must accept x shaped like x0, y shaped like y0 and the data of ONE agent",
+                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)} "
+                    f"({name} must accept x shaped like x0, y shaped like y0 and the data of ONE agent.)",
                     "The data arrives without its leading axis of agents; write it with jax.numpy.",
                 ) from error
-            _scalar(name, value)
+            _check_scalar(name, value)
 
 
-def _structs(tree: Tree) -> Tree:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+class Extras(TypedDict, total=False):
+    """The optional arguments of `Problem` that make sense without an inner level."""
+
+    sample: Sampler | None
+    solution: dict[str, Tree] | None
+    agents: int | None
+    name: str
+    constants: dict[str, float] | None
 
 
-def _scalar(name: str, value: Any) -> None:
+def single_level(
+    objective: Callable[[Tree, Tree], jax.Array], data: Tree, x0: Tree, **extras: Unpack[Extras]
+) -> Problem:
+    """min_x mean_i objective(x, d_i) as a bilevel problem whose inner level is a dummy y of one number.
+
+    For the one-level methods of the catalogue. `extras` are the other arguments of `Problem`.
+    """
+    return Problem(_IgnoringY(objective), _half_square, data, x0, jnp.zeros((), jnp.zeros(()).dtype), **extras)
+
+
+class _IgnoringY:
+    """The objective with a y that it ignores; equal for equal objectives, so that programs are shared."""
+
+    def __init__(self, objective: Callable[[Tree, Tree], jax.Array]):
+        self.objective = objective
+
+    def __call__(self, x: Tree, y: jax.Array, d: Tree) -> jax.Array:
+        return self.objective(x, d) + 0.0 * y
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _IgnoringY) and other.objective is self.objective
+
+    def __hash__(self) -> int:
+        return hash(self.objective)
+
+
+def _half_square(x: Tree, y: jax.Array, d: Tree) -> jax.Array:
+    return 0.5 * y**2
+
+
+def _struct(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def _check_scalar(name: str, value: Tree) -> None:
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0].shape != () or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        found = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
+        listed = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
         raise InputError(
-            f"{name} returns {found}",
-            "an objective must return one floating-point number",
+            f"An objective must return one floating-point number, but {name} returns {listed}.",
             "Sum or average inside the function, and return only the objective.",
         )
 
@@ -153,22 +196,20 @@ def _floating(name: str, tree: Tree) -> Tree:
     """The tree as arrays of floating-point numbers."""
     leaves = jax.tree.leaves(tree)
     if not leaves:
-        raise InputError(f"{name} = {tree!r}", f"{name} must hold at least one number", "Give its starting value.")
+        raise InputError(f"{name} must hold at least one number, but it is {short(repr(tree))}.")
     for leaf in leaves:
         try:
             array = np.asarray(leaf)
         except Exception as error:
-            raise InputError(f"{name} holds {leaf!r}", "its leaves must be arrays of numbers", "Use arrays.") from error
+            raise InputError(f"The leaves of {name} must be arrays, but one is {short(repr(leaf))}.") from error
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise InputError(
-                f"{name} has a leaf of type {array.dtype}",
-                f"{name} must be floating-point, since gradients are taken with respect to it",
+                f"{name} must be floating-point, since gradients are taken with respect to it, but it has a leaf of "
+                f"type {array.dtype}.",
                 "Write 0.0 instead of 0, or convert with .astype(float).",
             )
         if not np.isfinite(np.asarray(array, dtype=np.float64)).all():
-            raise InputError(
-                f"{name} holds a number that is not finite", "a run starts from finite numbers", "Mend it."
-            )
+            raise InputError(f"{name} must be finite, but it has an entry that is not.")
     # Not weakly typed: 0.0 from Python would otherwise change type inside a compiled loop.
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.asarray(leaf).dtype), tree)
 
@@ -178,27 +219,26 @@ def _stacked(data: Tree) -> Tree:
     leaves = jax.tree_util.tree_leaves_with_path(data)
     if not leaves:
         raise InputError(
-            f"data = {data!r}",
-            "data must hold at least one array with a leading axis of agents",
-            "Give every agent its number, data=jnp.arange(m), if the agents need no data.",
+            f"data must hold at least one array with a leading axis of agents, but it is {short(repr(data))}.",
+            "If the agents need no data, give every agent its number: data=jnp.arange(agents).",
         )
     sizes = {}
     for path, leaf in leaves:
         name = "data" + jax.tree_util.keystr(path)
         if np.ndim(leaf) == 0:
             raise InputError(
-                f"{name} = {leaf!r}",
-                "every leaf of data must have a leading axis with one entry for each agent",
-                "Use an array of shape (m, ...), or close over constants that all agents share.",
+                "Every leaf of data must have a leading axis with one entry for each agent, but "
+                f"{name} is {short(repr(leaf))}.",
+                "Use an array of shape (agents, ...), or close over constants that all agents share.",
             )
         sizes[name] = np.shape(leaf)[0]
     if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        listed = ", ".join(f"{size} of {name}" for name, size in sizes.items())
         raise InputError(
-            f"leading axes of data: {listed}",
-            "all leaves of data must have the same leading axis, one entry for each agent",
-            "Reshape them to (m, ...).",
+            "All leaves of data must have the same leading axis, one entry for each agent, but their lengths are "
+            f"{listed}.",
+            "Reshape them to (agents, ...).",
         )
-    if next(iter(sizes.values())) == 0:
-        raise InputError("data has a leading axis of length 0", "there must be at least one agent", "Give data.")
+    if 0 in sizes.values():
+        raise InputError("There must be at least one agent, but the leading axis of data has length 0.")
     return jax.tree.map(jnp.asarray, data)

@@ -3,7 +3,7 @@ r"""The exact reference of the averaged problem, for checking what agents reach 
     y*(x) = argmin over y of mean_i g_i(x, y),   Phi(x) = mean_i f_i(x, y*(x)),   grad Phi(x)
 
 It sees the data of all agents, so it belongs to experiments and tests, not to a deployment. `Reference`
-speaks the user's pytrees and raises where `exact` and `solve_inner`, made for compiled loops, return flags.
+takes and returns the user's pytrees and raises where `exact` and `solve_inner`, made for compiled loops, return flags.
 """
 
 from __future__ import annotations
@@ -16,27 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.problem.linear import mean_hessian
-from decibo.problem.newton import (
-    Exact,
-    Inner,
-    exact,
-    hypergradient,
-    newton,
-    solve_inner,
-)
+from decibo.problem.newton import Exact, Inner, exact, hypergradient, mean_hessian, newton, solve_inner
 from decibo.problem.problem import Functions, Problem
 from decibo.pytree import Layout, Tree, Vector
 
-__all__ = [
-    "Answer",
-    "Exact",
-    "Reference",
-    "exact",
-    "hypergradient",
-    "reference",
-    "solve_inner",
-]
+__all__ = ["Answer", "Exact", "Reference", "exact", "hypergradient", "reference", "solve_inner"]
 
 _exact = jax.jit(exact, static_argnums=0)
 _newton = jax.jit(newton, static_argnums=0)
@@ -52,14 +36,17 @@ class Answer(NamedTuple):
 
 
 class Reference:
-    """y*(x), Phi(x) and grad Phi(x) of the averaged problem, or an error: never a wrong number."""
+    """y*(x), Phi(x) and grad Phi(x) of the averaged problem; raises instead of returning an inaccurate value."""
 
     def __init__(self, functions: Functions, data: Tree, x0: Tree, y0: Tree):
-        self.functions, self.data, self.x0, self.y0 = functions, data, x0, y0
+        self.functions = functions
+        self.data = data
+        self.x0 = x0
+        self.y0 = y0
 
     def at(self, x: Tree) -> Answer:
         """All three at once: one solve."""
-        flat = self._flat(x)
+        flat = self.flat(x)
         answer = _exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
         if not answer.converged:
             self._explain(flat)
@@ -79,25 +66,28 @@ class Reference:
 
     def check(self, x: Tree, *, directions: int = 3, seed: int = 0) -> float:
         """The largest error of grad Phi(x) against central differences of Phi, relative to |grad Phi(x)|."""
-        flat = self._flat(x)
+        flat = self.flat(x)
         gradient = self.functions.x.ravel(self.grad(x))
         h = float(jnp.finfo(flat.dtype).eps) ** (1 / 3) * (1 + float(jnp.linalg.norm(flat)))
         errors = []
         for key in jax.random.split(jax.random.key(seed), directions):
             d = jax.random.normal(key, flat.shape, flat.dtype)
             d = d / jnp.linalg.norm(d)
-            up, down = (self.phi(self.functions.x.unravel(flat + s * d)) for s in (h, -h))
+            up = self.phi(self.functions.x.unravel(flat + h * d))
+            down = self.phi(self.functions.x.unravel(flat - h * d))
             errors.append(float(jnp.abs((up - down) / (2 * h) - gradient @ d)))
         return max(errors) / max(float(jnp.linalg.norm(gradient)), float(jnp.finfo(flat.dtype).tiny))
 
-    def _flat(self, x: Tree) -> Vector:
+    def flat(self, x: Tree) -> Vector:
+        """x as a flat vector, if it looks like x0."""
         tree = jax.tree.map(jnp.asarray, x)
         layout = Layout.of(tree)
         if (layout.treedef, layout.shapes) != (self.functions.x.treedef, self.functions.x.shapes):
             raise InputError(
-                f"x has structure {layout.treedef} and shapes {list(layout.shapes)}",
-                f"x must look like x0: {self.functions.x.treedef}, {list(self.functions.x.shapes)}",
-                "Pass a tree shaped like problem.x0 (one x, not one for each agent).",
+                f"x must look like x0, with structure {self.functions.x.treedef} and shapes "
+                f"{list(self.functions.x.shapes)}, but it has structure {layout.treedef} and shapes "
+                f"{list(layout.shapes)}.",
+                "Pass one x, not one for each agent.",
             )
         return self.functions.x.ravel(tree)
 
@@ -107,19 +97,16 @@ class Reference:
         low = _smallest_eigenvalue(self.functions, self.data, x, inner.point.y)
         if low is not None and low <= 0:
             raise InputError(
-                f"the averaged inner Hessian has the eigenvalue {low:.3g} at this x",
-                "the averaged inner objective must be strongly convex in y",
+                "The averaged inner objective must be strongly convex in y, but its Hessian has the eigenvalue "
+                f"{low:.3g} at this x.",
                 "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or check its sign.",
             )
         raise InputError(
-            f"the inner solve stopped after {int(inner.steps)} Newton steps{self._left(inner)}",
-            "the averaged inner problem must be solved before Phi and its gradient mean anything",
+            f"The averaged inner problem was not solved: Newton's method stopped after {int(inner.steps)} steps with "
+            f"|mean g_y| = {float(jnp.linalg.norm(inner.point.gradient)):.3g}, while the agents' own |g_y| are about "
+            f"{float(inner.point.gradient_size):.3g}.",
             self._remedy(inner),
         )
-
-    def _left(self, inner: Inner) -> str:
-        left, size = float(jnp.linalg.norm(inner.point.gradient)), float(inner.point.gradient_size)
-        return f" with |mean g_y| = {left:.3g} (the agents' own |g_y| are about {size:.3g})"
 
     def _remedy(self, inner: Inner) -> str:
         if not bool(jnp.all(jnp.isfinite(inner.point.gradient))):
@@ -132,20 +119,18 @@ class Reference:
 
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
     """The exact reference of a problem, or of some of its agents (a number of them or a list)."""
-    chosen = problem.agents if agents is None else agents
-    if chosen is None:
+    requested = problem.agents if agents is None else agents
+    if requested is None:
         raise InputError(
-            "the problem does not say how many agents it has",
-            "the reference averages over all agents",
-            "Pass agents=m here, or make the problem with agents=m.",
+            "The reference averages over all agents, but the problem does not say how many agents it has.",
+            "Pass agents= here or to Problem.",
         )
-    indices = list(range(chosen)) if isinstance(chosen, int) else [int(agent) for agent in chosen]
-    bad = [agent for agent in indices if agent < 0 or (problem.agents is not None and agent >= problem.agents)]
-    if bad or not indices:
+    indices = list(range(requested)) if isinstance(requested, int) else [int(agent) for agent in requested]
+    unknown = [agent for agent in indices if agent < 0 or (problem.agents is not None and agent >= problem.agents)]
+    if unknown or not indices:
         raise InputError(
-            f"agents = {agents!r}",
-            f"agents must name at least one and at most all of the {problem.agents} agents",
-            "Leave it out to take all.",
+            f"agents must name at least one and at most all of the {problem.agents} agents, but it is {agents!r}.",
+            "Leave it out for all agents.",
         )
     return Reference(problem.functions, problem.local(indices), problem.x0, problem.y0)
 

@@ -1,11 +1,11 @@
 """Ready-made problems: with known answers, from the literature, and from everyday use."""
 
+from decibo.problem.problem import single_level
 from decibo.problems.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
 from decibo.problems.logistic import accuracy, logistic_hyperparameters
 from decibo.problems.minimax import minimax
 from decibo.problems.pricing import stackelberg_pricing
 from decibo.problems.quadratic import quadratic, quadratic_constants
-from decibo.problems.single_level import single_level
 from decibo.problems.synthetic import synthetic
 
 __all__ = [
