@@ -63,7 +63,7 @@ __all__ = [
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Direction:
-    """A direction: `start(values)` creates the variables of an agent, `at(oracle, variables, k)` is where each would go.
+    """A direction: `start(values)` creates the variables of an agent, `at(oracle, variables, k)` is where each goes.
 
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
