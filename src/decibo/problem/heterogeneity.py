@@ -44,7 +44,10 @@ class Heterogeneity:
 
 
 def heterogeneity(problem: Problem, x: Tree = None, y: Tree = None) -> Heterogeneity:
-    """At a point, by default x0 and y*(x); the paper's constants are the largest over the x a run visits."""
+    """How much the agents' gradients differ at a point, by default x0 and y*(x0).
+
+    The paper's constants are the largest values over the x that a run visits.
+    """
     exact = reference(problem)
     x = problem.x0 if x is None else x
     y = exact.y(x) if y is None else jax.tree.map(jnp.asarray, y)

@@ -151,7 +151,7 @@ class Extras(TypedDict, total=False):
 def single_level(
     objective: Callable[[Tree, Tree], jax.Array], data: Tree, x0: Tree, **extras: Unpack[Extras]
 ) -> Problem:
-    """min_x mean_i objective(x, d_i) as a bilevel problem whose inner level is a dummy y of one number.
+    """The problem min_x mean_i objective(x, d_i), as a bilevel problem whose inner level is a dummy y of one number.
 
     For the one-level methods of the catalogue. `extras` are the other arguments of `Problem`.
     """

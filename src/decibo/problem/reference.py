@@ -118,7 +118,7 @@ class Reference:
 
 
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
-    """The exact reference of a problem, or of some of its agents (a number of them or a list)."""
+    """The exact y*(x), Phi(x) and grad Phi(x) of a problem, or of some of its agents (a number of them or a list)."""
     requested = problem.agents if agents is None else agents
     if requested is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Ready-made problems: with known answers, from the literature, and from everyday use."""
+"""Ready-made problems: some with known answers, some from the literature, some from practice."""
 
 from decibo.problem.problem import single_level
 from decibo.problems.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
