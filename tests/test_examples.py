@@ -1,4 +1,4 @@
-"""Every example runs by itself, finishes, and says what to look at."""
+"""Every example runs on its own, finishes, and says what to look at."""
 
 import subprocess
 import sys

@@ -30,19 +30,19 @@ def site(tmp_path_factory):
 
 def test_every_page_is_built(site):
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
-    place = lambda page: page.parent if page.stem == "index" else page.with_suffix("")
-    assert not [page for page in pages if not (site / place(page) / "index.html").exists()]
+    folder = lambda page: page.parent if page.stem == "index" else page.with_suffix("")
+    assert not [page for page in pages if not (site / folder(page) / "index.html").exists()]
     for example in (ROOT / "examples").glob("*.py"):
         assert (site / "examples" / example.stem / "index.html").exists()
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
     outside = {
-        (str(file.relative_to(site)), found)
+        (str(file.relative_to(site)), address)
         for kind, pattern in (("*.html", LOADED), ("*.css", STYLE))
         for file in site.rglob(kind)
-        for found in pattern.findall(file.read_text())
-        if not re.search(r'rel="canonical"', found)
+        for address in pattern.findall(file.read_text())
+        if not re.search(r'rel="canonical"', address)
     }
     assert not outside
     assert sum(1 for _ in site.rglob("*.html")) > 20
