@@ -24,7 +24,7 @@ from decibo.algorithm.compose import compose, minibatch
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
-from decibo.execute.checkpointing import Checkpoints
+from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import DivergedError, Solution, Status
 from decibo.execute.solve import solve
 from decibo.execute.start import random_start

@@ -17,7 +17,7 @@ from decibo.cli.build import Parts, build, precision, solve_arguments
 from decibo.cli.config import Config, read, resolved
 from decibo.cli.errors import Exit, exit_code
 from decibo.errors import InputError
-from decibo.execute.checkpointing import Checkpoints
+from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED

@@ -16,7 +16,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.automatic.controller import Agents, RunState
 from decibo.errors import LostError, first_line
 from decibo.execute import diagnose, loop
-from decibo.execute.checkpointing import Checkpointer
+from decibo.execute.checkpoint import Checkpointer
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program, Progress
 from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status

@@ -14,8 +14,7 @@ from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
 from decibo.errors import InputError
 from decibo.execute import loop
-from decibo.execute.checkpoint import check_folder
-from decibo.execute.checkpointing import Checkpointer, Checkpoints, data_fingerprint, fingerprint
+from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder, data_fingerprint, fingerprint
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.progress import Report
 from decibo.execute.run import Setup, begin, finish, watched
