@@ -23,7 +23,8 @@ import decibo
 from decibo.problems.logistic import logistic_loss
 from decibo.sweep.sweep import sweep
 
-GROUP, LEVELS = "accuracy", (1e-2, 1e-4, 1e-6, 1e-8)
+GROUP = "accuracy"
+LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 TWICE = ("sparkle_gt", "sldbo")  # exact, and send two vectors for each variable
 
 
@@ -43,8 +44,8 @@ def outer(x, y, d):
 
 
 def logistic() -> decibo.Problem:
-    made = decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label")
-    return decibo.Problem(outer, made.inner, made.data, jnp.full_like(made.x0, -6.0), made.y0, name="logistic")
+    digits = decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label")
+    return decibo.Problem(outer, digits.inner, digits.data, jnp.full_like(digits.x0, -6.0), digits.y0, name="logistic")
 
 
 SETTINGS = {
@@ -72,41 +73,45 @@ def methods(alpha: float = 0.01, inner: float = 0.1) -> dict[str, tuple[Any, Cal
     }
 
 
-def reached(steps: np.ndarray, seen: np.ndarray) -> list[float]:
-    """Steps after which the measure is and stays at each level, for each lane: (lanes, levels), inf if never."""
-    share = np.where(np.isfinite(seen), seen / seen[:, :1], np.inf)
+def reached(steps: np.ndarray, values: np.ndarray) -> list[float]:
+    """Steps after which the measure is and stays at each level, for each run: (runs, levels), infinite if never."""
+    share = np.where(np.isfinite(values), values / values[:, :1], np.inf)
     worst = np.maximum.accumulate(share[:, ::-1], axis=1)[:, ::-1]  # from here on
     return [[steps[np.argmax(row <= level)] if (row <= level).any() else np.inf for level in LEVELS] for row in worst]
 
 
 def best(times: np.ndarray) -> int:
-    """The lane that reaches the most levels, and the deepest of them first."""
+    """The run that reaches the most levels, and the deepest of them first."""
     return int(np.lexsort((np.where(np.isfinite(times), times, 0).max(axis=1), -np.isfinite(times).sum(axis=1)))[0])
 
 
 def one(label: str, at: Setting, quick: bool) -> Iterator[Row]:
-    problem, size, steps = at.problem(), 2 if quick else 8, at.steps // (10 if quick else 1)
+    problem = at.problem()
+    size = 2 if quick else 8
+    steps = at.steps // (10 if quick else 1)
     pairs = [(a, h) for a in np.geomspace(*at.alphas, size) for h in np.geomspace(*at.inners, size)]
-    chosen, counts = {}, {}
+    tuned = {}
+    counts = {}
     for name, (method, settings) in methods().items():
         grid = [settings(float(a), float(h)) for a, h in pairs]
-        asked = {"steps": steps, "every": at.every, "measures": ["stationarity"], "progress": False}
-        found = sweep(problem, at.network, method, grid, **asked)
-        times = np.array(reached(found.history["step"], found.history["stationarity"]))
-        lane = best(times)
-        chosen[name], counts[name] = method.replace(**found.settings[lane]), times[lane]
-    yield from _table(label, problem, at, chosen, counts, 100 if quick else 1000)
+        options = {"steps": steps, "every": at.every, "measures": ["stationarity"], "progress": False}
+        runs = sweep(problem, at.network, method, grid, **options)
+        times = np.array(reached(runs.history["step"], runs.history["stationarity"]))
+        place = best(times)
+        tuned[name] = method.replace(**runs.settings[place])
+        counts[name] = times[place]
+    yield from _table(label, problem, at, tuned, counts, 100 if quick else 1000)
 
 
-def _table(label: str, problem: Any, at: Setting, chosen: Any, counts: Any, steps: int) -> Iterator[Row]:
+def _table(label: str, problem: Any, at: Setting, tuned: Any, counts: Any, steps: int) -> Iterator[Row]:
     def run(method: Any, steps: int) -> Any:
-        asked = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
-        return lambda: decibo.solve(problem, at.network, method, **asked).agents.x
+        options = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
+        return lambda: decibo.solve(problem, at.network, method, **options).agents.x
 
-    calls = {f"{name} {n}": run(method, n) for name, method in chosen.items() for n in (1, steps)}
+    calls = {f"{name} {n}": run(method, n) for name, method in tuned.items() for n in (1, steps)}
     times = interleaved(calls, 5)
     sent = {}
-    for name, method in chosen.items():
+    for name, method in tuned.items():
         cost = decibo.solve(problem, at.network, method, steps=1, progress=False, measures=["outer"]).cost
         second = float(np.median(per_step(times[f"{name} {steps}"], times[f"{name} 1"], steps)))
         for level, k in zip(LEVELS, counts[name], strict=True):

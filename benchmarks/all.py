@@ -2,8 +2,8 @@
 
     python benchmarks/all.py [--quick] [--json FILE] [--only step growth ...]
 
---quick runs everything small, to see that it works: its numbers mean little. docs/performance.md is made from the JSON
-by benchmarks/page.py.
+--quick runs everything small, to see that it works: its numbers mean little. benchmarks/page.py writes
+docs/performance.md from the JSON.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _cpuinfo() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def shown(rows: Iterator[Any], quick: bool) -> list[dict[str, Any]]:
+def print_rows(rows: Iterator[Any], quick: bool) -> list[dict[str, Any]]:
     """Print rows as they come, and keep them; small sizes are not judged."""
-    kept = []
+    records = []
     for row in rows:
         row = replace(row, target="") if quick else row
         print(row, flush=True)
-        kept.append(row.as_dict())
-    return kept
+        records.append(row.as_dict())
+    return records
 
 
 def run_alone(rows: Callable[[bool], Iterator[Any]], part: Callable[[str, int], None] | None = None) -> None:
@@ -69,7 +69,7 @@ def run_alone(rows: Callable[[bool], Iterator[Any]], part: Callable[[str, int], 
     options = parser.parse_args()
     if part and options.part:
         return part(options.part[0], int(options.part[1]))
-    shown(rows(options.quick), options.quick)
+    print_rows(rows(options.quick), options.quick)
     return None
 
 
@@ -79,23 +79,23 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the table here as well")
     parser.add_argument("--only", nargs="+", choices=MODULES, default=MODULES)
     options = parser.parse_args()
-    found: dict[str, Any] = {"quick": options.quick, "machine": machine(), "rows": [], "seconds": {}}
+    results: dict[str, Any] = {"quick": options.quick, "machine": machine(), "rows": [], "seconds": {}}
     for name in options.only:
         print(f"\n== {name}", flush=True)
         begun = time.perf_counter()
         try:
-            found["rows"] += shown(importlib.import_module(name).rows(options.quick), options.quick)
-        except Exception:  # the others still run; what failed is said in the table
+            results["rows"] += print_rows(importlib.import_module(name).rows(options.quick), options.quick)
+        except Exception:  # the others still run; the table names what failed
             traceback.print_exc()
-            found["rows"].append(
+            results["rows"].append(
                 {"group": name, "what": f"{name} failed", "value": None, "met": False, "note": "see the log"}
             )
-        found["seconds"][name] = round(time.perf_counter() - begun, 1)
+        results["seconds"][name] = round(time.perf_counter() - begun, 1)
         if options.json:
-            options.json.write_text(json.dumps(found, indent=1, default=lambda value: value.item()))
-    verdicts = [row["met"] for row in found["rows"] if row["met"] is not None]
-    print(f"\n{sum(verdicts)} of {len(verdicts)} targets met; {sum(found['seconds'].values()):.0f} s")
-    for row in found["rows"]:
+            options.json.write_text(json.dumps(results, indent=1, default=lambda value: value.item()))
+    verdicts = [row["met"] for row in results["rows"] if row["met"] is not None]
+    print(f"\n{sum(verdicts)} of {len(verdicts)} targets met; {sum(results['seconds'].values()):.0f} s")
+    for row in results["rows"]:
         if row["met"] is False:
             print(f"missed: {row['what']}: {row['value']} ({row.get('target', '')})")
     return 0

@@ -11,8 +11,8 @@ far away has a tiny gradient and a large Phi. So the table also prints Phi, of t
 and a second ratio, to the best of those runs of the grid that came down at least nine tenths of the way to its lowest
 Phi. The first ratio is the one that counts for "within a factor 10"; both are counted at the end.
 
-The grid takes most of the time and does not depend on the automatic rule: --grid keeps its results in a file. A file
-with plain numbers, of before Phi was kept, is used too, and looked up again only where the ratio is above 10.
+The grid takes most of the time and does not depend on the automatic rule: --grid stores its results in a file. A file
+with plain numbers, written before Phi was recorded, is used too, and recomputed only where the ratio is above 10.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ NETWORKS = {
     "erdos_renyi 0.4": lambda seed: decibo.networks.erdos_renyi(10, 0.4, seed=seed),
     "star": lambda seed: decibo.networks.star(10),
 }
-ALPHAS, GAMMAS = np.logspace(-4, 3, 20), np.logspace(-3, 1, 10)
+ALPHAS = np.logspace(-4, 3, 20)
+GAMMAS = np.logspace(-3, 1, 10)
 
 
 FLOOR = 1e-22  # of |grad Phi|^2: below, both are rounding
@@ -81,23 +82,25 @@ def grid(problem: decibo.Problem, network: decibo.Network, steps: int) -> dict[s
 
         def judge(point):
             x, y = point
-            seen = exact(functions, data, x, y)
-            return jnp.sum(seen.grad**2), seen.phi
+            reference = exact(functions, data, x, y)
+            return jnp.sum(reference.grad**2), reference.phi
 
         X, Y = jax.vmap(one)(cores)
         usable = (
             jnp.all(jnp.isfinite(X), axis=1) & jnp.all(jnp.abs(X) < 1e6, axis=1) & jnp.all(jnp.abs(Y) < 1e6, axis=1)
         )
-        X, Y = jnp.where(usable[:, None], X, start["x"][0]), jnp.where(usable[:, None], Y, start["y"][0])
+        X = jnp.where(usable[:, None], X, start["x"][0])
+        Y = jnp.where(usable[:, None], Y, start["y"][0])
         squares, phis = jax.lax.map(judge, (X, Y))
         return jnp.where(usable, squares, jnp.nan), phis, judge((start["x"][0], start["y"][0]))[1]
 
     squares, phis, first = map(np.asarray, run(cores, network.mixing(), problem.data))
     came_down = lambda part: np.isfinite(squares) & (phis < first - part * abs(first - np.nanmin(phis)))
-    best, low = _smallest(squares, came_down(0.05)), _smallest(squares, came_down(0.9))
+    best = _smallest(squares, came_down(0.05))
+    low = _smallest(squares, came_down(0.9))
     named = {"alpha": float(pairs[best][0]), "gamma": float(pairs[best][1])}
-    found = {"best": squares[best], "phi": phis[best], "low": squares[low], "low_phi": phis[low]}
-    return {name: float(value) for name, value in found.items()} | named
+    values = {"best": squares[best], "phi": phis[best], "low": squares[low], "low_phi": phis[low]}
+    return {name: float(value) for name, value in values.items()} | named
 
 
 def _smallest(squares: np.ndarray, usable: np.ndarray) -> int:
@@ -105,7 +108,7 @@ def _smallest(squares: np.ndarray, usable: np.ndarray) -> int:
 
 
 def best_of_grid(entry: Any, again: Callable[[], dict[str, float]], ours: float) -> dict[str, float]:
-    """What is known of the grid, found out if it has to be."""
+    """The results of the grid: those that were stored, or new ones if there are none."""
     if isinstance(entry, float):
         entry = {"best": entry} if ratio(ours, entry) <= 10 else None
     return entry or again()
@@ -123,24 +126,28 @@ def main() -> None:
     parser.add_argument("--json", help="also write the table here")
     parser.add_argument("--grid", help="read the grid's best values from this file, and add those missing")
     options = parser.parse_args()
-    table, begun, cache = [], time.perf_counter(), Path(options.grid) if options.grid else None
-    known = json.loads(cache.read_text()) if cache and cache.exists() else {}
+    table = []
+    begun = time.perf_counter()
+    cache = Path(options.grid) if options.grid else None
+    stored = json.loads(cache.read_text()) if cache and cache.exists() else {}
     print(f"{'problem':23}{'network':17}{'seed':>4}{'automatic':>11}{'grid':>10}{'ratio':>9}", end="")
     print(f"{'Phi':>10}{'grid':>10}{'ratio, low Phi':>16}  status, restarts")
     for name in options.problems:
         for net, make in NETWORKS.items():
             for seed in range(options.seeds):
-                problem, network = PROBLEMS[name](seed), make(seed)
+                problem = PROBLEMS[name](seed)
+                network = make(seed)
                 solution = decibo.solve(
                     problem, network, steps=options.steps, measures=["stationarity"], progress=False
                 )
-                ours, phi = float(solution.history["stationarity"][-1]), decibo.reference(problem).phi(solution.x)
+                ours = float(solution.history["stationarity"][-1])
+                phi = decibo.reference(problem).phi(solution.x)
                 label = f"{name} | {net} | {seed} | {options.steps}"
-                best = best_of_grid(known.get(label), lambda: grid(problem, network, options.steps), ours)  # noqa: B023
-                if len(best) > 1 and known.get(label) != best:
-                    known[label] = best
+                best = best_of_grid(stored.get(label), lambda: grid(problem, network, options.steps), ours)  # noqa: B023
+                if len(best) > 1 and stored.get(label) != best:
+                    stored[label] = best
                     if cache:
-                        cache.write_text(json.dumps(known, indent=1))
+                        cache.write_text(json.dumps(stored, indent=1))
                 restarts = solution.message.split(" restarts")[0].split()[-1] if "restarts" in solution.message else "0"
                 row = {"problem": name, "network": net, "seed": seed, "automatic": ours, "grid": best["best"]}
                 row |= {"ratio": ratio(ours, best["best"]), "phi": float(phi), "grid_phi": best.get("phi")}

@@ -57,7 +57,8 @@ def _logistic_numpy() -> tuple[Any, Any, Any]:
         return e * y**2, pull(d["train"], d["labels"], y) + 2 * e * y
 
     def products(d, x, y, v):
-        X, e = d["train"], np.exp(x)
+        X = d["train"]
+        e = np.exp(x)
         s = 1 / (1 + np.exp(-(X @ y)))
         return 2 * e * y * v, X.T @ (s * (1 - s) * (X @ v)) / len(X) + 2 * e * v
 
@@ -76,9 +77,9 @@ def _logistic_torch() -> tuple[Any, Any]:
 
 
 def quadratic(m: int = 10, n: int = 50, r: int = 50) -> Case:
-    made = decibo.problems.quadratic(m, n, r)
-    data = {name: np.asarray(value, np.float32) for name, value in made.data.items()}
-    problem = decibo.Problem(made.outer, made.inner, data, np.zeros(n, np.float32), np.zeros(r, np.float32))
+    ready = decibo.problems.quadratic(m, n, r)
+    data = {name: np.asarray(value, np.float32) for name, value in ready.data.items()}
+    problem = decibo.Problem(ready.outer, ready.inner, data, np.zeros(n, np.float32), np.zeros(r, np.float32))
 
     def outer(d, x, y):
         return d["P"] @ x + d["B"] @ y + d["p"], d["B"].T @ x + d["A"] @ y + d["q"]

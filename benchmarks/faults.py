@@ -23,30 +23,32 @@ from pathlib import Path
 import numpy as np
 
 JOB = Path(__file__).parents[1] / "tests" / "distribute" / "job.py"
-EVERY, STEPS, HEARTBEAT = 50, 400, 6
+EVERY = 50
+STEPS = 400
+HEARTBEAT = 6
 
 
 def start(out: Path, processes: int, slow: float) -> subprocess.Popen:
     call = f"launch(sys.argv[1:], {processes}, restarts=3, heartbeat={HEARTBEAT})"
     code = f"import sys; from decibo.parallel.launch import launch; sys.exit({call})"
     job = [sys.executable, str(JOB), str(out), "--steps", STEPS, "--every", EVERY, "--slow", slow]
-    job += ["--checkpoint", out.parent / "kept"]
+    job += ["--checkpoint", out.parent / "checkpoints"]
     command = [sys.executable, "-c", code, *map(str, job)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def members(out: Path) -> dict[int, int]:
     """Process number -> pid of those that work on this result."""
-    found = {}
+    processes = {}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"{JOB}\0{out}" in (entry / "cmdline").read_text():
                 env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
                 if "DECIBO_PROCESS" in env:
-                    found[int(env["DECIBO_PROCESS"])] = int(entry.name)
+                    processes[int(env["DECIBO_PROCESS"])] = int(entry.name)
         except OSError:
             continue
-    return found
+    return processes
 
 
 def reached(out: Path) -> int:
@@ -57,7 +59,9 @@ def reached(out: Path) -> int:
 
 
 def newest(out: Path) -> int:
-    return max([int(path.name.removeprefix("step-")) for path in (out.parent / "kept").glob("step-*")], default=0)
+    return max(
+        [int(path.name.removeprefix("step-")) for path in (out.parent / "checkpoints").glob("step-*")], default=0
+    )
 
 
 def attack(process: subprocess.Popen, out: Path, drawn: random.Random, processes: int, target: int) -> dict | None:
@@ -72,12 +76,13 @@ def attack(process: subprocess.Popen, out: Path, drawn: random.Random, processes
     if victim not in alive or process.poll() is not None:
         return None
     how = drawn.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-    before, kept = reached(out), newest(out)
+    before = reached(out)
+    saved = newest(out)
     try:
         os.kill(alive[victim], how)
     except ProcessLookupError:
         return None
-    return {"process": victim, "signal": how.name, "step": before, "lost": before - kept}
+    return {"process": victim, "signal": how.name, "step": before, "lost": before - saved}
 
 
 def round_(number: int, processes: int, drawn: random.Random, folder: Path, expected: dict) -> dict:
@@ -88,13 +93,13 @@ def round_(number: int, processes: int, drawn: random.Random, folder: Path, expe
     strikes = [attack(process, out, drawn, processes, drawn.randrange(10, 250))]
     if drawn.random() < 0.4:
         strikes.append(attack(process, out, drawn, processes, drawn.randrange(10, 350)))
-    said = process.communicate(timeout=300)[1]
+    messages = process.communicate(timeout=300)[1]
     same = False
     if out.exists():
         with np.load(out, allow_pickle=False) as file:
             same = all(np.array_equal(file[name], expected[name]) for name in expected)
     left = members(out)
-    named = [line.split(": ", 1)[1] for line in said.splitlines() if "decibo launch: process" in line]
+    named = [line.split(": ", 1)[1] for line in messages.splitlines() if "decibo launch: process" in line]
     return {
         "strikes": [strike for strike in strikes if strike],
         "code": process.returncode,

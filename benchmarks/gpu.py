@@ -27,7 +27,9 @@ from decibo.execute import loop
 from decibo.execute.run import begin
 from decibo.execute.solve import prepare
 
-SAMPLES, FEATURES, STEPS = 400, 784, 50
+SAMPLES = 400
+FEATURES = 784
+STEPS = 50
 
 
 def problem(agents: int) -> decibo.Problem:

@@ -30,7 +30,8 @@ from timing import Row
 
 import decibo
 
-GROUP, FEATURES = "growth", 16
+GROUP = "growth"
+FEATURES = 16
 METHOD = {"alpha": 1e-3, "beta": 1e-3, "gamma": 1e-2, "lam": 10.0}
 
 
@@ -62,7 +63,8 @@ GRAPHS: dict[str, Callable[[int], decibo.Network]] = {
 
 def seconds_per_step(network: decibo.Network, size: int, seconds: float = 0.3) -> float:
     """The median of five runs that take about `seconds` each, less what a run of one step takes."""
-    here, method = problem(network.agents, size), decibo.ahead(**METHOD)
+    here = problem(network.agents, size)
+    method = decibo.ahead(**METHOD)
 
     def run(steps: int) -> float:
         begun = time.perf_counter()
@@ -95,15 +97,17 @@ def alone(graph: str, m: int) -> dict[str, Any]:
     """In a process of its own: seconds and memory of one network."""
     decibo.solve(problem(10, FEATURES), decibo.ring(10), decibo.ahead(**METHOD), steps=2, progress=False)
     reset()
-    before, begun = peak(), time.perf_counter()
+    before = peak()
+    begun = time.perf_counter()
     network = GRAPHS[graph](m)
-    built, building = time.perf_counter() - begun, peak()
+    built = time.perf_counter() - begun
+    building = peak()
     reset()
     seconds = seconds_per_step(network, FEATURES, seconds=0.5)
     running = peak()
     state = 3 * m * FEATURES * 4
-    found = {"m": m, "edges": len(network.edges), "seconds": seconds, "built": built, "state": state}
-    return found | {"building": building - before, "running": running - before, "peak": max(building, running)}
+    results = {"m": m, "edges": len(network.edges), "seconds": seconds, "built": built, "state": state}
+    return results | {"building": building - before, "running": running - before, "peak": max(building, running)}
 
 
 def in_a_process(graph: str, m: int) -> dict[str, Any]:
@@ -122,20 +126,21 @@ def exponent(sizes: list[float], seconds: list[float]) -> float:
 def agents(quick: bool) -> Iterator[Row]:
     most = 10_000 if quick else 1_000_000
     for graph, make in GRAPHS.items():
-        found = []
+        results = []
         for m in [10**k for k in range(1, 7) if 10**k <= most]:
             if m >= most / 10:
-                found.append(in_a_process(graph, m))
+                results.append(in_a_process(graph, m))
             else:
                 network = make(m)
-                found.append({"m": m, "edges": len(network.edges), "seconds": seconds_per_step(network, FEATURES)})
-            note = f"{found[-1]['seconds'] / max(1, found[-1]['edges']) * 1e9:.1f} ns a link"
-            yield Row(GROUP, f"{graph}, {m:,} agents: a step", 1e3 * found[-1]["seconds"], "ms", note=note)
-        many = [each for each in found if each["m"] >= 1000]
+                results.append({"m": m, "edges": len(network.edges), "seconds": seconds_per_step(network, FEATURES)})
+            note = f"{results[-1]['seconds'] / max(1, results[-1]['edges']) * 1e9:.1f} ns a link"
+            yield Row(GROUP, f"{graph}, {m:,} agents: a step", 1e3 * results[-1]["seconds"], "ms", note=note)
+        many = [each for each in results if each["m"] >= 1000]
         slope = exponent([each["edges"] for each in many], [each["seconds"] for each in many])
         what = f"{graph}: exponent of time in links, from 1,000 to {most:,} agents"
         yield Row(GROUP, what, slope, "", target="<= 1.05")
-        last, name = found[-1], f"{graph}, {most:,} agents"
+        last = results[-1]
+        name = f"{graph}, {most:,} agents"
         yield Row(GROUP, f"{name}: peak of the whole process", last["peak"] / 1e9, "GB", target="<= 4")
         yield Row(GROUP, f"{name}: memory of a run / state", last["running"] / last["state"], target="<= 12")
         yield Row(GROUP, f"{name}: building the network", last["built"], "s", note=f"{last['building'] / 1e9:.2f} GB")
@@ -176,13 +181,13 @@ def dimension(quick: bool) -> Iterator[Row]:
 
 def links(quick: bool) -> Iterator[Row]:
     m = 200 if quick else 1000
-    made = {degree: decibo.networks.random_regular(m, degree, seed=0) for degree in (8, 32, 128) if degree < m}
-    made[m - 1] = decibo.complete(m)
-    found = {degree: seconds_per_step(network, FEATURES) for degree, network in made.items()}
-    for degree, seconds in found.items():
-        kind = type(made[degree].mixing()).__name__.lower()
+    networks = {degree: decibo.networks.random_regular(m, degree, seed=0) for degree in (8, 32, 128) if degree < m}
+    networks[m - 1] = decibo.complete(m)
+    times = {degree: seconds_per_step(network, FEATURES) for degree, network in networks.items()}
+    for degree, seconds in times.items():
+        kind = type(networks[degree].mixing()).__name__.lower()
         yield Row(GROUP, f"{m:,} agents, {degree} neighbours each: a step", 1e3 * seconds, "ms", note=f"{kind} mixing")
-    slope = exponent([m * degree / 2 for degree in found], list(found.values()))
+    slope = exponent([m * degree / 2 for degree in times], list(times.values()))
     yield Row(GROUP, f"{m:,} agents: exponent of time in links, to the complete graph", slope, "", target="<= 1.05")
 
 

@@ -20,8 +20,12 @@ class Hand:
         inner = jax.grad(problem.inner, argnums=(0, 1))
         one = lambda x, y, v, d: jax.jvp(lambda y: inner(x, y, d), (y,), (v,))[1]
         self.products = jax.vmap(one)
-        self.W, self.a, self.b, self.c = jnp.asarray(W, jnp.float32), steps["alpha"], steps["beta"], steps["gamma"]
-        self.lam, self.data = steps["lam"], problem.data
+        self.W = jnp.asarray(W, jnp.float32)
+        self.a = steps["alpha"]
+        self.b = steps["beta"]
+        self.c = steps["gamma"]
+        self.lam = steps["lam"]
+        self.data = problem.data
         self.rows = jnp.zeros((len(W), problem.x_layout.size), jnp.float32)
         self.columns = jnp.zeros((len(W), problem.y_layout.size), jnp.float32)
 
@@ -69,7 +73,8 @@ class Hand:
         (x, y, v), (qx, qy, qv), u = s  # q: the sum of (I - W) s / 2 so far
         dx, dy, dv = self.implicit(x, y, v, D)
         u = u + THETA * (dx - u)
-        new, sums = [], []
+        new = []
+        sums = []
         for s_, q, d, h in ((x, qx, u, self.a), (y, qy, dy, self.b), (v, qv, dv, self.c)):
             half = (s_ + self.W @ s_) / 2
             q = q + s_ - half
@@ -134,12 +139,15 @@ class Hand:
         v = jax.lax.fori_loop(0, N, lambda _, v: v - self.c * (self.products(x, y, v, D)[1] - f_y), v)
         new_x = ux + THETA * (f_x - self.products(x, y, v, D)[0] - ux)
         new_y = uy + THETA * (self.g(x, y, D)[1] - uy)
-        tx, ty = tx + new_x - ux, ty + new_y - uy
+        tx = tx + new_x - ux
+        ty = ty + new_y - uy
         return (self.W @ x - self.a * tx, self.W @ y - self.b * ty), (self.W @ tx, self.W @ ty), (new_x, new_y)
 
     def start(self, name: str) -> Any:
-        x, y = self.rows, self.columns
-        three, two = (x, y, y), (x, y)
+        x = self.rows
+        y = self.columns
+        three = (x, y, y)
+        two = (x, y)
         return {
             "ahead": three,
             "ahead_exact": (three, three),

@@ -14,10 +14,12 @@ METHODS = ("ahead", "ahead_exact", "sparkle_ed", "d_soba", "sldbo")
 
 def numpy_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[], Any]:
     """A call that runs `length` steps with derivatives written by hand."""
-    m, data = len(W), {key: np.asarray(value) for key, value in case.problem.data.items()}
+    m = len(W)
+    data = {key: np.asarray(value) for key, value in case.problem.data.items()}
     agents = [{key: value[i] for key, value in data.items()} for i in range(m)]
     zeros = lambda size: np.zeros((m, size), np.float32)
-    x, y = zeros(case.problem.x_layout.size), zeros(case.problem.y_layout.size)
+    x = zeros(case.problem.x_layout.size)
+    y = zeros(case.problem.y_layout.size)
     return lambda: _run(_Numpy(case, agents), W.astype(np.float32), name, case.steps, x, y, length, np.stack)
 
 
@@ -25,7 +27,8 @@ def torch_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[]
     """A call that runs `length` steps with autograd, agent by agent."""
     import torch
 
-    m, data = len(W), {key: torch.tensor(np.asarray(value)) for key, value in case.problem.data.items()}
+    m = len(W)
+    data = {key: torch.tensor(np.asarray(value)) for key, value in case.problem.data.items()}
     agents = [{key: value[i] for key, value in data.items()} for i in range(m)]
     x, y = (torch.zeros(m, layout.size) for layout in (case.problem.x_layout, case.problem.y_layout))
     weights = torch.tensor(W, dtype=torch.float32)
@@ -34,7 +37,8 @@ def torch_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[]
 
 class _Numpy:
     def __init__(self, case: Case, agents: list[dict[str, Any]]):
-        self.case, self.agents = case, agents
+        self.case = case
+        self.agents = agents
 
     def f(self, i, x, y):
         return self.case.outer(self.agents[i], x, y)
@@ -54,7 +58,8 @@ class _Torch:
     def _gradient(self, function, i, x, y, keep=False):
         import torch
 
-        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        x = x.detach().requires_grad_()
+        y = y.detach().requires_grad_()
         value = function(x, y, self.agents[i])
         return torch.autograd.grad(value, (x, y), create_graph=keep, allow_unused=True, materialize_grads=True), (x, y)
 
@@ -72,13 +77,18 @@ class _Torch:
 
 
 def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, length: int, stack: Any) -> Any:
-    a, b, c, lam, m = h["alpha"], h["beta"], h["gamma"], h["lam"], len(W)
+    a = h["alpha"]
+    b = h["beta"]
+    c = h["gamma"]
+    lam = h["lam"]
+    m = len(W)
 
     def penalty(x, y, z):
         out = []
         for i in range(m):
             f_x, f_y = oracle.f(i, x[i], y[i])
-            (g_x, g_y), (h_x, h_y) = oracle.g(i, x[i], y[i]), oracle.g(i, x[i], z[i])
+            g_x, g_y = oracle.g(i, x[i], y[i])
+            h_x, h_y = oracle.g(i, x[i], z[i])
             out.append((f_x + lam * (g_x - h_x), f_y + lam * g_y, h_y))
         return [stack(rows) for rows in zip(*out, strict=True)]
 
@@ -86,7 +96,8 @@ def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, le
         out = []
         for i in range(m):
             f_x, f_y = oracle.f(i, x[i], (y[i] + z[i]) / 2)
-            (g_x, g_y), (h_x, h_y) = oracle.g(i, x[i], y[i]), oracle.g(i, x[i], z[i])
+            g_x, g_y = oracle.g(i, x[i], y[i])
+            h_x, h_y = oracle.g(i, x[i], z[i])
             out.append((f_x + lam / 2 * (g_x - h_x), g_y + f_y / lam, h_y - f_y / lam))
         return [stack(rows) for rows in zip(*out, strict=True)]
 
@@ -98,16 +109,19 @@ def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, le
             out.append((f_x - Jv, g_y, Hv - f_y))
         return [stack(rows) for rows in zip(*out, strict=True)]
 
-    s, u = [x, y, y], 0 * x
+    s = [x, y, y]
+    u = 0 * x
     past = [x, y, y]
-    track, old = [0 * x, 0 * y, 0 * y], [0 * x, 0 * y, 0 * y]
+    track = [0 * x, 0 * y, 0 * y]
+    old = [0 * x, 0 * y, 0 * y]
     for _ in range(length):
         if name == "ahead":
             s = [W @ v - k * d for v, k, d in zip(s, (a, b, c), penalty(*s), strict=True)]
         elif name == "sldbo":
             d = implicit(*s)
             track = [t + n - o for t, n, o in zip(track, d, old, strict=True)]
-            s, old = [W @ v - k * t for v, k, t in zip(s, (a, b, c), track, strict=True)], d
+            s = [W @ v - k * t for v, k, t in zip(s, (a, b, c), track, strict=True)]
+            old = d
             track = [W @ t for t in track]
         elif name == "d_soba":
             d_x, d_y, d_v = implicit(*s)
@@ -120,5 +134,6 @@ def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, le
                 d[0] = u
             new = [v - h_ * d_ for v, h_, d_ in zip(s, k, d, strict=True)]
             sent = [p + v - o for p, v, o in zip(new, s, past, strict=True)]
-            s, past = [(q + W @ q) / 2 for q in sent], new
+            s = [(q + W @ q) / 2 for q in sent]
+            past = new
     return s[0]

@@ -20,7 +20,9 @@ import numpy as np  # noqa: E402
 import decibo  # noqa: E402
 from decibo import consensus, direction  # noqa: E402
 
-RING, STEPS, FACTOR = decibo.ring(10), 2000, 1.25
+RING = decibo.ring(10)
+STEPS = 2000
+FACTOR = 1.25
 PROBLEMS = {
     "quadratic, condition 10": (decibo.problems.quadratic(condition=10.0), 0.1),
     "logistic, digits by label, summed loss": (decibo.problems.logistic_hyperparameters(split="by_label"), 0.02),
@@ -44,15 +46,17 @@ def apart(lam: float, gamma: float):
 
 
 def stable(problem: decibo.Problem, method: decibo.Algorithm) -> bool:
-    asked = {"steps": STEPS, "every": STEPS // 40, "measures": ["phi", "consensus_x"], "progress": False}
-    solution = decibo.solve(problem, RING, method, **asked)
-    phi, apart = solution.history["phi"], solution.history["consensus_x"]
+    options = {"steps": STEPS, "every": STEPS // 40, "measures": ["phi", "consensus_x"], "progress": False}
+    solution = decibo.solve(problem, RING, method, **options)
+    phi = solution.history["phi"]
+    apart = solution.history["consensus_x"]
     return solution.status == "done" and bool((phi[1:] <= phi[0]).all() and apart[-1] < apart.max())
 
 
 def largest(problem: decibo.Problem, make) -> float:
     grid = 1e-6 * FACTOR ** np.arange(110)
-    first, last = -1, len(grid)
+    first = -1
+    last = len(grid)
     while last - first > 1:
         middle = (first + last) // 2
         first, last = (middle, last) if stable(problem, make(float(grid[middle]))) else (first, middle)
@@ -60,16 +64,17 @@ def largest(problem: decibo.Problem, make) -> float:
 
 
 def main() -> None:
-    begun, lams = time.perf_counter(), (1.0, 10.0, 100.0, 1000.0, 10_000.0)
+    begun = time.perf_counter()
+    lams = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
     for name, (problem, gamma) in PROBLEMS.items():
         print(f"{name}, gamma = {gamma:g}\n{'lam':>8}{'matched':>12}{'apart':>12}")
         rows = []
         for lam in lams:
             rows.append((largest(problem, matched(lam, gamma)), largest(problem, apart(lam, gamma))))
-            shown = "none" if rows[-1][1] == 0 else f"{rows[-1][1]:.3g}"
-            print(f"{lam:8g}{rows[-1][0]:12.3g}{shown:>12}", flush=True)
-        found = [row[0] for row in rows]
-        print(f"matched: largest over smallest {max(found) / min(found):.2f}\n")
+            text = "none" if rows[-1][1] == 0 else f"{rows[-1][1]:.3g}"
+            print(f"{lam:8g}{rows[-1][0]:12.3g}{text:>12}", flush=True)
+        alphas = [row[0] for row in rows]
+        print(f"matched: largest over smallest {max(alphas) / min(alphas):.2f}\n")
     print(f"{time.perf_counter() - begun:.0f} s")
 
 

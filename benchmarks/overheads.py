@@ -30,8 +30,10 @@ GROUP = "overhead"
 
 
 def running(quick: bool) -> Iterator[Row]:
-    case, network = logistic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
-    method, steps = decibo.ahead(**case.steps), 100 if quick else 400
+    case = logistic()
+    network = decibo.networks.erdos_renyi(10, 0.7, seed=0)
+    method = decibo.ahead(**case.steps)
+    steps = 100 if quick else 400
     repeats = 3 if quick else 9
 
     def run(every: int, **more):
@@ -54,8 +56,10 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     if "checkpoint" not in inspect.signature(decibo.solve).parameters:
         yield Row(GROUP, what, None, note="skipped: this version has none")
         return
-    case, network = logistic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
-    method, steps = decibo.ahead(**case.steps), 200 if quick else 3000
+    case = logistic()
+    network = decibo.networks.erdos_renyi(10, 0.7, seed=0)
+    method = decibo.ahead(**case.steps)
+    steps = 200 if quick else 3000
     often = steps // 3
 
     def run(**more):
@@ -67,10 +71,10 @@ def checkpoints(quick: bool) -> Iterator[Row]:
 
     with tempfile.TemporaryDirectory() as folder:
         fresh_folders = (Path(folder) / str(k) for k in itertools.count())
-        kept = lambda: run(checkpoint=decibo.Checkpoints(next(fresh_folders), every=often))()
-        times = interleaved({"none": run(), "kept": kept}, 2 if quick else 9)
-        inside, whole = _inside(kept)
-    yield ratio(GROUP, what, times["kept"], times["none"], "<= 1.02", note=f"{steps} steps")
+        saving = lambda: run(checkpoint=decibo.Checkpoints(next(fresh_folders), every=often))()
+        times = interleaved({"none": run(), "saving": saving}, 2 if quick else 9)
+        inside, whole = _inside(saving)
+    yield ratio(GROUP, what, times["saving"], times["none"], "<= 1.02", note=f"{steps} steps")
     note = "measured inside one run, where other work on the machine hardly matters"
     yield Row(GROUP, "of a run with checkpoints, spent on them", 100 * inside / whole, "%", target="<= 2", note=note)
 
@@ -109,18 +113,19 @@ def fresh(code: list[str], **environment: str) -> float:
 
 def first_number(**environment: str) -> tuple[float, float]:
     """Seconds until the demo prints its first result, and until it ends."""
-    begun, seen = time.perf_counter(), None
+    begun = time.perf_counter()
+    first = None
     command = [sys.executable, "-u", "-m", "decibo", "demo"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | environment
     ) as process:
         for line in process.stdout or []:
             # results are numbers with decimals, as the table has them; the lines above only describe the problem
-            if seen is None and re.match(r"\s*(start|ahead)\b.*\d\.\d", line):
-                seen = time.perf_counter() - begun
-    if process.returncode or seen is None:
+            if first is None and re.match(r"\s*(start|ahead)\b.*\d\.\d", line):
+                first = time.perf_counter() - begun
+    if process.returncode or first is None:
         raise RuntimeError("the demo failed, or printed no result")
-    return seen, time.perf_counter() - begun
+    return first, time.perf_counter() - begun
 
 
 def starting(quick: bool) -> Iterator[Row]:
@@ -129,7 +134,8 @@ def starting(quick: bool) -> Iterator[Row]:
     pairs = [(fresh(["-c", "import decibo"]), fresh(["-c", "import jax"])) for _ in range(repeats)]
     yield ratio(GROUP, "import decibo / import jax", [a for a, _ in pairs], [b for _, b in pairs], "<= 1.5")
     with tempfile.TemporaryDirectory() as folder:
-        cold, warm = [], []
+        cold = []
+        warm = []
         for k in range(1 if quick else 3):
             own = {"XDG_CACHE_HOME": str(Path(folder) / str(k)), "DECIBO_CACHE": ""}
             cold.append(first_number(**own))

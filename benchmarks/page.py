@@ -56,7 +56,8 @@ def number(value: float | None) -> str:
 
 
 def line(row: dict[str, Any]) -> str:
-    low, high = row.get("low"), row.get("high")
+    low = row.get("low")
+    high = row.get("high")
     spread = "" if low is None or high is None else f"{number(low)} - {number(high)}"
     verdict = {None: "", True: "met", False: "**missed**"}[row["met"]]
     cells = [row["what"], f"{number(row['value'])} {row.get('unit', '')}".strip(), spread, row.get("target", "")]
@@ -104,17 +105,18 @@ def notes(rows: list[dict[str, Any]]) -> list[str]:
     """What was missed, and what is known about it."""
     file = Path(__file__).parent / "notes.md"
     missed = [row for row in rows if row["met"] is False]
-    said = file.read_text().strip() if file.exists() else ""
+    text = file.read_text().strip() if file.exists() else ""
     listed = [f"- {row['what']}: {number(row['value'])} (target {row.get('target', '')})" for row in missed]
-    return ["", "## What was missed", "", *(listed or ["Nothing."]), "", *([said] if said else [])]
+    return ["", "## What was missed", "", *(listed or ["Nothing."]), "", *([text] if text else [])]
 
 
-def page(found: dict[str, Any]) -> str:
-    rows, at = found["rows"], found["machine"]
+def page(results: dict[str, Any]) -> str:
+    rows = results["rows"]
+    at = results["machine"]
     judged = [row["met"] for row in rows if row["met"] is not None]
     where = f"{at['processor']}, {at['cores']} cores; jax {at['jax']}, numpy {at['numpy']}, Python {at['python']}"
     lines = [HEAD, f"Measured on {where}. {sum(judged)} of {len(judged)} targets met."]
-    if found["quick"]:
+    if results["quick"]:
         lines.append("\nSmall sizes only (--quick): these numbers mean little.")
     for group in TITLES:
         mine = [row for row in rows if row["group"] == group]
@@ -124,9 +126,9 @@ def page(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    found = json.loads(Path(sys.argv[1]).read_text())
+    results = json.loads(Path(sys.argv[1]).read_text())
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else PAGE
-    target.write_text(page(found))
+    target.write_text(page(results))
     print(f"{target} written from {sys.argv[1]}")
 
 

@@ -23,7 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from timing import Row, interleaved, per_step, ratio
 
-GROUP, SIZE, STEP, PROCESSES = "peers", 50, 0.05, 4
+GROUP = "peers"
+SIZE = 50
+STEP = 0.05
+PROCESSES = 4
 
 
 def matrices(m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,8 +48,8 @@ def ours(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
     A, b = matrices(m)
     problem = decibo.problems.single_level(objective, {"A": A, "b": b}, jnp.zeros(SIZE))
     method = methods.dgd(alpha=STEP) if name == "DGD" else methods.gradient_tracking(alpha=STEP)
-    asked = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
-    return lambda: np.asarray(decibo.solve(problem, decibo.ring(m), method, **asked).agents.x)
+    options = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
+    return lambda: np.asarray(decibo.solve(problem, decibo.ring(m), method, **options).agents.x)
 
 
 def decent_bench(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
@@ -71,7 +74,9 @@ def decent_bench(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
 
 
 def with_decent_bench(quick: bool) -> Iterator[Row]:
-    m, few, many = 10, 20 if quick else 200, 2000 if quick else 20_000
+    m = 10
+    few = 20 if quick else 200
+    many = 2000 if quick else 20_000
     for name in ("DGD", "gradient tracking"):
         what = f"decent-bench / decibo, {name}, {m} agents, a step"
         if not importlib.util.find_spec("decent_bench"):
@@ -95,7 +100,8 @@ def disropt_agent(name: str, steps: int) -> None:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    m, i = world.Get_size(), world.Get_rank()
+    m = world.Get_size()
+    i = world.Get_rank()
     A, b = matrices(m)
     near = [(i - 1) % m, (i + 1) % m]
     agent = Agent(in_neighbors=near, out_neighbors=near, in_weights=dict.fromkeys(near, 1 / 3))
@@ -119,13 +125,15 @@ def disropt(name: str, steps: int) -> dict[str, Any]:
 
 
 def with_disropt(quick: bool) -> Iterator[Row]:
-    few, many = 20 if quick else 200, 2000 if quick else 20_000
+    few = 20 if quick else 200
+    many = 2000 if quick else 20_000
     for name in ("DGD", "gradient tracking"):
         what = f"disropt / decibo, {name}, {PROCESSES} agents, a step"
         if not importlib.util.find_spec("disropt"):
             yield Row(GROUP, what, None, note="skipped: disropt is not installed")
             continue
-        theirs, mine = [], []
+        theirs = []
+        mine = []
         for _ in range(2 if quick else 5):
             theirs.append(disropt(name, few))
             times = interleaved({"long": ours(PROCESSES, name, many), "short": ours(PROCESSES, name, 1)}, 1)

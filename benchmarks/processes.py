@@ -33,12 +33,14 @@ def work(out: str, steps: int) -> None:
     sys.path.insert(0, str(ROOT))
     import gpu
 
-    problem, network = gpu.problem(10), decibo.ring(10)
+    problem = gpu.problem(10)
+    network = decibo.ring(10)
     method = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
     solve = lambda steps: decibo.solve(problem, network, method, steps=steps, every=100, progress=False)
     solve(200)
-    short, long = solve(200), solve(200 + steps)
-    found = {"decibo": 1e3 * (long.cost.seconds - short.cost.seconds) / steps}
+    short = solve(200)
+    long = solve(200 + steps)
+    milliseconds = {"decibo": 1e3 * (long.cost.seconds - short.cost.seconds) / steps}
     loops = {name: hand_written(name) for name in ("by hand", "no exchange", "exchange only")}
     times: dict[str, list[float]] = {name: [] for name in loops}
     for _ in range(5):
@@ -47,7 +49,7 @@ def work(out: str, steps: int) -> None:
             run()
             times[name].append(1e3 * (time.perf_counter() - begun) / LOOP)
     if number == 0:
-        Path(out).write_text(json.dumps(found | {name: statistics.median(each) for name, each in times.items()}))
+        Path(out).write_text(json.dumps(milliseconds | {name: statistics.median(each) for name, each in times.items()}))
 
 
 def hand_written(kind: str) -> Callable[[], object]:
@@ -59,28 +61,31 @@ def hand_written(kind: str) -> Callable[[], object]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     devices = jax.device_count()
-    mesh, split = Mesh(np.array(jax.devices()), ("d",)), PartitionSpec("d")
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    split = PartitionSpec("d")
     draw = lambda index, shape: np.random.default_rng(1).uniform(0, 1e-3, (10 // devices, *shape)).astype(np.float32)
     rows = lambda *shape: jax.make_array_from_callback(
         (10, *shape), NamedSharding(mesh, split), lambda index: draw(index, shape)
     )
-    ends, ring = np.array([0, -1]), [(d, (d + 1) % devices) for d in range(devices)]
+    ends = np.array([0, -1])
+    ring = [(d, (d + 1) % devices) for d in range(devices)]
 
     def step(_: int, y: jax.Array, train: jax.Array, validation: jax.Array) -> jax.Array:
-        heard, along = jnp.tile(y[ends], (1, 3)), jnp.zeros_like(y)
+        received = jnp.tile(y[ends], (1, 3))
+        along = jnp.zeros_like(y)
         if devices > 1 and kind != "no exchange":
-            heard = lax.ppermute(heard, "d", ring)
+            received = lax.ppermute(received, "d", ring)
         for data, scale in ((train, 1.0), (train, 0.5), (validation, 1.0)) if kind != "exchange only" else ():
             along += jnp.einsum("msf,ms->mf", data, jnp.einsum("msf,mf->ms", data, scale * y))
-        return (y - 1e-3 * along).at[ends].add(1e-3 * heard[:, : y.shape[1]])
+        return (y - 1e-3 * along).at[ends].add(1e-3 * received[:, : y.shape[1]])
 
     def block(y: jax.Array, *data: jax.Array) -> jax.Array:
         return lax.fori_loop(0, LOOP, lambda k, y: step(k, y, *data), y)
 
     run = jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(split,) * 3, out_specs=split, check_vma=False))
-    given = rows(784), rows(400, 784), rows(400, 784)
-    jax.block_until_ready(run(*given))
-    return lambda: jax.block_until_ready(run(*given))
+    arguments = rows(784), rows(400, 784), rows(400, 784)
+    jax.block_until_ready(run(*arguments))
+    return lambda: jax.block_until_ready(run(*arguments))
 
 
 def once(processes: int, steps: int) -> dict[str, float]:

@@ -15,8 +15,12 @@ from timing import interleaved, table
 
 import decibo
 
-SIZE, STEPS = 16, 50
-ALPHA, BETA, GAMMA, LAM = 1e-3, 1e-3, 1e-2, 10.0
+SIZE = 16
+STEPS = 50
+ALPHA = 1e-3
+BETA = 1e-3
+GAMMA = 1e-2
+LAM = 10.0
 
 
 def outer(x, y, d):

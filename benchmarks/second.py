@@ -20,7 +20,9 @@ from timing import Row, interleaved, milliseconds, per_step, ratio
 import decibo
 from decibo.execute import loop
 
-GROUP, M, SAMPLES = "second", 4, 256
+GROUP = "second"
+M = 4
+SAMPLES = 256
 
 
 def scores(y, features):
@@ -63,7 +65,8 @@ def memory(here: decibo.Problem, network: decibo.Network, method: decibo.Algorit
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    here, network = problem(16 if quick else 128), decibo.ring(M)
+    here = problem(16 if quick else 128)
+    network = decibo.ring(M)
     implicit = {"alpha": 1e-3, "beta": 1e-2, "gamma": 1e-2}
     methods = {
         "ahead_exact": decibo.ahead_exact(alpha=1e-3, gamma=1e-2, lam=100.0),

@@ -37,11 +37,11 @@ def settings(name: str, case: Case) -> dict[str, Any]:
     """What the method needs, from the step sizes of the case."""
     import inspect
 
-    asked = inspect.signature(decibo.CATALOG[name]).parameters
-    known = scaled(name, case).steps | SMALL | {"eta": case.steps["gamma"], "theta": 0.2}
+    parameters = inspect.signature(decibo.CATALOG[name]).parameters
+    values = scaled(name, case).steps | SMALL | {"eta": case.steps["gamma"], "theta": 0.2}
     if name == "bome":
-        known |= {"eta": 0.5}
-    return {key: known[key] for key in asked if key in known}
+        values |= {"eta": 0.5}
+    return {key: values[key] for key in parameters if key in values}
 
 
 def scaled(name: str, case: Case) -> Case:
@@ -60,11 +60,12 @@ def ours(case: Case, network: Any, method: Any, steps: int) -> Callable[[], Any]
 
 def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
     """The passes over the data that the gradients and products of a step need, and nothing else (logistic only)."""
-    train, validation = case.problem.data["train"], case.problem.data["validation"]
+    train = case.problem.data["train"]
+    validation = case.problem.data["validation"]
 
     def there_and_back(X: jax.Array, y: jax.Array) -> jax.Array:
-        seen = jnp.einsum("msf,mf->ms", X, y)
-        return jnp.einsum("msf,ms->mf", X, seen)
+        margins = jnp.einsum("msf,mf->ms", X, y)
+        return jnp.einsum("msf,ms->mf", X, margins)
 
     @jax.jit
     def run(train: jax.Array, validation: jax.Array, rows: list[jax.Array]) -> Any:
@@ -80,7 +81,8 @@ def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
 
 
 def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
-    network, alone = decibo.networks.erdos_renyi(10, 0.7, seed=0), decibo.complete(1)
+    network = decibo.networks.erdos_renyi(10, 0.7, seed=0)
+    alone = decibo.complete(1)
     logistic = "train" in case.problem.data
     long = (40 if quick else 150) if logistic else (1000 if quick else 8000)
     repeats = 3 if quick else 7 if logistic else 5
@@ -99,30 +101,31 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
         mine = per_step(times["long"], times["short"], steps)
         each = {key: [t / lengths.get(key, steps) for t in value] for key, value in times.items()}
         if min(mine) < SHORTEST:
-            yield Row(GROUP, f"{label}: {name}", None, note="too short to be told from the call itself")
+            yield Row(GROUP, f"{label}: {name}", None, note="too short to be distinguished from the call itself")
             continue
         yield from _rows(label, name, mine, each, logistic)
 
 
 def _others(name: str, case: Case, network: Any, method: Any, steps: int, logistic: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
     if name in (*HAND, "fab"):
-        same, sizes = "dsgda_gt" if name == "fab" else name, scaled(name, case).steps
-        found["hand"] = hand_written(case.problem, network.W, sizes, same, steps)
+        same = "dsgda_gt" if name == "fab" else name
+        sizes = scaled(name, case).steps
+        calls["hand"] = hand_written(case.problem, network.W, sizes, same, steps)
         # Compared over few steps: written as W s, exact diffusion drifts in single precision, and ours does not.
         few = min(steps, 100)
         short = hand_written(case.problem, network.W, sizes, same, few)()
         np.testing.assert_allclose(short, ours(case, network, method, few)(), rtol=1e-3, atol=1e-4, err_msg=name)
     if name in LOOPS:
-        found["numpy"] = numpy_loop(case, network.W, name, _few(steps))
-        np.testing.assert_allclose(found["numpy"](), ours(case, network, method, _few(steps))(), rtol=1e-3, atol=1e-4)
+        calls["numpy"] = numpy_loop(case, network.W, name, _few(steps))
+        np.testing.assert_allclose(calls["numpy"](), ours(case, network, method, _few(steps))(), rtol=1e-3, atol=1e-4)
         if importlib.util.find_spec("torch"):
-            found["torch"] = torch_loop(case, network.W, name, _few(steps))
-            np.testing.assert_allclose(found["torch"](), found["numpy"](), rtol=1e-3, atol=1e-4)
+            calls["torch"] = torch_loop(case, network.W, name, _few(steps))
+            np.testing.assert_allclose(calls["torch"](), calls["numpy"](), rtol=1e-3, atol=1e-4)
     if logistic:
         cost = decibo.solve(case.problem, network, method, steps=1, measures=["consensus_x"], progress=False).cost
-        found["floor"] = floor(case, cost, steps)
-    return found
+        calls["floor"] = floor(case, cost, steps)
+    return calls
 
 
 def _few(steps: int) -> int:
@@ -158,7 +161,8 @@ def _merged(case: Case) -> Case:
 
 def compared(quick: bool) -> Iterator[Row]:
     """ahead_exact against AHEAD and SPARKLE-ED, in one run."""
-    case, network = CASES["logistic 10 x 400 x 784"](), decibo.networks.erdos_renyi(10, 0.7, seed=0)
+    case = CASES["logistic 10 x 400 x 784"]()
+    network = decibo.networks.erdos_renyi(10, 0.7, seed=0)
     steps = 60 if quick else 300
     names = ("ahead_exact", "ahead", "sparkle_ed")
     methods = {name: decibo.CATALOG[name](**settings(name, case)) for name in names}

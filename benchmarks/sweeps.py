@@ -18,7 +18,8 @@ from timing import Row, ratio
 import decibo
 from decibo.sweep.sweep import sweep
 
-GROUP, POINTS = "sweep", 64
+GROUP = "sweep"
+POINTS = 64
 
 
 def cases(quick: bool) -> dict[str, tuple[Any, ...]]:
@@ -39,32 +40,32 @@ def cases(quick: bool) -> dict[str, tuple[Any, ...]]:
 
 
 def compared(problem: Any, network: Any, method: Any, steps: int, alphas: list[float]) -> tuple[float, float, Any]:
-    """Seconds one after another, seconds of the sweep, and the sweep; each compiles anew."""
-    asked = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
+    """Seconds one after another, seconds of the sweep, and the sweep; each compiles afresh."""
+    options = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
     jax.clear_caches()
     begun = time.perf_counter()
-    runs = [decibo.solve(problem, network, method.replace(alpha=alpha), **asked) for alpha in alphas]
+    runs = [decibo.solve(problem, network, method.replace(alpha=alpha), **options) for alpha in alphas]
     between = time.perf_counter()
     jax.clear_caches()
     again = time.perf_counter()
-    found = sweep(problem, network, method, {"alpha": alphas}, **asked)
+    swept = sweep(problem, network, method, {"alpha": alphas}, **options)
     end = time.perf_counter()
     last = np.array([run.history["outer"][-1] for run in runs])
-    np.testing.assert_allclose(found.history["outer"][:, -1], last, rtol=1e-3)
-    return between - begun, end - again, found
+    np.testing.assert_allclose(swept.history["outer"][:, -1], last, rtol=1e-3)
+    return between - begun, end - again, swept
 
 
 def rows(quick: bool) -> Iterator[Row]:
     points = 8 if quick else POINTS
     for label, (problem, network, method, steps, span, target) in cases(quick).items():
         alphas = np.geomspace(*span, points).tolist()
-        found = [
+        results = [
             compared(problem, network, method, steps, alphas)
             for _ in range(1 if quick else 2 if label.startswith("large") else 3)
         ]
-        note = f"{steps} steps; batches of {found[-1][2].batches[0]}"
+        note = f"{steps} steps; batches of {results[-1][2].batches[0]}"
         what = f"{label}: {points} runs one after another / sweep"
-        yield ratio(GROUP, what, [each[0] for each in found], [each[1] for each in found], target, note)
+        yield ratio(GROUP, what, [each[0] for each in results], [each[1] for each in results], target, note)
 
 
 if __name__ == "__main__":

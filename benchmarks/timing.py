@@ -63,7 +63,8 @@ def ratio(
 ) -> Row:
     """The ratio of medians; its spread are the quartiles of the ratios of single, neighbouring measurements."""
     single = sorted(a / b for a, b in zip(over, under, strict=True))
-    low, high = single[len(single) // 4], single[-1 - len(single) // 4]
+    low = single[len(single) // 4]
+    high = single[-1 - len(single) // 4]
     return Row(group, what, statistics.median(over) / statistics.median(under), unit, low, high, target, note)
 
 
@@ -76,7 +77,8 @@ def per_step(long: list[float], short: list[float], steps: int) -> list[float]:
 def milliseconds(group: str, what: str, seconds: list[float], note: str = "") -> Row:
     """A time, with its quartiles."""
     ordered = sorted(1e3 * value for value in seconds)
-    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+    low = ordered[len(ordered) // 4]
+    high = ordered[-1 - len(ordered) // 4]
     return Row(group, what, statistics.median(ordered), "ms", low, high, note=note)
 
 
@@ -85,7 +87,8 @@ def table(times: dict[str, list[float]], per: int, base: str) -> dict[str, float
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     print(f"{'':28}{'ms/step':>10}{'spread':>16}{'ratio':>8}")
     for name, seconds in times.items():
-        low, high = min(seconds) / per * 1e3, max(seconds) / per * 1e3
+        low = min(seconds) / per * 1e3
+        high = max(seconds) / per * 1e3
         quotient = medians[name] / medians[base]
         print(f"{name:28}{medians[name] / per * 1e3:10.4f}{low:8.3f}-{high:.3f}{quotient:8.3f}")
     return {name: median / medians[base] for name, median in medians.items()}

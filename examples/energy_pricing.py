@@ -30,7 +30,8 @@ def main():
     before = decibo.reference(problem).y(problem.x0)  # consumption if power were free
     print("\nhour   price   consumption (if free)")
     for hour in range(0, 24, 3):
-        demand, free = float(solution.y[hour]), float(before[hour])
+        demand = float(solution.y[hour])
+        free = float(before[hour])
         print(f"{hour:4d}   {float(solution.x[hour]):5.2f}   {demand:5.2f} ({free:4.2f})   {'#' * round(10 * demand)}")
     print(
         "Look at: ahead stops short of the best prices since districts differ; ahead_exact does not, at the same cost."

@@ -27,7 +27,8 @@ def test_optax_schedules_are_step_sizes():
     optax = pytest.importorskip("optax")
     schedule = optax.exponential_decay(0.1, transition_steps=100, decay_rate=0.5)
     own = lambda k: 0.1 * 0.5 ** (k / 100)
-    problem, ring = decibo.problems.quadratic(), decibo.ring(10)
+    problem = decibo.problems.quadratic()
+    ring = decibo.ring(10)
     runs = [
         decibo.solve(problem, ring, decibo.ahead(alpha=rate, gamma=rate, lam=10.0), steps=50)
         for rate in (schedule, own)
@@ -81,8 +82,10 @@ class Solver(BilevelSolver, FakeBaseSolver):
 def objective():
     """What the benchmark's Objective.get_objective gives: batched functions of (inner_var, outer_var), and starts."""
     random = np.random.default_rng(0)
-    A, B = jnp.asarray(random.normal(size=(40, 3))), jnp.asarray(random.normal(size=(24, 3)))
-    a, b = A @ jnp.array([1.0, -1.0, 0.5]) + random.normal(size=40), B @ jnp.array([1.0, -1.0, 0.5])
+    A = jnp.asarray(random.normal(size=(40, 3)))
+    B = jnp.asarray(random.normal(size=(24, 3)))
+    a = A @ jnp.array([1.0, -1.0, 0.5]) + random.normal(size=40)
+    b = B @ jnp.array([1.0, -1.0, 0.5])
 
     def batched(features, targets, penalty):
         def function(inner_var, outer_var, start=0, batch_size=1):
@@ -106,13 +109,13 @@ def objective():
 
 @pytest.mark.parametrize("agents", [1, 4])
 def test_benchopt_solver_descends_the_value_function(agents):
-    given = objective()
+    parts = objective()
     solver = Solver(n_agents=agents, alpha=0.5, gamma=0.1)
-    solver.set_objective(**given)
+    solver.set_objective(**parts)
     solver.run(0)
-    assert (solver.get_result()["outer_var"] == given["outer_var0"]).all()
+    assert (solver.get_result()["outer_var"] == parts["outer_var0"]).all()
 
-    full = lambda name, n: lambda x, y, d: given[name](y, x, start=0, batch_size=n)
+    full = lambda name, n: lambda x, y, d: parts[name](y, x, start=0, batch_size=n)
     pooled = decibo.Problem(full("f_outer", 24), full("f_inner", 40), np.arange(1), jnp.zeros(3), jnp.zeros(3))
     exact = decibo.reference(pooled)
     slopes = []

@@ -5,15 +5,15 @@ import pytest
 
 from decibo.measure.cost import Cost
 from decibo.paper import fig1, fig2, fig3, fig4, minimax, rates, table1
-from decibo.paper.claims import Verdict, judge, judge_seeds, tally
-from decibo.paper.result import columns, groups
-from decibo.paper.sweep import Sweep
+from decibo.paper.result import Verdict, columns, groups, judge, judge_seeds, select, tally
 
-HOLDS, FAILS, OPEN = Verdict.holds, Verdict.fails, Verdict.open
+HOLDS = Verdict.holds
+FAILS = Verdict.fails
+OPEN = Verdict.open
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict"),
+    ("answers", "verdict"),
     [
         ([True] * 5, HOLDS),
         ([True] * 4 + [False], HOLDS),
@@ -25,13 +25,13 @@ HOLDS, FAILS, OPEN = Verdict.holds, Verdict.fails, Verdict.open
         ([], OPEN),
     ],
 )
-def test_seeds_decide(found, verdict):
-    assert judge_seeds(found) is verdict
+def test_seeds_decide(answers, verdict):
+    assert judge_seeds(answers) is verdict
 
 
 def test_words():
     assert [judge(one) for one in (True, False, None)] == [HOLDS, FAILS, OPEN]
-    assert tally([True, False, None]) == "1 of 2 seeds (1 could not be told)"
+    assert tally([True, False, None]) == "1 of 2 seeds (1 undecided)"
     assert tally([True]) == "1 of 1 seed"
 
 
@@ -61,11 +61,11 @@ def test_table1_agrees_with_the_printed_pattern_or_not():
 
 
 def test_table1_accuracy_is_judged_on_mnist_only():
-    said = "column 3: accuracy 0.9550 (read as: at least)"
-    assert verdicts(table1.claims(rows_of_table1({}), mnist=True))[said] is HOLDS
-    assert verdicts(table1.claims(rows_of_table1({}, accuracy=0.9), mnist=True))[said] is FAILS
-    assert verdicts(table1.claims(rows_of_table1({3: 5}), mnist=True))[said] is OPEN
-    assert verdicts(table1.claims(rows_of_table1({}), mnist=False))[said] is OPEN
+    claim = "column 3: accuracy 0.9550 (read as: at least)"
+    assert verdicts(table1.claims(rows_of_table1({}), mnist=True))[claim] is HOLDS
+    assert verdicts(table1.claims(rows_of_table1({}, accuracy=0.9), mnist=True))[claim] is FAILS
+    assert verdicts(table1.claims(rows_of_table1({3: 5}), mnist=True))[claim] is OPEN
+    assert verdicts(table1.claims(rows_of_table1({}), mnist=False))[claim] is OPEN
 
 
 def test_the_mean_of_a_column_is_over_the_seeds_that_survive():
@@ -81,7 +81,7 @@ def test_fig2_needs_an_order(row, grows):
     assert fig2.grows(np.array(row, float)) is grows
 
 
-def test_fig2_cannot_tell_if_nobody_gets_there():
+def test_fig2_is_undecided_if_no_network_gets_there():
     assert fig2.grows(np.full(3, np.inf)) is None
 
 
@@ -135,21 +135,21 @@ def test_from_which_step_on():
     assert fig1.last_break(holds).tolist() == [0, 1, 2, 3]
 
 
-def made_fig1(gap, floor):
+def history_of_fig1(gap, floor):
     ones = np.ones((3, 200))
     falling = np.exp(-np.arange(200.0) / 10) * ones
     rows = dict.fromkeys(("f", "g", "consensus_x", "consensus_y", "consensus_z"), falling)
     rows |= {"gap": gap * ones, "distance_x": floor * ones, "distance_y": floor * ones}
     rows |= {"x": np.ones((3, 200, 10)), "y": np.ones((3, 200, 10))}
-    return Sweep(np.arange(200), rows, np.ones(3, bool))
+    return rows | {"step": np.arange(200)}
 
 
 @pytest.mark.parametrize(("gap", "floor", "verdict"), [(-1.0, 1e-9, HOLDS), (1.0, 1e-2, FAILS)])
 def test_fig1_gap_and_floor(gap, floor, verdict):
-    made = made_fig1(gap, floor)
-    found = verdicts(fig1.claims(made, made))
-    assert found["AHEAD converges to the optimal solution x* = 0.25, y* = 2.75"] is verdict
-    sign = found["g(x, y) - g(x, z) <= 0 always"]
+    history = history_of_fig1(gap, floor)
+    answers = verdicts(fig1.claims(history, history))
+    assert answers["AHEAD converges to the optimal solution x* = 0.25, y* = 2.75"] is verdict
+    sign = answers["g(x, y) - g(x, z) <= 0 always"]
     assert (sign is HOLDS) == (verdict is HOLDS)
 
 
@@ -158,7 +158,7 @@ def test_rates_and_minimax():
     assert minimax.vanishes(np.array([1e-8, 1e-9]), np.array([1e-3, 1e-3])) is True
     assert minimax.vanishes(np.array([1e-3, 1e-3]), np.array([1e-3, 1e-3])) is False
     assert minimax.vanishes(np.array([1e-3, 1e-4]), np.array([1e-3, 1e-3])) is None
-    effects = [("rho 0.44 -> 0.95", 1.0, 2.0), ("b_f x 10", 2.0, 1.0)]
+    effects = [rates.Effect("rho 0.44 -> 0.95", "1/(1 - rho)^2", 1.0, 2.0), rates.Effect("b_f x 10", "b_f^2", 2.0, 1.0)]
     assert [c.verdict for c in rates.claims([], [("x0", [-0.4, -0.1])], effects)] == [OPEN, HOLDS, FAILS]
 
 
@@ -167,7 +167,13 @@ def test_groups_keep_their_order():
     assert [(key, part["b"].tolist()) for key, part in groups(table, "a")] == [(("q",), [1, 3]), (("p",), [2])]
 
 
-def test_fig4_beating_a_diverged_run_is_no_win():
+def test_select_takes_rows_with_all_values():
+    table = columns([{"a": "q", "b": 1}, {"a": "p", "b": 2}, {"a": "q", "b": 3}])
+    assert select(table, a="q")["b"].tolist() == [1, 3]
+    assert select(table, a="q", b=3)["b"].tolist() == [3]
+
+
+def test_fig4_beating_a_diverged_run_is_not_a_win():
     names = {"AHEAD": 10, "SLDBO": np.inf, "MA-DSBO": np.inf}
     table = dict(needed(**names))
     for lost, verdict in (("", HOLDS), ("SLDBO", HOLDS), ("DBO", OPEN)):

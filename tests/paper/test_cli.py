@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from decibo.cli import app as cli
-from decibo.paper import command, report, suite
+from decibo.paper import plotting, suite, write
 from decibo.paper.result import Size
-from decibo.report.figures import plotting
 
 
 def call(monkeypatch, capsys, *arguments):
@@ -34,7 +33,7 @@ def call(monkeypatch, capsys, *arguments):
         (["nonsense"], "nonsense"),
     ],
 )
-def test_what_is_wrong_is_one_line(monkeypatch, capsys, tmp_path, arguments, said):
+def test_an_error_is_one_line(monkeypatch, capsys, tmp_path, arguments, said):
     monkeypatch.chdir(tmp_path)
     code, streams = call(monkeypatch, capsys, *arguments)
     assert code == 2
@@ -48,7 +47,7 @@ def test_a_folder_below_a_file_cannot_be_written(monkeypatch, capsys, tmp_path):
     (tmp_path / "file").write_text("")
     code, streams = call(monkeypatch, capsys, "reproduce", "fig1", "--out", tmp_path / "file" / "out")
     assert code == 2
-    assert "cannot write" in streams.err
+    assert "Cannot write" in streams.err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -78,18 +77,18 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        report.write(result, tmp_path / "new" / "out", broken)
+        write.write(result, tmp_path / "new" / "out", broken)
     assert list(tmp_path.iterdir()) == []
-    folder = report.write(result, tmp_path, None)
+    folder = write.write(result, tmp_path, None)
     before = sorted(path.name for path in folder.iterdir())
     with pytest.raises(OSError, match="disk full"):
-        report.write(result, tmp_path, broken)
+        write.write(result, tmp_path, broken)
     assert sorted(path.name for path in folder.iterdir()) == before
     assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_good_run_prints_claims_at_80_columns(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(command, "Size", lambda quick, seeds: Size(quick, seeds, tiny=True))
+    monkeypatch.setattr(suite, "Size", lambda quick, seeds: Size(quick, seeds, tiny=True))
     arguments = ["reproduce", "fig1", "--seeds", 1, "--out", tmp_path / "out"]
     monkeypatch.setattr(sys, "argv", ["decibo", *map(str, arguments)])
     monkeypatch.setenv("COLUMNS", "80")
@@ -103,7 +102,7 @@ def test_a_good_run_prints_claims_at_80_columns(monkeypatch, capsys, tmp_path):
 def test_figures_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"decibo\[plot\]"):
-        plotting()
+        plotting.check_installed()
 
 
 def python(code):

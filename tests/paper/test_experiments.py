@@ -3,20 +3,18 @@
 import csv
 import json
 
+import jax
 import numpy as np
 import pytest
 
 from decibo.data import breast_cancer, digits
+from decibo.formatting import to_csv
 from decibo.measure import measures as measures_
-from decibo.paper import datasets as source
-from decibo.paper import page, report, suite
-from decibo.paper import plotting as figures
-from decibo.paper.claims import Verdict
-from decibo.paper.command import Done
-from decibo.paper.result import Size
+from decibo.paper import datasets, suite, write
+from decibo.paper.result import Outcome, Size, Verdict
 
 TINY = Size(seeds=1, tiny=True)
-DATA = {source.pair_of_digits: digits(), source.adults: breast_cancer()}
+DATA = {datasets.pair_of_digits: digits(), datasets.adults: breast_cancer()}
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +24,13 @@ def results():
 
 @pytest.mark.parametrize("name", suite.EXPERIMENTS)
 def test_it_runs_and_is_written_whole(name, results, tmp_path):
-    folder = report.write(results[name], tmp_path, figures.draw)
+    folder = suite.save(results[name], tmp_path)
     assert {path.suffix for path in folder.iterdir()} == {".csv", ".json", ".png", ".pdf"}
     assert list(tmp_path.iterdir()) == [folder]
-    kept = json.loads((folder / f"{name}.json").read_text())
-    assert {claim["verdict"] for claim in kept["claims"]} <= set(Verdict)
-    assert all((folder / table).exists() for table in kept["tables"])
-    for table in kept["tables"]:
+    record = json.loads((folder / f"{name}.json").read_text())
+    assert {claim["verdict"] for claim in record["claims"]} <= set(Verdict)
+    assert all((folder / table).exists() for table in record["tables"])
+    for table in record["tables"]:
         rows = list(csv.reader((folder / table).read_text().splitlines()))
         assert len(rows) > 1
         assert len({len(row) for row in rows}) == 1
@@ -42,19 +40,19 @@ def test_it_runs_and_is_written_whole(name, results, tmp_path):
 def test_same_seed_same_numbers(name, results):
     again = suite.run(name, DATA, TINY)
     for table, columns in results[name].tables.items():
-        assert report.as_csv(columns) == report.as_csv(again.tables[table])
+        assert to_csv(columns) == to_csv(again.tables[table])
 
 
 def test_only_one_table_holds_wall_times(results):
     again = suite.run("fig4", DATA, TINY)
     for table, columns in results["fig4"].tables.items():
         if table != "seconds":
-            assert report.as_csv(columns) == report.as_csv(again.tables[table])
+            assert to_csv(columns) == to_csv(again.tables[table])
 
 
 def test_the_page_shows_everything_and_no_path(results, tmp_path):
-    done = [Done(r, report.write(r, tmp_path, figures.draw), 1.0) for r in results.values()]
-    path = page.write(done, tmp_path / "docs", quick=True)
+    outcomes = [Outcome(result, suite.save(result, tmp_path), 1.0) for result in results.values()]
+    path = write.write_page(outcomes, tmp_path / "docs", quick=True)
     text = path.read_text()
     for result in results.values():
         assert f"## {result.title}" in text
@@ -68,14 +66,23 @@ def test_minimax_stationarity_is_the_library_s():
     from decibo.paper import minimax
 
     problem = minimax.make(breast_cancer(), 0)
-    measures = {"cheap": minimax.stationarity, "exact": measures_.stationarity}
+    measures = [("cheap", minimax.stationarity), ("exact", measures_.stationarity)]
     method = minimax.METHODS["dgda"]
-    run = decibo.solve(problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False)
-    np.testing.assert_allclose(run.history["cheap"], run.history["exact"], rtol=1e-8)
+    solution = decibo.solve(problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False)
+    np.testing.assert_allclose(solution.history["cheap"], solution.history["exact"], rtol=1e-8)
 
 
 def test_embedded_digits_serve_without_mnist(monkeypatch, tmp_path):
     monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "digits" in source.described(source.pair_of_digits())
-    assert source.adults().name == "breast cancer"
+    assert "digits" in datasets.describe(datasets.pair_of_digits())
+    assert datasets.adults().name == "breast cancer"
+
+
+def test_precision_does_not_depend_on_the_caller():
+    distances = []
+    for flag in (True, False):
+        with jax.enable_x64(flag):
+            distances.append(suite.run("fig1", {}, TINY).tables["curves"]["distance_x"])
+    assert distances[0].dtype == np.float64
+    np.testing.assert_array_equal(*distances)

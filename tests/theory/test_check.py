@@ -19,22 +19,22 @@ def paper_network():
 
 
 def test_the_papers_synthetic_steps():
-    found = check(synthetic(), paper_network(), decibo.ahead(**STEPS))
-    c = found.constants
+    result = check(synthetic(), paper_network(), decibo.ahead(**STEPS))
+    c = result.constants
     assert (c.mu_g, c.L_f1, c.L_g1, c.L_g2, c.estimated) == pytest.approx((4, 4, 32, 0, False))
-    assert found.factors["gamma"] == pytest.approx(500, rel=0.15)
-    assert found.factors["beta"] == pytest.approx(3000, rel=0.2)
-    assert found.factors["alpha"] == pytest.approx(2e7, rel=0.2)
-    assert not found.holds
-    text = str(found)
+    assert result.factors["gamma"] == pytest.approx(500, rel=0.15)
+    assert result.factors["beta"] == pytest.approx(3000, rel=0.2)
+    assert result.factors["alpha"] == pytest.approx(2e7, rel=0.2)
+    assert not result.holds
+    text = str(result)
     assert max(map(len, text.splitlines())) <= 80
     assert "sufficient, far from necessary" in text
     assert "lower first gamma" in text
-    assert text.count("  NO") == sum(not slack.holds for slack in found.slacks.values())
-    data = json.loads(found.to_json())
-    assert data["factors"]["alpha"] == found.factors["alpha"]
+    assert text.count("  NO") == sum(not slack.holds for slack in result.slacks.values())
+    data = json.loads(result.to_json())
+    assert data["factors"]["alpha"] == result.factors["alpha"]
     assert data["inequalities"]["alpha < 1/(2 L)"]["holds"]
-    assert data["floor"]["total"] == found.floor.floor
+    assert data["floor"]["total"] == result.floor.floor
 
 
 def test_what_changes_first():
@@ -57,9 +57,9 @@ def test_other_methods_and_minimax():
     assert "mu_g" in str(other)
     assert json.loads(other.to_json())["holds"] is False
     game = minimax_quadratic(4, 2, 2)
-    found = check(game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
-    assert found.constants.minimax
-    assert found.floor.penalty == 0
+    result = check(game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
+    assert result.constants.minimax
+    assert result.floor.penalty == 0
 
 
 def test_invalid_arguments_are_rejected():
@@ -70,7 +70,7 @@ def test_invalid_arguments_are_rejected():
 
 
 def test_import_is_lazy():
-    code = "import sys, decibo.theory as t; assert 'decibo.paper.rate_study' not in sys.modules; t.constants; dir(t)"
+    code = "import sys, decibo.theory as t; assert 'decibo.paper.rates' not in sys.modules; t.constants; dir(t)"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="nothing"):
         _ = decibo.theory.nothing

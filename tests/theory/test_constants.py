@@ -22,15 +22,16 @@ some = st.fixed_dictionaries(dict.fromkeys(GOOD, size) | {"over": st.floats(1, 5
 )
 
 
-def base(given):
-    return {name: given[name] for name in ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy")}
+def base(values):
+    return {name: values[name] for name in ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy")}
 
 
 @settings(max_examples=50, deadline=None)
 @given(some)
-def test_every_constant_twice(made):
-    given, lam = made
-    c, s = Constants(**given), paper.symbols(**base(given), lam=lam)
+def test_every_constant_twice(case):
+    values, lam = case
+    c = Constants(**values)
+    s = paper.symbols(**base(values), lam=lam)
     ours = {
         "U_lam^2": c.U_lam(lam) ** 2,
         "L_lam": c.L_lam(lam),
@@ -53,21 +54,21 @@ def test_every_constant_twice(made):
 
 @settings(max_examples=50, deadline=None)
 @given(some, st.floats(0, 0.99))
-def test_every_rule_twice(made, rho):
-    given, lam = made
-    c = Constants(**given)
+def test_every_rule_twice(case, rho):
+    values, lam = case
+    c = Constants(**values)
     t = theorem1(c, rho, lam)
-    gammas, betas, alphas = paper.limits(**base(given), rho=rho, lam=lam, beta=t.beta, gamma=t.gamma)
+    gammas, betas, alphas = paper.limits(**base(values), rho=rho, lam=lam, beta=t.beta, gamma=t.gamma)
     assert sorted(t.gammas.values()) == pytest.approx(sorted(gammas), rel=1e-12)
     assert sorted(t.betas.values()) == pytest.approx(sorted(betas), rel=1e-12)
     assert sorted(t.alphas(t.beta, t.gamma).values()) == pytest.approx(sorted(alphas), rel=1e-12)
     steps = {"alpha": t.alpha, "beta": t.beta, "gamma": t.gamma, "lam": lam}
-    C, B = paper.errors(**given, rho=rho, **steps)
+    C, B = paper.errors(**values, rho=rho, **steps)
     b = bound(c, rho, **steps, fall=3.0, K=10)
     assert (b.penalty, b.heterogeneity) == pytest.approx((C, B), rel=1e-12)
     assert b.initial == pytest.approx(3.0 / (10 * t.alpha))
     assert b.total == b.initial + b.floor
-    assert tuple(c.d(rho, **steps)) == pytest.approx(paper.weights(**base(given), rho=rho, **steps), rel=1e-12)
+    assert tuple(c.d(rho, **steps)) == pytest.approx(paper.weights(**base(values), rho=rho, **steps), rel=1e-12)
 
 
 @settings(max_examples=80, deadline=None)
@@ -97,7 +98,8 @@ def printed_l(c):
 
 def test_printed_l_is_too_small():
     """Erratum 6: f = (x + y)^2 a/2, g = (y - k x)^2/2 has Phi'' = a (1 + k)^2 = 3, and the printed L is below it."""
-    k, a = 9.0, 0.03
+    k = 9.0
+    a = 0.03
     L_g1 = 1 + k**2  # Hessian of g: [[k^2, -k], [-k, 1]]
     c = Constants(mu_g=1, L_f1=2 * a, L_g1=L_g1, L_g2=0, C_fy=1, b_f=0, b_g=0)
     assert a * (1 + k) ** 2 <= c.L
@@ -113,10 +115,11 @@ def test_exact_for_quadratics():
     like = quadratic(agents=3, n=2, r=3)
     problem = decibo.Problem(like.outer, like.inner, {k: getattr(world, k) for k in like.data}, like.x0, like.y0)
     x = np.array([[0.3, -1.0], [0.0, 2.0]])
-    found, known = constants(problem, x), world.constants(x)
-    assert not found.estimated
+    estimate = constants(problem, x)
+    truth = world.constants(x)
+    assert not estimate.estimated
     for name in GOOD:
-        assert getattr(found, name) == pytest.approx(getattr(known, name), rel=1e-10), name
+        assert getattr(estimate, name) == pytest.approx(getattr(truth, name), rel=1e-10), name
 
 
 def ridge(weight):
@@ -130,11 +133,11 @@ def ridge(weight):
 
 
 def test_estimates_of_a_bent_problem():
-    found = constants(ridge(3.0), jnp.linspace(-4, 4, 9), samples=9)
-    assert found.estimated
-    assert 0.95 <= found.L_g2 <= 1.0  # agent 1 has |(a, b)| = 1
-    assert 3 - 0.64 - 0.25 <= found.mu_g <= 3 - 0.64 + 0.05
-    assert found.L_f1 == pytest.approx(1.0)
+    estimate = constants(ridge(3.0), jnp.linspace(-4, 4, 9), samples=9)
+    assert estimate.estimated
+    assert 0.95 <= estimate.L_g2 <= 1.0  # agent 1 has |(a, b)| = 1
+    assert 3 - 0.64 - 0.25 <= estimate.mu_g <= 3 - 0.64 + 0.05
+    assert estimate.L_f1 == pytest.approx(1.0)
 
 
 def test_not_strongly_convex_says_where():

@@ -54,7 +54,8 @@ def test_lemma_1_descent(world, seed, scale, above, share):
     x, y, z, c, lam = setting(world, seed, scale, above)
     alpha = share / (2 * c.L)
     H = world.directions(x, y, z, lam)[0].mean(0)
-    now, gradient = world.phi(x.mean(0)), world.grad_phi(x.mean(0))
+    now = world.phi(x.mean(0))
+    gradient = world.grad_phi(x.mean(0))
     after = world.phi(x.mean(0) - alpha * H)
     terms = square(gradient - H) / 2, -square(gradient) / 2, -square(H) / 4
     at_most(after, now + alpha * sum(terms), abs(now) + alpha * sum(map(abs, terms)))
@@ -64,7 +65,8 @@ def test_lemma_1_descent(world, seed, scale, above, share):
 @given(**common)
 def test_lemma_2_penalty_gap_and_propositions(world, seed, scale, above):
     x, _, _, c, lam = setting(world, seed, scale, above)
-    a, b = x.mean(0), x.mean(0) + 1.0
+    a = x.mean(0)
+    b = x.mean(0) + 1.0
     at_most(np.linalg.norm(world.ystar(a) - world.ystar_lam(a, lam)), c.C_in / lam)
     at_most(np.linalg.norm(world.grad_phi(a) - world.grad_pstar(a, lam)), c.C_ou / lam)
     far = np.linalg.norm(a - b)
@@ -77,7 +79,8 @@ def test_lemma_2_penalty_gap_and_propositions(world, seed, scale, above):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_lemma_2_slopes_over_four_decades(seed):
-    world, x = World.draw(seed, 3, 2, 2), np.array([0.4, -0.7])
+    world = World.draw(seed, 3, 2, 2)
+    x = np.array([0.4, -0.7])
     c = world.constants([x])
     lams = 10 * c.L_f1 / c.mu_g * np.logspace(0, 4, 9)
     inner = [np.linalg.norm(world.ystar(x) - world.ystar_lam(x, lam)) for lam in lams]
@@ -94,7 +97,8 @@ def test_lemma_3_gradient_approximation(world, seed, scale, above):
     x, y, z, c, lam = setting(world, seed, scale, above)
     e_y, e_z, c_x, c_y, c_z = world.errors(x, y, z, lam)
     H = world.directions(x, y, z, lam)[0].mean(0)
-    U2, G2 = c.U_lam(lam) ** 2, (c.L_g1 * lam) ** 2
+    U2 = c.U_lam(lam) ** 2
+    G2 = (c.L_g1 * lam) ** 2
     right = 2 * c.C_ou**2 / lam**2 + 12 * U2 * (e_y + c_x + c_y) + 12 * G2 * (e_z + c_z)
     at_most(square(world.grad_phi(x.mean(0)) - H), right)
 
@@ -131,16 +135,20 @@ def test_lemma_5_penalised_inner_errors(world, seed, scale, above, share, move):
 @given(**common, size=st.sampled_from([1e-4, 0.1, 10.0]))
 def test_lemma_6_consensus_errors(world, seed, scale, above, size):
     x, y, z, c, lam = setting(world, seed, scale, above)
-    alpha, beta, gamma = size / c.L_lam(lam), size / c.L_lam(lam), size / c.L_g1
+    alpha = size / c.L_lam(lam)
+    beta = size / c.L_lam(lam)
+    gamma = size / c.L_g1
     e_y, e_z, c_x, c_y, c_z = world.errors(x, y, z, lam)
     _, _, a_x, a_y, a_z = world.errors(*world.step(x, y, z, alpha, beta, gamma, lam), lam)
-    gap, U2, G2 = 1 - world.rho, c.U_lam(lam) ** 2, (c.L_g1 * lam) ** 2
-    kept = 1 - gap / 2
-    right = kept * c_x + 108 * alpha**2 / gap * (U2 * (c_x + c_y + e_y) + G2 * (c_z + e_z))
+    gap = 1 - world.rho
+    U2 = c.U_lam(lam) ** 2
+    G2 = (c.L_g1 * lam) ** 2
+    contraction = 1 - gap / 2
+    right = contraction * c_x + 108 * alpha**2 / gap * (U2 * (c_x + c_y + e_y) + G2 * (c_z + e_z))
     at_most(a_x, right + alpha**2 / gap * (108 * c.C_in**2 * U2 / lam**2 + 6 * c.b_f**2))
-    right = kept * c_y + 72 * beta**2 * U2 / gap * (c_x + c_y + e_y + c.C_in**2 / lam**2)
+    right = contraction * c_y + 72 * beta**2 * U2 / gap * (c_x + c_y + e_y + c.C_in**2 / lam**2)
     at_most(a_y, right + 12 * beta**2 / gap * (c.b_f**2 + lam**2 * c.b_g**2))
-    right = kept * c_z + 24 * c.L_g1**2 * gamma**2 / gap * (c_x + c_z + e_z)
+    right = contraction * c_z + 24 * c.L_g1**2 * gamma**2 / gap * (c_x + c_z + e_z)
     at_most(a_z, right + 6 * gamma**2 * c.b_g**2 / gap)
 
 
@@ -172,10 +180,15 @@ def test_every_step_of_the_assembly(L_g1, ratio, share, rho):
     lam = 2 * L_f1 / ratio
     c = Constants(mu_g=1, L_f1=L_f1, L_g1=L_g1, L_g2=0, C_fy=1, b_f=1, b_g=1)
     t = theorem1(c, rho, lam)
-    beta, gamma = t.beta, share * t.gamma
+    beta = t.beta
+    gamma = share * t.gamma
     alpha = 0.999 * min(t.alphas(beta, gamma).values())
-    U2, w_b, w_g, gap = c.U_lam(lam) ** 2, c.w_beta(lam), c.w_gamma, 1 - rho
-    G2, z_term = c.L_g1**2 * lam**2, 48 * c.L_g1**4 * lam**2 / w_g**2
+    U2 = c.U_lam(lam) ** 2
+    w_b = c.w_beta(lam)
+    w_g = c.w_gamma
+    gap = 1 - rho
+    G2 = c.L_g1**2 * lam**2
+    z_term = 48 * c.L_g1**4 * lam**2 / w_g**2
     y_term = 96 * U2**2 / w_b**2
     room = 1 + 1e-12
     assert y_term + z_term + 12 * U2 <= c.p_1(lam) * lam**2 * room
@@ -184,7 +197,9 @@ def test_every_step_of_the_assembly(L_g1, ratio, share, rho):
     _, _, d_3, d_4, d_5 = c.d(rho, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
     by_z = 24 * c.L_ystar**2 * G2 / (w_g * gamma) ** 2
     by_y = 24 * U2 * c.L_ystar_lam(lam) ** 2 / (w_b * beta) ** 2
-    X, Y, Z = 108 * alpha**2 * d_3 / gap, 72 * U2 * beta**2 * d_4 / gap, 24 * c.L_g1**2 * gamma**2 * d_5 / gap
+    X = 108 * alpha**2 * d_3 / gap
+    Y = 72 * U2 * beta**2 * d_4 / gap
+    Z = 24 * c.L_g1**2 * gamma**2 * d_5 / gap
     assert 0.5 - (by_z + by_y) * alpha**2 >= 0
     assert 12 * U2 * alpha - U2 * X - Y >= 0
     assert 12 * G2 * alpha - G2 * X - Z >= 0
@@ -196,7 +211,8 @@ def test_every_step_of_the_assembly(L_g1, ratio, share, rho):
 @pytest.mark.parametrize("L_g1", [1.0, 2.0, 10.0, 100.0])
 def test_printed_u_beta_is_too_large(L_g1):
     """Erratum 11: with the printed u_beta = mu_g/(4 L_g1) the proof's D_2 <= p_2 lam^2 is false for every condition."""
-    lam, c = 100.0, Constants(mu_g=1, L_f1=1, L_g1=L_g1, L_g2=0, C_fy=1, b_f=1, b_g=1)
+    lam = 100.0
+    c = Constants(mu_g=1, L_f1=1, L_g1=L_g1, L_g2=0, C_fy=1, b_f=1, b_g=1)
     U2 = c.U_lam(lam) ** 2
     D_2 = 96 * U2**2 / c.w_beta(lam) ** 2 + 12 * U2
     printed_u_beta = c.mu_g / (4 * c.L_g1)
@@ -208,9 +224,11 @@ def test_printed_u_beta_is_too_large(L_g1):
 def test_printed_alpha_condition_can_leave_c_1_negative():
     """Erratum 12: at mu_g = L_g1 and lam near 2 L_f1/mu_g, the six printed bounds on alpha give C_1 < 0."""
     c = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=1, b_g=1)
-    lam, beta = 2.0001, 1e-3
+    lam = 2.0001
+    beta = 1e-3
     third = 24 * (c.U_lam(lam) * c.L_ystar_lam(lam) / (c.w_beta(lam) * beta)) ** 2
-    printed, ours = beta / 160, c.w_beta(lam) * beta / (10 * c.L_ystar_lam(lam) * c.U_lam(lam))
+    printed = beta / 160
+    ours = c.w_beta(lam) * beta / (10 * c.L_ystar_lam(lam) * c.U_lam(lam))
     second = 24 / 100  # its own condition at equality
     assert 0.5 - second - third * printed**2 == pytest.approx(-0.04, abs=1e-3)
     assert 0.5 - second - third * ours**2 == pytest.approx(0.02)
@@ -218,9 +236,11 @@ def test_printed_alpha_condition_can_leave_c_1_negative():
 
 def test_printed_mu_lam_is_too_large_for_minimax_below_two():
     """Erratum 13: one agent, f = -y^2/2, g = y^2/2. Lemma 5 with mu_lam = lam mu_g/2 fails for lam = 1.1."""
-    lam, c = 1.1, Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
+    lam = 1.1
+    c = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
     beta = 1 / (lam * c.L_g1)
-    kept = (1 - beta * (lam - 1)) ** 2  # of |y - y*|^2 in one step
-    printed, ours = c.w_beta(lam), replace(c, minimax=True).w_beta(lam)
-    assert kept > 1 - 2 * printed * beta
-    assert kept <= 1 - 2 * ours * beta
+    contraction = (1 - beta * (lam - 1)) ** 2  # of |y - y*|^2 in one step
+    printed = c.w_beta(lam)
+    ours = replace(c, minimax=True).w_beta(lam)
+    assert contraction > 1 - 2 * printed * beta
+    assert contraction <= 1 - 2 * ours * beta

@@ -26,9 +26,11 @@ def path(s):
 @cache
 def run(kind):
     """A run with Theorem 1's own steps on a well-conditioned quadratic, every step recorded."""
-    m, minimax = 4, kind == "minimax"
+    m = 4
+    minimax = kind == "minimax"
     make = minimax_quadratic if minimax else quadratic
-    problem, network = make(m, 2, 2, seed=1, condition=1.0), decibo.ring(m)
+    problem = make(m, 2, 2, seed=1, condition=1.0)
+    network = decibo.ring(m)
     region = constants(problem, radius=2.0, minimax=minimax)
     lam = 2.0 if minimax else 2.5 * region.L_f1 / region.mu_g
     t = theorem1(region, network.rho, lam)
@@ -49,7 +51,8 @@ def test_the_potential_falls_at_every_step(kind):
     region, network, steps, solution, visited = run(kind)
     assert max(visited.C_fy / region.C_fy, visited.b_f / region.b_f, visited.b_g / region.b_g) <= 1
     floor = bound(region, network.rho, **steps).floor
-    V, g2 = solution.history["V"], solution.history["stationarity"]
+    V = solution.history["V"]
+    g2 = solution.history["stationarity"]
     assert np.all(V[1:] <= V[:-1] + steps["alpha"] * (floor - g2[:-1]) + 1e-14 * np.abs(V[0]))
     assert V[-1] < V[0]
 
@@ -58,7 +61,8 @@ def test_the_potential_falls_at_every_step(kind):
 @pytest.mark.parametrize("K", [1, 10, 100, 1000, 4000])
 def test_theorem_1_holds_along_a_run(kind, K):
     region, network, steps, solution, _ = run(kind)
-    V, g2 = solution.history["V"], solution.history["stationarity"]
+    V = solution.history["V"]
+    g2 = solution.history["stationarity"]
     right = bound(region, network.rho, **steps, fall=float(V[0] - V[K]), K=K)
     assert np.mean(g2[:K]) <= right.total
     assert (right.penalty == 0) == (kind == "minimax")
@@ -74,7 +78,9 @@ def test_the_terms_of_the_potential_add_up():
 
 def test_penalty_gap_has_slope_minus_one():
     problem = quadratic(agents=3, n=2, r=2, seed=2, bend=0.3)
-    functions, data, x = problem.functions, problem.data, jnp.array([0.4, -0.7])
+    functions = problem.functions
+    data = problem.data
+    x = jnp.array([0.4, -0.7])
     truth = jax.jit(exact, static_argnums=0)(functions, data, x, jnp.zeros(2))
     c = constants(problem, jnp.stack([x, x + 0.5, x - 0.5]))
     lams = 10 * c.L_f1 / c.mu_g * np.logspace(0, 4, 9)
@@ -139,8 +145,8 @@ def test_a_hundredth_more_of_the_others_too(step):
 def test_corollaries_follow_their_powers_of_k():
     for rule, powers in ((corollary1, (-2 / 3, -1 / 2, -1 / 3, 1 / 6)), (corollary2, (-1 / 3, -1 / 3, -1 / 3, 0))):
         low, high = (rule(some(L_g1=2, L_f1=2), 0.4, K).settings for K in (1e3, 1e6))
-        found = [np.log10(high[name] / low[name]) / 3 for name in ("alpha", "beta", "gamma", "lam")]
-        assert found == pytest.approx(powers, abs=1e-9)
+        slopes = [np.log10(high[name] / low[name]) / 3 for name in ("alpha", "beta", "gamma", "lam")]
+        assert slopes == pytest.approx(powers, abs=1e-9)
 
 
 def test_corollary_2_at_lam_one_leaves_y_out():

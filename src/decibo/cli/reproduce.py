@@ -15,20 +15,21 @@ from rich.text import Text
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.execute.progress import Line
-from decibo.paper import command
+from decibo.paper import suite
+from decibo.paper.result import Outcome, Result, Verdict
 
-COLOURS = {"holds": "green", "fails": "red", "open": "yellow"}
+COLOURS = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow"}
 
 
 def reproduce(
     name: str, out: Path, data: Path | None, quick: bool, seeds: int | None, docs: Path | None, as_json: bool
 ) -> Exit:
     """Run one experiment or all, write their folders, and show which claims of the paper hold."""
-    results = command.reproduce(name, out, data, quick=quick, seeds=seeds, docs=docs, watch=_watch)
+    outcomes = suite.reproduce(name, out, data, quick=quick, seeds=seeds, docs=docs, watch=_watch)
     if as_json:
-        print(json.dumps(command.as_json(results), indent=2))
+        print(json.dumps(suite.as_json(outcomes), indent=2))
     else:
-        _show(results)
+        _show(outcomes)
     return Exit.RAN
 
 
@@ -39,23 +40,23 @@ def _watch(name: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: None if view is None else view(round(100 * share), 100, {})
 
 
-def _show(results: Sequence[command.Done]) -> None:
-    for one in results:
+def _show(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
         print()
-        terminal.draw(Text(one.result.title, style="bold"))
-        terminal.say(f"data: {one.result.data}")
-        terminal.draw(_claims(one))
-        terminal.say(*(f"* {note}" for note in one.result.notes))
-        print(f"{one.seconds:.0f} s, written to {terminal.path_of(one.folder)}")
+        terminal.draw(Text(outcome.result.title, style="bold"))
+        terminal.say(f"data: {outcome.result.data}")
+        terminal.draw(_claims(outcome.result))
+        terminal.say(*(f"* {note}" for note in outcome.result.notes))
+        print(f"{outcome.seconds:.0f} s, written to {terminal.path_of(outcome.folder)}")
 
 
-def _claims(one: command.Done) -> Table:
+def _claims(result: Result) -> Table:
     table = Table(box=box.SQUARE, show_lines=True)
     table.add_column("the paper says", ratio=3)
     table.add_column("measured", ratio=4)
     table.add_column("verdict", width=14)
-    for claim in one.result.claims:
+    for claim in result.claims:
         measured = claim.measured + (f" ({claim.note})" if claim.note else "")
-        verdict = Text(str(claim.verdict), style=COLOURS[claim.verdict.name])
+        verdict = Text(str(claim.verdict), style=COLOURS[claim.verdict])
         table.add_row(Text(claim.paper), Text(measured), verdict)
     return table

@@ -1,9 +1,10 @@
-"""Which data an experiment runs on: MNIST and a9a where they can be found, small bundled sets otherwise."""
+"""The data of the experiments (MNIST and a9a, or bundled sets instead) and how a classifier of digits is judged."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from decibo.data import breast_cancer, digits, libsvm, mnist
@@ -11,31 +12,39 @@ from decibo.data.dataset import Dataset
 from decibo.data.files import folders
 from decibo.data.mnist import SUMS
 from decibo.errors import InputError
+from decibo.measure.measures import Snapshot
+from decibo.problem.problem import Problem
+from decibo.problems.logistic import logistic_hyperparameters
 
+AGENTS = 10
+SCALE = 28.0  # figures 2 to 4 divide pixels by this, so that AHEAD's printed steps are below 1/L and curves are smooth
+SAMPLES = 2000  # to train on, and as many to validate on: 4,000 in all, as in the paper
 Folder = str | Path | None
 
 
 def pair_of_digits(folder: Folder = None) -> Dataset:
     """The digits 1 and 3: MNIST from `folder`, $DECIBO_DATA or the cache, or else 8 x 8 digits; never downloaded."""
     if folder is not None:
-        return mnist(folder=_folder(folder))
-    place = next((place for place in folders() if _has_mnist(place)), None)
-    return digits() if place is None else mnist(folder=place)
+        return mnist(folder=_existing(folder))
+    source = next((source for source in folders() if _has_mnist(source)), None)
+    return digits() if source is None else mnist(folder=source)
 
 
 def adults(folder: Folder = None) -> Dataset:
-    """a9a, likewise, or else the breast cancer data."""
-    places = folders() if folder is None else [_folder(folder)]
-    place = next((place for place in places if (place / "a9a").is_file()), None)
-    if place is None and folder is not None:
-        raise InputError(f"{folder} holds no a9a", "minimax runs on a9a", "Leave --data out for bundled data.")
-    if place is None:
+    """a9a from `folder`, $DECIBO_DATA or the cache, or else the breast cancer data; never downloaded."""
+    sources = folders() if folder is None else [_existing(folder)]
+    source = next((source for source in sources if (source / "a9a").is_file()), None)
+    if source is None and folder is not None:
+        raise InputError(
+            f"minimax runs on a9a, but there is no file a9a in {folder}.", "Omit --data to run on bundled data."
+        )
+    if source is None:
         return breast_cancer()
-    test = place / "a9a.t"
-    return libsvm(place / "a9a", test if test.is_file() else None, features=123)
+    test = source / "a9a.t"
+    return libsvm(source / "a9a", test if test.is_file() else None, features=123)
 
 
-def described(data: Dataset) -> str:
+def describe(data: Dataset) -> str:
     """Name, size and origin in words that are the same on every machine."""
     origin = data.source if "/" not in data.source else Path(data.source).name
     size = f"{len(data.labels)} + {len(data.test_labels)} test samples, {data.features.shape[1]} features"
@@ -43,25 +52,82 @@ def described(data: Dataset) -> str:
 
 
 def is_mnist(data: Dataset) -> bool:
-    """Whether it is the data set the paper uses."""
+    """Whether it is the data set that the paper uses."""
     return data.name.startswith("mnist")
 
 
-def smaller(data: Dataset, samples: int) -> Dataset:
-    """At most this many samples to learn from, drawn once and for all."""
+def subsample(data: Dataset, samples: int) -> Dataset:
+    """At most this many training samples, always the same ones."""
     if len(data.labels) <= samples:
         return data
     keep = np.sort(np.random.default_rng(0).permutation(len(data.labels))[:samples])
     return Dataset(data.features[keep], data.labels[keep], data.test_features, data.test_labels, data.name, data.source)
 
 
-def _folder(folder: str | Path) -> Path:
+def regression(
+    data: Dataset,
+    seed: int,
+    samples: int = SAMPLES,
+    *,
+    scale: float = 1.0,
+    split: str = "iid",
+    ratios: np.ndarray | None = None,
+) -> Problem:
+    """The problem of figures 2 to 4 and Table I on `samples` training and as many validation samples, or on fewer."""
+    each = min(samples, len(data.labels) // 2)
+    return logistic_hyperparameters(
+        data, AGENTS, training=each, validation=each, seed=seed, scale=scale, split=split, ratios=ratios
+    )
+
+
+def smooth_scale(data: Dataset) -> float:
+    """SCALE, reduced in proportion if a row has fewer pixels than MNIST's 28."""
+    return SCALE * data.features.shape[1] ** 0.5 / 28.0
+
+
+def mean_y(s: Snapshot) -> jax.Array:
+    """ybar, from which accuracy and losses are computed afterwards."""
+    return s.mean("y")
+
+
+def rows_y(s: Snapshot) -> jax.Array:
+    """Every agent's y."""
+    return s.rows["y"]
+
+
+def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:
+    """The share of test samples that each row of Y (..., features) classifies correctly; NaN where Y is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a run that is about to diverge
+        scores = np.nan_to_num(Y) @ data.test_features.T.astype(Y.dtype)
+    correct = np.mean((scores > 0) == (data.test_labels > 0), axis=-1)
+    return np.where(np.isfinite(Y).all(axis=-1), correct, np.nan)
+
+
+def loss(problem: Problem, kind: str, Y: np.ndarray) -> np.ndarray:
+    """Mean logistic loss of each row of Y on all agents' samples of a kind, "training" or "validation"."""
+    samples = problem.data[kind]
+    features, labels, weights = (np.asarray(samples[name]) for name in ("features", "labels", "weights"))
+    flat = features.reshape(-1, features.shape[-1])
+    weights = weights.ravel()
+    with np.errstate(invalid="ignore", over="ignore"):
+        margins = (Y @ flat.T) * labels.ravel()
+        return np.logaddexp(0.0, -margins) @ weights / weights.sum()
+
+
+def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> float:
+    """The first recorded step from which values stay at or above the level; infinite if there is none."""
+    below = np.flatnonzero(~(values >= level))
+    after = 0 if below.size == 0 else below[-1] + 1
+    return float(steps[after]) if after < len(steps) else float("inf")
+
+
+def _existing(folder: str | Path) -> Path:
     path = Path(folder)
     if not path.is_dir():
-        raise InputError(f"--data {folder}", "it must be a folder that exists", "Check the path.")
+        raise InputError(f"--data must be an existing folder, but there is no folder {folder}.")
     return path
 
 
-def _has_mnist(place: Path) -> bool:
-    raw = lambda name: (place / name).is_file() or (place / f"{name}.gz").is_file()
-    return (place / "mnist.npz").is_file() or all(raw(name) for name in SUMS)
+def _has_mnist(folder: Path) -> bool:
+    raw = lambda name: (folder / name).is_file() or (folder / f"{name}.gz").is_file()
+    return (folder / "mnist.npz").is_file() or all(raw(name) for name in SUMS)

@@ -1,25 +1,51 @@
 """Figure 2: networks with rho = 0.274, 0.644 and 0.923, equal random split.             [paper, section VI-B, i]
 
-Two accuracies are recorded: of the agents' mean y, which is what the paper plots, and the mean of the accuracies that
-the agents' own y_i have, which is what an agent of a real network can use.
+Two accuracies are recorded: that of the mean of the agents' y_i, which is what the paper plots, and the mean accuracy
+of the agents' own y_i, which is what an agent of a real network can use.
 """
 
 from __future__ import annotations
 
-import jax
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
-from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi, path
 from decibo.network.network import Network
-from decibo.paper.claims import Claim, judge_seeds, tally
-from decibo.paper.classify import AGENTS, SAMPLES, accuracy, first_step, loss, regression, smooth_scale
-from decibo.paper.datasets import described
-from decibo.paper.result import Progress, Result, Size, Table, block, columns, groups, join, quiet
-from decibo.paper.sweep import sweep
+from decibo.paper.datasets import (
+    AGENTS,
+    SAMPLES,
+    accuracy,
+    describe,
+    first_step,
+    loss,
+    regression,
+    rows_y,
+    smooth_scale,
+)
+from decibo.paper.plotting import bands, new_figure
+from decibo.paper.result import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    block,
+    columns,
+    groups,
+    join,
+    judge_seeds,
+    quiet,
+    tally,
+)
+from decibo.report.figures import letter
+from decibo.sweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RHOS = (0.274, 0.644, 0.923)
 STEPS = 200
@@ -28,29 +54,26 @@ SETTINGS = {"alpha": 1e-4, "beta": 1e-3, "gamma": 2e-2, "lam": 100.0}  # column 
 
 
 def networks() -> list[Network]:
-    """Well, fairly and hardly connected, with the printed rho exactly."""
-    made = erdos_renyi(AGENTS, 0.7, seed=0), erdos_renyi(AGENTS, 0.4, seed=0), path(AGENTS)
-    return [network.with_rho(rho) for network, rho in zip(made, RHOS, strict=True)]
-
-
-def rows_y(s: Snapshot) -> jax.Array:
-    """Every agent's y."""
-    return s.rows["y"]
+    """Well, moderately and weakly connected, with exactly the printed rho."""
+    graphs = [erdos_renyi(AGENTS, 0.7, seed=0), erdos_renyi(AGENTS, 0.4, seed=0), path(AGENTS)]
+    return [network.with_rho(rho) for network, rho in zip(graphs, RHOS, strict=True)]
 
 
 def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     """All three networks in one program, seed after seed."""
-    seeds, steps, samples = size.some(10, 3), size.of(STEPS, STEPS, 40), size.of(SAMPLES, SAMPLES, 200)
+    seeds = size.seed_range(10, 3)
+    steps = size.pick(STEPS, STEPS, 40)
+    samples = size.pick(SAMPLES, SAMPLES, 200)
     parts = []
-    for done, seed in enumerate(seeds):
+    for done, seed in enumerate(seeds, start=1):
         parts += one_seed(data, seed, samples, steps)
-        progress((done + 1) / len(seeds))
+        progress(done / len(seeds))
     curves = join(parts)
     reached = needed(curves)
     return Result(
         name="fig2",
         title="Figure 2: connectivity of the network",
-        data=described(data),
+        data=describe(data),
         tables={"curves": curves, "steps_needed": reached},
         claims=claims(reached),
         settings={
@@ -66,12 +89,12 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
         notes=(
             f"A certain accuracy: {MARGIN:g} below what the mean ends with on the best connected network.",
             "The paper names neither graphs, weights, steps nor the start of this figure.",
-            "Tried besides, two seeds each: columns 1 and 8 of Table I, unscaled pixels, a common start, other levels "
-            "of accuracy. For the mean of the agents the order was seen in none; for the agents' own y_i it depends on "
+            "Also tried, two seeds each: columns 1 and 8 of Table I, unscaled pixels, a common start, other levels "
+            "of accuracy. For the mean of the agents none showed the order; for the agents' own y_i it depends on "
             "level and seed, and only the step from 0.644 to 0.923 is large.",
             "With an equal random split all agents have nearly the same gradients, so that the MEAN of the agents "
             "follows nearly the same path on every network; what the network decides is how fast the agents "
-            "themselves come to the mean.",
+            "themselves approach the mean.",
         ),
     )
 
@@ -80,21 +103,32 @@ def one_seed(data: Dataset, seed: int, samples: int, steps: int) -> list[Table]:
     """The curves of the three networks."""
     problem = regression(data, seed, samples, scale=smooth_scale(data))
     start = random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0})
-    seen = sweep(problem, networks(), ahead(**SETTINGS), steps=steps, every=1, measures={"y": rows_y}, start=start)
-    Y = seen.rows["y"]  # (networks, records, agents, features)
-    own = accuracy(data, Y).mean(axis=-1)
+    history = sweep(
+        problem,
+        networks(),
+        ahead(**SETTINGS),
+        steps=steps,
+        every=1,
+        measures=[("y", rows_y)],
+        start=start,
+        seeds=[0],
+        progress=False,
+    ).history
+    Y = history["y"]  # (networks, records, agents, features)
     mean = Y.mean(axis=2)
-    right, training = accuracy(data, mean), loss(problem, "training", mean)
+    mean_accuracy = accuracy(data, mean)
+    own_accuracy = accuracy(data, Y).mean(axis=-1)
+    training_loss = loss(problem, "training", mean)
     return [
         block(
             {"rho": rho, "seed": seed},
-            step=seen.steps,
-            accuracy=right[k],
-            own_accuracy=own[k],
-            training_loss=training[k],
+            step=history["step"],
+            accuracy=mean_accuracy[k],
+            own_accuracy=own_accuracy[k],
+            training_loss=training_loss[k],
         )
         for k, rho in enumerate(RHOS)
-    ]  # fmt: skip
+    ]
 
 
 def needed(curves: Table) -> Table:
@@ -109,7 +143,7 @@ def needed(curves: Table) -> Table:
 
 
 def claims(reached: Table) -> tuple[Claim, ...]:
-    """Fewer links, more steps; for the mean and for the agents' own."""
+    """Fewer links, more steps: for the mean of the agents and for their own y_i."""
     return (
         _ordered(reached, "accuracy", "steps to a certain accuracy of the mean of y_i grow with rho"),
         _ordered(reached, "own_accuracy", "steps to a certain accuracy grow with rho, for the agents' own y_i"),
@@ -122,15 +156,15 @@ def by_rho(reached: Table, name: str) -> np.ndarray:
     return np.stack([reached[name][reached["rho"] == rho] for rho in RHOS], axis=1)
 
 
-def _ordered(reached: Table, name: str, said: str) -> Claim:
+def _ordered(reached: Table, name: str, claim: str) -> Claim:
     steps = by_rho(reached, name)
-    found = [grows(row) for row in steps]
+    ordered = [grows(row) for row in steps]
     ends = [None if np.isinf(row[[0, 2]]).all() else bool(row[0] < row[2]) for row in steps]
-    shown = ", ".join(_shown(value) for value in np.median(steps, axis=0))
+    medians = ", ".join(f"{value:.0f}" if np.isfinite(value) else "never" for value in np.median(steps, axis=0))
     return Claim(
-        said,
-        f"medians {shown} steps; ordered in {tally(found)}, rho 0.274 faster than 0.923 in {tally(ends)}",
-        judge_seeds(found),
+        claim,
+        f"medians {medians} steps; ordered for {tally(ordered)}, rho 0.274 faster than 0.923 for {tally(ends)}",
+        judge_seeds(ordered),
     )
 
 
@@ -143,14 +177,27 @@ def grows(row: np.ndarray) -> bool | None:
 
 def _pronounced(reached: Table) -> Claim:
     steps = by_rho(reached, "own_accuracy")
-    fine = [row if np.isfinite(row[:2]).all() else None for row in steps]
-    found = [None if row is None else bool(row[2] - row[1] > row[1] - row[0]) for row in fine]
+    reaching = [row if np.isfinite(row[:2]).all() else None for row in steps]
+    more = [None if row is None else bool(row[2] - row[1] > row[1] - row[0]) for row in reaching]
     return Claim(
         "the increase is more pronounced towards weak connectivity",
-        f"so in {tally(found)}, for the agents' own y_i",
-        judge_seeds(found),
+        f"true for {tally(more)}, for the agents' own y_i",
+        judge_seeds(more),
     )
 
 
-def _shown(value: float) -> str:
-    return f"{value:.0f}" if np.isfinite(value) else "never"
+def draw(result: Result) -> Figure:
+    """Accuracy of the mean, of the agents, and the training loss."""
+    figure = new_figure(9.0, 2.9)
+    axes = figure.subplots(1, 3)
+    table = result.tables["curves"]
+    label = lambda rho: rf"$\rho$ = {rho:g}"
+    for ax, name in zip(axes, ("accuracy", "own_accuracy", "training_loss"), strict=True):
+        bands(ax, table, "rho", "step", name, label=label, lines=("-", "--", ":"))
+        ax.set(xlabel="step", xlim=(0, 80), ylabel="training loss")
+        if name != "training_loss":
+            top = float(np.nanmax(table[name]))
+            ax.set(ylabel="test accuracy", ylim=(top - 0.05, top + 0.005))
+    axes[1].legend(loc="lower right")
+    letter(axes, ["mean of the agents", "agents' own", "mean of the agents"])
+    return figure

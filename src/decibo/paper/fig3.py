@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import numpy as np
 
@@ -9,14 +11,40 @@ from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.claims import Claim, judge, judge_seeds, tally
-from decibo.paper.classify import AGENTS, SAMPLES, accuracy, first_step, regression, smooth_scale
-from decibo.paper.datasets import described, is_mnist
-from decibo.paper.fig2 import SETTINGS, rows_y
-from decibo.paper.result import Progress, Result, Size, Table, block, columns, groups, join, quiet
-from decibo.paper.sweep import sweep
+from decibo.paper.datasets import (
+    AGENTS,
+    SAMPLES,
+    accuracy,
+    describe,
+    first_step,
+    is_mnist,
+    regression,
+    rows_y,
+    smooth_scale,
+)
+from decibo.paper.fig2 import SETTINGS
+from decibo.paper.plotting import COLOURS, bands, new_figure
+from decibo.paper.result import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    block,
+    columns,
+    groups,
+    join,
+    judge,
+    judge_seeds,
+    quiet,
+    tally,
+)
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
+from decibo.sweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEGREES = {"low": (0.5, 0.5), "medium": (0.25, 0.75), "high": (0.02, 0.98)}  # share of positives, first to last agent
 STEPS = 200
@@ -34,12 +62,14 @@ def make(data: Dataset, seed: int, samples: int, degree: str) -> Problem:
 
 def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     """Three degrees, several seeds of split, network and start."""
-    seeds, steps, samples = size.some(10, 3), size.of(STEPS, STEPS, 40), size.of(SAMPLES, SAMPLES, 200)
+    seeds = size.seed_range(10, 3)
+    steps = size.pick(STEPS, STEPS, 40)
+    samples = size.pick(SAMPLES, SAMPLES, 200)
     level = 0.97 if is_mnist(data) else 0.9
     parts = []
-    for done, seed in enumerate(seeds):
-        parts += [one(data, seed, samples, degree, steps) for degree in DEGREES]
-        progress((done + 1) / (len(seeds) + 1))
+    for done, seed in enumerate(seeds, start=1):
+        parts += [curve(data, seed, samples, degree, steps) for degree in DEGREES]
+        progress(done / (len(seeds) + 1))
     curves = join(parts)
     shares, unequal = distribution(data, seeds[0], samples)
     progress(1.0)
@@ -47,7 +77,7 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     return Result(
         name="fig3",
         title="Figure 3: heterogeneity of the agents",
-        data=described(data),
+        data=describe(data),
         tables={"samples": shares, "heterogeneity": unequal, "curves": curves, "outcome": summary},
         claims=claims(summary, unequal, level),
         settings={
@@ -65,37 +95,43 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     )
 
 
-def one(data: Dataset, seed: int, samples: int, degree: str, steps: int) -> Table:
+def curve(data: Dataset, seed: int, samples: int, degree: str, steps: int) -> Table:
     """The curve of one degree and seed."""
-    seen = sweep(
+    history = sweep(
         make(data, seed, samples, degree),
         erdos_renyi(AGENTS, 0.7, seed=seed),
         ahead(**SETTINGS),
         steps=steps,
         every=2,
-        measures={"y": rows_y},
+        measures=[("y", rows_y)],
         start=random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}),
+        seeds=[0],
+        progress=False,
+    ).history
+    Y = history["y"][0]
+    return block(
+        {"degree": degree, "seed": seed},
+        step=history["step"],
+        accuracy=accuracy(data, Y.mean(axis=1)),
+        own_accuracy=accuracy(data, Y).mean(axis=1),
     )
-    Y = seen.rows["y"][0]
-    right, own = accuracy(data, Y.mean(axis=1)), accuracy(data, Y).mean(axis=1)
-    return block({"degree": degree, "seed": seed}, step=seen.steps, accuracy=right, own_accuracy=own)
 
 
 def distribution(data: Dataset, seed: int, samples: int) -> tuple[Table, Table]:
     """Samples of either label of every agent, and the measured heterogeneity."""
-    shares, unequal = [], []
+    shares = []
+    spreads = []
     for degree in DEGREES:
         with jax.enable_x64(True):
             problem = make(data, seed, samples, degree)
-            parts = heterogeneity(problem)
-        unequal.append({"degree": degree, "b_f2": parts.b_f2, "b_g2": parts.b_g2})
-        d = problem.data["training"]
-        labels, weights = np.asarray(d["labels"]), np.asarray(d["weights"])
-        up, down = ((weights * (labels * sign > 0)).sum(axis=1) for sign in (1, -1))
-        shares.append(
-            block({"degree": degree}, agent=np.arange(AGENTS), positive=up.astype(int), negative=down.astype(int))
-        )
-    return join(shares), columns(unequal)
+            measured = heterogeneity(problem)
+        spreads.append({"degree": degree, "b_f2": measured.b_f2, "b_g2": measured.b_g2})
+        training = problem.data["training"]
+        labels = np.asarray(training["labels"])
+        weights = np.asarray(training["weights"])
+        positive, negative = ((weights * (labels * sign > 0)).sum(axis=1).astype(int) for sign in (1, -1))
+        shares.append(block({"degree": degree}, agent=np.arange(AGENTS), positive=positive, negative=negative))
+    return join(shares), columns(spreads)
 
 
 def outcome(curves: Table, level: float) -> Table:
@@ -111,7 +147,8 @@ def outcome(curves: Table, level: float) -> Table:
 
 def claims(summary: Table, unequal: Table, level: float) -> tuple[Claim, ...]:
     """Less heterogeneity, higher speed and accuracy."""
-    f, g = unequal["b_f2"], unequal["b_g2"]
+    f = unequal["b_f2"]
+    g = unequal["b_g2"]
     measured = "; ".join(f"{d}: b_f^2 {p:.3g}, b_g^2 {q:.3g}" for d, p, q in zip(unequal["degree"], f, g, strict=True))
     degrees = Claim(
         "the three splits differ in heterogeneity",
@@ -135,22 +172,50 @@ def by_degree(summary: Table, name: str) -> np.ndarray:
 
 def _speed(summary: Table, name: str, level: float) -> Claim:
     steps = by_degree(summary, f"steps_{name}")
-    found = [None if np.isinf(r).all() else bool(r[0] <= r[1] <= r[2] and r[0] < r[2]) for r in steps]
-    shown = ", ".join(f"{v:.0f}" if np.isfinite(v) else "never" for v in np.median(steps, axis=0))
+    ordered = [None if np.isinf(row).all() else bool(row[0] <= row[1] <= row[2] and row[0] < row[2]) for row in steps]
+    medians = ", ".join(f"{value:.0f}" if np.isfinite(value) else "never" for value in np.median(steps, axis=0))
     return Claim(
         f"less heterogeneity, fewer steps to accuracy {level:g} {WHOSE[name]}",
-        f"low, medium, high: medians {shown} steps; ordered in {tally(found)}",
-        judge_seeds(found),
+        f"low, medium, high: medians {medians} steps; ordered for {tally(ordered)}",
+        judge_seeds(ordered),
     )
 
 
 def _final(summary: Table, name: str) -> Claim:
     last = by_degree(summary, f"final_{name}")
-    found = [bool(r[0] >= r[1] >= r[2] and r[0] > r[2]) if np.isfinite(r).all() else None for r in last]
-    ends = [bool(r[0] > r[2]) if np.isfinite(r).all() else None for r in last]
-    shown = ", ".join(f"{v:.4f}" for v in np.median(last, axis=0))
+    finite = [row if np.isfinite(row).all() else None for row in last]
+    ordered = [None if row is None else bool(row[0] >= row[1] >= row[2] and row[0] > row[2]) for row in finite]
+    ends = [None if row is None else bool(row[0] > row[2]) for row in finite]
+    medians = ", ".join(f"{value:.4f}" for value in np.median(last, axis=0))
     return Claim(
         f"less heterogeneity, higher final accuracy {WHOSE[name]}",
-        f"low, medium, high: medians {shown}; ordered in {tally(found)}, low above high in {tally(ends)}",
-        judge_seeds(found),
+        f"low, medium, high: medians {medians}; ordered for {tally(ordered)}, low above high for {tally(ends)}",
+        judge_seeds(ordered),
     )
+
+
+def draw(result: Result) -> Figure:
+    """The samples of every agent, and accuracy against steps."""
+    figure = new_figure(9.0, 3.6)
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
+    bars = left.subplots(3, 1, sharex=True)
+    unequal = result.tables["heterogeneity"]
+    for k, ((degree,), part) in enumerate(groups(result.tables["samples"], "degree")):
+        bars[k].bar(part["agent"] + 1, part["positive"], color=COLOURS[0], label="digit 1")
+        bars[k].bar(part["agent"] + 1, part["negative"], bottom=part["positive"], color=COLOURS[4], label="digit 3")
+        title = f"{degree}: $b_f^2$ = {unequal['b_f2'][k]:.3g}, $b_g^2$ = {unequal['b_g2'][k]:.3g}"
+        bars[k].set_title(("(a) " if k == 0 else "") + title, loc="left", fontsize=8.5)
+        bars[k].grid(False)
+    bars[0].legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.12), borderaxespad=0)
+    bars[1].set_ylabel("training samples")
+    bars[2].set(xlabel="agent", xticks=range(1, 11))
+    axes = right.subplots(1, 2, sharey=True)
+    label = lambda degree: f"{degree} heterogeneity"
+    for ax, name in zip(axes, ("accuracy", "own_accuracy"), strict=True):
+        bands(ax, result.tables["curves"], "degree", "step", name, label=label, lines=("-", "--", ":"))
+        ax.set(xlabel="step", ylim=(0.8, 1.0), xlim=(0, None))
+    axes[0].set_ylabel("test accuracy")
+    axes[0].legend(loc="lower right")
+    axes[0].set_title("(b) mean of the agents", loc="left")
+    axes[1].set_title("(c) agents' own", loc="left")
+    return figure

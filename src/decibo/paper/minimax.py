@@ -1,10 +1,12 @@
 """Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve.         [paper, section III-C]
 
-The saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of positives. The paper's method is
-compared with descent ascent (dgda), the same with gradient tracking (gt_gda), and its own direction with tracking.
+The problem is the saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of positives. The
+paper's method is compared with descent ascent (dgda), with gt_gda, and with its own direction under gradient tracking.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +19,35 @@ from decibo.algorithm.methods import ahead_minimax, dgda, gt_gda
 from decibo.data.dataset import Dataset
 from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.claims import Claim, judge, judge_seeds, tally
-from decibo.paper.datasets import described, smaller
-from decibo.paper.result import Progress, Result, Size, Table, block, columns, groups, join, quiet
-from decibo.paper.sweep import mean_x, sweep
+from decibo.paper.datasets import describe, subsample
+from decibo.paper.plotting import COLOURS, LINES, bands, new_figure
+from decibo.paper.result import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    block,
+    columns,
+    groups,
+    join,
+    judge,
+    judge_seeds,
+    quiet,
+    select,
+    tally,
+)
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_auc
+from decibo.report.figures import letter
+from decibo.sweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AGENTS = 10
-ALPHA, GAMMA = 0.03, 0.09  # tracking needs them this small
+ALPHA = 0.03  # tracking needs alpha and gamma this small
+GAMMA = 0.09
 RIDGE = 0.1
 FIRST = {"alpha": 0.5, "gamma": 1.5}  # Corollary 2's steps at K = 1
 
@@ -39,10 +61,8 @@ METHODS = {
     "AHEAD, lam = 2": method(2.0),
     "dgda": dgda(alpha=ALPHA, beta=GAMMA),
     "gt_gda": gt_gda(alpha=ALPHA, beta=GAMMA),
-    "AHEAD with tracking": compose(
-        direction.minimax_penalty(2.0), consensus.tracking(), x=ALPHA, y=GAMMA / 2, z=GAMMA
-    ),
-}  # fmt: skip
+    "AHEAD with tracking": compose(direction.minimax_penalty(2.0), consensus.tracking(), x=ALPHA, y=GAMMA / 2, z=GAMMA),
+}
 
 
 def stationarity(s: Snapshot) -> jax.Array:
@@ -52,10 +72,16 @@ def stationarity(s: Snapshot) -> jax.Array:
     def f(x: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.mean(jax.vmap(lambda d: s.functions.outer(unravel(x), y, d))(s.data))
 
-    x, zero = s.mean("x"), jnp.zeros(())
+    x = s.mean("x")
+    zero = jnp.zeros(())
     slope_y = jax.grad(f, argnums=1)
     best = -slope_y(x, zero) / jax.grad(slope_y, argnums=1)(x, zero)
     return jnp.sum(jax.grad(f)(x, best) ** 2)
+
+
+def mean_x(s: Snapshot) -> jax.Array:
+    """xbar."""
+    return s.mean("x")
 
 
 def make(data: Dataset, seed: int) -> Problem:
@@ -67,14 +93,17 @@ def make(data: Dataset, seed: int) -> Problem:
 
 def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     """Paths of all methods over seeds; R(K) under Corollary 2's rule."""
-    origin, data = described(data), smaller(data, size.of(6000, 3000, 300))
-    seeds, steps = size.some(5, 2), size.of(3000, 1000, 100)
-    Ks = size.of((30, 100, 300, 1000, 3000), (30, 100, 300), (10, 30))
-    parts, total = [], len(seeds) + 1
-    for done, seed in enumerate(seeds):
+    origin = describe(data)
+    data = subsample(data, size.pick(6000, 3000, 300))
+    seeds = size.seed_range(5, 2)
+    steps = size.pick(3000, 1000, 100)
+    Ks = size.pick([30, 100, 300, 1000, 3000], [30, 100, 300], [10, 30])
+    parts = []
+    for done, seed in enumerate(seeds, start=1):
         parts += one_seed(data, seed, steps)
-        progress((done + 1) / total)
-    curves, rate = join(parts), corollary2(data, Ks)
+        progress(done / (len(seeds) + 1))
+    curves = join(parts)
+    rate = corollary2(data, Ks)
     progress(1.0)
     return Result(
         name="minimax",
@@ -96,52 +125,64 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
         notes=(
             "|grad Phi|^2 is exact, and R(K) is its mean over every step.",
             "With alpha = 0.1, gamma = 0.3 the tracked methods diverge (the others do not), and with a ridge of 0.01 "
-            "1,000 steps are too few for anybody to settle: hence these steps and this ridge.",
+            "1,000 steps are too few for any method to settle: hence these steps and this ridge.",
         ),
     )
 
 
 def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
     """Stationarity and test area of every method."""
-    problem, network = make(data, seed), erdos_renyi(AGENTS, 0.7, seed=seed)
-    measures = {"stationarity": stationarity, "x": mean_x}
+    problem = make(data, seed)
+    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    measures = [("stationarity", stationarity), ("x", mean_x)]
+    every = max(1, steps // 50)
     parts = []
-    for name, each in METHODS.items():
-        seen = sweep(problem, network, each, steps=steps, every=max(1, steps // 50), measures=measures)
-        areas = np.array([area(data, x) for x in seen.rows["x"][0]])
-        parts.append(
-            block({"method": name, "seed": seed}, step=seen.steps, stationarity=seen.rows["stationarity"][0], auc=areas)
-        )
+    for name, entry in METHODS.items():
+        history = sweep(
+            problem, network, entry, steps=steps, every=every, measures=measures, seeds=[0], progress=False
+        ).history
+        areas = np.array([area(data, x) for x in history["x"][0]])
+        fixed = {"method": name, "seed": seed}
+        parts.append(block(fixed, step=history["step"], stationarity=history["stationarity"][0], auc=areas))
     return parts
 
 
 def area(data: Dataset, x: np.ndarray) -> float:
     """The area under the ROC curve of the test samples, ties counted half; x is (a, c, w)."""
-    scores, up = data.test_features @ x[2:], data.test_labels > 0
+    scores = data.test_features @ x[2:]
+    positive = data.test_labels > 0
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    positives, negatives = int(up.sum()), int((~up).sum())
-    return float((ranks[up].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    positives = int(positive.sum())
+    negatives = int((~positive).sum())
+    return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
-def corollary2(data: Dataset, Ks: tuple[int, ...], seed: int = 0) -> Table:
+def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
     """R(K), a run for each K with steps proportional to K^(-1/3)."""
-    problem, network, rows = make(data, seed), erdos_renyi(AGENTS, 0.7, seed=seed), []
+    problem = make(data, seed)
+    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    rows = []
     for K in Ks:
-        alpha, gamma = (FIRST[name] * K ** (-1 / 3) for name in ("alpha", "gamma"))
-        seen = sweep(problem, network, method(2.0, alpha, gamma), steps=K, every=1, measures={"s": stationarity})
-        rows.append({"K": K, "R": float(np.mean(seen.rows["s"][0][:-1])), "alpha": alpha, "gamma": gamma})
+        alpha = FIRST["alpha"] * K ** (-1 / 3)
+        gamma = FIRST["gamma"] * K ** (-1 / 3)
+        by = method(2.0, alpha, gamma)
+        runs = sweep(problem, network, by, steps=K, every=1, measures=[("s", stationarity)], seeds=[0], progress=False)
+        rows.append({"K": K, "R": float(np.mean(runs.history["s"][0][:-1])), "alpha": alpha, "gamma": gamma})
     return columns(rows)
 
 
 def same_as_dgda(data: Dataset) -> float:
     """The largest difference of xbar between lam = 1, beta = gamma, y0 = z0 and descent ascent, over 50 steps."""
-    problem, network = make(data, 0), erdos_renyi(AGENTS, 0.7, seed=0)
-    paths = [
-        sweep(problem, network, each, steps=50, every=10, measures={"x": mean_x}).rows["x"]
-        for each in (method(1.0), METHODS["dgda"])
-    ]
-    return float(np.abs(paths[0] - paths[1]).max())
+    problem = make(data, 0)
+    network = erdos_renyi(AGENTS, 0.7, seed=0)
+    ours, theirs = (
+        sweep(problem, network, by, steps=50, every=10, measures=[("x", mean_x)], seeds=[0], progress=False).history[
+            "x"
+        ]
+        for by in (method(1.0), METHODS["dgda"])
+    )
+    return float(np.abs(ours - theirs).max())
 
 
 def slope(rate: Table) -> float:
@@ -152,21 +193,28 @@ def slope(rate: Table) -> float:
 def claims(curves: Table, rate: Table, difference: float) -> tuple[Claim, ...]:
     """The corollary's rate, its reduction to descent ascent, the missing penalty error, and the floor."""
     last = {name: _ends(curves, name) for name in METHODS}
-    tracked, plain = last["AHEAD with tracking"], last["AHEAD, lam = 2"]
-    exact = [vanishes(*pair) for pair in zip(tracked, plain, strict=True)]
-    found, late = slope(rate), slope({name: values[-2:] for name, values in rate.items()})
-    shown = ", ".join(f"{name} {np.median(values[:, 1]):.1e}" for name, values in last.items())
+    exact = [vanishes(*pair) for pair in zip(last["AHEAD with tracking"], last["AHEAD, lam = 2"], strict=True)]
+    overall = slope(rate)
+    late = slope({name: values[-2:] for name, values in rate.items()})
+    listed = ", ".join(f"{name} {np.median(values[:, 1]):.1e}" for name, values in last.items())
     return (
-        Claim("lam = 1, beta = gamma, y0 = z0: distributed descent ascent",
-              f"xbar differs by at most {difference:.1e} in 50 steps", judge(difference < 1e-10)),
-        Claim("Corollary 2: R(K) falls like K^(-2/3) or faster",
-              f"slope {found:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f} over the last two",
-              judge(True if late <= -2 / 3 + 0.02 else (False if late > -1 / 3 else None)),
-              "a bound for large K: while slow directions still contribute, slopes stay above it"),
-        Claim("no penalty error for finite lam: what is left is heterogeneity",
-              f"with gradient tracking the floor vanishes in {tally(exact)}; |grad Phi|^2 at the end: {shown}",
-              judge_seeds(exact)),
-    )  # fmt: skip
+        Claim(
+            "lam = 1, beta = gamma, y0 = z0: distributed descent ascent",
+            f"xbar differs by at most {difference:.1e} in 50 steps",
+            judge(difference < 1e-10),
+        ),
+        Claim(
+            "Corollary 2: R(K) falls like K^(-2/3) or faster",
+            f"slope {overall:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f} over the last two",
+            judge(True if late <= -2 / 3 + 0.02 else (False if late > -1 / 3 else None)),
+            "a bound for large K: while slow directions still contribute, slopes stay above it",
+        ),
+        Claim(
+            "no penalty error for finite lam: what is left is heterogeneity",
+            f"with gradient tracking the floor vanishes for {tally(exact)}; |grad Phi|^2 at the end: {listed}",
+            judge_seeds(exact),
+        ),
+    )
 
 
 def vanishes(tracked: np.ndarray, plain: np.ndarray) -> bool | None:
@@ -178,6 +226,25 @@ def vanishes(tracked: np.ndarray, plain: np.ndarray) -> bool | None:
 
 def _ends(curves: Table, name: str) -> np.ndarray:
     """Stationarity before the last tenth and at the end, for each seed."""
-    mine = {key: values[curves["method"] == name] for key, values in curves.items()}
-    values = [part["stationarity"] for _, part in groups(mine, "seed")]
-    return np.array([(one[-1 - len(one) // 10], one[-1]) for one in values])
+    values = [part["stationarity"] for _, part in groups(select(curves, method=name), "seed")]
+    return np.array([(row[-1 - len(row) // 10], row[-1]) for row in values])
+
+
+def draw(result: Result) -> Figure:
+    """Stationarity and area against steps; R(K)."""
+    figure = new_figure(9.6, 3.1)
+    axes = figure.subplots(1, 3)
+    table = result.tables["curves"]
+    rate = result.tables["rate"]
+    bands(axes[0], table, "method", "step", "stationarity", lines=LINES, positive=True)
+    bands(axes[1], table, "method", "step", "auc", lines=LINES)
+    axes[0].set(yscale="log", xlabel="step", ylabel=r"$|\nabla\Phi(\bar x)|^2$")
+    best = float(np.nanmax(table["auc"]))
+    axes[1].set(xlabel="step", ylabel="test AUC", ylim=(best - 0.06, best + 0.005))
+    axes[1].legend(loc="lower right")
+    axes[2].loglog(rate["K"], rate["R"], "o-", color=COLOURS[0], label="AHEAD, lam = 2")
+    axes[2].loglog(rate["K"], rate["R"][-1] * (rate["K"] / rate["K"][-1]) ** (-2 / 3), "k:", label="slope -2/3")
+    axes[2].set(xlabel="K", ylabel="R(K)")
+    axes[2].legend()
+    letter(axes, ["stationarity", "area under the ROC curve", "Corollary 2"])
+    return figure

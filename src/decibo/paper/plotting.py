@@ -1,61 +1,88 @@
-"""Figures from the tables of a result: several seeds as a median line with a band, safe for the colour-blind."""
+"""What the paper's figures share: colours safe for the colour-blind, and several seeds as a median with a band."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from decibo.errors import missing
 from decibo.paper.result import Result, Table, groups
-from decibo.report.figures import STYLE, plotting
+from decibo.report.figures import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+LINES = ("-", "--", "-.", ":")
 
 
-def draw(result: Result, folder: Path) -> list[Path]:
-    """Write NAME.png and NAME.pdf."""
-    from decibo.paper.draw import DRAWINGS
+def check_installed() -> None:
+    """Raise now, and not after an hour, if matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise missing("matplotlib", "Drawing the paper's figures", "plot") from error
 
-    plt = plotting()
-    with plt.rc_context(STYLE):
-        figure = DRAWINGS[result.name](plt, result)
-        paths = [folder / f"{result.name}.{kind}" for kind in ("png", "pdf")]
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches that belongs to no window."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(draw: Callable[[Result], Figure], result: Result, folder: Path) -> list[Path]:
+    """Draw a result and write NAME.png and NAME.pdf."""
+    import matplotlib
+
+    paths = [folder / f"{result.name}.{kind}" for kind in ("png", "pdf")]
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        figure = draw(result)
         for path in paths:
-            extra = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
-            figure.savefig(path, metadata=extra)
-        plt.close(figure)
+            undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
+            figure.savefig(path, metadata=undated)
     return paths
 
 
 def bands(
-    ax: Any,
+    ax: Axes,
     table: Table,
     by: str,
     x: str,
     y: str,
     *,
-    label: Callable[[Any], str] = str,
-    colours: dict[Any, str] | None = None,
+    label: Callable[..., str] = str,
+    colours: Mapping[object, str] | None = None,
     positive: bool = False,
-    styles: tuple[str, ...] = ("-",),
+    lines: Sequence[str] = ("-",),
 ) -> None:
     """For each value of `by` the median over seeds and the range from the 10th to the 90th percentile."""
     for k, ((key,), part) in enumerate(groups(table, by)):
-        at, values = over_seeds(part, x, y)
+        steps, values = over_seeds(part, x, y)
         if positive:
             values = np.maximum(values, 1e-33)
-        middle, low, high = spread(values)
         colour = (colours or {}).get(key, COLOURS[k % len(COLOURS)])
-        ax.plot(at, middle, styles[k % len(styles)], color=colour, label=label(key))
-        ax.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+        band(ax, steps, values, colour, label(key), lines[k % len(lines)])
+
+
+def band(
+    ax: Axes, x: np.ndarray, rows: np.ndarray, colour: str, label: str | None, line: object = "-", alpha: float = 0.18
+) -> None:
+    """The median of the rows as a line, with the range from the 10th to the 90th percentile unless alpha is 0."""
+    middle, low, high = spread(rows)
+    ax.plot(x, middle, linestyle=line, color=colour, label=label)  # type: ignore[arg-type]
+    if alpha:
+        ax.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
 
 
 def over_seeds(part: Table, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-    """x, and one row of y for each seed."""
-    rows = [(one[x], one[y]) for _, one in groups(part, "seed")]
-    return rows[0][0], np.stack([values for _, values in rows])
+    """x, and a row of y for each seed."""
+    seeds = [seed for _, seed in groups(part, "seed")]
+    return seeds[0][x], np.stack([seed[y] for seed in seeds])
 
 
 def spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

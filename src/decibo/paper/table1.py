@@ -7,20 +7,25 @@ x0 = 0, y0 and z0 from N(0, 1), and losses are sums over samples. All columns ru
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
+from decibo.execute.solution import Status
 from decibo.execute.start import random_start
 from decibo.measure.measures import Consensus
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.claims import Claim, Verdict, judge, judge_seeds, tally
-from decibo.paper.classify import AGENTS, SAMPLES, accuracy, regression
-from decibo.paper.datasets import described, is_mnist
-from decibo.paper.result import Progress, Result, Size, Table, columns, quiet
-from decibo.paper.sweep import mean_y, sweep
+from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
+from decibo.paper.plotting import COLOURS, new_figure
+from decibo.paper.result import Claim, Progress, Result, Size, Table, Verdict, columns, judge, judge_seeds, quiet, tally
+from decibo.report.figures import letter
+from decibo.sweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Column(NamedTuple):
@@ -51,16 +56,18 @@ NAMES = ("ce_x", "ce_y", "ce_z")
 
 def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
     """All columns over several seeds: of the data's split, the network and the start."""
-    seeds, samples, steps = size.some(5, 2), size.of(SAMPLES, SAMPLES, 200), size.of(STEPS, STEPS, 100)
+    seeds = size.seed_range(5, 2)
+    samples = size.pick(SAMPLES, SAMPLES, 200)
+    steps = size.pick(STEPS, STEPS, 100)
     rows = []
-    for done, seed in enumerate(seeds):
+    for done, seed in enumerate(seeds, start=1):
         rows += one_seed(data, seed, samples, steps)
-        progress((done + 1) / len(seeds))
+        progress(done / len(seeds))
     table = columns(rows)
     return Result(
         name="table1",
         title="Table I: step sizes and penalty parameters",
-        data=described(data),
+        data=describe(data),
         tables={"runs": table, "columns": summary(table)},
         claims=claims(table, is_mnist(data)),
         settings={
@@ -91,27 +98,28 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
 
 def one_seed(data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEPS) -> list[dict[str, float]]:
     """A row for each column."""
-    measures = {"y": mean_y} | {name: Consensus(name[-1]) for name in NAMES}
-    end = sweep(
+    runs = sweep(
         regression(data, seed, samples),
         erdos_renyi(AGENTS, 0.7, seed=seed),
         [ahead(alpha=c.alpha, beta=c.beta, gamma=c.gamma, lam=float(c.lam)) for c in COLUMNS],
         steps=steps,
         every=steps,
-        measures=measures,
+        measures=[("y", mean_y), *((name, Consensus(name[-1])) for name in NAMES)],
         start=random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}, common=True),
+        seeds=[0],
+        progress=False,
     )
-    right = accuracy(data, end.rows["y"][:, -1])
+    ends = {name: runs.history[name][:, -1] for name in NAMES} | {"accuracy": accuracy(data, runs.history["y"][:, -1])}
     rows = []
-    for k, fine in enumerate(end.finite):
-        numbers = {name: end.rows[name][k, -1] for name in NAMES} | {"accuracy": right[k]}
-        head = {"column": k + 1, "seed": seed, "diverged": int(not fine)}
-        rows.append(head | {name: float(value) if fine else np.nan for name, value in numbers.items()})
+    for k, status in enumerate(runs.status):
+        finite = status is Status.done
+        numbers = {name: float(values[k]) if finite else np.nan for name, values in ends.items()}
+        rows.append({"column": k + 1, "seed": seed, "diverged": int(not finite)} | numbers)
     return rows
 
 
 def summary(table: Table) -> Table:
-    """One row for each column: settings, printed accuracy, share of diverged runs, means over the other ones."""
+    """A row for each column: its settings, the printed accuracy, how many runs diverged, and means over the others."""
     rows = []
     for k, c in enumerate(COLUMNS, start=1):
         mine = table["column"] == k
@@ -128,84 +136,131 @@ def summary(table: Table) -> Table:
 
 def claims(table: Table, mnist: bool) -> tuple[Claim, ...]:
     """The pattern of N.A., the accuracies, and the findings of the text one by one."""
-    acc, lost = _by_column(table, "accuracy"), _by_column(table, "diverged")
+    accuracies = _by_column(table, "accuracy")
+    diverged = _by_column(table, "diverged")
     errors = {name: _by_column(table, name) for name in NAMES}
+    printed = {k: c.accuracy for k, c in enumerate(COLUMNS, start=1)}
     return (
-        *(_pattern(k, c, lost[k]) for k, c in enumerate(COLUMNS, start=1)),
-        *(_accurate(k, c, acc[k], mnist) for k, c in enumerate(COLUMNS, start=1) if c.accuracy is not None),
-        *_findings(acc, lost, errors),
+        *(_pattern(k, value, diverged[k]) for k, value in printed.items()),
+        *(_accurate(k, value, accuracies[k], mnist) for k, value in printed.items() if value is not None),
+        *_findings(accuracies, diverged, errors),
     )
 
 
-def _pattern(k: int, c: Column, lost: np.ndarray) -> Claim:
-    said = "N.A." if c.accuracy is None else "converges"
-    agrees = [bool(one) == (c.accuracy is None) for one in lost]
-    note = "a borderline case" if k == BORDERLINE else ""
-    return Claim(f"column {k} {said}", f"diverges in {int(lost.sum())} of {len(lost)}", judge_seeds(agrees, 0.6), note)
+def _pattern(k: int, printed: float | None, diverged: np.ndarray) -> Claim:
+    agrees = [bool(lost) == (printed is None) for lost in diverged]
+    return Claim(
+        f"column {k} {'N.A.' if printed is None else 'converges'}",
+        f"diverges for {int(diverged.sum())} of {len(diverged)}",
+        judge_seeds(agrees, 0.6),
+        "a borderline case" if k == BORDERLINE else "",
+    )
 
 
-def _accurate(k: int, c: Column, found: np.ndarray, mnist: bool) -> Claim:
-    assert c.accuracy is not None
-    mean = _mean(found)
-    measured = f"{mean:.4f} in the mean" if np.isfinite(mean) else "every run diverged"
-    holds = bool(mean >= c.accuracy) if np.isfinite(mean) and mnist else None
+def _accurate(k: int, printed: float, accuracies: np.ndarray, mnist: bool) -> Claim:
+    mean = _mean(accuracies)
+    measured = f"{mean:.4f} on average" if np.isfinite(mean) else "every run diverged"
+    holds = bool(mean >= printed) if np.isfinite(mean) and mnist else None
     note = "" if mnist else "the printed number is for MNIST"
-    return Claim(f"column {k}: accuracy {c.accuracy:.4f} (read as: at least)", measured, judge(holds), note)
+    return Claim(f"column {k}: accuracy {printed:.4f} (read as: at least)", measured, judge(holds), note)
 
 
-def _findings(acc: dict, lost: dict, errors: dict) -> list[Claim]:
-    low = [bool(a < b) if np.isfinite(a) and np.isfinite(b) else None for a, b in zip(acc[1], acc[4], strict=True)]
-    both = [bool(not a and b) for a, b in zip(lost[1], lost[2], strict=True)]
-    rises = _compare(acc[4], acc[3], lambda a, b: a >= b)
+ByColumn = dict[int, np.ndarray]
+
+
+def _findings(accuracies: ByColumn, diverged: ByColumn, errors: dict[str, ByColumn]) -> list[Claim]:
+    lower = _compare(accuracies[1], accuracies[4], lambda a, b: a < b)
+    small_lam = [bool(not a and b) for a, b in zip(diverged[1], diverged[2], strict=True)]
+    rises = _compare(accuracies[4], accuracies[3], lambda a, b: a >= b)
     grows = _compare(errors["ce_z"][4], errors["ce_z"][3], lambda a, b: a > b)
-    apart = [bool(not a and not b and c and d) for a, b, c, d in zip(lost[4], lost[5], lost[6], lost[7], strict=True)]
-    more = _compare(acc[5], acc[8], lambda a, b: a > b)
-    ce = [_compare(errors[name][5], errors[name][8], lambda a, b: a > b) for name in NAMES]
-    parts = ", ".join(f"{name[-1]} in {tally(found)}" for name, found in zip(NAMES, ce, strict=True))
-    verdicts = [judge_seeds(found) for found in ce]
-    joint = Verdict.holds if all(v is Verdict.holds for v in verdicts) else Verdict.fails
+    lost = {k: int(diverged[k].sum()) for k in (2, 3, 4)}
+    apart = [
+        bool(not a and not b and c and d)
+        for a, b, c, d in zip(diverged[4], diverged[5], diverged[6], diverged[7], strict=True)
+    ]
+    better = _compare(accuracies[5], accuracies[8], lambda a, b: a > b)
+    larger = {name: _compare(errors[name][5], errors[name][8], lambda a, b: a > b) for name in NAMES}
+    all_larger = all(judge_seeds(answers) is Verdict.holds for answers in larger.values())
     return [
         Claim(
             "columns 1 and 2: with small gamma, small lam converges and large lam does not",
-            f"so in {tally(both)}",
-            judge_seeds(both),
+            f"true for {tally(small_lam)}",
+            judge_seeds(small_lam),
         ),
         Claim(
             "column 1: small lam converges with low accuracy",
-            f"less accurate than column 4 in {tally(low)}; means {_mean(acc[1]):.4f}, {_mean(acc[4]):.4f}",
-            judge_seeds(low),
+            f"less accurate than column 4 for {tally(lower)}; "
+            f"means {_mean(accuracies[1]):.4f}, {_mean(accuracies[4]):.4f}",
+            judge_seeds(lower),
             "800 steps are enough for column 1 on this data: 1 against 3 is easy",
         ),
         Claim(
             "columns 2 to 4: with large lam, larger gamma ensures convergence",
-            f"diverged: {', '.join(str(int(lost[k].sum())) for k in (2, 3, 4))} of {len(lost[2])}",
-            judge(bool(lost[2].sum() >= lost[3].sum() >= lost[4].sum() and lost[2].sum() > lost[4].sum())),
+            f"diverged: {', '.join(map(str, lost.values()))} of {len(diverged[2])}",
+            judge(lost[2] >= lost[3] >= lost[4] and lost[2] > lost[4]),
         ),
-        Claim("columns 3, 4: larger gamma gives higher accuracy", f"so in {tally(rises)}", judge_seeds(rises)),
-        Claim("columns 3, 4: larger gamma gives larger consensus error of z", f"so in {tally(grows)}",
-              judge_seeds(grows)),
+        Claim("columns 3, 4: larger gamma gives higher accuracy", f"true for {tally(rises)}", judge_seeds(rises)),
+        Claim(
+            "columns 3, 4: larger gamma gives larger consensus error of z",
+            f"true for {tally(grows)}",
+            judge_seeds(grows),
+        ),
         Claim(
             "columns 4 to 7: gamma > beta > alpha converges, the others do not",
-            f"so in {tally(apart)}",
+            f"true for {tally(apart)}",
             judge_seeds(apart),
             "columns 4 and 5 have this order, 6 breaks beta > alpha, 7 has gamma = beta",
         ),
-        Claim("columns 5, 8: larger lam improves accuracy",
-              f"so in {tally(more)}; means {_mean(acc[5]):.4f}, {_mean(acc[8]):.4f}", judge_seeds(more)),
-        Claim("columns 5, 8: larger lam gives larger consensus errors", parts, joint,
-              "the printed errors of z break it too: 4.4e-3 in column 5 and 1.2e-2 in column 8"),
-    ]  # fmt: skip
+        Claim(
+            "columns 5, 8: larger lam improves accuracy",
+            f"true for {tally(better)}; means {_mean(accuracies[5]):.4f}, {_mean(accuracies[8]):.4f}",
+            judge_seeds(better),
+        ),
+        Claim(
+            "columns 5, 8: larger lam gives larger consensus errors",
+            ", ".join(f"{name[-1]} for {tally(answers)}" for name, answers in larger.items()),
+            Verdict.holds if all_larger else Verdict.fails,
+            "the printed errors of z break it too: 4.4e-3 in column 5 and 1.2e-2 in column 8",
+        ),
+    ]
 
 
-def _compare(a: np.ndarray, b: np.ndarray, test) -> list[bool | None]:
+def _compare(a: np.ndarray, b: np.ndarray, test: Callable[[float, float], bool]) -> list[bool | None]:
     """The test for each seed in which both are numbers."""
     return [bool(test(p, q)) if np.isfinite(p) and np.isfinite(q) else None for p, q in zip(a, b, strict=True)]
 
 
-def _by_column(table: Table, name: str) -> dict[int, np.ndarray]:
+def _by_column(table: Table, name: str) -> ByColumn:
     return {k: table[name][table["column"] == k] for k in range(1, len(COLUMNS) + 1)}
 
 
 def _mean(values: np.ndarray) -> float:
-    fine = values[np.isfinite(values)]
-    return float(fine.mean()) if fine.size else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")
+
+
+def draw(result: Result) -> Figure:
+    """Accuracy and consensus errors by column, beside what the paper prints."""
+    figure = new_figure(8.4, 3.0)
+    axes = figure.subplots(1, 2, width_ratios=(1, 1.35))
+    left, right = axes
+    table = result.tables["columns"]
+    runs = result.tables["runs"]
+    numbers = table["column"]
+    left.plot(runs["column"], runs["accuracy"], "o", color=COLOURS[0], alpha=0.45, markersize=4, label="each seed")
+    left.plot(numbers, table["accuracy"], "_", color=COLOURS[0], markersize=14, markeredgewidth=2, label="mean")
+    left.plot(numbers, table["printed_accuracy"], "D", color=COLOURS[1], markersize=4.5, label="printed")
+    for number, diverged, seeds in zip(numbers, table["diverged"], table["seeds"], strict=True):
+        if diverged:
+            left.text(number, 0.865, f"N.A.\n{diverged} of {seeds}", ha="center", va="bottom", fontsize=7.5)
+    left.set(xlabel="column", ylabel="test accuracy", xticks=numbers, ylim=(0.86, 1.005))
+    left.legend(loc="lower left", bbox_to_anchor=(0.28, 0.12), fontsize=7.5)
+    for k, name in enumerate(NAMES):
+        x = numbers + 0.22 * (k - 1)
+        hollow = {"markerfacecolor": "none", "markersize": 5}
+        right.plot(x, table[name], "o", color=COLOURS[k], label=f"{name[-1]}, measured")
+        right.plot(x, table[f"printed_{name}"], "D", color=COLOURS[k], label=f"{name[-1]}, printed", **hollow)
+    right.set(xlabel="column", ylabel="consensus error", xticks=numbers, yscale="log")
+    right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    letter(axes, ["accuracy after 800 steps", "consensus errors, means over seeds"])
+    return figure

@@ -235,9 +235,9 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
 
 
 def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
-    """The runs of one program; seeds, starts and networks are shared if all are the same."""
+    """The runs of one program; seeds, starts, networks and the cases' method are shared if all are the same."""
     runs = [sweep.runs[place] for place in group]
-    own = ["core"]
+    own = []
     keys = [jax.random.key(point.seed) for point in runs]
     key = keys[0]
     if len({point.seed for point in runs}) > 1:
@@ -252,7 +252,10 @@ def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
     if not all(rows is starts[0] for rows in starts):
         own.append("start")
         start = stack(starts)
-    core = stack([point.method.core for point in runs])
+    core = runs[0].method.core
+    if len(sweep.cases) == 1 or not own or not all(point.method is runs[0].method for point in runs):
+        own.append("core")
+        core = stack([point.method.core for point in runs])
     return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}), start, tuple(own))
 
 
