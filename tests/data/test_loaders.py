@@ -29,8 +29,9 @@ def test_breast_cancer_is_standardised_by_its_training_part():
 
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(InputError, match=r"pip install 'decibo\[data\]'"):
-        digits()
+    for load in (digits, breast_cancer, lambda: libsvm("a9a")):
+        with pytest.raises(ImportError, match=r"needs scikit-learn.*pip install 'decibo\[data\]'"):
+            load()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_without_scikit_learn(monkeypatch):
     [
         (lambda: digits(1, 1), "two different classes"),
         (lambda: digits(1, 12), "out of"),
-        (lambda: digits(1, None), "both classes or neither"),
+        (lambda: digits(1, None), "two classes or both None"),
         (
             lambda: Dataset(np.ones((2, 2)), np.ones(3), np.ones((1, 2)), np.ones(1), "", ""),
             "features must be",
@@ -46,7 +47,7 @@ def test_without_scikit_learn(monkeypatch):
         (lambda: Dataset(np.ones((2, 2)), np.ones(2), np.ones((1, 3)), np.ones(1), "", ""), "same features"),
     ],
 )
-def test_bad_choices(make, words):
+def test_invalid_arguments_are_rejected(make, words):
     with pytest.raises(InputError, match=words):
         make()
 
@@ -67,29 +68,39 @@ def test_libsvm(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 1:1\n1 2;3\n", "line 2: '2;3'"),
-        ("1 1:1\n\n1 0:3\n", "line 3: '0:3'"),
-        ("1 1:1 2:x\n", "line 1: '2:x'"),
-        ("1 1:2:3 4\n", "line 1: '1:2:3'"),
-        ("1 1.5:2\n", "line 1: '1.5:2'"),
-        ("1 1:nan\n", "line 1: '1:nan'"),
-        ("one 1:1\n", "line 1: 'one'"),
+        ("1 1:1\n1 2;3\n", "cannot be read as a LIBSVM file"),
+        ("1 1:1\n\n1 0:3\n", "Invalid index 0"),
+        ("1 1:1 2:x\n", "'x'"),
+        ("1 1:2:3 4\n", "'2:3'"),
+        ("1 1.5:2\n", r"'1\.5'"),
+        ("1 2:1 1:1\n", "increasing indices"),
+        ("1 1:nan\n", "finite numbers only"),
+        ("nan 1:1\n", "finite numbers only"),
+        ("one 1:1\n", "'one'"),
         ("", "no samples"),
-        ("1 7:1\n", "index 7, features = 3"),
+        ("1 7:1\n", "7 features"),
     ],
 )
-def test_libsvm_names_the_bad_line(tmp_path, text, words):
+def test_invalid_libsvm_files_are_rejected(tmp_path, text, words):
     path = tmp_path / "bad"
     path.write_text(text)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=rf"{path}.*{words}"):
         libsvm(path, test=path, features=3)
+
+
+def test_the_wider_of_two_libsvm_files_counts(tmp_path):
+    (tmp_path / "train").write_text("+1 1:1\n-1 2:1\n")
+    (tmp_path / "test").write_text("+1 4:1\n-1 1:1\n")
+    data = libsvm(tmp_path / "train", tmp_path / "test")
+    assert data.features.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
+    assert data.test_features.tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
 
 
 def test_libsvm_needs_a_text_file(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         libsvm(tmp_path / "absent")
     (tmp_path / "packed").write_bytes(b"\xff\x00")
-    with pytest.raises(InputError, match="not plain text"):
+    with pytest.raises(InputError, match="cannot be read as a LIBSVM file"):
         libsvm(tmp_path / "packed")
 
 

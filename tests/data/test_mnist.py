@@ -5,21 +5,24 @@ import gzip
 import hashlib
 import http.server
 import struct
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from decibo.data import find, mnist
-from decibo.data.mnist import ARRAYS, SUMS, load
-from decibo.errors import InputError
+from decibo.data.loaders import MNIST_ARRAYS, MNIST_SUMS, load_mnist
+from decibo.errors import CorruptedFileError, InputError, UnreachableError
 
 
 @pytest.fixture
 def files():
     rng = np.random.default_rng(0)
     shapes = [(5, 2, 2), (5,), (3, 2, 2), (3,)]
-    arrays = {name: rng.integers(0, 9, size=shape).astype(np.uint8) for name, shape in zip(SUMS, shapes, strict=True)}
+    arrays = {
+        name: rng.integers(0, 9, size=shape).astype(np.uint8) for name, shape in zip(MNIST_SUMS, shapes, strict=True)
+    }
     return {name: struct.pack(f">{1 + a.ndim}i", 0x800 + a.ndim, *a.shape) + a.tobytes() for name, a in arrays.items()}
 
 
@@ -67,7 +70,7 @@ def server(mirror):
 def test_raw_files_are_read(tmp_path, files, sums, packed):
     for name, content in files.items():
         (tmp_path / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
-    arrays, source = load(tmp_path, sums)
+    arrays, source = load_mnist(tmp_path, sums)
     assert {name: array.shape for name, array in arrays.items()} == {
         "x_train": (5, 2, 2),
         "y_train": (5,),
@@ -77,58 +80,72 @@ def test_raw_files_are_read(tmp_path, files, sums, packed):
     assert source == str(tmp_path)
 
 
-def test_npz_is_checked_by_the_same_sums(tmp_path, files, sums, monkeypatch, mirror):
-    arrays, _ = load(None, sums, [mirror.as_uri() + "/"])
+def test_npz_is_checked_by_the_same_sums(tmp_path, files, sums, monkeypatch, server):
+    arrays, _ = load_mnist(None, sums, [server])
     _save(tmp_path / "mnist.npz", arrays)
     monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
-    again, source = load(None, sums, [])
+    again, source = load_mnist(None, sums, [])
     assert source.endswith("mnist.npz")
     assert find("mnist.npz") == tmp_path / "mnist.npz"
-    assert all(np.array_equal(arrays[key], again[key]) for key in ARRAYS.values())
+    assert all(np.array_equal(arrays[key], again[key]) for key in MNIST_ARRAYS.values())
     arrays["x_test"] = arrays["x_test"] + 1
     _save(tmp_path / "mnist.npz", arrays)
-    with pytest.raises(InputError, match=r"mnist\.npz \(x_test\) is damaged.*sha256 is \w{64}: it must be \w{64}"):
-        load(None, sums, [])
+    with pytest.raises(CorruptedFileError, match=r"mnist\.npz \(x_test\) is damaged.*is \w{64}, but it must be \w{64}"):
+        load_mnist(None, sums, [])
 
 
 def test_download_fills_the_cache_once(tmp_path, server, sums):
-    arrays, source = load(None, sums, ["http://127.0.0.1:9/", server])
+    arrays, source = load_mnist(None, sums, ["http://127.0.0.1:9/", server])
     assert source == "downloaded"
-    assert sorted(path.name for path in (tmp_path / "cache" / "decibo").iterdir()) == sorted(SUMS)
-    again, source = load(None, sums, [])
+    assert sorted(path.name for path in (tmp_path / "cache" / "decibo").iterdir()) == sorted(MNIST_SUMS)
+    again, source = load_mnist(None, sums, [])
     assert source == str(tmp_path / "cache" / "decibo")
     assert np.array_equal(arrays["x_train"], again["x_train"])
 
 
-def test_a_damaged_download_is_refused_and_not_kept(tmp_path, mirror, sums):
+def test_a_damaged_download_is_rejected_and_not_kept(tmp_path, mirror, server, sums):
     name = "train-images-idx3-ubyte"
     (mirror / f"{name}.gz").write_bytes(gzip.compress(b"something else"))
-    with pytest.raises(InputError, match=rf"{name}\.gz is damaged.*{sums[name]}"):
-        load(None, sums, [mirror.as_uri() + "/"])
+    with pytest.raises(CorruptedFileError, match=rf"{name}\.gz is damaged.*{sums[name]}"):
+        load_mnist(None, sums, [server])
     assert find(name) is None
+    assert not any((tmp_path / "cache" / "decibo").iterdir())
 
 
 def test_a_damaged_file_is_named(tmp_path, files, sums):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"short")
-    with pytest.raises(InputError, match=r"t10k-labels-idx1-ubyte is damaged.*fetch it again"):
-        load(tmp_path, sums)
+    with pytest.raises(CorruptedFileError, match=r"t10k-labels-idx1-ubyte is damaged.*download it again"):
+        load_mnist(tmp_path, sums)
     (tmp_path / "mnist.npz").write_bytes(b"not a zip file")
-    with pytest.raises(InputError, match=r"mnist\.npz is damaged.*x_train, y_train"):
-        load(tmp_path, sums)
+    with pytest.raises(CorruptedFileError, match=r"mnist\.npz is damaged.*x_train, y_train"):
+        load_mnist(tmp_path, sums)
 
 
-def test_half_a_download_counts_as_none(mirror, sums):
+def test_half_a_download_counts_as_none(mirror, server, sums):
     path = mirror / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(InputError, match="could not download"):
-        load(None, sums, [mirror.as_uri() + "/"])
+    with pytest.raises(UnreachableError, match="could not be downloaded"):
+        load_mnist(None, sums, [server])
 
 
 def test_no_network_is_one_clear_error(sums):
-    with pytest.raises(InputError, match=r"could not download train-images.*127\.0\.0\.1.*set DECIBO_DATA"):
-        load(None, sums, ["http://127.0.0.1:9/"])
+    with pytest.raises(UnreachableError, match=r"train-images.*could not be downloaded.*127\.0\.0\.1.*set DECIBO_DATA"):
+        load_mnist(None, sums, ["http://127.0.0.1:9/"])
+
+
+def test_a_damaged_archive_is_named(tmp_path, files, sums):
+    for name, content in files.items():
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content)[:-9])
+    with pytest.raises(CorruptedFileError, match=r"train-images-idx3-ubyte\.gz is damaged"):
+        load_mnist(tmp_path, sums)
+
+
+def test_without_pooch(monkeypatch, sums):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(ImportError, match=r"needs pooch.*pip install 'decibo\[data\]'"):
+        load_mnist(None, sums)
 
 
 def test_an_empty_folder_is_named(tmp_path):

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 import decibo
 from decibo.algorithm.schedules import growing, polynomial
 from decibo.data.dataset import Dataset
-from decibo.data.files import find
+from decibo.data.loaders import find
 from decibo.errors import InputError, first_line, short
 from decibo.measure.measures import available
 from decibo.problems.minimax import KINDS as MINIMAX

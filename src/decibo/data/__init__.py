@@ -1,10 +1,7 @@
-"""Data sets that are bundled, on disk or downloaded, and ways to split them among agents."""
+"""Data: what is bundled, on disk or to be downloaded, and how it is divided among agents."""
 
-from decibo.data.bundled import breast_cancer, digits
 from decibo.data.dataset import Dataset
-from decibo.data.files import find
-from decibo.data.libsvm import libsvm
-from decibo.data.mnist import mnist
+from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
 
 __all__ = [

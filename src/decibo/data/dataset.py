@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from decibo.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Shaped
+
+Split = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more."""
 
-    features: np.ndarray
-    labels: np.ndarray
-    test_features: np.ndarray
-    test_labels: np.ndarray
+    features: Float[np.ndarray, "samples features"]
+    labels: Shaped[np.ndarray, " samples"]
+    test_features: Float[np.ndarray, "tests features"]
+    test_labels: Shaped[np.ndarray, " tests"]
     name: str
     source: str
 
@@ -27,20 +33,20 @@ class Dataset:
         ):
             if features.ndim != 2 or labels.shape != features.shape[:1]:
                 raise InputError(
-                    f"{part}features {features.shape} and {part}labels {labels.shape}",
-                    "features must be (samples, features) and labels (samples,)",
+                    f"{part}features must be (samples, features) and {part}labels (samples,), but their shapes are "
+                    f"{features.shape} and {labels.shape}.",
                     "Flatten images to one row for each sample.",
                 )
         if self.features.shape[1] != self.test_features.shape[1]:
             raise InputError(
-                f"{self.features.shape[1]} features, and {self.test_features.shape[1]} in the test part",
-                "both parts must have the same features",
+                f"Both parts must have the same features, but there are {self.features.shape[1]} for training and "
+                f"{self.test_features.shape[1]} for testing.",
                 "Pass the number of features when reading sparse files.",
             )
 
     def __repr__(self) -> str:
-        train, test = len(self.labels), len(self.test_labels)
-        size = f"{train} + {test} test samples, {self.features.shape[1]} features"
+        samples = f"{len(self.labels)} + {len(self.test_labels)} test samples"
+        size = f"{samples}, {self.features.shape[1]} features"
         return f"Dataset({self.name}: {size}, {self.source})"
 
 
@@ -49,29 +55,29 @@ def two_classes(labels: np.ndarray, positive: int, negative: int) -> tuple[np.nd
     present = sorted(int(label) for label in np.unique(labels))
     if positive == negative or not {positive, negative} <= set(present):
         raise InputError(
-            f"positive = {positive!r}, negative = {negative!r}",
-            f"they must be two different classes out of {present}",
+            f"positive and negative must be two different classes out of {present}, but they are {positive!r} and "
+            f"{negative!r}.",
             "Pass None for both to keep all classes.",
         )
     keep = np.flatnonzero((labels == positive) | (labels == negative))
     return keep, np.where(labels[keep] == positive, 1.0, -1.0)
 
 
-def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> tuple:
+def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> Split:
     """The samples of two classes with labels +1 and -1, or all samples with the labels they have."""
     if positive is None and negative is None:
         return features, labels.astype(np.int32)
     if positive is None or negative is None:
         raise InputError(
-            f"positive = {positive!r}, negative = {negative!r}",
-            "give both classes or neither",
-            "Name two classes.",
+            f"positive and negative must be two classes or both None, but they are {positive!r} and {negative!r}."
         )
     keep, signs = two_classes(labels, positive, negative)
     return features[keep], signs
 
 
-def hold_out(features: np.ndarray, labels: np.ndarray, share: float = 0.2, seed: int = 0) -> tuple:
+def hold_out(
+    features: np.ndarray, labels: np.ndarray, share: float = 0.2, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(features, labels, test features, test labels): a fixed share of every class is for testing."""
     rng = np.random.default_rng(seed)
     test = np.zeros(len(labels), dtype=bool)

@@ -9,8 +9,7 @@ import numpy as np
 
 from decibo.data import breast_cancer, digits, libsvm, mnist
 from decibo.data.dataset import Dataset
-from decibo.data.files import folders
-from decibo.data.mnist import SUMS
+from decibo.data.loaders import MNIST_SUMS, folders
 from decibo.errors import InputError
 from decibo.measure.measures import Snapshot
 from decibo.problem.problem import Problem
@@ -130,4 +129,4 @@ def _existing(folder: str | Path) -> Path:
 
 def _has_mnist(folder: Path) -> bool:
     raw = lambda name: (folder / name).is_file() or (folder / f"{name}.gz").is_file()
-    return (folder / "mnist.npz").is_file() or all(raw(name) for name in SUMS)
+    return (folder / "mnist.npz").is_file() or all(raw(name) for name in MNIST_SUMS)

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.data.bundled import digits
 from decibo.data.dataset import Dataset
+from decibo.data.loaders import digits
 from decibo.data.split import Parts, by_label, dirichlet, iid, shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.data.bundled import breast_cancer
 from decibo.data.dataset import Dataset
+from decibo.data.loaders import breast_cancer
 from decibo.data.split import shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
