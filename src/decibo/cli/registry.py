@@ -82,7 +82,7 @@ def options_of(factory: Factory, own: bool = False) -> dict[str, Option]:
             continue
         name = parameter.name if own else WORDS.get(parameter.name, parameter.name)
         hint = _simple(hints.get(parameter.name, _type_of_default(parameter.default)))
-        if hint is Any and not own:
+        if not own and not any(kind is Dataset or described(kind) for kind in members_of(hint)[0]):
             continue  # a function or an object, which a configuration cannot hold
         options[name] = Option(name, parameter.name, hint, _default(factory, parameter))
     return options
@@ -253,10 +253,10 @@ def return_type(factory: object) -> object:
 
 def _writable(factory: Factory) -> bool:
     parameters = inspect.signature(factory).parameters.values()
-    options = options_of(factory).values()
-    needed = {each.name for each in parameters if each.default is REQUIRED and each.kind != each.VAR_KEYWORD}
+    required = {each.name for each in parameters if each.default is REQUIRED and each.kind != each.VAR_KEYWORD}
+    options = [option for option in options_of(factory).values() if option.parameter in required]
     holds = lambda option: any(kind in NAMED for kind in members_of(option.hint)[0])
-    return needed <= {option.parameter for option in options} and all(holds(each) for each in options if each.required)
+    return len(options) == len(required) and all(map(holds, options))
 
 
 # A name with its options
