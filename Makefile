@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo quick test check docs bench clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -14,6 +14,13 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	@$(BIN)/python -m decibo demo
+
+# Lint and types run beside the tests; the output of each is shown when it is done.
+quick: $(STAMP)
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+	@log=$$(mktemp); $(BIN)/pyright > $$log & types=$$!; \
+	$(BIN)/python -m pytest -n 2 -m quick; tests=$$?; \
+	wait $$types || tests=1; cat $$log; rm -f $$log; exit $$tests
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -n 2

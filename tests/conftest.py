@@ -15,3 +15,57 @@ from hypothesis import settings
 settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
 settings.load_profile("decibo")
 jax.config.update("jax_enable_x64", True)
+
+# What `make quick` runs: files, or single tests of slow files, that touch every package within a minute on two cores.
+QUICK = (
+    "algorithm/test_ahead.py",
+    "algorithm/test_mdbo.py",
+    "automatic/test_controller.py",
+    "cli/test_commands.py::test_run_writes_a_folder_that_describes_itself",
+    "cli/test_config.py",
+    "data/test_loaders.py",
+    "data/test_split.py",
+    "execute/test_bad_input.py",
+    "execute/test_progress.py",
+    "integrations/test_bridges.py",
+    "measure/test_measures.py",
+    "network/test_graphs.py",
+    "network/test_rejections.py",
+    "network/test_spectrum.py",
+    "network/test_weights.py",
+    "paper/test_claims.py",
+    "parallel/test_checkpoint.py::test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit",
+    "parallel/test_signals.py",
+    "problem/test_heterogeneity.py",
+    "problem/test_reference.py",
+    "problem/test_ready_made.py::test_logistic_is_the_papers_formula",
+    "report/test_chart_data.py",
+    "report/test_latex.py",
+    "report/test_summary.py",
+    "report/test_verdict.py",
+    "runs/",
+    "sklearn/test_silos.py::test_bad_settings",
+    "sklearn/test_silos.py::test_the_mean_over_silos_is_the_pooled_loss",
+    "sweep/test_sweep.py::test_table_best_and_repr",
+    "test_files.py",
+    "test_formatting.py",
+    "test_quick.py",
+    "test_reference.py",
+    "test_validate.py",
+    "theory/test_check.py",
+)
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.removeprefix(f"{HERE.name}/").startswith(QUICK):
+            item.add_marker("quick")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With -m quick, other files are not even imported."""
+    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
+        return None
+    name = collection_path.relative_to(HERE).as_posix()
+    return None if any(name.startswith(entry.partition("::")[0]) for entry in QUICK) else True
