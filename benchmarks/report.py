@@ -33,7 +33,7 @@ def folders(folder: Path, runs: int, points: int) -> Path:
     problem = decibo.problems.quadratic()
     network = decibo.ring(10)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
-    solution = decibo.solve(problem, network, method, steps=points - 1, every=1, measures="all")
+    solution = decibo.solve(problem, network, method, steps=points - 1, every=1, measures=["all"])
     random = np.random.default_rng(0)
     for k in range(runs):
         noisy = lambda values: values * np.exp(0.1 * random.normal(size=len(values)))

@@ -10,7 +10,7 @@ RING = decibo.ring(10)
 
 
 def path_of_x(problem, method, steps=300):
-    seen = {"x": lambda snapshot: snapshot.mean("x")}
+    seen = [("x", lambda snapshot: snapshot.mean("x"))]
     return decibo.solve(problem, RING, method, steps=steps, every=1, measures=seen).history["x"]
 
 

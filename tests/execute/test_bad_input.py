@@ -86,12 +86,12 @@ SOLVES = {
     "every negative": ({"every": -1}, r"every must be a positive integer, but it is -1"),
     "unknown measure": (
         {"measures": ["outer", "outre"]},
-        r"measure 'outre': known here are outer, inner, gap",
+        r"no measure 'outre' here. Available are outer, inner, gap.*Did you mean 'outer'",
     ),
-    "measure of a missing variable": ({"measures": ["consensus_v"]}, r"measure 'consensus_v'.*consensus_z"),
+    "measure of a missing variable": ({"measures": ["consensus_v"]}, r"no measure 'consensus_v'.*consensus_z"),
     "no known solution": ({"measures": ["distance_x"]}, r"measure 'distance_x'"),
-    "measure of another kind": ({"measures": [3]}, r"measure 3: a measure is a name or a function"),
-    "measure named step": ({"measures": {"step": jnp.sum}}, r"called 'step'"),
+    "measure of another kind": ({"measures": [3]}, r"must be a name or a function of a snapshot, but it is 3"),
+    "measure named step": ({"measures": [("step", jnp.sum)]}, r"called 'step'"),
     "until of something not recorded": (
         {"until": {"phi": 1.0}},
         r"until names 'phi', but only what is recorded.*Add it",
@@ -158,11 +158,11 @@ def test_random_start_scales(scale):
 
 def test_composition():
     direction, consensus = decibo.direction.penalty(1.0), decibo.consensus.dgd()
-    with pytest.raises(decibo.InputError, match=r"step sizes for x, y: the direction 'penalty' moves x, y, z"):
+    with pytest.raises(decibo.InputError, match=r"'penalty' moves x, y, z, but the step sizes are for x, y\."):
         decibo.compose(direction, consensus, x=0.1, y=0.1)
-    with pytest.raises(decibo.InputError, match=r"strategies for x:"):
+    with pytest.raises(decibo.InputError, match=r"moves x, y, z, but the strategies are for x\."):
         decibo.compose(direction, {"x": consensus}, x=0.1, y=0.1, z=0.1)
-    with pytest.raises(decibo.InputError, match=r"a proximal map for v: .*moves x, y, z"):
+    with pytest.raises(decibo.InputError, match=r"moves x, y, z, but there is a proximal map for v"):
         decibo.compose(direction, consensus, prox={"v": decibo.prox.ball(1.0)}, x=0.1, y=0.1, z=0.1)
     with pytest.raises(decibo.InputError, match=r"z must be .*-0\.1"):
         decibo.compose(direction, consensus, x=0.1, y=0.1, z=-0.1)
@@ -178,7 +178,7 @@ def test_a_projection_that_changes_shapes():
         z=0.1,
     )
     ours, _ = problem("vector", 4)
-    with pytest.raises(decibo.InputError, match=r"projection of x turns shape \(3,\) into \(1,\).*keep the shape"):
+    with pytest.raises(decibo.InputError, match=r"must keep the shape of its vector, but that of x turns \(3,\) into \(1,\)"):
         decibo.solve(ours, decibo.ring(4), cut, steps=3)
 
 

@@ -58,7 +58,7 @@ def main() -> None:
     problems = {12: cases.problem("ahead"), 200: decibo.problems.quadratic(200, seed=1)}
     for name, network in more.items():
         # The exact reference is a program of its own: once is enough.
-        options = {"steps": 50, "measures": "all" if name == "in turn" else None, "progress": False}
+        options = {"steps": 50, "measures": ["all"] if name == "in turn" else None, "progress": False}
         both = [
             decibo.solve(problems[network.agents], network, cases.method("sldbo"), devices=n, **options) for n in (1, 8)
         ]

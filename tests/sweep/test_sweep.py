@@ -65,7 +65,7 @@ def test_single_precision_stays_single_in_a_program_that_knows_double():
     p = problem()
     single = lambda tree: {name: np.asarray(value, np.float32) for name, value in tree.items()}
     small = decibo.Problem(p.outer, p.inner, single(p.data), np.zeros(2, np.float32), np.zeros(3, np.float32))
-    asked = {"steps": 20, "every": 20, "measures": {"x": _first_x}, "progress": False}
+    asked = {"steps": 20, "every": 20, "measures": [("x", _first_x)], "progress": False}
     found = sweep(small, RING, exact(), {"alpha": [0.02, 0.05]}, **asked)
     run = decibo.solve(small, RING, exact(alpha=0.05), **asked)
     assert found.history["x"].dtype == np.float32

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import decibo
-from decibo.measure.measures import stationarity
 from decibo.problem.newton import exact
 from decibo.problem.oracle import Oracle
 from decibo.problems.minimax import minimax_quadratic
@@ -37,7 +36,7 @@ def run(kind):
     steps = {"alpha": t.alpha, "beta": t.beta, "gamma": t.gamma, "lam": lam}
     V = potential(region, network.rho, **steps)
     method = (decibo.methods.ahead_minimax if minimax else decibo.ahead)(**steps)
-    measures = V.measures | {"stationarity": stationarity, "path": path}
+    measures = [*V.measures, "stationarity", path]
     start = decibo.random_start(3, {"x": 1.0, "y": 1.0, "z": 1.0})
     solution = decibo.solve(
         problem, network, method, steps=4000, every=1, measures=measures, start=start, progress=False

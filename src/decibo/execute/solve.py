@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from decibo.execute.run import Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, step_cost
-from decibo.measure.measures import Measure, resolve
+from decibo.measure.measures import Measures, resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
@@ -33,8 +33,6 @@ from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions, Problem
 from decibo.pytree import Tree
 from decibo.validate import positive_int
-
-Measures = Iterable[str | Measure | tuple[str, Measure]] | None
 
 
 def solve(

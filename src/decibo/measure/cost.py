@@ -7,10 +7,10 @@ counted, inner loops as often as they run. Nothing is counted in the user's func
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,22 @@ from decibo.problem.problem import Functions
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Steps(Protocol):
+    """What is counted of an algorithm: a pytree with the functions `init` and `step`."""
+
+    @property
+    def init(self) -> Callable[..., Tree]:
+        """The state before the first step."""
+        ...
+
+    @property
+    def step(self) -> Callable[..., Tree]:
+        """One step."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -103,9 +119,9 @@ class MarkedOracle(Oracle):
         return MarkedOracle(plain.functions, plain.data)
 
 
-def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        return function(*args)
+def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
 
     call.__name__ = MARK + name
     return jax.jit(call)
@@ -114,7 +130,7 @@ def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 class MarkedMix:
     """A mix whose messages can be counted. `bits` is what one message really carries, if less than its numbers."""
 
-    def __call__(self, tree: Tree, bits: int | None = None) -> Tree:
+    def __call__(self, tree: T, bits: int | None = None) -> T:
         leaves = jax.tree.leaves(tree)
         size = sum(leaf.size for leaf in leaves)
         if bits is None:
@@ -124,15 +140,15 @@ class MarkedMix:
     push = __call__
 
 
-def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any) -> Cost:
+def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> Cost:
     """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
     marks: Counter[str] = Counter()
     try:
         jaxpr = _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
     except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
         raise InputError(
-            "the step looks at other agents by other means than mix",
-            "mix is the only way, so that what is sent is known and the same everywhere",
+            "The step looks at other agents by other means than mix, which is the only way that is counted and the same "
+            "everywhere.",
             "Replace collectives such as lax.pmean by mix.",
         ) from error
     _count(jaxpr.jaxpr, 1, False, marks)
@@ -156,7 +172,7 @@ def step_cost(functions: Functions, data: Tree, start: dict[str, Any], core: Any
 
 
 @partial(jax.jit, static_argnames="functions")
-def _traced(functions: Functions, core: Any, data: Tree, start: dict[str, Any], key: jax.Array) -> Any:
+def _traced(functions: Functions, core: Steps, data: Tree, start: Mapping[str, Tree], key: jax.Array) -> Tree:
     """The first step. Only ever traced, and once for all numbers of a method."""
     state = core.init(Oracle(functions, data), MarkedMix(), start)
     return _marked("step", lambda s: core.step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
@@ -175,7 +191,7 @@ def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:
             branch: Counter[str] = Counter()
             _count(sub, repeats, inside or name == MARK + "step", branch)
             branches.append(branch)
-        if equation.primitive.name == "cond":  # one branch runs: the dearer one
+        if equation.primitive.name == "cond":  # only one branch runs; count the more expensive
             marks.update(max(branches, key=lambda branch: sum(branch.values())))
         else:
             for branch in branches:
@@ -183,10 +199,10 @@ def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:
 
 
 def _subprograms(params: dict[str, Any]) -> list[Any]:
-    found = []
+    programs = []
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             inner = getattr(item, "jaxpr", item)
             if hasattr(inner, "eqns"):
-                found.append(inner)
-    return found
+                programs.append(inner)
+    return programs

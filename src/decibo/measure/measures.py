@@ -19,29 +19,33 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.parallel.collectives import average, gather, is_spread, total
 from decibo.problem.oracle import Oracle
 from decibo.problem.problem import Functions
 from decibo.problem.reference import Exact, exact
 from decibo.pytree import Tree, Vector
+from decibo.validate import did_you_mean
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
 
 
 class Direction(Protocol):
     """What a measure needs of a direction, which is a `decibo.direction.Direction`."""
 
     @property
-    def start(self) -> Callable[[Mapping[str, Vector]], Any]:
+    def start(self) -> Callable[[Mapping[str, Vector]], Tree]:
         """The variables of one agent from its rows."""
         ...
 
     @property
-    def at(self) -> Callable[[Oracle, Any, Any], Any]:
+    def at(self) -> Callable[[Oracle, Tree, jax.Array], Tree]:
         """The direction of each variable."""
         ...
 
@@ -64,7 +68,7 @@ class Snapshot:
     functions: Functions
     here: Tree  # the data of the agents on this device
     local: dict[str, jax.Array]  # their variables
-    step: Any
+    step: jax.Array
     known: dict[str, jax.Array]
     direction: Direction | None = None
     answer: str = "y"
@@ -74,20 +78,20 @@ class Snapshot:
         """The data of all agents, stacked."""
         if is_spread():
             raise InputError(
-                "a measure asked for the data of all agents in a run on several devices",
-                "data stays with its agents",
+                "A measure uses the data of all agents in a run on several devices, but data stays with its agents.",
                 "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function of one agent.",
             )
         return self.here
 
     @cached_property
-    def rows(self) -> dict[str, jax.Array]:
+    def rows(self) -> dict[str, Float[Array, "agents n"]]:
         """The variables as flat rows, one for each agent."""
         return {name: gather(rows) for name, rows in self.local.items()}
 
-    def average(self, function: Callable[[Any, Any, Any], Any]) -> Any:
+    def average(self, function: Callable[[Tree, Tree, Tree], Tree]) -> Tree:
         """The mean over the agents of function(x_i, y_i, d_i)."""
-        x, y = self.functions.x.unravel, self.functions.y.unravel
+        x = self.functions.x.unravel
+        y = self.functions.y.unravel
         values = jax.vmap(lambda d, a, b: function(x(a), y(b), d))(self.here, self.local["x"], self.local["y"])
         return jax.tree.map(average, values)
 
@@ -106,17 +110,17 @@ class Snapshot:
         """Every agent's own variables as pytrees."""
         return as_trees(self.functions, self.rows)
 
-    def mean(self, name: str) -> jax.Array:
+    def mean(self, name: str) -> Float[Array, " n"]:
         """The mean over the agents of a variable, as a flat vector."""
         return average(self.local[name])
 
     @cached_property
-    def mean_direction(self) -> Any:
+    def mean_direction(self) -> Tree:
         """The mean over the agents of the direction of each variable, each agent at its own point."""
         direction = self.direction
         if direction is None:
             raise InputError(
-                "This method declares no direction, so that its mean is not defined.",
+                "This method declares no direction whose mean could be measured.",
                 "Compose the method with `decibo.compose`, or record other measures.",
             )
         one = lambda d, rows: direction.at(Oracle(self.functions, d), direction.start(rows), self.step)
@@ -124,11 +128,12 @@ class Snapshot:
 
     @cached_property
     def exact(self) -> Exact:
-        """y*, Phi and grad Phi at xbar: solved once, however many measures ask."""
+        """y*, Phi and grad Phi at xbar: solved once, however many measures use it."""
         return exact(self.functions, self.here, self.mean("x"), self.mean(self.answer))
 
 
-Measure = Callable[[Snapshot], Any]
+Measure = Callable[[Snapshot], jax.Array]
+Measures = Iterable[str | Measure | tuple[str, Measure]] | None  # what users pass
 
 
 def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNamespace:
@@ -209,65 +214,57 @@ def available(
 
     has_direction   whether the method declares its direction
     """
-    found: dict[str, Measure] = {"outer": outer, "inner": inner}
+    measures: dict[str, Measure] = {"outer": outer, "inner": inner}
     if "z" in variables:
-        found["gap"] = gap
+        measures["gap"] = gap
     if has_direction:
-        found["direction_norm"] = direction_norm
-    found |= {f"consensus_{name}": Consensus(name) for name in variables}
-    found |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
-    return found | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
+        measures["direction_norm"] = direction_norm
+    measures |= {f"consensus_{name}": Consensus(name) for name in variables}
+    measures |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
+    return measures | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
 
 
 EXACT = ("phi", "stationarity", "inner_error", "distance_x", "distance_y")
 
 
 def resolve(
-    asked: Iterable[Any] | Mapping[str, Any] | None,
-    variables: Iterable[str],
-    known: Iterable[str] = (),
-    *,
-    has_direction: bool = False,
+    requested: Measures, variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False
 ) -> tuple[tuple[str, Measure], ...]:
-    """Names and functions, checked. Nothing asked means every cheap measure; "all" adds the exact ones."""
+    """Measures with their names, checked: by default every cheap one; "all" adds the exact ones.
+
+    A function is recorded under its `__name__`; a pair (name, function) gives it another.
+    """
     built_in = available(tuple(variables), known, has_direction=has_direction)
-    cheap = [name for name in built_in if name not in EXACT]
-    if asked is None:
-        asked = cheap
-    elif isinstance(asked, str) or callable(asked):
-        asked = [asked]
-    items = list(asked.items()) if isinstance(asked, Mapping) else [_named(item) for item in asked]
-    items = [pair for item in items for pair in _expanded(item, list(built_in), cheap)]
-    chosen: dict[str, Measure] = {}
-    for name, measure in items:
-        if measure is None and name not in built_in:
-            raise InputError(
-                f"measure {name!r}",
-                f"known here are {', '.join(built_in)}, cheap, all",
-                "Use one of these, or pass a function of a snapshot.",
-            )
-        if name == "step":
-            raise InputError("a measure called 'step'", "the history keeps the steps under this name", "Rename it.")
-        chosen[name] = built_in[name] if measure is None else measure
-    return tuple(chosen.items())
+    groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in EXACT]}
+    if isinstance(requested, str | Mapping) or callable(requested):
+        raise InputError(
+            f"measures must be a list of names and functions, but it is {short(repr(requested))}.",
+            "Pass measures=['outer', my_function], for example.",
+        )
+    measures: dict[str, Measure] = {}
+    for item in ["cheap"] if requested is None else requested:
+        if isinstance(item, str):
+            measures |= {name: _built_in(name, built_in) for name in groups.get(item, [item])}
+            continue
+        name, measure = _named(item)
+        if measures.setdefault(name, measure) != measure:
+            raise InputError(f"Two measures are called {name!r}.", "Rename one of them.")
+    return tuple(measures.items())
 
 
-def _named(item: Any) -> tuple[str, Any]:
-    if isinstance(item, str):
-        return item, None
-    if callable(item):
-        return getattr(item, "__name__", type(item).__name__), item
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and callable(item[1]):
-        return item
-    raise InputError(
-        f"measure {item!r}",
-        "a measure is a name or a function of a snapshot",
-        "Give measures=['outer', my_function].",
-    )
+def _built_in(name: str, built_in: Mapping[str, Measure]) -> Measure:
+    if name not in built_in:
+        raise InputError(
+            f"There is no measure {name!r} here. Available are {', '.join(built_in)}, cheap and all.",
+            did_you_mean(name, built_in),
+        )
+    return built_in[name]
 
 
-def _expanded(item: tuple[str, Any], everything: list[str], cheap: list[str]) -> list[tuple[str, Any]]:
-    name, measure = item
-    if measure is None and name in ("all", "cheap"):
-        return [(each, None) for each in (everything if name == "all" else cheap)]
-    return [item]
+def _named(item: Measure | tuple[str, Measure]) -> tuple[str, Measure]:
+    name, measure = item if isinstance(item, tuple) else (getattr(item, "__name__", type(item).__name__), item)
+    if not callable(measure):
+        raise InputError(f"A measure must be a name or a function of a snapshot, but it is {short(repr(measure))}.")
+    if name == "step":
+        raise InputError("A measure cannot be called 'step', under which the history keeps the steps.", "Rename it.")
+    return name, measure

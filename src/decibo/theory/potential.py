@@ -72,9 +72,9 @@ class Potential:
         return jnp.sum(jnp.stack(list(self.terms(s).values())))
 
     @property
-    def measures(self) -> dict[str, Measure]:
-        """V and its terms by name, for `solve(..., measures=...)`."""
-        return {"V": self} | {name: _Term(self, name) for name in TERMS}
+    def measures(self) -> list[tuple[str, Measure]]:
+        """V and its terms, for `solve(..., measures=...)`."""
+        return [("V", self), *((name, _Term(self, name)) for name in TERMS)]
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_bad_ones_fail(case):
 
 
 def test_only_algorithms_can_be_checked():
-    with pytest.raises(decibo.InputError, match="only a decibo Algorithm"):
+    with pytest.raises(decibo.InputError, match="Only an Algorithm can be checked"):
         decibo.check_method("ahead")  # type: ignore[arg-type]
 
 
