@@ -218,7 +218,7 @@ def schedules() -> Registry:
     return Registry("schedule", {f.__name__: f for f in (growing, polynomial)})
 
 
-def measures() -> dict[str, Callable[..., object] | None]:
+def measures() -> Mapping[str, Callable[..., object] | None]:
     """Every built-in measure; consensus_s stands for one of each variable of the method."""
     return available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True) | {"cheap": None, "all": None}
 

@@ -147,8 +147,7 @@ def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core:
         jaxpr = _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
     except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
         raise InputError(
-            "The step looks at other agents by other means than mix, which is the only way that is counted and the same "
-            "everywhere.",
+            "The step looks at other agents by other means than mix, the only way that is counted.",
             "Replace collectives such as lax.pmean by mix.",
         ) from error
     _count(jaxpr.jaxpr, 1, False, marks)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -267,4 +267,4 @@ def _named(item: Measure | tuple[str, Measure]) -> tuple[str, Measure]:
         raise InputError(f"A measure must be a name or a function of a snapshot, but it is {short(repr(measure))}.")
     if name == "step":
         raise InputError("A measure cannot be called 'step', under which the history keeps the steps.", "Rename it.")
-    return name, measure
+    return name, cast("Measure", measure)
