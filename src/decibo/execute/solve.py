@@ -53,16 +53,16 @@ def solve(
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
-    steps       how many steps to do
-    every       how many steps between two records of the history; by default about a hundred records
+    steps       the number of steps
+    every       the number of steps between two records; by default there are about a hundred records
     measures    what to record: names (see decibo.measure) and functions of a snapshot; ["cheap"] by default, ["all"]
     start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
     seed        for methods and networks that draw random numbers
     until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
     progress    a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
-    throw       raise DivergedError when the numbers stop being finite, instead of returning what there is
-    devices     over how many devices to spread the agents; by default all there are, in all processes
-    checkpoint  `Checkpoints(folder)`: keep the state there, so that the run can resume after a crash
+    throw       raise DivergedError if numbers stop being finite, instead of returning what was computed until then
+    devices     the number of devices to use for the agents; by default all devices of all processes
+    checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a crash
     """
     method = ahead_exact() if method is None else method
     check_types(problem, network, method)
