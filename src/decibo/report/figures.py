@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,18 +60,6 @@ STYLE = {
     "svg.hashsalt": "decibo",
 }
 RUN_STYLE = STYLE | {"axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
-
-
-def plotting() -> ModuleType:
-    """matplotlib.pyplot, drawing into files only."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise missing("matplotlib", "Drawing figures", "plot") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
 
 
 def letter(axes: np.ndarray, titles: Sequence[str]) -> None:
