@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo.cli import config
-from decibo.cli.build import build
-from decibo.cli.config import parse_spec
+from decibo.cli.config import build, parse_spec
 from decibo.cli.registry import convert, methods, networks, options_of, problems
 from decibo.errors import InputError
 

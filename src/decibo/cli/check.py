@@ -7,8 +7,7 @@ from pathlib import Path
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.build import build, precision
-from decibo.cli.config import read
+from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.run import is_first
 from decibo.validate import positive

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from decibo.cli import terminal
-from decibo.cli.build import build, precision
-from decibo.cli.config import read
-from decibo.cli.errors import Exit, exit_code
+from decibo.cli.config import build, precision, read
+from decibo.cli.errors import Exit
 from decibo.cli.registry import Choice
-from decibo.cli.run import OUT, carry_out, interruptible, is_first, write
+from decibo.cli.run import OUT, carry_out, exit_code, interruptible, is_first, write
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
 from decibo.runs.folder import check_target

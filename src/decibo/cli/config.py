@@ -1,4 +1,4 @@
-"""A configuration file and the command line's changes to it, checked into types before anything runs.
+"""A configuration file and the command line's changes to it, checked before anything runs, and what it describes.
 
 problem = "quadratic"                          a name, "my_module:make_problem", or a table with options
 [network] name = "ring", agents = 10           without it: a ring of as many agents as the problem has
@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
+import jax
+
+import decibo
 from decibo.cli import registry
-from decibo.cli.registry import OWN, Choice, Table, check_options, choose, convert, shown, unknown
+from decibo.cli.registry import OWN, Choice, Table, check_options, choose, convert, own_function, shown, unknown
 from decibo.errors import InputError
+from decibo.execute.solve import check_fit
 from decibo.execute.start import random_start
 from decibo.validate import integer, only_known
 
@@ -30,6 +35,8 @@ LARGEST = 2**31 - 1  # steps are counted in 32 bits
 LEAST = {"steps": 1, "every": 1, "checkpoint_every": 1, "keep": 1, "seed": 0}
 SPEC = re.compile(r"\s*([\w.:]+)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 SETTING = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.DOTALL)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -305,3 +312,86 @@ def _parts(inside: str) -> list[str]:
 
 def _invalid_spec(text: str, where: str, rule: str) -> InputError:
     return InputError(f"{where} {text!r} is not valid. {rule}", "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'")
+
+
+# Problem, network, method and measures
+
+
+class Parts(NamedTuple):
+    """What a run is made of."""
+
+    problem: decibo.Problem
+    network: decibo.Network | decibo.DirectedNetwork
+    method: decibo.Algorithm
+
+
+@contextmanager
+def precision(config: Config) -> Iterator[None]:
+    """[run].dtype while a command runs. It is a setting of the whole process, so it is restored afterwards."""
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    jax.config.update("jax_enable_x64", config.run.dtype == "float64")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def build(config: Config) -> tuple[Parts, Config]:
+    """Problem, network and method, and the configuration with the number of agents filled in where it was left out."""
+    ring = choose("ring", registry.networks(), f"{config.path.name}, [network]")
+    choice = config.network or ring
+    if "agents" in choice.missing():
+        problem = _make(config.problem, decibo.Problem)
+        if problem.agents is None:
+            raise InputError("Nothing in the configuration says how many agents there are.", "Set [network].agents.")
+        choice = choice.with_defaults(agents=problem.agents)
+        network = _make_network(choice, config)
+    else:
+        network = _make_network(choice, config)
+        config = replace(config, problem=_sized(config.problem, network.agents))
+        problem = _make(config.problem, decibo.Problem)
+    method = _make(config.method, decibo.Algorithm)
+    check_fit(problem, network, method)
+    return Parts(problem, network, method), replace(config, network=choice)
+
+
+def solve_arguments(config: Config) -> dict[str, Any]:
+    """The arguments of solve besides these three."""
+    run = config.run
+    return {
+        "steps": run.steps,
+        "every": run.every,
+        "measures": measures(config),
+        "start": decibo.random_start(**run.start) if run.start else None,
+        "seed": run.seed,
+        "until": run.until or None,
+    }
+
+
+def measures(config: Config) -> list[str | Callable[..., Any]]:
+    """The measures of [run], and those that `until` needs."""
+    names = list(dict.fromkeys([*(config.run.measures or ("cheap",)), *config.run.until]))
+    where = f"{config.path.name}, [run].measures"
+    return [own_function(name, where) if OWN.fullmatch(name) else name for name in names]
+
+
+def _make(choice: Choice, *kinds: type[T]) -> T:
+    result = choice.make()
+    if not isinstance(result, kinds):
+        raise InputError(
+            f"{choice.where}: {choice.name} must return a decibo.{kinds[0].__name__}, "
+            f"but it returned a {type(result).__name__}."
+        )
+    return result
+
+
+def _make_network(choice: Choice, config: Config) -> decibo.Network | decibo.DirectedNetwork:
+    network = _make(choice, decibo.Network, decibo.DirectedNetwork)
+    for name, rate in config.unreliable.items():
+        network = getattr(decibo.networks, name)(network, rate)
+    return network
+
+
+def _sized(choice: Choice, agents: int) -> Choice:
+    """The problem for as many agents as the network has, unless it has a number of its own or takes none."""
+    return choice.with_defaults(agents=agents) if "agents" in choice.parameters else choice

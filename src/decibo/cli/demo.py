@@ -6,8 +6,8 @@ from pathlib import Path
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.errors import Exit, exit_code
-from decibo.cli.run import interruptible, is_first
+from decibo.cli.errors import Exit
+from decibo.cli.run import exit_code, interruptible, is_first
 from decibo.formatting import format_bytes
 from decibo.report import check_target, report, write_run
 

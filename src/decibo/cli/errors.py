@@ -19,7 +19,7 @@ import jax
 from decibo.cli.doctor import version_line
 from decibo.cli.registry import own_files
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line
-from decibo.execute.solution import DivergedError, Solution, Status
+from decibo.execute.solution import DivergedError
 
 
 class Exit(IntEnum):
@@ -43,11 +43,6 @@ MEANING = {
 }
 
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-
-
-def exit_code(solution: Solution) -> Exit:
-    """What a command ends with after this run."""
-    return {Status.diverged: Exit.DIVERGED, Status.interrupted: Exit.INTERRUPTED}.get(solution.status, Exit.RAN)
 
 
 def report_error(error: BaseException, debug: bool, as_json: bool) -> Exit:

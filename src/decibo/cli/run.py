@@ -13,9 +13,8 @@ import jax
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.build import Parts, build, precision, solve_arguments
-from decibo.cli.config import Config, read, resolved
-from decibo.cli.errors import Exit, exit_code
+from decibo.cli.config import Config, Parts, build, precision, read, resolved, solve_arguments
+from decibo.cli.errors import Exit
 from decibo.errors import InputError
 from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
@@ -70,6 +69,11 @@ def _check_no_checkpoints(folder: Path) -> None:
             f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
             f"Continue with: decibo resume {place}, or choose another folder with --out.",
         )
+
+
+def exit_code(solution: Solution) -> Exit:
+    """What a command ends with after this run."""
+    return {Status.diverged: Exit.DIVERGED, Status.interrupted: Exit.INTERRUPTED}.get(solution.status, Exit.RAN)
 
 
 def carry_out(parts: Parts, config: Config, folder: Path | None = None, continued: bool = False) -> Solution:

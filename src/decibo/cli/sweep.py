@@ -8,8 +8,7 @@ from pathlib import Path
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.build import build, precision, solve_arguments
-from decibo.cli.config import Config, read, resolved
+from decibo.cli.config import Config, build, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
 from decibo.cli.run import OUT, interruptible, is_first, live_view
 from decibo.errors import InputError
