@@ -85,14 +85,27 @@ print(before, folder, len(list(folder.glob("*-cache"))) > 0 if folder else None)
 """
 
 
-def run(**environment):
+LIBRARY = """
+import decibo, jax
+decibo.solve(decibo.problems.synthetic(), decibo.ring(10), decibo.ahead_exact(alpha=0.01, gamma=0.01), steps=2)
+print(jax.config.jax_compilation_cache_dir, jax.config.jax_enable_compilation_cache)
+"""
+
+
+def run(script=SCRIPT, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DECIBO"))}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=kept | environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], env=kept | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
-def test_switched_on_by_the_first_run_and_not_on_import(tmp_path):
+def test_a_call_of_the_library_does_not_touch_it(tmp_path):
+    two = "--xla_force_host_platform_device_count=2"
+    assert run(LIBRARY, XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two) == ["None", "True"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_switched_on_by_the_command_line_and_not_on_import(tmp_path):
     folder = tmp_path / "decibo" / "programs" / cache.processor()
     assert run(XDG_CACHE_HOME=str(tmp_path)) == ["None", str(folder), "True"]
 
