@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-JOB = Path(__file__).parents[1] / "tests" / "distribute" / "job.py"
+JOB = Path(__file__).parents[1] / "tests" / "parallel" / "_job.py"
 EVERY = 50
 STEPS = 400
 HEARTBEAT = 6

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
 
 from decibo.errors import InputError, short
 
@@ -23,10 +22,10 @@ SYNONYMS = {
 }
 
 
-def integer(name: str, value: Any, least: int = 1) -> int:
+def integer(name: str, value: object, least: int = 1) -> int:
     """The value as an int, if it is an integer of at least `least`."""
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # pyright: ignore[reportArgumentType]  (a TypeError is what we ask for)
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
@@ -35,27 +34,27 @@ def integer(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
-def positive_int(name: str, value: Any) -> int:
+def positive_int(name: str, value: object) -> int:
     """The value as an int, if it is a positive integer."""
     return integer(name, value)
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """The value as a float, if it is a positive and finite number."""
     return _number(name, value, "a positive, finite number", lambda number: number > 0)
 
 
-def at_least(name: str, value: Any, bound: float) -> float:
+def at_least(name: str, value: object, bound: float) -> float:
     """The value as a float, if it is a finite number that is not below the bound."""
     return _number(name, value, f"a finite number of at least {bound:g}", lambda number: number >= bound)
 
 
-def above(name: str, value: Any, bound: float) -> float:
+def above(name: str, value: object, bound: float) -> float:
     """The value as a float, if it is a finite number above the bound."""
     return _number(name, value, f"a finite number above {bound:g}", lambda number: number > bound)
 
 
-def fraction(name: str, value: Any, *, most: float = 1.0, zero: bool = True) -> float:
+def fraction(name: str, value: object, *, most: float = 1.0, zero: bool = True) -> float:
     """The value as a float, if it lies between 0 and `most`; without `zero`, 0 itself is not allowed."""
     rule = f"between 0 and {most:g}" if zero else f"above 0 and at most {most:g}"
     return _number(
@@ -63,20 +62,20 @@ def fraction(name: str, value: Any, *, most: float = 1.0, zero: bool = True) -> 
     )
 
 
-def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """The value, if it is one of the known words."""
     words = list(known)
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise InputError(
             f"{name} must be one of {', '.join(words)}, but it is {short(repr(value))}.", did_you_mean(value, words)
         )
     return value
 
 
-def only_known(owner: str, noun: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Reject names that nobody reads: `only_known("quadratic", "option", given, known)`."""
+def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Reject names that nobody reads: `only_known("quadratic", "option", names, known)`."""
     words = list(known)
-    unknown = [name for name in given if name not in words]
+    unknown = [name for name in names if name not in words]
     if unknown:
         listed = f"Its {noun}s are {', '.join(words)}." if words else f"It has no {noun}s."
         raise InputError(
@@ -101,9 +100,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return next(iter([*similar, *longer]), None)
 
 
-def _number(name: str, value: Any, rule: str, holds: Any) -> float:
+def _number(name: str, value: object, rule: str, holds: Callable[[float], bool]) -> float:
     try:
-        number = math.nan if isinstance(value, bool | str) else float(value)
+        number = math.nan if isinstance(value, bool | str) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and holds(number)):

@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_written_is_rejected_before_any_work(tmp_path):
 
 
 def test_fifty_kills_in_the_middle_of_writing_leave_a_usable_checkpoint(tmp_path):
-    script = Path(__file__).parents[1] / "parallel" / "killed.py"
+    script = Path(__file__).parents[1] / "parallel" / "_killed.py"
     env = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path), "50"],

@@ -7,7 +7,7 @@ import pytest
 
 from decibo import networks as net
 from decibo.network.mixing import Circulant, mixer
-from network.strategies import ZOO, each_agent, rows
+from helpers.networks import ZOO, each_agent, rows
 
 DIRECTED = {
     "one": net.directed_ring(1),

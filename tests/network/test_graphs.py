@@ -8,7 +8,7 @@ import pytest
 
 from decibo import InputError
 from decibo import networks as net
-from network.strategies import ZOO
+from helpers.networks import ZOO
 
 
 def same(network, graph):

@@ -11,7 +11,7 @@ from jax import lax
 from decibo import InputError
 from decibo import networks as net
 from decibo.network.mixing import Circulant, Dense, Mixing, Sparse, mixer, split_hubs
-from network.strategies import RULES, ZOO, connected_graphs, each_agent, rows
+from helpers.networks import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
 

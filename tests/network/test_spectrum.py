@@ -5,7 +5,7 @@ import pytest
 
 from decibo import networks as net
 from decibo.network.spectrum import dense_spectrum, fourier_spectrum, lanczos_spectrum
-from network.strategies import ZOO
+from helpers.networks import ZOO
 
 
 @pytest.mark.parametrize("m", [3, 4, 5, 10, 51, 3000])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from decibo import InputError
 from decibo import networks as net
-from network.strategies import RULES, connected_graphs
+from helpers.networks import RULES, connected_graphs
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def eight() -> dict:
-    script = Path(__file__).with_name("devices.py")
+    script = Path(__file__).with_name("_devices.py")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -28,6 +28,6 @@ def test_a_step_sends_to_neighbours_and_to_nobody_else(eight):
         assert counts["all-gather"] == counts["all-reduce"] == counts["all-to-all"] == 0
 
 
-def test_measures_that_want_all_data_are_refused(eight):
+def test_measures_that_want_all_data_are_rejected(eight):
     assert "data stays with its agents" in eight["refused"]
     assert "snapshot.average" in eight["refused"]

@@ -16,7 +16,7 @@ import pytest
 from decibo.execute import checkpoint
 
 HERE = Path(__file__).parent
-JOB = HERE / "job.py"
+JOB = HERE / "_job.py"
 
 
 def start(n: int, out: Path, *arguments: object, restarts: int = 0, heartbeat: int = 10) -> subprocess.Popen:
@@ -97,7 +97,7 @@ def test_a_run_on_four_processes_goes_on_with_fewer(four, alone, tmp_path, n):
         np.testing.assert_allclose(ours[name], alone[name], rtol=0, atol=1e-12)
 
 
-def test_the_end_of_a_process_is_named_and_mended(alone, tmp_path):
+def test_a_lost_process_is_named_and_restarted(alone, tmp_path):
     """kill -9 and a freeze, one after the other; the result is that of an uninterrupted run on as many processes."""
     out, kept = tmp_path / "run.npz", tmp_path / "kept"
     process = start(2, out, "--checkpoint", kept, "--slow", 0.05, restarts=3, heartbeat=5)
@@ -145,7 +145,7 @@ def test_processes_that_were_given_different_things_say_so(tmp_path, spoil, word
     assert words in output
 
 
-def test_more_processes_than_agents_are_refused(tmp_path):
+def test_more_processes_than_agents_are_rejected(tmp_path):
     output = finish(start(3, tmp_path / "run.npz", "--agents", 2), code=2)
     assert "3 processes for 2 agents" in output
 

@@ -111,5 +111,6 @@ def _fill(parts: Parts) -> Parts:
     for row in range(len(parts)):
         if len(parts[row]) == 0:
             largest = max(range(len(parts)), key=lambda other: len(parts[other]))
-            parts[row], parts[largest] = parts[largest][-1:], parts[largest][:-1]
+            parts[row] = parts[largest][-1:]
+            parts[largest] = parts[largest][:-1]
     return parts

@@ -52,7 +52,7 @@ def find_shifts(weights: csr_array, shape: tuple[int, ...]) -> Shifts | None:
 
 
 def _offsets(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Where each neighbour stands relative to the agent of the row, one dimension of the shape at a time."""
+    """Where each neighbour is relative to the agent of the row, one dimension of the shape at a time."""
     rows = np.arange(len(columns))[:, None]
     offsets = np.zeros_like(columns)
     stride = 1

@@ -73,10 +73,11 @@ def init_distributed(
 
 
 def find_launcher(env: Mapping[str, str]) -> Launcher | None:
-    """Who started this process, as its environment tells; None if it was started alone."""
+    """What started this process, according to its environment; None if it was started alone."""
     if "DECIBO_COORDINATOR" in env:
-        address, count, number = (env[f"DECIBO_{name}"] for name in ("COORDINATOR", "PROCESSES", "PROCESS"))
-        return Launcher("decibo launch", address, int(count), int(number), address.startswith(LOOPBACK))
+        address = env["DECIBO_COORDINATOR"]
+        count = int(env["DECIBO_PROCESSES"])
+        return Launcher("decibo launch", address, count, int(env["DECIBO_PROCESS"]), address.startswith(LOOPBACK))
     mpi = next((int(env[name]) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1)
     slurm = all(name in env for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID"))
     if mpi > 1 and (_has_mpi4py() or not slurm):

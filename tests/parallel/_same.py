@@ -1,6 +1,6 @@
 """Every method on every network: one process against two, four, and eight devices in one. Takes half an hour.
 
-    python tests/distribute/same.py [--float32] [--processes 2,4] [--devices 8] [--json OUT] [method ...]
+    python tests/parallel/_same.py [--float32] [--processes 2,4] [--devices 8] [--json OUT] [method ...]
 
 Prints for each method the largest difference after 200 steps, over all four networks, all variables of all agents and
 the last records; with --float32 relative to the largest number of the same array if that is above 1. The last column is
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 Ends = dict[str, np.ndarray]
-CASES = Path(__file__).with_name("cases.py")
+CASES = Path(__file__).with_name("_cases.py")
 LAUNCH = "import sys; from decibo.parallel.launch import launch; sys.exit(launch(sys.argv[2:], int(sys.argv[1])))"
 
 

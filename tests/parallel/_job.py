@@ -1,6 +1,6 @@
 """What the processes of the tests run: a small problem, with whatever can go wrong.
 
-python tests/distribute/job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT]
+python tests/parallel/_job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every method of the catalogue with settings that work, the networks, and a small script that several processes run.
 
-    python tests/distribute/cases.py OUT [method ...]
+    python tests/parallel/_cases.py OUT [method ...]
 
 runs the methods on all processes and devices there are and writes what every agent ended with to OUT, a .npz file.
 Without names: every method, each on one of the four networks in turn; with --all on all four.

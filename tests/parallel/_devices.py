@@ -1,8 +1,8 @@
 """Run in a process of its own with eight devices: compares them with one, and reads the compiled step.
 
-    python tests/distribute/devices.py
+    python tests/parallel/_devices.py
 
-One method of each kind, few steps; tests/distribute/same.py does all of them, on processes too.
+One method of each kind, few steps; tests/parallel/_same.py does all of them, on processes too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-import cases  # noqa: E402
+import _cases as cases  # noqa: E402
 import numpy as np  # noqa: E402
 
 import decibo  # noqa: E402
