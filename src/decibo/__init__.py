@@ -30,9 +30,8 @@ from decibo.execute.solve import solve
 from decibo.execute.start import random_start
 from decibo.measure.cost import Cost
 from decibo.measure.measures import Snapshot
-from decibo.network.constructors import from_graph, from_weights
 from decibo.network.directed import DirectedNetwork
-from decibo.network.graphs import complete, ring
+from decibo.network.graphs import complete, from_graph, from_weights, ring
 from decibo.network.network import Network
 from decibo.parallel.processes import init_distributed
 from decibo.problem.heterogeneity import heterogeneity

@@ -3,12 +3,14 @@
 All named graphs take `weights`, the rule for W, and `rho`, to which W is then scaled.
 """
 
-from decibo.network.constructors import from_adjacency, from_graph, from_weights
 from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
 from decibo.network.graphs import (
     complete,
     erdos_renyi,
     exponential,
+    from_adjacency,
+    from_graph,
+    from_weights,
     geometric,
     grid,
     hypercube,

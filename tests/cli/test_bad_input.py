@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decibo.cli.errors import Exit
-from decibo.runs.describe import to_toml
+from decibo.runs.folder import to_toml
 
 GOOD = {
     "problem": {"name": "quadratic", "seed": 1},

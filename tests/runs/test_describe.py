@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decibo.runs.describe import config_text, to_toml
+from decibo.runs.folder import config_text, to_toml
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)
 SCALARS = st.one_of(TEXT, st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.dates())

@@ -13,8 +13,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.errors import ConformanceError, InputError, first_line
 from decibo.measure.cost import MarkedMix, step_cost
-from decibo.network.constructors import from_weights
-from decibo.network.graphs import path, ring
+from decibo.network.graphs import from_weights, path, ring
 from decibo.network.mixing import AGENTS, Mixing, mixer
 from decibo.network.network import Network
 from decibo.problem.oracle import Oracle

@@ -21,8 +21,7 @@ from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.signals import GracefulStop
-from decibo.runs.describe import to_toml
-from decibo.runs.folder import check_target, write_run
+from decibo.runs.folder import check_target, to_toml, write_run
 
 OUT = Path("out")
 

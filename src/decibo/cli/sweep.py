@@ -14,7 +14,7 @@ from decibo.cli.run import OUT, interruptible, is_first, live_view
 from decibo.errors import InputError
 from decibo.files import atomic_write_all
 from decibo.formatting import to_csv
-from decibo.runs.describe import to_toml
+from decibo.runs.folder import to_toml
 
 LONGEST = 30  # rows of the table on the terminal; the file has all
 

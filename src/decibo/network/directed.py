@@ -14,12 +14,11 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network import checks
-from decibo.network.constructors import node_pairs
-from decibo.network.graphs import powers_of_two, shifted
+from decibo.network.graphs import node_pairs, powers_of_two, shifted
 from decibo.network.mixing import Mixing, Step, choose_mixing
 from decibo.network.network import dense, entries
 from decibo.network.spectrum import find_shifts
+from decibo.network.weights import check_connected, check_nonnegative, check_on_links, check_square, check_stochastic
 from decibo.validate import integer
 
 if TYPE_CHECKING:
@@ -65,11 +64,11 @@ class DirectedNetwork:
 
     def __post_init__(self) -> None:
         for field, name, axis in (("pull", "A", 1), ("push", "B", 0)):
-            matrix = checks.square(name, getattr(self, field))
-            checks.nonnegative(name, matrix)
-            checks.stochastic(name, matrix, axis)
+            matrix = check_square(name, getattr(self, field))
+            check_nonnegative(name, matrix)
+            check_stochastic(name, matrix, axis)
             _self_weights(name, matrix)
-            checks.connected(f"{self.name} ({name})", matrix)
+            check_connected(f"{self.name} ({name})", matrix)
             object.__setattr__(self, field, matrix)
         if self.pull.shape != self.push.shape:
             raise InputError(
@@ -158,17 +157,17 @@ def from_digraph(
     links = node_pairs(graph, labels)
     pull, push = _equal_shares(agents, links)
     if A is not None:
-        pull = checks.square("A", A)
-        checks.on_links("A", pull, links[:, ::-1], agents)
+        pull = check_square("A", A)
+        check_on_links("A", pull, links[:, ::-1], agents)
     if B is not None:
-        push = checks.square("B", B)
-        checks.on_links("B", push, links[:, ::-1], agents)
+        push = check_square("B", B)
+        check_on_links("B", push, links[:, ::-1], agents)
     return DirectedNetwork(pull, push, graph.name or "digraph", labels)
 
 
 def from_push_pull(A: ArrayLike | sparray, B: ArrayLike | sparray) -> DirectedNetwork:
     """The network with these weights: rows of A sum to one, columns of B sum to one."""
-    return DirectedNetwork(checks.square("A", A), checks.square("B", B), "weights")
+    return DirectedNetwork(check_square("A", A), check_square("B", B), "weights")
 
 
 def _equal_shares(agents: int, links: np.ndarray) -> tuple[csr_array, csr_array]:

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network import checks
 from decibo.network.mixing import Mixing, choose_mixing
 from decibo.network.spectrum import Shifts, Spectrum, find_shifts, spectrum_of
-from decibo.network.weights import rescale
+from decibo.network.weights import (
+    check_aperiodic,
+    check_connected,
+    check_nonnegative,
+    check_square,
+    check_stochastic,
+    check_symmetric,
+    rescale,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -42,12 +49,12 @@ class Network:
     directed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        weights = checks.square("W", self.weights)
-        checks.nonnegative("W", weights)
-        checks.symmetric("W", weights)
-        checks.stochastic("W", weights, axis=1)
-        checks.connected(self.name, weights)
-        checks.aperiodic("W", weights)
+        weights = check_square("W", self.weights)
+        check_nonnegative("W", weights)
+        check_symmetric("W", weights)
+        check_stochastic("W", weights, axis=1)
+        check_connected(self.name, weights)
+        check_aperiodic("W", weights)
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "shape", self.shape or (weights.shape[0],))
         if self.agents <= RHO_LIMIT:

@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 
 from decibo.errors import InputError
-from decibo.network import checks
 from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network
+from decibo.network.weights import check_nonnegative, check_square, check_stochastic, check_symmetric
 from decibo.validate import fraction
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ def _unreliable(network: Network, probability: float, unreliable: str, words: st
 
 
 def _checked(name: str, network: Network | ArrayLike | sparray) -> csr_array:
-    matrix = checks.square(name, network.weights if isinstance(network, Network) else network)
-    checks.nonnegative(name, matrix)
-    checks.symmetric(name, matrix)
-    checks.stochastic(name, matrix, axis=1)
+    matrix = check_square(name, network.weights if isinstance(network, Network) else network)
+    check_nonnegative(name, matrix)
+    check_symmetric(name, matrix)
+    check_stochastic(name, matrix, axis=1)
     return matrix
 
 

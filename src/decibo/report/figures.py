@@ -26,8 +26,7 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
-from decibo.runs.describe import NetworkRecord
-from decibo.runs.folder import RunRecord
+from decibo.runs.folder import NetworkRecord, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decibo.runs.describe import NetworkRecord
+from decibo.runs.folder import NetworkRecord
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
