@@ -107,6 +107,14 @@ def test_a_run_that_diverges_ends_with_one(here, call):
     assert "Next: decibo check quad.toml" in done.out
 
 
+def _method(text):
+    """ahead[lam=20] in Python."""
+    name, settings = text.rstrip("]").split("[")
+    return decibo.CATALOG[name](
+        **{key: float(value) for key, value in (pair.split("=") for pair in settings.split(","))}
+    )
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -122,6 +130,8 @@ def test_the_direction_norm_estimates_stationarity(here, call, method):
     exact = call(*words, "--set", "run.measures=stationarity").json["last"]
     cheap = call(*words, "--set", "run.measures=cheap").json["last"]
     assert set(exact) == {"stationarity"}
+    in_python = decibo.solve(decibo.problems.quadratic(), decibo.ring(10), _method(method), steps=1)
+    assert set(cheap) == set(in_python.history) - {"step"}  # both ways record the same
     assert {"direction_norm", "outer"} < set(cheap)
     np.testing.assert_allclose(cheap["direction_norm"], exact["stationarity"], rtol=1e-2)
 
@@ -243,6 +253,7 @@ def test_list_names_everything_with_its_settings(call, kind):
     names = [entry["name"] for entry in said]
     if kind == "methods":
         assert names == list(decibo.CATALOG)
+        assert all(entry["provenance"] == decibo.CATALOG[entry["name"]].provenance for entry in said)
         assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0"]
     if kind == "problems":
         assert {"quadratic", "synthetic", "minimax_auc", "hyper_cleaning"} <= set(names)

@@ -22,7 +22,7 @@ def table(seed=0, samples=60, features=5):
     return X, random
 
 
-@given(st.integers(1, 7), st.sampled_from(silos.NAMES), st.integers(0, 1000))
+@given(st.integers(1, 7), st.sampled_from(["ring", "path", "star", "complete", "exponential"]), st.integers(0, 1000))
 def test_scales_are_those_of_the_pooled_data(m, network, seed):
     X, random = table(seed)
     parts = [np.flatnonzero(random.integers(m, size=len(X)) == i) for i in range(m)]
@@ -145,26 +145,26 @@ def test_networks_are_named_made_or_given():
 
 
 @pytest.mark.parametrize(
-    ("settings", "groups", "said"),
+    ("settings", "groups", "words"),
     [
-        ({"network": "circle"}, None, "ring, path"),
-        ({"network": 3}, None, "it must be a name"),
-        ({"network": decibo.ring(5)}, None, "network of 5 agents for 1 silos"),
+        ({"network": "circle"}, None, "one of complete, exponential, path, ring, star"),
+        ({"network": 3}, None, "network must be a name"),
+        ({"network": decibo.ring(5)}, None, "1 silos and 5 agents"),
         ({"validation": 0.9}, None, "at most 0.5"),
-        ({"lam": -1.0}, None, "positive number"),
-        ({"tol": float("nan")}, None, "positive number"),
+        ({"lam": -1.0}, None, "positive, finite number"),
+        ({"tol": float("nan")}, None, "positive, finite number"),
         ({"steps": 0}, None, "positive integer"),
-        ({}, [1, 2], "one silo for each sample"),
+        ({}, [1, 2], "one silo for each of the 150 samples"),
     ],
 )
 @pytest.mark.parametrize("kind", [SiloRidge, SiloLogisticRegression])
-def test_bad_settings_are_refused_before_any_work(settings, groups, said, kind):
+def test_invalid_settings_are_rejected_before_any_work(settings, groups, words, kind):
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(decibo.InputError, match=said):
+    with pytest.raises(decibo.InputError, match=words):
         kind(**settings).fit(X, y, groups=groups)
 
 
-def test_one_class_is_refused():
+def test_one_class_is_rejected():
     with pytest.raises(decibo.InputError, match="one class"):
         SiloLogisticRegression().fit(np.eye(4), np.ones(4))
 

@@ -34,7 +34,7 @@ def listing(kind: str, as_json: bool) -> Exit:
     for row in rows:
         terminal.draw(Text(str(row["name"]), style="bold"))
         settings = ", ".join(row["settings"])
-        for text in (settings, row["description"]):
+        for text in (settings, row["description"], row.get("provenance")):
             if text:
                 terminal.draw(Padding(Text(str(text)), (0, 0, 0, 4)))
     optional = "" if kind == "measures" else "Settings in brackets are optional. "
@@ -59,7 +59,8 @@ def _entry(name: str, known: Registry) -> dict:
     settings = [str(option) for option in options_of(factory).values()]
     if registry.return_type(factory) is decibo.Network:
         settings += [f"[{option}]" for option in UNRELIABLE]
-    return {"name": name, "settings": settings, "description": _first_paragraph(factory)}
+    provenance = getattr(factory, "provenance", "")  # methods have one
+    return {"name": name, "settings": settings, "description": _first_paragraph(factory), "provenance": provenance}
 
 
 def _first_paragraph(factory: object) -> str:

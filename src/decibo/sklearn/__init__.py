@@ -1,9 +1,11 @@
 """Scikit-learn estimators whose samples stay in their silos: `SiloLogisticRegression` and `SiloRidge`."""
 
+from decibo.errors import missing
+
 try:
     import sklearn as _  # noqa: F401
 except ImportError as error:  # pragma: no cover
-    raise ImportError("decibo.sklearn needs scikit-learn: pip install 'decibo[data]'") from error
+    raise missing("scikit-learn", "decibo.sklearn", "data") from error
 
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
 from decibo.sklearn.objective import LOSSES, START, penalties, residual
 from decibo.sklearn.silos import agreed_scale, dealt, members, network_of, stacked
-from decibo.validate import positive_int
+from decibo.validate import fraction, positive, positive_int
 
 
 class _Silo(BaseEstimator):
@@ -46,7 +45,7 @@ class _Silo(BaseEstimator):
     def _learn(
         self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, groups: Any, loss: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (features, columns) and intercepts (columns,) for features as they were given."""
+        """Coefficients (features, columns) and intercepts (columns,) for features as they were passed."""
         k = self._checked()
         self.silos_, parts = members(groups, len(X))
         self.network_ = network_of(self.network, len(parts))
@@ -56,13 +55,15 @@ class _Silo(BaseEstimator):
         self.solution_ = solution = self._solve(data, loss, (k + 1, targets.shape[1]))
         p = X.shape[1]
         self.n_iter_ = solution.steps
-        self.scale_, self.mean_ = scale.deviation, scale.mean
+        self.scale_ = scale.deviation
+        self.mean_ = scale.mean
         self.penalty_ = np.asarray(penalties(solution.x), dtype=float)[:p]
         coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
     def _solve(self, data: dict[str, np.ndarray], loss: str, shape: tuple[int, int]) -> Solution:
-        (models, columns), width = shape, data["features"].shape[2]
+        models, columns = shape
+        width = data["features"].shape[2]
         x0 = {"common": np.asarray(START), "own": np.zeros(width)}
         y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
         problem = decibo.Problem(*LOSSES[loss], data, x0, y0, name="silos")
@@ -87,14 +88,9 @@ class _Silo(BaseEstimator):
     def _checked(self) -> int:
         """The number of parts, if all parameters are usable."""
         positive_int("steps", self.steps)
-        for name, value, high in (
-            ("lam", self.lam, np.inf),
-            ("tol", self.tol, np.inf),
-            ("validation", self.validation, 0.5),
-        ):
-            if not isinstance(value, Real) or not 0 < value <= high or not np.isfinite(value):
-                below = f" of at most {high:g}" if np.isfinite(high) else ""
-                raise InputError(f"{name} = {value!r}", f"it must be a positive number{below}", "Leave it out.")
+        positive("lam", self.lam)
+        positive("tol", self.tol)
+        fraction("validation", self.validation, most=0.5, zero=False)
         return round(1 / self.validation)
 
 
@@ -124,7 +120,7 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         check_classification_targets(y)
         self.classes_, number = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(f"y has one class, {self.classes_[0]!r}", "a classifier needs two or more", "Add samples.")
+            raise InputError(f"A classifier needs two classes or more, but y has one class, {self.classes_[0]!r}.")
         one_hot = np.eye(len(self.classes_))[number]
         targets = one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
         coef, self.intercept_ = self._learn(X, targets, number, groups, "log")

@@ -6,18 +6,23 @@ of squares about the common mean. They are averaged along the links of the netwo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import inspect
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-import decibo
+from decibo import networks
 from decibo.errors import InputError
 from decibo.network.network import Network
+from decibo.validate import one_of
 
-NAMES = ("ring", "path", "star", "complete", "exponential")
 AGREED = 1e-26  # of the squared disagreement may be left
-FEATURES, SAMPLES = 8, 256  # tables are padded to multiples of 8 features and powers of 2 samples, at least 256 in all:
-# so that one compiled program serves many shapes, since compiling takes longer than most fits
+# Tables are padded to multiples of so many features and powers of 2 samples, at least so many in all, so that one
+# compiled program serves many shapes: compiling takes longer than most fits.
+FEATURES = 8
+SAMPLES = 256
 
 
 class Scale(NamedTuple):
@@ -30,41 +35,44 @@ class Scale(NamedTuple):
         return (table - self.mean) / self.deviation
 
 
-def members(groups: Any, samples: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def members(groups: ArrayLike | None, samples: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """The names of the silos, and the rows of each; all rows are one silo if nothing is said."""
     if groups is None:
         return np.zeros(1, dtype=int), [np.arange(samples)]
     groups = np.asarray(groups)
     if groups.shape != (samples,):
         raise InputError(
-            f"groups of shape {groups.shape} for {samples} samples",
-            "there must be one silo for each sample",
-            "Give an array with the name of its silo for every row of X.",
+            f"groups must name one silo for each of the {samples} samples, but its shape is {groups.shape}.",
         )
     names, number = np.unique(groups, return_inverse=True)
     return names, [np.flatnonzero(number == i) for i in range(len(names))]
 
 
-def network_of(network: Any, m: int) -> Network:
-    """The network between m silos: from a name, a function of m, or as it is."""
+def network_of(network: str | Network | Callable[[int], Network], silos: int) -> Network:
+    """The network between the silos: by its name, by a function of their number, or as it is."""
     if isinstance(network, str):
-        if network not in NAMES:
-            raise InputError(f"network = {network!r}", f"known names are {', '.join(NAMES)}", "Use one of them.")
-        return getattr(decibo.networks, network)(m)
-    made = network if isinstance(network, Network) or not callable(network) else network(m)
-    if not isinstance(made, Network):
+        network = getattr(networks, one_of("network", network, _by_size()))
+    result = network(silos) if callable(network) else network
+    if not isinstance(result, Network):
         raise InputError(
-            f"network = {network!r}",
-            "it must be a name, a decibo.Network, or a function from the number of silos to one",
-            "Give 'ring', for example.",
+            f"network must be a name, a decibo.Network or a function from the number of silos to one, but it is "
+            f"{network!r}.",
+            "Pass 'ring', for example.",
         )
-    if made.agents != m:
-        raise InputError(
-            f"network of {made.agents} agents for {m} silos",
-            "every silo is one agent",
-            f"Make a network of {m} agents.",
-        )
-    return made
+    if result.agents != silos:
+        raise InputError(f"Every silo is one agent, but there are {silos} silos and {result.agents} agents.")
+    return result
+
+
+def _by_size() -> list[str]:
+    """Names of the undirected networks that a number of agents describes."""
+    functions = {name: inspect.signature(getattr(networks, name)) for name in networks.__all__}
+    required = lambda signature: [p.name for p in signature.parameters.values() if p.default is p.empty]
+    return [
+        name
+        for name, signature in functions.items()
+        if required(signature) == ["agents"] and signature.return_annotation in ("Network", Network)
+    ]
 
 
 def agreed_mean(network: Network, rows: np.ndarray) -> np.ndarray:
@@ -104,19 +112,23 @@ def stacked(
     features: np.ndarray, targets: np.ndarray, parts: list[np.ndarray], fold: np.ndarray, k: int
 ) -> dict[str, np.ndarray]:
     """The silos' data with a leading axis of silos; padding is zero and weighs nothing."""
-    m, samples, p = len(parts), len(fold), features.shape[1]
+    m = len(parts)
+    samples = len(fold)
     size = 1 << (max(SAMPLES // m, *map(len, parts)) - 1).bit_length()
-    index, real = np.zeros((m, size), dtype=int), np.zeros((m, size), dtype=bool)
+    index = np.zeros((m, size), dtype=int)
+    real = np.zeros((m, size), dtype=bool)
     for row, part in enumerate(parts):
-        index[row, : len(part)], real[row, : len(part)] = part, True
-    held = (fold[index][:, None] == np.arange(k + 1)[:, None]) & real[:, None]  # (m, k + 1, size): the last holds none
-    trained = real[:, None] & ~held
+        index[row, : len(part)] = part
+        real[row, : len(part)] = True
+    # (m, k + 1, size): the last model leaves out no samples
+    left_out = (fold[index][:, None] == np.arange(k + 1)[:, None]) & real[:, None]
+    trained = real[:, None] & ~left_out
     counts = np.maximum(trained.sum(axis=(0, 2)), 1)
-    wide = np.pad(features, ((0, 0), (0, -p % FEATURES)))
+    wide = np.pad(features, ((0, 0), (0, -features.shape[1] % FEATURES)))
     return {
         "features": wide[index] * real[..., None],
         "targets": targets[index] * real[..., None],
         "training": trained * (m / counts)[:, None],
-        "validation": held * (m / samples),
+        "validation": left_out * (m / samples),
         "prior": np.full(m, 0.5 / samples),
     }
