@@ -18,6 +18,7 @@ FILES = re.compile(r'```\w+ title="([\w.]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"```console\n\$ decibo ([^\n]*)\n(.*?)```", re.DOTALL)
 RESTARTS = re.compile(r"\s+\d+ restarts\.")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b")
+RULE = re.compile("─+")
 
 
 def typed(call, text):
@@ -39,8 +40,8 @@ def typed(call, text):
 
 
 def plain(text):
-    """Times made equal; automatic step sizes differ with the rounding of a machine, so numbers agree to a factor."""
-    return RESTARTS.sub("", SECONDS.sub("0 s", text))
+    """Times made equal, and with them the widths of tables; automatic step sizes differ with the rounding of a machine."""
+    return RULE.sub("─", RESTARTS.sub("", SECONDS.sub("0 s", text)))
 
 
 def test_commands_print_what_the_page_says(decibo_call):
@@ -69,16 +70,11 @@ def refresh(lines=()):
         line = text.count("\n", 0, match.start()) + 1
         quiet = "--json" in match[1] or "--latex" in match[1]
         printed = "" if quiet else done.out + done.err
-        if words(match[2]) != words(printed) and line not in lines:
+        if test_docs.words(plain(match[2])) != test_docs.words(plain(printed)) and line not in lines:
             changes.append(test_docs.change(str(PAGE), line, match[2], printed))
         parts += [text[end : match.start(2)], printed]
         end = match.end(2)
     return test_docs.write(PAGE, "".join(parts) + text[end:], changes)
-
-
-def words(text):
-    """The words of an output, whatever the width of its tables."""
-    return test_docs.words(re.sub("─+", "─", plain(text)))
 
 
 if __name__ == "__main__":
