@@ -40,7 +40,7 @@ def typed(call, text):
 
 
 def plain(text):
-    """Times made equal, and with them the widths of tables; automatic step sizes differ with the rounding of a machine."""
+    """Times, and with them the widths of tables, made equal; automatic steps depend on the rounding of a machine."""
     return RULE.sub("─", RESTARTS.sub("", SECONDS.sub("0 s", text)))
 
 
