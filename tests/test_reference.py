@@ -17,19 +17,19 @@ from types import ModuleType
 import pytest
 
 import decibo
-from decibo.algorithm import catalog
+from decibo.algorithm import algorithm
 from decibo.measure import measures
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 NAMESPACES = ("decibo", *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)))
 RETURNED = {"Cost", "Snapshot", "Solution", "Status", "Sweep", "Bound", "Potential", "Rule", "Theorem1", "RunRecord"}
 PROVENANCE = {
-    catalog.READ: "read",
-    catalog.ABSTRACT: "abstract",
-    catalog.RECALLED: "recalled",
-    catalog.INFERRED: "inferred",
+    algorithm.READ: "read",
+    algorithm.ABSTRACT: "abstract",
+    algorithm.RECALLED: "recalled",
+    algorithm.INFERRED: "inferred",
     "The method of this library, derived in docs/explanation/ahead_exact.md.": "our own",
-    catalog.RUN: "run",
+    algorithm.RUN: "run",
 }
 SECTION = re.compile(r"^## (decibo[\w.]*)$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)([^`]*)` \|(.*)$", re.MULTILINE)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from decibo import data, methods, networks, problems, theory
 from decibo.algorithm import compression, consensus, direction, prox, schedules
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import CATALOG
+from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.algorithm.compose import compose, minibatch
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.methods import ahead, ahead_exact

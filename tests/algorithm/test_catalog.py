@@ -11,8 +11,7 @@ import pytest
 
 import decibo
 from decibo import algorithm, consensus, direction
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import CATALOG, method
+from decibo.algorithm.algorithm import CATALOG, Algorithm, method
 from decibo.algorithm.schedules import Rate, Schedule
 
 

@@ -1,29 +1,40 @@
-"""An algorithm is a pair of pure functions of ONE agent, `init` and `step`.
+"""An algorithm is a pair of pure functions of ONE agent, `init` and `step`; a method is an algorithm with a name.
 
     state = init(oracle, mix, start)                 start: {"x": vector, "y": vector, ...}
     state = step(oracle, mix, state, k, key)         k: the step, key: this agent's own randomness
 
 `oracle` is what the agent can compute alone. `mix(tree)` returns sum_j w_ij tree_j and is the only way to see
 another agent, so that being decentralised is a matter of the signature.
+
+    @method(provenance=READ)
+    def dgda(*, alpha: Rate, beta: Rate) -> Algorithm:
+        return compose(direction.minimax(), consensus.dgd(), x=alpha, y=beta)
+
+`@method` prepares a factory's arguments, records its settings and enters it in CATALOG. The factory sees every argument
+annotated `Rate` as a function of the step, and every `int` as a checked integer that is part of the program. That is
+all it takes to add a method: tests, command line and reference read CATALOG.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from textwrap import fill
+from types import NoneType
+from typing import Any, ParamSpec, Protocol, cast, get_args, get_type_hints, overload
 
 import jax
-import jax.numpy as jnp
-from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
-from decibo.algorithm.schedules import number
+from decibo.algorithm.schedules import Rate, Schedule, number, schedule
 from decibo.automatic.controller import Controller
 from decibo.errors import InputError
+from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
-from decibo.validate import only_known
+from decibo.validate import integer, only_known
 
 
 @jax.tree_util.register_dataclass
@@ -62,6 +73,7 @@ class Algorithm:
     controller      what chooses its settings during a run
     bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
     theorem         which statement of the paper covers it: "Theorem 1", "Corollary 2", or None
+    step_sizes      the settings that are step sizes or penalties: what to lower when a run diverges
     """
 
     init: Callable[..., Tree]
@@ -79,11 +91,12 @@ class Algorithm:
     controller: Controller | None = None
     bias: str | None = None
     theorem: str | None = None
+    step_sizes: tuple[str, ...] = ()
+    core: Core = field(init=False, repr=False)  # the functions and the direction as one pytree
 
-    @property
-    def core(self) -> Core:
-        """The functions and the direction as one pytree, whose leaves are the numbers they hold."""
-        return Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, self.answer)
+    def __post_init__(self) -> None:
+        core = Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, self.answer)
+        object.__setattr__(self, "core", core)
 
     def replace(self, **settings: Any) -> Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""
@@ -95,7 +108,11 @@ class Algorithm:
         return self.factory(**{**self.settings, **settings})
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.settings.items() if value is not None)
+        shown = ", ".join(
+            f"{name}={format_setting(number(value), literal=True)}"
+            for name, value in self.settings.items()
+            if value is not None
+        )
         return f"{self.name}({shown})"
 
 
@@ -103,10 +120,87 @@ def _partial(function: Callable[..., Tree]) -> Partial:
     return function if isinstance(function, Partial) else Partial(function)
 
 
-def _shown(value: Any) -> str:
-    value = number(value)
-    if callable(value):
-        return getattr(value, "__name__", type(value).__name__)
-    if isinstance(value, float | jnp.ndarray) and jnp.ndim(value) == 0 and not isinstance(value, Tracer):
-        return f"{float(value):g}"
-    return str(value)
+P = ParamSpec("P")
+
+# How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm where a rule lands,
+# not that it is letter for letter the authors'.
+READ = "The rule was read in the source."
+ABSTRACT = "The paper's abstract confirms the ingredients; the equations are recalled."
+RECALLED = "The rule is recalled from the paper and was not compared with it."
+INFERRED = "The rule is inferred from what is known of the method."
+RUN = "Run on a heterogeneous quadratic, it lands where stated."
+
+
+class Method(Protocol[P]):
+    """A named method: a function from settings to an `Algorithm`.
+
+    provenance   how sure we are that this is the authors' rule
+    """
+
+    __name__: str
+    provenance: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Algorithm: ...
+
+
+CATALOG: dict[str, Method[...]] = {}
+
+
+@jax.tree_util.register_static
+class Count(int):
+    """An integer that is part of the program, such as the length of a loop: it is never traced."""
+
+
+@overload
+def method(factory: Callable[P, Algorithm], /) -> Method[P]: ...
+
+
+@overload
+def method(*, provenance: str) -> Callable[[Callable[P, Algorithm]], Method[P]]: ...
+
+
+def method(factory: Any = None, /, *, provenance: str = "") -> Any:
+    """Turn a factory of algorithms into a named method and enter it in CATALOG: `@method`, or with a provenance.
+
+    provenance   how sure we are of the rule, in words; the docstring ends with it
+    """
+
+    def name(factory: Callable[P, Algorithm]) -> Method[P]:
+        signature = inspect.signature(factory)
+        kinds = get_type_hints(factory)
+        named = get_type_hints(factory, include_extras=True)  # tells Rate from Weight
+        step_sizes = tuple(name for name, kind in named.items() if kind == kinds[name] and Schedule in get_args(kind))
+
+        @wraps(factory)
+        def make(*args: P.args, **kwargs: P.kwargs) -> Algorithm:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            settings = dict(bound.arguments)
+            for name, value in settings.items():
+                bound.arguments[name] = _prepared(name, kinds.get(name), value)
+            algorithm = factory(*bound.args, **bound.kwargs)
+            return replace(algorithm, name=factory.__name__, settings=settings, factory=make, step_sizes=step_sizes)
+
+        if provenance:
+            make.__doc__ = f"{inspect.cleandoc(factory.__doc__ or '')}\n\n{fill(f'Provenance: {provenance}', 110)}"
+        return _entered(cast("Method[P]", make), provenance)
+
+    return name if factory is None else name(factory)
+
+
+def _prepared(name: str, kind: Any, value: Any) -> Any:
+    """An argument as the factory sees it: rates as schedules, integers checked and static."""
+    options = get_args(kind)
+    if Schedule in options:
+        return None if value is None and NoneType in options else schedule(name, cast("Rate", value))
+    return Count(integer(name, value)) if kind is int else value
+
+
+def _entered(named: Method[P], provenance: str) -> Method[P]:
+    """A notebook may define its own method again; nobody may replace another module's."""
+    known = CATALOG.get(named.__name__)
+    if known is not None and known.__module__ != named.__module__:
+        raise InputError(f"There is a method called {named.__name__} in {known.__module__} already.", "Rename yours.")
+    named.provenance = provenance
+    CATALOG[named.__name__] = named
+    return named

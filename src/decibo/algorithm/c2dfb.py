@@ -25,8 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import ABSTRACT, RUN, method
+from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
 from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle

@@ -38,7 +38,7 @@ class Recipe(NamedTuple):
     """What an algorithm is made of."""
 
     direction: Direction
-    strategies: tuple[tuple[Consensus, dict[str, Prox]], ...]  # with the variables that each looks after
+    strategies: tuple[tuple[Consensus, dict[str, Prox | None]], ...]  # with the variables that each looks after
     rates: dict[str, Schedule]
     average: dict[str, Schedule]
 
@@ -63,7 +63,7 @@ def compose(
         _exactly("strategies", consensus, direction)
     _among("moving average", average or {}, direction)
     _among("proximal map", prox or {}, direction)
-    maps = {name: as_prox(name, (prox or {}).get(name)) for name in direction.variables}
+    maps = {name: as_prox(name, prox[name]) if prox and name in prox else None for name in direction.variables}
     groups = _groups(direction, consensus)
     recipe = Recipe(
         direction,
@@ -114,9 +114,8 @@ def _among(what: str, names: Collection[str], direction: Direction) -> None:
 
 def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     s = recipe.direction.start(start)
-    s = s._replace(
-        **{name: prox(getattr(s, name), 0.0) for _, maps in recipe.strategies for name, prox in maps.items()}
-    )
+    for _, maps in recipe.strategies:
+        s = s._replace(**{name: prox(getattr(s, name), 0.0) for name, prox in maps.items() if prox})
     memory = tuple(strategy.start({name: getattr(s, name) for name in maps}) for strategy, maps in recipe.strategies)
     return State(s, memory, {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average})
 
@@ -141,10 +140,10 @@ def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, 
 class _Proxes(NamedTuple):
     """The proximal maps of a group of variables, applied to all at once."""
 
-    maps: dict[str, Prox]
+    maps: dict[str, Prox | None]
 
     def __call__(self, s: dict[str, Vector], h: dict[str, Scalar]) -> dict[str, Vector]:
-        return {name: self.maps[name](s[name], h[name]) for name in s}
+        return s | {name: prox(s[name], h[name]) for name, prox in self.maps.items() if prox}
 
 
 def _view(direction: Direction, state: State) -> dict[str, Vector]:

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import RECALLED, RUN, method
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.ma_dsbo import inner_loop
 from decibo.algorithm.schedules import Rate, Schedule
 from decibo.network.mixing import Mix

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.algorithm import READ, Algorithm, method
 from decibo.algorithm.schedules import Rate, Schedule, matched
 from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle

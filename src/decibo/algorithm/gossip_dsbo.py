@@ -18,9 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import RECALLED, RUN, method
-from decibo.algorithm.schedules import Rate, Schedule
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
+from decibo.algorithm.schedules import Rate, Schedule, Weight
 from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
@@ -47,7 +46,7 @@ class State(NamedTuple):
     provenance=f"{RECALLED} The authors gossip N Hessians, each from a sample of its own; with full gradients they are "
     f"equal, and one is gossiped here. {RUN}"
 )
-def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Rate, eta: Rate, N: int = 50) -> Algorithm:
+def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 50) -> Algorithm:
     """Gossip-DSBO (Yang, Zhang & Wang 2022), with full gradients.
 
     alpha, beta   step sizes of x and y

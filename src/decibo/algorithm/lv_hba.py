@@ -14,10 +14,9 @@ from typing import NamedTuple
 import jax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import READ, method
+from decibo.algorithm.algorithm import READ, Algorithm, method
 from decibo.algorithm.prox import Projection, Prox, as_prox
-from decibo.algorithm.schedules import Rate, Schedule, polynomial
+from decibo.algorithm.schedules import Rate, Schedule, Weight, polynomial
 from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
@@ -38,7 +37,7 @@ def lv_hba(
     beta: Rate,
     gamma: Rate,
     c: Rate | None = None,
-    proximity: Rate = 1.0,
+    proximity: Weight = 1.0,
     prox_x: Prox | Projection | None = None,
     prox_y: Prox | Projection | None = None,
 ) -> Algorithm:

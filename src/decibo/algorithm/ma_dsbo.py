@@ -19,9 +19,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import ABSTRACT, RUN, method
-from decibo.algorithm.schedules import Rate, Scalar, Schedule
+from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, Weight
 from decibo.network.mixing import Mix
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
@@ -37,7 +36,7 @@ class State(NamedTuple):
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def ma_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate = 0.2, T: int = 20, N: int = 80) -> Algorithm:
+def ma_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight = 0.2, T: int = 20, N: int = 80) -> Algorithm:
     """MA-DSBO (Chen, Huang, Ma & Balasubramanian 2023), with full gradients.
 
     alpha, beta, gamma   step sizes of x, y and v

@@ -17,17 +17,16 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import RECALLED, RUN, method
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
-from decibo.algorithm.schedules import Rate, Schedule, Step
+from decibo.algorithm.schedules import Rate, Schedule, Step, Weight
 from decibo.problem.oracle import Oracle
 from decibo.pytree import Vector
 
 
 @method(provenance=f"{RECALLED} {RUN}")
-def mdbo(*, alpha: Rate, beta: Rate, eta: Rate, theta: Rate = 0.2, N: int = 50) -> Algorithm:
+def mdbo(*, alpha: Rate, beta: Rate, eta: Rate, theta: Weight = 0.2, N: int = 50) -> Algorithm:
     """MDBO (Gao, Gu & Thai 2022), with full gradients. For agents with nearly equal data ONLY.
 
     alpha, beta   step sizes of x and y

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from decibo.algorithm import consensus, direction, prox
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.catalog import ABSTRACT, INFERRED, READ, RECALLED, RUN, method
+from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
-from decibo.algorithm.schedules import Rate, matched, number, polynomial
+from decibo.algorithm.schedules import Rate, Weight, matched, number, polynomial
 from decibo.automatic.steps import REST, automatic_steps
 
 # direction x consensus
@@ -47,7 +46,7 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
             y=REST if gamma is None else gamma,
             z=REST if gamma is None else gamma,
         ),
-        controller=automatic_steps(number(alpha), number(gamma), number(lam)),
+        controller=None if alpha and gamma else automatic_steps(number(alpha), number(gamma), number(lam)),
     )
 
 
@@ -140,8 +139,8 @@ def fab(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
 
 @method(
     provenance="The direction is MEHA's, whose rule was read in the source, but all variables move from the old point, "
-    "where the authors update t, x and y one after another. The pairs with dgd and with tracking are those of SUN-DSBO "
-    "(2026), of which only abstract and reviews were read."
+    "where the authors, as we recall, update t, x and y one after another. The pairs with dgd and with tracking are "
+    "those of SUN-DSBO (2026), of which only abstract and reviews were read."
 )
 def meha(
     *,
@@ -149,7 +148,7 @@ def meha(
     beta: Rate,
     gamma: Rate,
     c: Rate | None = None,
-    proximity: Rate = 1.0,
+    proximity: Weight = 1.0,
     tracking: bool = True,
 ) -> Algorithm:
     """MEHA (Liu et al. 2024) on a network: moreau x tracking. The inner level may be non-convex.
@@ -184,7 +183,7 @@ def sldbo(*, alpha: Rate, beta: Rate, gamma: Rate, radius: float | None = None) 
     f"v. {RUN}"
 )
 def d_soba(
-    *, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2, difference: float | None = None
+    *, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2, difference: float | None = None
 ) -> Algorithm:
     """D-SOBA (Kong et al. 2024): implicit x atc, where x follows a moving average.
 
@@ -199,7 +198,7 @@ def d_soba(
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
+def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-GT (Zhu et al. 2024): implicit x atc_tracking, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -212,7 +211,7 @@ def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
+def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-EXTRA (Zhu et al. 2024): implicit x EXTRA, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -225,7 +224,7 @@ def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2) -> Algorithm:
+def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-ED (Zhu et al. 2024): implicit x exact diffusion, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -238,7 +237,7 @@ def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2
 
 
 @method(provenance=f"{RECALLED} {RUN}")
-def lopa(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Rate | None = 0.2, tracking: bool = False) -> Algorithm:
+def lopa(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2, tracking: bool = False) -> Algorithm:
     """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed.
 
     It solves another problem, y*_i(x) = argmin g_i(x, .): every agent has its own inner solution.
@@ -315,7 +314,7 @@ def _implicit(
     alpha: Rate,
     beta: Rate,
     gamma: Rate,
-    theta: Rate | None,
+    theta: Weight | None,
     *,
     radius: float | None = None,
     difference: float | None = None,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,8 @@ __all__ = ["growing", "polynomial"]
 Step = int | jax.Array
 Scalar = float | jax.Array
 Schedule = Callable[[Step], Scalar]
-Rate = float | Schedule  # what users pass for a step size, a weight or a penalty
+Rate = float | Schedule  # what users pass for a step size or a penalty
+Weight = Annotated[Rate, "no step size"]  # for what need not be lowered when a run diverges
 
 
 def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float = 1e6) -> Partial:

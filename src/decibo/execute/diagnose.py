@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import InputError
 from decibo.execute import loop
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program
 from decibo.pytree import Tree
@@ -20,7 +19,6 @@ from decibo.pytree import Tree
 GROWN = 1e9  # times the start: finite, but hardly meant
 FACTORS = (4, 16, 64, 256)
 LIMIT = 20_000  # steps: a run that fails later than this is not repeated
-KEPT = ("theta", "keep", "difference", "radius", "proximity")  # not step sizes
 SECONDS = 20.0  # no further trial is started after this time
 
 
@@ -39,7 +37,7 @@ def last_finite(program: Program, inputs: Inputs, state: Tree, step: int, limit:
 
 def explain(program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], failed: int) -> str:
     """One or two sentences: what keeps the run finite, or what was tried without success."""
-    names = [name for name, value in method.settings.items() if _is_step_size(method, name, value)]
+    names = [name for name in method.step_sizes if _is_number(method.settings[name])]
     if not names:
         return "Lower the step sizes."
     if failed > LIMIT:
@@ -60,15 +58,8 @@ def explain(program: Program, inputs: Inputs, method: Algorithm, start: dict[str
     return f"Lower {_listed(names)} by more than {factor}: with that much less of all, it still blows up."
 
 
-def _is_step_size(method: Algorithm, name: str, value: object) -> bool:
-    """Whether it is a step size or penalty, as opposed to a length, a fraction or a switch."""
-    if name in KEPT or isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        method.replace(**{name: value / FACTORS[0]})
-    except InputError:
-        return False
-    return True
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _lowered(method: Algorithm, names: list[str], factor: int) -> Algorithm:

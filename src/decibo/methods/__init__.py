@@ -3,7 +3,7 @@
 Methods that are composed of a direction and a consensus strategy come from one file, each of the others has its own.
 """
 
-from decibo.algorithm.catalog import CATALOG
+from decibo.algorithm.algorithm import CATALOG
 from decibo.algorithm.methods import *  # noqa: F403  (a composed method is written there and nowhere else)
 
 # isort: split
