@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from decibo import networks as net
-from decibo.network.spectrum import dense_spectrum, fourier_spectrum, lanczos_spectrum
+from decibo.network.weights import dense_spectrum, fourier_spectrum, lanczos_spectrum
 from helpers.networks import ZOO
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from decibo.measure.cost import Cost
-from decibo.runs.history import check_format, decode_table, encode_table, history_table
+from decibo.runs.folder import check_format, decode_table, encode_table, history_table
 
 
 def test_the_columns_of_costs_are_cumulative():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo.problem.newton import exact
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.quadratic import quadratic
 from decibo.theory import Constants, bound, constants, corollary1, corollary2, potential, theorem1

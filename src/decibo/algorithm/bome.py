@@ -19,7 +19,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import READ, Algorithm, method
 from decibo.algorithm.schedules import Rate, Schedule
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 

@@ -28,7 +28,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 from decibo.validate import fraction
 

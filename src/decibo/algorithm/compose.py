@@ -22,7 +22,7 @@ from decibo.algorithm.prox import Projection, Prox, as_prox
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
 from decibo.errors import InputError
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
 

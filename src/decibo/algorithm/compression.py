@@ -23,7 +23,7 @@ from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.algorithm.schedules import Scalar
 from decibo.errors import InputError
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 from decibo.validate import fraction as share
 

@@ -16,8 +16,7 @@ from decibo.measure.cost import MarkedMix, step_cost
 from decibo.network.graphs import from_weights, path, ring
 from decibo.network.mixing import AGENTS, Mixing, mixer
 from decibo.network.network import Network
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions, Problem
+from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
 
 STEPS = 3

@@ -41,7 +41,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
 __all__ = [

@@ -23,7 +23,7 @@ from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.ma_dsbo import inner_loop
 from decibo.algorithm.schedules import Rate, Schedule
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 

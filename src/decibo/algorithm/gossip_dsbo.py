@@ -21,7 +21,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.schedules import Rate, Schedule, Weight
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 

@@ -18,7 +18,7 @@ from decibo.algorithm.algorithm import READ, Algorithm, method
 from decibo.algorithm.prox import Projection, Prox, as_prox
 from decibo.algorithm.schedules import Rate, Schedule, Weight, polynomial
 from decibo.network.mixing import Mix
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 

@@ -21,7 +21,7 @@ from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
 from decibo.algorithm.schedules import Rate, Schedule, Step, Weight
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 

@@ -13,8 +13,7 @@ import jax
 import numpy as np
 
 from decibo.parallel.placement import Placement
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 

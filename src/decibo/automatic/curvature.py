@@ -27,8 +27,7 @@ import jax.numpy as jnp
 
 from decibo.automatic.controller import Direction, Variables
 from decibo.parallel.collectives import average
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 SOLVES = 20  # products in one approximate solve

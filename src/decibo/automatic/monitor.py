@@ -23,8 +23,7 @@ import numpy as np
 from decibo.automatic.controller import Agents, Direction, Variables
 from decibo.parallel.collectives import across, average
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
 
 WINDOW = 20  # checks that are compared

@@ -19,8 +19,7 @@ from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, Mixing, mixer
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
 
 INTERVALS = 512  # the most that a chunk of one run can have: the size of its buffers

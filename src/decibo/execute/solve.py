@@ -29,8 +29,7 @@ from decibo.network.varying import VaryingNetwork
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions, Problem
+from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
 from decibo.validate import positive_int
 

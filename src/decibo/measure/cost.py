@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from decibo.errors import InputError
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"

@@ -26,8 +26,7 @@ import jax.numpy as jnp
 
 from decibo.errors import InputError, short
 from decibo.parallel.collectives import average, gather, is_spread, total
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.problem.reference import Exact, exact
 from decibo.pytree import Tree, Vector
 from decibo.validate import did_you_mean

@@ -17,8 +17,14 @@ from decibo.errors import InputError
 from decibo.network.graphs import node_pairs, powers_of_two, shifted
 from decibo.network.mixing import Mixing, Step, choose_mixing
 from decibo.network.network import dense, entries
-from decibo.network.spectrum import find_shifts
-from decibo.network.weights import check_connected, check_nonnegative, check_on_links, check_square, check_stochastic
+from decibo.network.weights import (
+    check_connected,
+    check_nonnegative,
+    check_on_links,
+    check_square,
+    check_stochastic,
+    find_shifts,
+)
 from decibo.validate import integer
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Inexact
     from scipy.sparse import csr_array
 
-    from decibo.network.spectrum import Shifts
+    from decibo.network.weights import Shifts
 
 T = TypeVar("T")
 Step = jax.Array | int | None  # the number of a step, where it matters

@@ -11,15 +11,18 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.network.mixing import Mixing, choose_mixing
-from decibo.network.spectrum import Shifts, Spectrum, find_shifts, spectrum_of
 from decibo.network.weights import (
+    Shifts,
+    Spectrum,
     check_aperiodic,
     check_connected,
     check_nonnegative,
     check_square,
     check_stochastic,
     check_symmetric,
+    find_shifts,
     rescale,
+    spectrum_of,
 )
 
 if TYPE_CHECKING:

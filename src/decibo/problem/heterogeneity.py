@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions, Problem
+from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.problem.reference import reference
 from decibo.pytree import Tree, Vector
 

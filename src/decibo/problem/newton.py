@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from decibo.parallel.collectives import average, is_spread
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions
+from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 STEPS = 100  # of Newton, at most

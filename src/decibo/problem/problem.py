@@ -1,9 +1,14 @@
-r"""A distributed bilevel problem: every agent's two objectives and its private data.
+r"""A distributed bilevel problem: every agent's two objectives and private data, and what an agent can compute of it.
 
     minimise over x   Phi(x) = mean_i f_i(x, y*(x))
     subject to        y*(x)  = argmin over y of mean_i g_i(x, y)              [paper, eq. P1]
 
-with f_i(x, y) = outer(x, y, d_i) and g_i(x, y) = inner(x, y, d_i).
+with f_i(x, y) = outer(x, y, d_i) and g_i(x, y) = inner(x, y, d_i). One agent alone computes first gradients and
+products with second derivatives of its own f and g, in flat vectors x, y and v:
+
+    (1)  outer(x, y)        = (f_x, f_y)
+    (2)  inner(x, y)        = (g_x, g_y)
+    (3)  products(x, y, v)  = (J v, H v),   J = d2 g / dx dy,   H = d2 g / dy dy
 """
 
 from __future__ import annotations
@@ -18,10 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, first_line, short
-from decibo.pytree import Layout, Tree
+from decibo.pytree import Layout, Tree, Vector
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
+
 
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
 Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
@@ -242,3 +248,45 @@ def _stacked(data: Tree) -> Tree:
     if 0 in sizes.values():
         raise InputError("There must be at least one agent, but the leading axis of data has length 0.")
     return jax.tree.map(jnp.asarray, data)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """One agent's objectives and derivatives, in flat vectors. Nothing here knows of other agents."""
+
+    functions: Functions
+    data: Tree
+
+    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
+        """f(x, y)."""
+        return self.functions.outer(self.functions.x.unravel(x), self.functions.y.unravel(y), self.data)
+
+    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
+        """g(x, y)."""
+        return self.functions.inner(self.functions.x.unravel(x), self.functions.y.unravel(y), self.data)
+
+    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """The gradient of f: (f_x, f_y)."""
+        return jax.grad(self.outer_value, argnums=(0, 1))(x, y)  # (1)
+
+    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """The gradient of g: (g_x, g_y)."""
+        return jax.grad(self.inner_value, argnums=(0, 1))(x, y)  # (2)
+
+    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
+        """Second derivatives of g times v, without forming them: (J v, H v)."""
+        return jax.jvp(self.inner, (x, y), (jnp.zeros_like(x), v))[1]  # (3)
+
+    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        """H v alone."""
+        return jax.jvp(lambda y: jax.grad(self.inner_value, argnums=1)(x, y), (y,), (v,))[1]
+
+    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        """J v alone."""
+        return jax.jvp(lambda y: jax.grad(self.inner_value, argnums=0)(x, y), (y,), (v,))[1]
+
+    def sampled(self, key: jax.Array) -> Oracle:
+        """The same agent on a minibatch, if the problem says how to draw one."""
+        if self.functions.sample is None:
+            return self
+        return Oracle(self.functions, self.functions.sample(self.data, key))

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from decibo.measure.measures import Snapshot
-from decibo.problem.oracle import Oracle
+from decibo.problem.problem import Oracle
 
 START = -3.0  # of the common log-penalty
 INTERCEPT = 1e-4  # r

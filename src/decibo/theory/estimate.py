@@ -32,8 +32,7 @@ from jax import lax
 from decibo.errors import InputError
 from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
-from decibo.problem.oracle import Oracle
-from decibo.problem.problem import Functions, Problem
+from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.problem.reference import reference
 from decibo.pytree import Tree, Vector
 from decibo.theory.constants import Constants
