@@ -10,10 +10,7 @@ class InputError(ValueError):
     remedy    what to do about it, where that is not obvious
     """
 
-    def __init__(self, message: str, *more: str):
-        remedy = more[-1] if more else ""
-        if len(more) == 2:
-            message = f"{message}: {more[0]}."
+    def __init__(self, message: str, remedy: str = ""):
         super().__init__(f"{message} {remedy}".rstrip())
         self.message = message
         self.remedy = remedy
