@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from decibo.measure.cost import Cost
-from decibo.paper import fig1, fig2, fig3, fig4, minimax, rates, table1
-from decibo.paper.result import Verdict, columns, groups, judge, judge_seeds, select, tally
+from decibo.paper import fig1, fig3, fig4, minimax, rates, table1
+from decibo.paper.result import Verdict, judge, ordered, tally
+from decibo.paper.tables import columns, groups, select
 
 HOLDS = Verdict.holds
 FAILS = Verdict.fails
@@ -26,7 +27,7 @@ OPEN = Verdict.open
     ],
 )
 def test_seeds_decide(answers, verdict):
-    assert judge_seeds(answers) is verdict
+    assert judge(*answers) is verdict
 
 
 def test_words():
@@ -78,11 +79,11 @@ def test_the_mean_of_a_column_is_over_the_seeds_that_survive():
     ("row", "grows"), [((5, 6, 9), True), ((5, 5, 9), True), ((5, 4, 9), False), ((5, 5, 5), False)]
 )
 def test_fig2_needs_an_order(row, grows):
-    assert fig2.grows(np.array(row, float)) is grows
+    assert ordered(np.array(row, float)) is grows
 
 
 def test_fig2_is_undecided_if_no_network_gets_there():
-    assert fig2.grows(np.full(3, np.inf)) is None
+    assert ordered(np.full(3, np.inf)) is None
 
 
 def test_fig3_ordering():

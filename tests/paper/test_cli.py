@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from decibo.cli import app as cli
-from decibo.paper import plotting, suite, write
+from decibo.paper import plotting, suite
 from decibo.paper.result import Size
 
 
@@ -69,20 +69,20 @@ def test_missing_data(monkeypatch, capsys, tmp_path):
     assert "a9a" in streams.err
 
 
-def test_a_failure_while_writing_leaves_nothing(tmp_path):
+def test_a_failure_while_writing_leaves_nothing(monkeypatch, tmp_path):
     result = suite.run("fig1", {}, Size(seeds=1, tiny=True))
+    folder = suite.save(result, tmp_path)
+    before = sorted(path.name for path in folder.iterdir())
 
-    def broken(result, folder):
+    def broken(draw, result, folder):
         (folder / "half").write_text("half")
         raise OSError("disk full")
 
+    monkeypatch.setattr(plotting, "save", broken)
     with pytest.raises(OSError, match="disk full"):
-        write.write(result, tmp_path / "new" / "out", broken)
-    assert list(tmp_path.iterdir()) == []
-    folder = write.write(result, tmp_path, None)
-    before = sorted(path.name for path in folder.iterdir())
+        suite.save(result, tmp_path / "new" / "out")
     with pytest.raises(OSError, match="disk full"):
-        write.write(result, tmp_path, broken)
+        suite.save(result, tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == before
     assert list(tmp_path.iterdir()) == [folder]
 

@@ -10,7 +10,7 @@ import pytest
 from decibo.data import breast_cancer, digits
 from decibo.formatting import to_csv
 from decibo.measure import measures as measures_
-from decibo.paper import datasets, suite, write
+from decibo.paper import datasets, suite
 from decibo.paper.result import Outcome, Size, Verdict
 
 TINY = Size(seeds=1, tiny=True)
@@ -52,7 +52,7 @@ def test_only_one_table_holds_wall_times(results):
 
 def test_the_page_shows_everything_and_no_path(results, tmp_path):
     outcomes = [Outcome(result, suite.save(result, tmp_path), 1.0) for result in results.values()]
-    path = write.write_page(outcomes, tmp_path / "docs", quick=True)
+    path = suite.write_page(outcomes, tmp_path / "docs", quick=True)
     text = path.read_text()
     for result in results.values():
         assert f"## {result.title}" in text

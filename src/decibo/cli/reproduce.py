@@ -56,7 +56,6 @@ def _claims(result: Result) -> Table:
     table.add_column("measured", ratio=4)
     table.add_column("verdict", width=14)
     for claim in result.claims:
-        measured = claim.measured + (f" ({claim.note})" if claim.note else "")
         verdict = Text(str(claim.verdict), style=COLOURS[claim.verdict])
-        table.add_row(Text(claim.paper), Text(measured), verdict)
+        table.add_row(Text(claim.paper), Text(claim.finding), verdict)
     return table

@@ -68,18 +68,27 @@ def regression(
     seed: int,
     samples: int = SAMPLES,
     *,
-    scale: float = 1.0,
+    smooth: bool = True,
     split: str = "iid",
     ratios: np.ndarray | None = None,
 ) -> Problem:
-    """The problem of figures 2 to 4 and Table I on `samples` training and as many validation samples, or on fewer."""
+    """The problem of figures 2 to 4 and, unless smooth, of Table I.
+
+    It has `samples` training and as many validation samples, or fewer if there are not so many.
+    """
     each = min(samples, len(data.labels) // 2)
+    scale = _smooth_scale(data) if smooth else 1.0
     return logistic_hyperparameters(
         data, AGENTS, training=each, validation=each, seed=seed, scale=scale, split=split, ratios=ratios
     )
 
 
-def smooth_scale(data: Dataset) -> float:
+def pixels(data: Dataset) -> str:
+    """The features of figures 2 to 4 in words."""
+    return f"pixels between 0 and 1, divided by {_smooth_scale(data):g}"
+
+
+def _smooth_scale(data: Dataset) -> float:
     """SCALE, reduced in proportion if a row has fewer pixels than MNIST's 28."""
     return SCALE * data.features.shape[1] ** 0.5 / 28.0
 
@@ -87,11 +96,6 @@ def smooth_scale(data: Dataset) -> float:
 def mean_y(s: Snapshot) -> jax.Array:
     """ybar, from which accuracy and losses are computed afterwards."""
     return s.mean("y")
-
-
-def rows_y(s: Snapshot) -> jax.Array:
-    """Every agent's y."""
-    return s.rows["y"]
 
 
 def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:

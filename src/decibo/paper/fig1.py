@@ -7,33 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.execute.start import random_start
-from decibo.measure.measures import Consensus, Snapshot, distance_x, distance_y, gap, inner, outer
+from decibo.measure.measures import gap, inner, outer
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.plotting import COLOURS, band, new_figure, over_seeds
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    Verdict,
-    block,
-    groups,
-    join,
-    judge,
-    judge_seeds,
-    quiet,
-    select,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, true_for
+from decibo.paper.tables import Table, block, groups, join, select
 from decibo.problems.synthetic import synthetic
 from decibo.report.figures import letter
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,32 +31,13 @@ SPREAD = 1.0  # standard deviation of the start
 SOLUTION = {"x": 0.25, "y": 2.75}
 
 
-def rows_x(s: Snapshot) -> jax.Array:
-    """Every agent's x."""
-    return s.rows["x"][:, 0]
+OBJECTIVES = {"f": outer, "g": inner, "gap": gap}
+ERRORS = ["distance_x", "distance_y", "consensus_x", "consensus_y", "consensus_z"]
+AGENTS = {"x": lambda s: s.rows["x"][:, 0], "y": lambda s: s.rows["y"][:, 0]}  # every agent's own
+MEASURES = [*OBJECTIVES.items(), *ERRORS, *AGENTS.items()]
 
 
-def rows_y(s: Snapshot) -> jax.Array:
-    """Every agent's y."""
-    return s.rows["y"][:, 0]
-
-
-MEASURES = [
-    ("f", outer),
-    ("g", inner),
-    ("gap", gap),
-    ("distance_x", distance_x),
-    ("distance_y", distance_y),
-    ("consensus_x", Consensus("x")),
-    ("consensus_y", Consensus("y")),
-    ("consensus_z", Consensus("z")),
-    ("x", rows_x),
-    ("y", rows_y),
-]
-CURVES = [name for name, _ in MEASURES if name not in ("x", "y")]
-
-
-def run(size: Size, progress: Progress = quiet) -> Result:
+def run(size: Size, progress: Progress) -> Result:
     """Run both methods, once for each seed of network and start."""
     seeds = size.seed_range(12, 4)
     steps = size.pick(STEPS, STEPS, 200)
@@ -80,18 +45,7 @@ def run(size: Size, progress: Progress = quiet) -> Result:
     starts = [random_start(seed, {"x": SPREAD, "y": SPREAD, "z": SPREAD}) for seed in seeds]
     histories: dict[str, Table] = {}
     for done, (name, method) in enumerate(METHODS.items(), start=1):
-        runs = sweep(
-            synthetic(),
-            networks,
-            method,
-            steps=steps,
-            every=1,
-            measures=MEASURES,
-            start=starts,
-            seeds=[0],
-            progress=False,
-        )
-        histories[name] = runs.history
+        histories[name] = record(synthetic(), networks, method, steps=steps, measures=MEASURES, start=starts).history
         progress(done / len(METHODS))
     return Result(
         name="fig1",
@@ -125,7 +79,7 @@ def curves(histories: dict[str, Table], seeds: range) -> Table:
         block(
             {"method": name, "seed": seed},
             step=history["step"],
-            **{measure: history[measure][row] for measure in CURVES},
+            **{measure: history[measure][row] for measure in (*OBJECTIVES, *ERRORS)},
         )
         for name, history in histories.items()
         for row, seed in enumerate(seeds)
@@ -171,7 +125,7 @@ def _same_rate(ours: Table) -> Claim:
     return Claim(
         "f and g decrease at approximately the same rate",
         f"99 % of the way: f at step {np.median(f):.0f}, g at step {np.median(g):.0f} (medians)",
-        judge_seeds(near),
+        judge(*near),
         "read as: the steps to 99 % differ by at most a factor of 3",
     )
 
@@ -193,10 +147,10 @@ def _gap_faster(ours: Table) -> Claim:
     steps = {name: _settled(ours[name]) for name in ("gap", "f", "g")}
     faster = [bool(p <= min(q, r)) for p, q, r in zip(*steps.values(), strict=True)]
     listed = ", ".join(f"{name} {np.median(values):.0f}" for name, values in steps.items())
-    return Claim(
+    return true_for(
         "g(x, y) - g(x, z) converges faster than f and g",
-        f"true for {tally(faster)}; 99 % of the way at step: {listed}",
-        judge_seeds(faster),
+        faster,
+        f"; 99 % of the way at step: {listed}",
         "from the random start to the last value; g falls fastest, because z and y leave the start at once",
     )
 
@@ -240,7 +194,7 @@ def _fifty(ours: Table) -> Claim:
     return Claim(
         "consensus errors of y and z begin to decrease around step 50",
         f"they decrease from step {int(np.median(falls[0]))} (y) and {int(np.median(falls[1]))} (z), medians",
-        judge_seeds(late),
+        judge(*late),
         "the paper's start is not given; from independent random points they decrease at once",
     )
 

@@ -8,41 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
 from decibo.execute.start import random_start
+from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi, path
 from decibo.network.network import Network
-from decibo.paper.datasets import (
-    AGENTS,
-    SAMPLES,
-    accuracy,
-    describe,
-    first_step,
-    loss,
-    regression,
-    rows_y,
-    smooth_scale,
-)
+from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, first_step, loss, pixels, regression
 from decibo.paper.plotting import bands, new_figure
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    block,
-    columns,
-    groups,
-    join,
-    judge_seeds,
-    quiet,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, judge, or_never, ordered, record, seed_by_seed, tally
+from decibo.paper.tables import Table, across, block, columns, groups, join
+from decibo.problem.problem import Problem
 from decibo.report.figures import letter
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,16 +39,12 @@ def networks() -> list[Network]:
     return [network.with_rho(rho) for network, rho in zip(graphs, RHOS, strict=True)]
 
 
-def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
+def run(data: Dataset, size: Size, progress: Progress) -> Result:
     """All three networks in one program, seed after seed."""
     seeds = size.seed_range(10, 3)
     steps = size.pick(STEPS, STEPS, 40)
     samples = size.pick(SAMPLES, SAMPLES, 200)
-    parts = []
-    for done, seed in enumerate(seeds, start=1):
-        parts += one_seed(data, seed, samples, steps)
-        progress(done / len(seeds))
-    curves = join(parts)
+    curves = join(seed_by_seed(seeds, lambda seed: one_seed(data, seed, samples, steps), progress))
     reached = needed(curves)
     return Result(
         name="fig2",
@@ -81,7 +57,7 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
             "AHEAD": SETTINGS,
             "steps": steps,
             "samples": f"{samples} training, {samples} validation, dealt at random",
-            "features": f"pixels between 0 and 1, divided by {smooth_scale(data):g}",
+            "features": pixels(data),
             "start": "x0 = 0; every agent's own y0 and z0 from N(0, 1)",
             "precision": "float32",
             "seeds": list(seeds),
@@ -101,34 +77,33 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
 
 def one_seed(data: Dataset, seed: int, samples: int, steps: int) -> list[Table]:
     """The curves of the three networks."""
-    problem = regression(data, seed, samples, scale=smooth_scale(data))
-    start = random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0})
-    history = sweep(
-        problem,
-        networks(),
-        ahead(**SETTINGS),
-        steps=steps,
-        every=1,
-        measures=[("y", rows_y)],
-        start=start,
-        seeds=[0],
-        progress=False,
-    ).history
-    Y = history["y"]  # (networks, records, agents, features)
-    mean = Y.mean(axis=2)
-    mean_accuracy = accuracy(data, mean)
-    own_accuracy = accuracy(data, Y).mean(axis=-1)
-    training_loss = loss(problem, "training", mean)
+    problem = regression(data, seed, samples)
+    step, Y = paths(problem, networks(), seed, steps)
+    curves = accuracies(data, Y) | {"training_loss": loss(problem, "training", Y.mean(axis=2))}
     return [
-        block(
-            {"rho": rho, "seed": seed},
-            step=history["step"],
-            accuracy=mean_accuracy[k],
-            own_accuracy=own_accuracy[k],
-            training_loss=training_loss[k],
-        )
+        block({"rho": rho, "seed": seed}, step=step, **{name: values[k] for name, values in curves.items()})
         for k, rho in enumerate(RHOS)
     ]
+
+
+def rows_y(s: Snapshot) -> jax.Array:
+    """Every agent's y."""
+    return s.rows["y"]
+
+
+def paths(
+    problem: Problem, network: Network | list[Network], seed: int, steps: int, every: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The recorded steps and every agent's y, (networks, records, agents, features), from a random start."""
+    start = random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0})
+    method = ahead(**SETTINGS)
+    history = record(problem, network, method, steps=steps, every=every, measures=[("y", rows_y)], start=start).history
+    return history["step"], history["y"]
+
+
+def accuracies(data: Dataset, Y: np.ndarray) -> dict[str, np.ndarray]:
+    """Of the mean of the agents' y, and the mean of their own."""
+    return {"accuracy": accuracy(data, Y.mean(axis=-2)), "own_accuracy": accuracy(data, Y).mean(axis=-1)}
 
 
 def needed(curves: Table) -> Table:
@@ -151,38 +126,26 @@ def claims(reached: Table) -> tuple[Claim, ...]:
     )
 
 
-def by_rho(reached: Table, name: str) -> np.ndarray:
-    """(seeds, networks)."""
-    return np.stack([reached[name][reached["rho"] == rho] for rho in RHOS], axis=1)
-
-
 def _ordered(reached: Table, name: str, claim: str) -> Claim:
-    steps = by_rho(reached, name)
-    ordered = [grows(row) for row in steps]
+    steps = across(reached, name, "rho", RHOS)
+    grow = [ordered(row) for row in steps]
     ends = [None if np.isinf(row[[0, 2]]).all() else bool(row[0] < row[2]) for row in steps]
-    medians = ", ".join(f"{value:.0f}" if np.isfinite(value) else "never" for value in np.median(steps, axis=0))
+    medians = ", ".join(or_never(value) for value in np.median(steps, axis=0))
     return Claim(
         claim,
-        f"medians {medians} steps; ordered for {tally(ordered)}, rho 0.274 faster than 0.923 for {tally(ends)}",
-        judge_seeds(ordered),
+        f"medians {medians} steps; ordered for {tally(grow)}, rho 0.274 faster than 0.923 for {tally(ends)}",
+        judge(*grow),
     )
 
 
-def grows(row: np.ndarray) -> bool | None:
-    """Whether steps never fall and the last are more than the first; None if no network got there."""
-    if np.isinf(row).all():
-        return None
-    return bool(row[0] <= row[1] <= row[2] and row[0] < row[2])
-
-
 def _pronounced(reached: Table) -> Claim:
-    steps = by_rho(reached, "own_accuracy")
+    steps = across(reached, "own_accuracy", "rho", RHOS)
     reaching = [row if np.isfinite(row[:2]).all() else None for row in steps]
     more = [None if row is None else bool(row[2] - row[1] > row[1] - row[0]) for row in reaching]
     return Claim(
         "the increase is more pronounced towards weak connectivity",
         f"true for {tally(more)}, for the agents' own y_i",
-        judge_seeds(more),
+        judge(*more),
     )
 
 

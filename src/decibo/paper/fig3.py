@@ -7,41 +7,15 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
-from decibo.execute.start import random_start
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.datasets import (
-    AGENTS,
-    SAMPLES,
-    accuracy,
-    describe,
-    first_step,
-    is_mnist,
-    regression,
-    rows_y,
-    smooth_scale,
-)
-from decibo.paper.fig2 import SETTINGS
+from decibo.paper.datasets import AGENTS, SAMPLES, describe, first_step, is_mnist, pixels, regression
+from decibo.paper.fig2 import SETTINGS, accuracies, paths
 from decibo.paper.plotting import COLOURS, bands, new_figure
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    block,
-    columns,
-    groups,
-    join,
-    judge,
-    judge_seeds,
-    quiet,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, judge, or_never, ordered, seed_by_seed, tally
+from decibo.paper.tables import Table, across, block, columns, groups, join
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,20 +31,17 @@ def ratios(degree: str) -> np.ndarray:
 
 def make(data: Dataset, seed: int, samples: int, degree: str) -> Problem:
     """The problem with this degree of heterogeneity."""
-    return regression(data, seed, samples, scale=smooth_scale(data), split="by_label", ratios=ratios(degree))
+    return regression(data, seed, samples, split="by_label", ratios=ratios(degree))
 
 
-def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
+def run(data: Dataset, size: Size, progress: Progress) -> Result:
     """Three degrees, several seeds of split, network and start."""
     seeds = size.seed_range(10, 3)
     steps = size.pick(STEPS, STEPS, 40)
     samples = size.pick(SAMPLES, SAMPLES, 200)
     level = 0.97 if is_mnist(data) else 0.9
-    parts = []
-    for done, seed in enumerate(seeds, start=1):
-        parts += [curve(data, seed, samples, degree, steps) for degree in DEGREES]
-        progress(done / (len(seeds) + 1))
-    curves = join(parts)
+    one_seed = lambda seed: [curve(data, seed, samples, degree, steps) for degree in DEGREES]
+    curves = join(seed_by_seed(seeds, one_seed, progress, after=1))
     shares, unequal = distribution(data, seeds[0], samples)
     progress(1.0)
     summary = outcome(curves, level)
@@ -86,7 +57,7 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
             "AHEAD": SETTINGS,
             "steps": steps,
             "samples": f"{samples} training, {samples} validation",
-            "features": f"pixels between 0 and 1, divided by {smooth_scale(data):g}",
+            "features": pixels(data),
             "start": "x0 = 0; every agent's own y0 and z0 from N(0, 1)",
             "precision": "float32",
             "seeds": list(seeds),
@@ -97,24 +68,9 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
 
 def curve(data: Dataset, seed: int, samples: int, degree: str, steps: int) -> Table:
     """The curve of one degree and seed."""
-    history = sweep(
-        make(data, seed, samples, degree),
-        erdos_renyi(AGENTS, 0.7, seed=seed),
-        ahead(**SETTINGS),
-        steps=steps,
-        every=2,
-        measures=[("y", rows_y)],
-        start=random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}),
-        seeds=[0],
-        progress=False,
-    ).history
-    Y = history["y"][0]
-    return block(
-        {"degree": degree, "seed": seed},
-        step=history["step"],
-        accuracy=accuracy(data, Y.mean(axis=1)),
-        own_accuracy=accuracy(data, Y).mean(axis=1),
-    )
+    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    step, Y = paths(make(data, seed, samples, degree), network, seed, steps, every=2)
+    return block({"degree": degree, "seed": seed}, step=step, **accuracies(data, Y[0]))
 
 
 def distribution(data: Dataset, seed: int, samples: int) -> tuple[Table, Table]:
@@ -165,32 +121,27 @@ def claims(summary: Table, unequal: Table, level: float) -> tuple[Claim, ...]:
 WHOSE = {"accuracy": "of the mean of y_i", "own_accuracy": "of the agents' own y_i"}
 
 
-def by_degree(summary: Table, name: str) -> np.ndarray:
-    """(seeds, degrees)."""
-    return np.stack([summary[name][summary["degree"] == degree] for degree in DEGREES], axis=1)
-
-
 def _speed(summary: Table, name: str, level: float) -> Claim:
-    steps = by_degree(summary, f"steps_{name}")
-    ordered = [None if np.isinf(row).all() else bool(row[0] <= row[1] <= row[2] and row[0] < row[2]) for row in steps]
-    medians = ", ".join(f"{value:.0f}" if np.isfinite(value) else "never" for value in np.median(steps, axis=0))
+    steps = across(summary, f"steps_{name}", "degree", DEGREES)
+    grow = [ordered(row) for row in steps]
+    medians = ", ".join(or_never(value) for value in np.median(steps, axis=0))
     return Claim(
         f"less heterogeneity, fewer steps to accuracy {level:g} {WHOSE[name]}",
-        f"low, medium, high: medians {medians} steps; ordered for {tally(ordered)}",
-        judge_seeds(ordered),
+        f"low, medium, high: medians {medians} steps; ordered for {tally(grow)}",
+        judge(*grow),
     )
 
 
 def _final(summary: Table, name: str) -> Claim:
-    last = by_degree(summary, f"final_{name}")
+    last = across(summary, f"final_{name}", "degree", DEGREES)
     finite = [row if np.isfinite(row).all() else None for row in last]
-    ordered = [None if row is None else bool(row[0] >= row[1] >= row[2] and row[0] > row[2]) for row in finite]
+    fall = [None if row is None else ordered(-row) for row in finite]
     ends = [None if row is None else bool(row[0] > row[2]) for row in finite]
     medians = ", ".join(f"{value:.4f}" for value in np.median(last, axis=0))
     return Claim(
         f"less heterogeneity, higher final accuracy {WHOSE[name]}",
-        f"low, medium, high: medians {medians}; ordered for {tally(ordered)}, low above high for {tally(ends)}",
-        judge_seeds(ordered),
+        f"low, medium, high: medians {medians}; ordered for {tally(fall)}, low above high for {tally(ends)}",
+        judge(*fall),
     )
 
 

@@ -29,36 +29,11 @@ from decibo.execute.solve import prepare
 from decibo.measure.cost import Cost
 from decibo.network.graphs import erdos_renyi
 from decibo.network.network import Network
-from decibo.paper.datasets import (
-    AGENTS,
-    SAMPLES,
-    accuracy,
-    describe,
-    first_step,
-    loss,
-    mean_y,
-    regression,
-    smooth_scale,
-)
+from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, first_step, loss, mean_y, pixels, regression
 from decibo.paper.plotting import COLOURS, band, new_figure, over_seeds
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    Verdict,
-    block,
-    columns,
-    groups,
-    join,
-    judge,
-    judge_seeds,
-    quiet,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, or_never, record, tally
+from decibo.paper.tables import Table, block, columns, groups, join
 from decibo.problem.problem import Problem
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,13 +46,13 @@ NEAR = 0.02  # a loss counts as reached when this share of the way from the star
 Grid = list[list[Algorithm]]  # settings of a method; those of one list differ in numbers only and cost the same
 
 
-def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
+def run(data: Dataset, size: Size, progress: Progress) -> Result:
     """Tune over all splits, run on each, time every method in turn."""
     seeds = size.seed_range(5, 2)
     samples = size.pick(SAMPLES, SAMPLES, 200)
     budget = size.pick(BUDGET, BUDGET // 2, 150)
     network = erdos_renyi(AGENTS, 0.7, seed=0)
-    splits = [regression(data, seed, samples, scale=smooth_scale(data)) for seed in seeds]
+    splits = [regression(data, seed, samples) for seed in seeds]
     best: dict[str, Algorithm] = {}
     edges: dict[str, list[str]] = {}
     all_grids = grids(size)
@@ -121,7 +96,7 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
             "tuned": {name: {k: v for k, v in m.settings.items() if v is not None} for name, m in best.items()},
             "at the edge of the grid": edges,
             "samples": f"{samples} training, {samples} validation, dealt at random",
-            "features": f"pixels between 0 and 1, divided by {smooth_scale(data):g}",
+            "features": pixels(data),
             "start": "x0 = 0, y0 = 0",
             "precision": "float32",
             "seeds": list(seeds),
@@ -177,9 +152,7 @@ def tune(
     scores = [np.zeros(len(part)) for part in grid]
     for problem, (part, score) in itertools.product(problems, zip(grid, scores, strict=True)):
         steps = max(1, budget // work(_setup(problem, network, part[0]).cost))
-        runs = sweep(
-            problem, network, part, steps=steps, every=steps, measures=[("y", mean_y)], seeds=[0], progress=False
-        )
+        runs = record(problem, network, part, steps=steps, every=steps, measures=[("y", mean_y)])
         values = judge(problem, runs.history["y"][:, -1])
         finite = np.array([status is Status.done for status in runs.status])
         score += np.where(finite & np.isfinite(values), values, np.inf)
@@ -214,11 +187,9 @@ def curve(
     """A method's curve on one split."""
     steps = max(1, budget // work(cost))
     every = max(1, steps // 200)
-    runs = sweep(
-        problem, network, method, steps=steps, every=every, measures=[("y", mean_y)], seeds=[0], progress=False
-    )
-    step = runs.history["step"]
-    Y = runs.history["y"][0]
+    history = record(problem, network, method, steps=steps, every=every, measures=[("y", mean_y)]).history
+    step = history["step"]
+    Y = history["y"][0]
     return block(
         {"method": name, "seed": seed},
         step=step,
@@ -299,8 +270,10 @@ def _fastest(steps: Table, seconds: dict[str, float], name: str, what: str) -> C
     diverged = {method: int(steps["diverged"][steps["method"] == method].sum()) for method in seconds}
     lost = "".join(f"; {method} diverged for {k} of {len(ours)} seeds" for method, k in diverged.items() if k)
     medians = {method: float(np.median(values)) for method, values in arrivals.items()}
-    listed = ", ".join(f"{m} {_or_never(v)} ({_or_never(v / seconds[m])} steps)" for m, v in medians.items())
-    verdict = judge_seeds(wins)
+    listed = ", ".join(
+        f"{m} {or_never(v, '.3g')} ({or_never(v / seconds[m], '.3g')} steps)" for m, v in medians.items()
+    )
+    verdict = judge(*wins)
     there = others[~np.isnan(others)]
     ratio = float(np.median(there) / np.median(ours)) if there.size and np.isfinite(np.median(ours)) else 0.0
     if verdict is Verdict.holds and ratio < 1.2:
@@ -312,10 +285,6 @@ def _fastest(steps: Table, seconds: dict[str, float], name: str, what: str) -> C
         verdict,
         why if ratio or not there.size else "AHEAD does not get there within the budget",
     )
-
-
-def _or_never(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "never"
 
 
 def _costs(costs: dict[str, Cost]) -> Table:

@@ -21,26 +21,11 @@ from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import describe, subsample
 from decibo.paper.plotting import COLOURS, LINES, bands, new_figure
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    block,
-    columns,
-    groups,
-    join,
-    judge,
-    judge_seeds,
-    quiet,
-    select,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, judge, record, seed_by_seed, tally
+from decibo.paper.tables import Table, block, columns, groups, join, select
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_auc
 from decibo.report.figures import letter
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,18 +76,14 @@ def make(data: Dataset, seed: int) -> Problem:
     return minimax_auc(data, AGENTS, ridge=RIDGE, split="by_label", ratios=ratios, seed=seed)
 
 
-def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
+def run(data: Dataset, size: Size, progress: Progress) -> Result:
     """Paths of all methods over seeds; R(K) under Corollary 2's rule."""
     origin = describe(data)
     data = subsample(data, size.pick(6000, 3000, 300))
     seeds = size.seed_range(5, 2)
     steps = size.pick(3000, 1000, 100)
     Ks = size.pick([30, 100, 300, 1000, 3000], [30, 100, 300], [10, 30])
-    parts = []
-    for done, seed in enumerate(seeds, start=1):
-        parts += one_seed(data, seed, steps)
-        progress(done / (len(seeds) + 1))
-    curves = join(parts)
+    curves = join(seed_by_seed(seeds, lambda seed: one_seed(data, seed, steps), progress, after=1))
     rate = corollary2(data, Ks)
     progress(1.0)
     return Result(
@@ -138,9 +119,7 @@ def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
     every = max(1, steps // 50)
     parts = []
     for name, entry in METHODS.items():
-        history = sweep(
-            problem, network, entry, steps=steps, every=every, measures=measures, seeds=[0], progress=False
-        ).history
+        history = record(problem, network, entry, steps=steps, every=every, measures=measures).history
         areas = np.array([area(data, x) for x in history["x"][0]])
         fixed = {"method": name, "seed": seed}
         parts.append(block(fixed, step=history["step"], stationarity=history["stationarity"][0], auc=areas))
@@ -167,7 +146,7 @@ def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
         alpha = FIRST["alpha"] * K ** (-1 / 3)
         gamma = FIRST["gamma"] * K ** (-1 / 3)
         by = method(2.0, alpha, gamma)
-        runs = sweep(problem, network, by, steps=K, every=1, measures=[("s", stationarity)], seeds=[0], progress=False)
+        runs = record(problem, network, by, steps=K, measures=[("s", stationarity)])
         rows.append({"K": K, "R": float(np.mean(runs.history["s"][0][:-1])), "alpha": alpha, "gamma": gamma})
     return columns(rows)
 
@@ -177,9 +156,7 @@ def same_as_dgda(data: Dataset) -> float:
     problem = make(data, 0)
     network = erdos_renyi(AGENTS, 0.7, seed=0)
     ours, theirs = (
-        sweep(problem, network, by, steps=50, every=10, measures=[("x", mean_x)], seeds=[0], progress=False).history[
-            "x"
-        ]
+        record(problem, network, by, steps=50, every=10, measures=[("x", mean_x)]).history["x"]
         for by in (method(1.0), METHODS["dgda"])
     )
     return float(np.abs(ours - theirs).max())
@@ -212,7 +189,7 @@ def claims(curves: Table, rate: Table, difference: float) -> tuple[Claim, ...]:
         Claim(
             "no penalty error for finite lam: what is left is heterogeneity",
             f"with gradient tracking the floor vanishes for {tally(exact)}; |grad Phi|^2 at the end: {listed}",
-            judge_seeds(exact),
+            judge(*exact),
         ),
     )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decibo.errors import missing
-from decibo.paper.result import Result, Table, groups
+from decibo.paper.result import Result
+from decibo.paper.tables import Table, groups
 from decibo.report.figures import STYLE
 
 if TYPE_CHECKING:

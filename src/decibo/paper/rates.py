@@ -29,20 +29,8 @@ from decibo.measure.measures import Snapshot
 from decibo.network.graphs import ring
 from decibo.network.network import Network
 from decibo.paper.plotting import COLOURS, new_figure
-from decibo.paper.result import (
-    Claim,
-    Progress,
-    Result,
-    Size,
-    Table,
-    Verdict,
-    columns,
-    groups,
-    judge,
-    judge_seeds,
-    quiet,
-    tally,
-)
+from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, tally
+from decibo.paper.tables import Table, columns, groups
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.quadratic import quadratic
@@ -100,7 +88,7 @@ class Effect(NamedTuple):
     high: float
 
 
-def run(size: Size, progress: Progress = quiet) -> Result:
+def run(size: Size, progress: Progress) -> Result:
     """Slopes on one problem, their range over several, and the effect of one quantity at a time."""
     Ks = size.pick(KS, KS[:3], (30, 100))
     K = size.pick(10_000, 2_000, 200)
@@ -266,7 +254,7 @@ def claims(
         below = [bool(slope <= PREDICTED[1] + SLACK) for slope in fitted]
         listed = ", ".join(f"{slope:+.2f}" for slope in fitted)
         claim = f"Corollary 1 on other problems, start {start}: slope at most -1/3"
-        judged.append(Claim(claim, f"{listed}: true for {tally(below)}", judge_seeds(below)))
+        judged.append(Claim(claim, f"{listed}: true for {tally(below)}", judge(*below)))
     for effect in changes:
         claim = f"the error grows with {effect.quantity} (bound: {effect.bound})"
         judged.append(Claim(claim, f"{effect.low:.3g} -> {effect.high:.3g}", judge(effect.high > effect.low)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -10,11 +10,16 @@ from typing import TypeVar
 
 import numpy as np
 
+from decibo.algorithm.algorithm import Algorithm
+from decibo.execute.start import Start
+from decibo.measure.measures import Measures
+from decibo.network.network import Network
+from decibo.paper.tables import Table
+from decibo.problem.problem import Problem
+from decibo.sweep.sweep import Sweep, sweep
 from decibo.validate import positive_int
 
 T = TypeVar("T")
-Value = str | int | float | np.generic
-Table = Mapping[str, np.ndarray]  # columns of equal length
 Progress = Callable[[float], None]  # called with the share that is done
 
 
@@ -34,6 +39,11 @@ class Claim:
     measured: str
     verdict: Verdict
     note: str = ""
+
+    @property
+    def finding(self) -> str:
+        """What was measured, with the reason in parentheses."""
+        return self.measured + (f" ({self.note})" if self.note else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +100,11 @@ def quiet(share: float) -> None:
     """Report no progress."""
 
 
-def judge(holds: bool | None) -> Verdict:
-    """The verdict of a test; None means that the test could not decide."""
-    if holds is None:
-        return Verdict.open
-    return Verdict.holds if holds else Verdict.fails
+def judge(*answers: bool | None, share: float = 0.8) -> Verdict:
+    """The verdict of a test, with one answer for each seed, or a single one.
 
-
-def judge_seeds(answers: Sequence[bool | None], share: float = 0.8) -> Verdict:
-    """Holds if it does for at least this share of the seeds, fails if for at most 1 - share, undecided in between.
-
-    Seeds for which the test could not decide (None) are left out; if they are more than half, so is the claim.
+    It holds if it does for at least this share of the seeds, fails if for at most 1 - share, and is undecided in
+    between. Seeds for which the test could not decide (None) are left out; if they are more than half, so is the claim.
     """
     decided = [answer for answer in answers if answer is not None]
     if not decided or 2 * len(decided) < len(answers):
@@ -119,32 +123,41 @@ def tally(answers: Sequence[bool | None]) -> str:
     return f"{sum(decided)} of {len(decided)} {seeds}" + (f" ({undecided} undecided)" if undecided else "")
 
 
-def columns(rows: Sequence[Mapping[str, Value]]) -> Table:
-    """A table from rows that all have the same keys."""
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
+def true_for(paper: str, answers: Sequence[bool | None], more: str = "", note: str = "") -> Claim:
+    """A claim that is true for some seeds; `more` is added to how many they are."""
+    return Claim(paper, f"true for {tally(answers)}{more}", judge(*answers), note)
 
 
-def join(parts: Sequence[Table]) -> Table:
-    """Tables with the same columns, one below the other."""
-    return {name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]}
+def ordered(row: np.ndarray) -> bool | None:
+    """Whether numbers never fall and the last is above the first; None if none of them is finite."""
+    return None if np.isinf(row).all() else bool((row[:-1] <= row[1:]).all() and row[0] < row[-1])
 
 
-def block(fixed: Mapping[str, Value], **series: np.ndarray) -> Table:
-    """A table of series of one length, with the same values of `fixed` in every row."""
-    length = len(next(iter(series.values())))
-    constant = {name: np.full(length, value) for name, value in fixed.items()}
-    return constant | {name: np.asarray(values) for name, values in series.items()}
+def or_never(value: float, form: str = ".0f") -> str:
+    """Steps or seconds in words; infinitely many are never."""
+    return f"{value:{form}}" if np.isfinite(value) else "never"
 
 
-def select(table: Table, **values: Value) -> Table:
-    """The rows of a table in which these columns have these values."""
-    mask = np.all([table[name] == value for name, value in values.items()], axis=0)
-    return {name: column[mask] for name, column in table.items()}
+def seed_by_seed(seeds: range, work: Callable[[int], Sequence[T]], progress: Progress, after: int = 0) -> list[T]:
+    """What `work` returns for each seed, in one list; `after` is how many parts as long as a seed's will follow."""
+    parts: list[T] = []
+    for done, seed in enumerate(seeds, start=1):
+        parts += work(seed)
+        progress(done / (len(seeds) + after))
+    return parts
 
 
-def groups(table: Table, *by: str) -> Iterator[tuple[tuple, Table]]:
-    """Parts of a table with equal values in these columns, in order of appearance."""
-    keys = list(zip(*(table[name].tolist() for name in by), strict=True))
-    for key in dict.fromkeys(keys):
-        mask = np.array([other == key for other in keys])
-        yield key, {name: values[mask] for name, values in table.items()}
+def record(
+    problem: Problem,
+    network: Network | Sequence[Network],
+    method: Algorithm | Sequence[Algorithm],
+    *,
+    steps: int,
+    measures: Measures,
+    every: int = 1,
+    start: Start | Sequence[Start] = None,
+) -> Sweep:
+    """Run each case once and silently; seeds of experiments are those of problems, networks and starts."""
+    return sweep(
+        problem, network, method, steps=steps, every=every, measures=measures, start=start, seeds=[0], progress=False
+    )

@@ -20,9 +20,9 @@ from decibo.measure.measures import Consensus
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
 from decibo.paper.plotting import COLOURS, new_figure
-from decibo.paper.result import Claim, Progress, Result, Size, Table, Verdict, columns, judge, judge_seeds, quiet, tally
+from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, seed_by_seed, tally, true_for
+from decibo.paper.tables import Table, columns
 from decibo.report.figures import letter
-from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,16 +54,12 @@ STEPS = 800
 NAMES = ("ce_x", "ce_y", "ce_z")
 
 
-def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
+def run(data: Dataset, size: Size, progress: Progress) -> Result:
     """All columns over several seeds: of the data's split, the network and the start."""
     seeds = size.seed_range(5, 2)
     samples = size.pick(SAMPLES, SAMPLES, 200)
     steps = size.pick(STEPS, STEPS, 100)
-    rows = []
-    for done, seed in enumerate(seeds, start=1):
-        rows += one_seed(data, seed, samples, steps)
-        progress(done / len(seeds))
-    table = columns(rows)
+    table = columns(seed_by_seed(seeds, lambda seed: one_seed(data, seed, samples, steps), progress))
     return Result(
         name="table1",
         title="Table I: step sizes and penalty parameters",
@@ -98,16 +94,14 @@ def run(data: Dataset, size: Size, progress: Progress = quiet) -> Result:
 
 def one_seed(data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEPS) -> list[dict[str, float]]:
     """A row for each column."""
-    runs = sweep(
-        regression(data, seed, samples),
+    runs = record(
+        regression(data, seed, samples, smooth=False),
         erdos_renyi(AGENTS, 0.7, seed=seed),
         [ahead(alpha=c.alpha, beta=c.beta, gamma=c.gamma, lam=float(c.lam)) for c in COLUMNS],
         steps=steps,
         every=steps,
         measures=[("y", mean_y), *((name, Consensus(name[-1])) for name in NAMES)],
         start=random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}, common=True),
-        seeds=[0],
-        progress=False,
     )
     ends = {name: runs.history[name][:, -1] for name in NAMES} | {"accuracy": accuracy(data, runs.history["y"][:, -1])}
     rows = []
@@ -152,7 +146,7 @@ def _pattern(k: int, printed: float | None, diverged: np.ndarray) -> Claim:
     return Claim(
         f"column {k} {'N.A.' if printed is None else 'converges'}",
         f"diverges for {int(diverged.sum())} of {len(diverged)}",
-        judge_seeds(agrees, 0.6),
+        judge(*agrees, share=0.6),
         "a borderline case" if k == BORDERLINE else "",
     )
 
@@ -180,18 +174,14 @@ def _findings(accuracies: ByColumn, diverged: ByColumn, errors: dict[str, ByColu
     ]
     better = _compare(accuracies[5], accuracies[8], lambda a, b: a > b)
     larger = {name: _compare(errors[name][5], errors[name][8], lambda a, b: a > b) for name in NAMES}
-    all_larger = all(judge_seeds(answers) is Verdict.holds for answers in larger.values())
+    all_larger = all(judge(*answers) is Verdict.holds for answers in larger.values())
     return [
-        Claim(
-            "columns 1 and 2: with small gamma, small lam converges and large lam does not",
-            f"true for {tally(small_lam)}",
-            judge_seeds(small_lam),
-        ),
+        true_for("columns 1 and 2: with small gamma, small lam converges and large lam does not", small_lam),
         Claim(
             "column 1: small lam converges with low accuracy",
             f"less accurate than column 4 for {tally(lower)}; "
             f"means {_mean(accuracies[1]):.4f}, {_mean(accuracies[4]):.4f}",
-            judge_seeds(lower),
+            judge(*lower),
             "800 steps are enough for column 1 on this data: 1 against 3 is easy",
         ),
         Claim(
@@ -199,22 +189,17 @@ def _findings(accuracies: ByColumn, diverged: ByColumn, errors: dict[str, ByColu
             f"diverged: {', '.join(map(str, lost.values()))} of {len(diverged[2])}",
             judge(lost[2] >= lost[3] >= lost[4] and lost[2] > lost[4]),
         ),
-        Claim("columns 3, 4: larger gamma gives higher accuracy", f"true for {tally(rises)}", judge_seeds(rises)),
-        Claim(
-            "columns 3, 4: larger gamma gives larger consensus error of z",
-            f"true for {tally(grows)}",
-            judge_seeds(grows),
-        ),
-        Claim(
+        true_for("columns 3, 4: larger gamma gives higher accuracy", rises),
+        true_for("columns 3, 4: larger gamma gives larger consensus error of z", grows),
+        true_for(
             "columns 4 to 7: gamma > beta > alpha converges, the others do not",
-            f"true for {tally(apart)}",
-            judge_seeds(apart),
-            "columns 4 and 5 have this order, 6 breaks beta > alpha, 7 has gamma = beta",
+            apart,
+            note="columns 4 and 5 have this order, 6 breaks beta > alpha, 7 has gamma = beta",
         ),
-        Claim(
+        true_for(
             "columns 5, 8: larger lam improves accuracy",
-            f"true for {tally(better)}; means {_mean(accuracies[5]):.4f}, {_mean(accuracies[8]):.4f}",
-            judge_seeds(better),
+            better,
+            f"; means {_mean(accuracies[5]):.4f}, {_mean(accuracies[8]):.4f}",
         ),
         Claim(
             "columns 5, 8: larger lam gives larger consensus errors",
