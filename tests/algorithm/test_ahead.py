@@ -64,12 +64,12 @@ def test_settings_can_be_replaced_and_are_shown():
 
 @pytest.mark.parametrize("name", ["alpha", "beta", "gamma", "lam"])
 @pytest.mark.parametrize("value", [0.0, -1e-3, float("nan"), float("inf"), "fast", [], True])
-def test_bad_step_sizes_are_refused(name, value):
+def test_bad_step_sizes_are_rejected(name, value):
     good = {"alpha": 1e-3, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
     with pytest.raises(decibo.InputError, match=rf"{name} must be .*positive"):
         decibo.ahead(**{**good, name: value})
 
 
-def test_a_bad_schedule_is_refused():
+def test_a_bad_schedule_is_rejected():
     with pytest.raises(decibo.InputError, match=r"gamma\(0\) must be .*positive"):
         decibo.ahead(alpha=1e-3, beta=1e-3, gamma=lambda k: -1.0 * (k + 1), lam=20.0)

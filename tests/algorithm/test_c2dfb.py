@@ -100,6 +100,6 @@ def test_compression_does_not_change_where_it_lands():
 
 
 @pytest.mark.parametrize("keep", [0.0, -0.5, 1.5, "half"])
-def test_bad_shares_are_refused(keep):
+def test_bad_shares_are_rejected(keep):
     with pytest.raises(decibo.InputError, match="keep"):
         METHOD.replace(keep=keep)

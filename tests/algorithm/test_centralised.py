@@ -88,7 +88,7 @@ def test_conforms(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_more_agents_are_refused(name):
+def test_more_agents_are_rejected(name):
     ours, _ = problem("vector", 3)
     with pytest.raises(decibo.InputError, match="centralised"):
         decibo.solve(ours, decibo.ring(3), METHODS[name][0], steps=1)

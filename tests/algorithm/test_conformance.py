@@ -97,7 +97,7 @@ def test_only_algorithms_can_be_checked():
         decibo.check_method("ahead")  # type: ignore[arg-type]
 
 
-def test_solve_refuses_what_looks_at_others_by_other_means():
+def test_solve_rejects_what_looks_at_others_by_other_means():
     ours = decibo.Problem(lambda x, y, d: jnp.sum(y**2), lambda x, y, d: jnp.sum((y - x) ** 2), jnp.ones(3), 0.0, 0.0)
     with pytest.raises(decibo.InputError, match="by other means than mix"):
         decibo.solve(ours, decibo.ring(3), replace(GOOD, step=peeking), steps=3)

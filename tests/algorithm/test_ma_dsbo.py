@@ -70,6 +70,6 @@ def test_lands_step_off():
 
 
 @pytest.mark.parametrize("setting", [{"T": 0}, {"N": 2.5}, {"alpha": -1.0}])
-def test_bad_settings_are_refused(setting):
+def test_bad_settings_are_rejected(setting):
     with pytest.raises(decibo.InputError, match=next(iter(setting))):
         METHOD.replace(**setting)

@@ -48,7 +48,7 @@ def test_changed_numbers_need_no_new_compilation():
     assert decibo.check_method(decibo.ahead(alpha=0.1, gamma=0.1, lam=one))
 
 
-def test_stairs_go_on_where_a_fixed_penalty_stalls():
+def test_stairs_converge_where_a_fixed_penalty_stalls():
     """Heterogeneous agents, and g not quadratic."""
     problem = quadratic(10, bend=0.2)
     fixed = gradients(problem, without_heterogeneity_error(constant(10.0)), 2500, 500)
@@ -112,6 +112,6 @@ def test_unequal_agents_need_falling_steps_too():
         (lambda: polynomial(1.0, 1.0, delay=0.0), "delay"),
     ],
 )
-def test_bad_numbers_are_refused(make, match):
+def test_bad_numbers_are_rejected(make, match):
     with pytest.raises(decibo.InputError, match=match):
         make()

@@ -206,5 +206,5 @@ def test_folders_that_cannot_be_written(decibo_call, here):
 
 
 @pytest.mark.parametrize("words", [["report"], ["report", "nowhere"], ["list", "method"], ["resume", "nowhere"]])
-def test_other_commands_refuse_in_one_line(decibo_call, here, words):
+def test_other_commands_reject_in_one_line(decibo_call, here, words):
     refused(decibo_call(*words), here, ["quad.toml"])

@@ -36,14 +36,14 @@ def test_a_new_folder_is_the_users_alone(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o707, 0o777])
-def test_a_folder_open_to_others_is_refused(tmp_path, mode):
+def test_a_folder_open_to_others_is_rejected(tmp_path, mode):
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(mode)
     assert not cache.is_private(folder)
 
 
-def test_a_folder_that_others_could_replace_is_refused(tmp_path):
+def test_a_folder_that_others_could_replace_is_rejected(tmp_path):
     folder = tmp_path / "shared" / "own"
     folder.mkdir(parents=True, mode=0o700)
     folder.parent.chmod(0o777)

@@ -292,7 +292,7 @@ def test_interrupted_runs_are_written(here, call, monkeypatch, how):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_resume_goes_on_where_the_run_stopped(here, call):
+def test_resume_continues_where_the_run_stopped(here, call):
     whole = call("run", "quad.toml", "--json", "--out", "whole", "--set", "run.every=5").json
     words = ["run", "quad.toml", "--checkpoint", "--out", "part", "--set", "run.every=5", "--set", "run.steps=20"]
     part = call(*words)

@@ -87,7 +87,7 @@ def test_each_process_asks_for_the_data_of_its_own_agents_only(four):
 
 
 @pytest.mark.parametrize("n", [3, 2, 1])
-def test_a_run_on_four_processes_goes_on_with_fewer(four, alone, tmp_path, n):
+def test_a_run_on_four_processes_resumes_on_fewer(four, alone, tmp_path, n):
     kept, out = tmp_path / "kept", tmp_path / "run.npz"
     shutil.copytree(four.parent / "kept", kept)
     finish(start(n, out, "--checkpoint", kept, "--resume"))

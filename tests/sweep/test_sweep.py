@@ -224,6 +224,18 @@ def test_cases_of_a_list_share_a_grid():
     assert result.best("distance_x") == {"alpha": min(means, key=means.get)}
 
 
+def test_one_case_in_a_list_is_a_sweep():
+    assert len(sweep(problem(), [RING], exact(), **ASKED)) == 1
+    with pytest.raises(decibo.InputError, match="something to vary"):
+        sweep(problem(), RING, exact(), **ASKED)
+
+
+def test_networks_of_a_list_must_have_the_same_size():
+    private = decibo.Problem(lambda x, y, d: x**2, lambda x, y, d: y**2, lambda agent: 1.0, 0.0, 0.0)
+    with pytest.raises(decibo.InputError, match="same number of agents"):
+        sweep(private, [decibo.ring(4), decibo.ring(5)], exact(), **ASKED)
+
+
 def test_lists_must_be_equally_long():
     with pytest.raises(decibo.InputError, match="network has 2, method has 3"):
         sweep(problem(), [RING] * 2, [exact()] * 3, **ASKED)

@@ -1,4 +1,4 @@
-r"""BOME on one agent: a penalty that is chosen anew in every step, so that the inner gap must fall.
+r"""BOME on one agent: a penalty that is chosen again in every step, so that the inner gap must fall.
 
 T times      (1)  e <- e - gamma g_y(x, e)                         e starts at y and is then held fixed
 with q(x, y) = g(x, y) - g(x, e):

@@ -6,14 +6,13 @@ state: other settings, an earlier point to continue from. Nothing is assigned in
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import numpy as np
 
+from decibo.measure.measures import Direction
 from decibo.parallel.placement import Placement
-from decibo.problem.problem import Functions, Oracle
+from decibo.problem.problem import Functions
 from decibo.pytree import Tree, Vector
 
 
@@ -48,13 +47,6 @@ class Variables(Protocol):
     def y(self) -> Vector: ...
     @property
     def z(self) -> Vector: ...
-
-
-class Direction(Protocol):
-    """Where an agent would go alone; its numbers, such as lam, are leaves. See `decibo.direction`."""
-
-    @property
-    def at(self) -> Callable[[Oracle, Any, jax.Array], Any]: ...
 
 
 class Agents(NamedTuple):

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from decibo.automatic.controller import Direction, Variables
+from decibo.automatic.controller import Variables
+from decibo.measure.measures import Direction
 from decibo.parallel.collectives import average
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector

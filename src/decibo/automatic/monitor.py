@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.automatic.controller import Agents, Direction, Variables
+from decibo.automatic.controller import Agents, Variables
+from decibo.measure.measures import Direction
 from decibo.parallel.collectives import across, average
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.problem import Functions, Oracle

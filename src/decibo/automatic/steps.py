@@ -34,10 +34,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.automatic import monitor
-from decibo.automatic.controller import Agents, Direction, RunState, Variables
+from decibo.automatic.controller import Agents, RunState, Variables
 from decibo.automatic.curvature import Curvature, Directions, guess, lag, local_curvature
 from decibo.automatic.monitor import WINDOW, Monitor
 from decibo.errors import InputError
+from decibo.measure.measures import Direction
 from decibo.parallel.collectives import across, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.problem import Functions

@@ -159,8 +159,8 @@ def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk:
             return rows, jnp.all(jnp.array(reached)) if reached else jnp.array(False)
 
         rows, reached = lax.cond(chunk.record[at.interval], record, lambda: (at.rows, jnp.array(False)))
-        kept = at.finite.at[at.interval].set(finite)
-        return Progress(state, k, at.interval + 1, rows, kept, at.alive & finite, reached, agreed)
+        always = at.finite.at[at.interval].set(finite)
+        return Progress(state, k, at.interval + 1, rows, always, at.alive & finite, reached, agreed)
 
     start = Progress(state, k, jnp.int32(0), rows, jnp.zeros(size, bool), jnp.array(True), jnp.array(False), agreed)
     return lax.while_loop(more, interval, start)

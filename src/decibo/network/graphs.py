@@ -200,7 +200,7 @@ def _all_pairs(agents: int) -> np.ndarray:
 
 
 def _pairing(random: np.random.Generator, agents: int, degree: int) -> np.ndarray:
-    """Every agent's `degree` ends of links paired at random; self-loops and double links are paired anew.
+    """Every agent's `degree` ends of links paired at random; self-loops and double links are paired again.
 
     Their expected number does not grow with the agents, so a few rounds are enough [Bollobas 1980].
     """

@@ -79,7 +79,10 @@ def sweep(
         check_types(problem, one, by)
     steps = positive_int("steps", steps)
     every = max(1, steps // 100) if every is None else positive_int("every", every)
-    runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds)
+    if len({one.agents for one, _, _ in cases}) > 1:
+        raise InputError("All networks of a sweep must have the same number of agents, but these differ in it.")
+    listed = any(isinstance(part, list | tuple) for part in (network, method, start))
+    runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds, listed)
     for point in runs:
         check_fit(problem, cases[point.case][0], point.method)
     ends = np.unique(np.concatenate([np.arange(0, steps, every), np.arange(0, steps, LONGEST), [steps]]))
@@ -218,8 +221,8 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
         batch = _stacked(sweep, group)
         size = batch_size(sweep.program, batch, len(group), sweep.data, plan.total)
         for at in range(0, len(group), size):
-            chosen = np.arange(at, at + size).clip(max=len(group) - 1)  # the last batch padded: one program
-            places = np.array(group)[chosen]
+            members = np.arange(at, at + size).clip(max=len(group) - 1)  # the last batch padded: one program
+            places = np.array(group)[members]
             fresh = len(np.unique(places))
 
             def between(done: int, finite: np.ndarray, before: int = earlier, fresh: int = fresh) -> None:
@@ -227,7 +230,7 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
                     now = plan.total * before + done * fresh
                     report(now, plan.total * count, {"runs": count, "done": before})
 
-            rows, finite = run(sweep.program, batch.take(chosen), plan.steps, plan.record, between)
+            rows, finite = run(sweep.program, batch.take(members), plan.steps, plan.record, between)
             records.keep(places, rows, finite, plan.record)
             records.sizes.append(size)
             earlier += fresh
@@ -283,11 +286,11 @@ class Point(NamedTuple):
     case: int
 
 
-def points(methods: Sequence[Algorithm], grid: Grid, seeds: Iterable[int] | None) -> list[Point]:
+def points(methods: Sequence[Algorithm], grid: Grid, seeds: Iterable[int] | None, listed: bool) -> list[Point]:
     """Every case with every combination of settings and every seed, seeds last."""
     combinations = _product(grid) if isinstance(grid, Mapping) else _listed(grid)
     numbers = [0] if seeds is None else _seeds(seeds)
-    if combinations == [{}] and seeds is None and len(methods) == 1:
+    if combinations == [{}] and seeds is None and not listed:
         raise InputError(
             "A sweep needs something to vary, but the grid is empty and there are no seeds.",
             "Pass grid={'alpha': [0.1, 0.2]}, for example.",
