@@ -34,11 +34,6 @@ def integer(name: str, value: object, least: int = 1) -> int:
     return number
 
 
-def positive_int(name: str, value: object) -> int:
-    """The value as an int, if it is a positive integer."""
-    return integer(name, value)
-
-
 def positive(name: str, value: object) -> float:
     """The value as a float, if it is a positive and finite number."""
     return _number(name, value, "a positive, finite number", lambda number: number > 0)

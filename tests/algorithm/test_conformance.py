@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import decibo
-from decibo.network.mixing import AGENTS, Mixing, mixer
+from decibo.network.mixing import AGENTS, AgentMix, Mixing
 
 
 class S(NamedTuple):
@@ -111,7 +111,7 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
             return S + jnp.arange(len(S)).reshape(-1, *[1] * (S.ndim - 1))
 
     module._steps.clear_cache()  # programs compiled with the fair mixer
-    monkeypatch.setattr(module, "mixer", lambda mixing, k, key: mixer(Unfair(), k, key))
+    monkeypatch.setattr(module, "AgentMix", lambda mixing, k, key: AgentMix(Unfair(), k, key))
     with pytest.raises(
         decibo.ConformanceError,
         match=r"(?s)relabelling: renaming the agents.*agreement: equal agents drift apart",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from decibo import networks as net
-from decibo.network.mixing import Circulant, mixer
+from decibo.network.mixing import AgentMix, Circulant
 from helpers.networks import ZOO, each_agent, rows
 
 DIRECTED = {
@@ -34,7 +34,7 @@ def test_pull_and_push(name):
     network = DIRECTED[name]
     S, key = rows(network.agents), jax.random.key(0)
     for kernel in (None, "dense", "sparse"):
-        mix = mixer(network.mixing(kernel), 0, key)
+        mix = AgentMix(network.mixing(kernel), 0, key)
         pulled, pushed = each_agent(lambda s, mix=mix: (mix(s), mix.push(s)))(S)
         np.testing.assert_allclose(pulled, network.A @ S, atol=1e-12)
         np.testing.assert_allclose(pushed, network.B @ S, atol=1e-12)
@@ -43,7 +43,7 @@ def test_pull_and_push(name):
 
 def test_pushing_what_all_agents_share():
     network = DIRECTED["digraph"]
-    mix = mixer(network.mixing(), 0, jax.random.key(0))
+    mix = AgentMix(network.mixing(), 0, jax.random.key(0))
     pushed = each_agent(lambda s: mix.push(1.0) + 0 * s)(np.zeros(network.agents))
     np.testing.assert_allclose(pushed, network.B.sum(axis=1), atol=1e-12)
 

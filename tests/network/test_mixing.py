@@ -10,7 +10,7 @@ from jax import lax
 
 from decibo import InputError
 from decibo import networks as net
-from decibo.network.mixing import Circulant, Dense, Mixing, Sparse, mixer, split_hubs
+from decibo.network.mixing import AgentMix, Circulant, Dense, Mixing, Sparse, split_hubs
 from helpers.networks import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
@@ -95,7 +95,7 @@ def network(request):
 
 def everybody(network, function, *stacks):
     """function(mix, own...) of each agent."""
-    mix = mixer(network.mixing(), 0, KEY)
+    mix = AgentMix(network.mixing(), 0, KEY)
     return each_agent(lambda *own: function(mix, *own))(*stacks)
 
 
@@ -120,7 +120,7 @@ def test_mix_in_compiled_loops(network):
     W3S = W @ W @ W @ S
 
     def scanned(mix, s):
-        return lax.scan(lambda s, k: (mixer(mix.mixing, k, KEY)(s), None), s, jnp.arange(3))[0]
+        return lax.scan(lambda s, k: (AgentMix(mix.mixing, k, KEY)(s), None), s, jnp.arange(3))[0]
 
     def counted(mix, s):
         return lax.fori_loop(0, 3, lambda k, s: mix(s), s)
@@ -156,7 +156,7 @@ def test_a_mix_that_differs_between_agents_takes_the_right_row():
         def stacked(self, S, k=None, key=None):
             return k * S
 
-    mixed = each_agent(lambda k, s: mixer(Scaled(), k, KEY)(s))(jnp.arange(9.0), S)
+    mixed = each_agent(lambda k, s: AgentMix(Scaled(), k, KEY)(s))(jnp.arange(9.0), S)
     np.testing.assert_allclose(mixed, np.arange(9.0)[:, None] * S, atol=1e-12)
 
 
@@ -186,7 +186,7 @@ def test_derivatives_inside_the_step(network):
 
 
 def test_mix_outside_of_agents_is_rejected():
-    mix = mixer(net.ring(3).mixing(), 0, KEY)
+    mix = AgentMix(net.ring(3).mixing(), 0, KEY)
     for attempt in (lambda: mix(jnp.ones(2)), lambda: jax.vmap(mix)(jnp.ones((3, 2)))):
         with pytest.raises(InputError, match=r"no agent in particular.*axis_name.*stacked"):
             attempt()
@@ -195,6 +195,6 @@ def test_mix_outside_of_agents_is_rejected():
 def test_mix_costs_no_more_than_the_stacked_product():
     mixing = ZOO["ring"].mixing("dense")
     S = jnp.asarray(rows(9))
-    program = jax.jit(each_agent(lambda s: mixer(mixing, 0, KEY)(s))).lower(S).as_text()
+    program = jax.jit(each_agent(lambda s: AgentMix(mixing, 0, KEY)(s))).lower(S).as_text()
     assert program.count("dot_general") == 1
     assert "gather" not in program

@@ -63,6 +63,11 @@ def delivered(plan: Any, where: Any, S: np.ndarray) -> list[np.ndarray]:
     return [np.concatenate(rows) for rows in received]
 
 
+def crossings(plan):
+    """How many rows cross a border between devices in one exchange."""
+    return sum(len(pairs) * send.shape[1] for pairs, send in zip(plan.parts, plan.sends, strict=True))
+
+
 @pytest.mark.parametrize("devices", [1, 2, 3, 5, 8, 12])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_plan_delivers_what_agents_need_and_nothing_else(name, devices):
@@ -72,7 +77,7 @@ def test_a_plan_delivers_what_agents_need_and_nothing_else(name, devices):
     W, device = network.W, np.zeros(12, int)
     device[where.agents] = np.arange(devices)[:, None]
     crossing = {(j, device[i]) for i, j in zip(*np.nonzero(W), strict=True) if device[i] != device[j]}
-    assert plan.crossings == len(crossing)
+    assert crossings(plan) == len(crossing)
     for d, (agents, rows) in enumerate(zip(where.agents, delivered(plan, where, S), strict=True)):
         senders = plan.received[d]
         np.testing.assert_array_equal(rows[senders >= 0], S[senders[senders >= 0]])
@@ -84,17 +89,17 @@ def test_a_plan_delivers_what_agents_need_and_nothing_else(name, devices):
 def test_with_one_agent_a_device_every_link_carries_one_row_each_way(name):
     network = NETWORKS[name]
     plan = make_plan(network.weights, place(12, 12).agents)
-    assert plan.crossings == 2 * len(network.edges)
+    assert crossings(plan) == 2 * len(network.edges)
 
 
 def test_a_ring_in_blocks_needs_two_messages_of_one_row():
     plan = make_plan(decibo.ring(1000).weights, place(1000, 8).agents)
     assert [send.shape[1] for send in plan.sends] == [1, 1]
-    assert plan.crossings == 16
+    assert crossings(plan) == 16
 
 
 def test_directed_plans_follow_the_arrows():
     network = decibo.networks.directed_ring(6)
     plan = make_plan(network.pull, place(6, 3).agents)
     assert plan.parts == (((0, 1), (1, 2), (2, 0)),)
-    assert plan.crossings == 3
+    assert crossings(plan) == 3

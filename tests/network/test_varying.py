@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.network.mixing import mixer
+from decibo.network.mixing import AgentMix
 
 NETWORKS = {
     "failing": lambda: decibo.networks.failing(decibo.networks.erdos_renyi(8, 0.5, seed=0), 0.3),
@@ -75,7 +75,7 @@ def test_turns_may_be_disconnected_if_all_together_are_not():
 def test_the_agents_view_agrees_with_the_stacked_one():
     network = NETWORKS["failing"]()
     S, key = np.random.default_rng(0).normal(size=(8, 3)), jax.random.key(5)
-    mix = mixer(network.mixing(), jnp.int32(2), key)
+    mix = AgentMix(network.mixing(), jnp.int32(2), key)
     one = jax.vmap(mix, axis_name="agents")(S)
     np.testing.assert_allclose(one, network.mixing().stacked(jnp.asarray(S), jnp.int32(2), key), atol=1e-15)
 

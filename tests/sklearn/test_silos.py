@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 import decibo
-from decibo.sklearn import SiloLogisticRegression, SiloRidge, objective, silos
+from decibo.sklearn import SiloLogisticRegression, SiloRidge, silos
 
 
 def table(seed=0, samples=60, features=5):
@@ -59,7 +59,7 @@ def test_the_mean_over_silos_is_the_pooled_loss():
     parts = np.split(np.arange(60), [3, 20])  # 3, 17 and 40 samples
     fold = silos.dealt(parts, t[:, 0], 4, np.random.RandomState(0))
     data = silos.stacked(X, t, parts, fold, 4)
-    outer, inner = objective.LOSSES["log"]
+    outer, inner = silos.LOSSES["log"]
     x = {"common": jnp.asarray(-2.0), "own": jnp.asarray(random.normal(size=8))}
     y = {"coef": jnp.asarray(random.normal(size=(5, 8, 1))), "intercept": jnp.asarray(random.normal(size=(5, 1)))}
     mean = lambda function: np.mean([function(x, y, {name: leaf[i] for name, leaf in data.items()}) for i in range(3)])

@@ -14,7 +14,7 @@ from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.errors import ConformanceError, InputError, first_line
 from decibo.measure.cost import MarkedMix, step_cost
 from decibo.network.graphs import from_weights, path, ring
-from decibo.network.mixing import AGENTS, Mixing, mixer
+from decibo.network.mixing import AGENTS, AgentMix, Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
@@ -104,7 +104,7 @@ def _pieces(problem: Problem) -> tuple[Tree, dict[str, jax.ShapeDtypeStruct]]:
 
 def _begin(functions: Functions, core: Core, mixing: Mixing, data: Tree, start: dict[str, jax.Array]) -> Tree:
     """The states of all agents before the first step."""
-    mix = mixer(mixing, jnp.int32(0), jax.random.key(2))
+    mix = AgentMix(mixing, jnp.int32(0), jax.random.key(2))
     state = jax.vmap(lambda d: core.init(Oracle(functions, d), mix, start), axis_name=AGENTS)(data)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)
 
@@ -113,7 +113,7 @@ def _step(
     functions: Functions, core: Core, mixing: Mixing, data: Tree, keys: jax.Array, k: jax.Array, state: Tree
 ) -> Tree:
     """One step of all agents."""
-    mix = mixer(mixing, k, jax.random.key(2))
+    mix = AgentMix(mixing, k, jax.random.key(2))
     one = lambda d, s, key: core.step(Oracle(functions, d), mix, s, k, jax.random.fold_in(key, k))
     return jax.vmap(one, axis_name=AGENTS)(data, state, keys)
 

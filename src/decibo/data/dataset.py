@@ -50,29 +50,19 @@ class Dataset:
         return f"Dataset({self.name}: {size}, {self.source})"
 
 
-def two_classes(labels: np.ndarray, positive: int, negative: int) -> tuple[np.ndarray, np.ndarray]:
-    """(which samples are of either class, their labels +1 or -1)."""
-    present = sorted(int(label) for label in np.unique(labels))
-    if positive == negative or not {positive, negative} <= set(present):
-        raise InputError(
-            f"positive and negative must be two different classes out of {present}, but they are {positive!r} and "
-            f"{negative!r}.",
-            "Pass None for both to keep all classes.",
-        )
-    keep = np.flatnonzero((labels == positive) | (labels == negative))
-    return keep, np.where(labels[keep] == positive, 1.0, -1.0)
-
-
 def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> Split:
     """The samples of two classes with labels +1 and -1, or all samples with the labels they have."""
     if positive is None and negative is None:
         return features, labels.astype(np.int32)
-    if positive is None or negative is None:
+    present = sorted(int(label) for label in np.unique(labels))
+    if positive == negative or not {positive, negative} <= set(present):
         raise InputError(
-            f"positive and negative must be two classes or both None, but they are {positive!r} and {negative!r}."
+            f"positive and negative must be two different classes out of {present}, or both None, but they are "
+            f"{positive!r} and {negative!r}.",
+            "Pass None for both to keep all classes.",
         )
-    keep, signs = two_classes(labels, positive, negative)
-    return features[keep], signs
+    keep = np.flatnonzero((labels == positive) | (labels == negative))
+    return features[keep], np.where(labels[keep] == positive, 1.0, -1.0)
 
 
 def hold_out(

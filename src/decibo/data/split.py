@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.errors import InputError, short
-from decibo.validate import positive, positive_int
+from decibo.validate import integer, positive
 
 Parts = list[np.ndarray]
 
@@ -57,7 +57,8 @@ def dirichlet(labels: np.ndarray, agents: int, concentration: float = 0.5, *, se
 
 def by_group(groups: np.ndarray) -> Parts:
     """One agent for each distinct value: hospitals, writers, districts."""
-    return [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    names, number = np.unique(groups, return_inverse=True)
+    return [np.flatnonzero(number == i) for i in range(len(names))]
 
 
 def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, np.ndarray]:
@@ -77,7 +78,7 @@ def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, 
 
 
 def _enough(samples: int, agents: int) -> None:
-    if positive_int("agents", agents) > samples:
+    if integer("agents", agents) > samples:
         raise InputError(
             f"Every agent needs at least one sample, but there are {samples} samples for {agents} agents.",
             "Use fewer agents.",

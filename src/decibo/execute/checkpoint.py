@@ -36,7 +36,7 @@ from decibo.parallel.placement import Placement
 from decibo.parallel.processes import all_gather, barrier
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
-from decibo.validate import positive_int
+from decibo.validate import integer
 
 FORMAT = 2
 SHARED = "shared.npz"
@@ -63,8 +63,8 @@ class Checkpoints:
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str | os.PathLike) or not str(self.folder):
             raise InputError(f"The folder of checkpoints must be a path, but it is {self.folder!r}.")
-        positive_int("every", self.every)
-        positive_int("keep", self.keep)
+        integer("every", self.every)
+        integer("keep", self.keep)
 
     @property
     def path(self) -> Path:

@@ -16,7 +16,7 @@ from jax import lax
 
 from decibo.algorithm.algorithm import Core
 from decibo.measure.measures import Measure, Snapshot
-from decibo.network.mixing import AGENTS, Mixing, mixer
+from decibo.network.mixing import AGENTS, AgentMix, Mixing
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.problem import Functions, Oracle
@@ -93,7 +93,7 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
     """The state of all agents before the first step."""
 
     def here(inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
-        mix = mixer(inputs.mixing, jnp.int32(0), inputs.key)
+        mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key)
         one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
         state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
@@ -104,7 +104,7 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
 def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     """One step of all agents."""
     network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
-    mix = mixer(inputs.mixing, k, network_key)
+    mix = AgentMix(inputs.mixing, k, network_key)
     count = jax.tree.leaves(state)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
     one = lambda d, s, key: inputs.core.step(Oracle(program.functions, d), mix, s, k, key)

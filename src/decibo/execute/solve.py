@@ -31,7 +31,7 @@ from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
-from decibo.validate import positive_int
+from decibo.validate import integer
 
 
 def solve(
@@ -65,8 +65,8 @@ def solve(
     """
     method = ahead_exact() if method is None else method
     check_types(problem, network, method)
-    steps = positive_int("steps", steps)
-    every = max(1, steps // 100) if every is None else positive_int("every", every)
+    steps = integer("steps", steps)
+    every = max(1, steps // 100) if every is None else integer("every", every)
     if not isinstance(checkpoint, Checkpoints | None):
         raise InputError(f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}.")
     check_fit(problem, network, method)

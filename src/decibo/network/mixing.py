@@ -77,7 +77,7 @@ class Mixing:
 
 @dataclass(frozen=True, eq=False)
 class AgentMix:
-    """The `Mix` of one step on a network."""
+    """The `Mix` of step k on a network, for use under jax.vmap(..., axis_name=AGENTS); all agents share `key`."""
 
     mixing: Mixing
     k: Step
@@ -96,11 +96,6 @@ class AgentMix:
         # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
         one = lambda leaf: _own(agent, together(lax.all_gather(leaf, AGENTS), self.k, self.key))
         return _as_one(one, tree) if self.mixing.fused else jax.tree.map(one, tree)
-
-
-def mixer(mixing: Mixing, k: Step, key: jax.Array | None) -> AgentMix:
-    """The `mix` of step k, for use under jax.vmap(..., axis_name=AGENTS); all agents share `key`."""
-    return AgentMix(mixing, k, key)
 
 
 def _as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:

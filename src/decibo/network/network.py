@@ -16,10 +16,7 @@ from decibo.network.weights import (
     Spectrum,
     check_aperiodic,
     check_connected,
-    check_nonnegative,
-    check_square,
-    check_stochastic,
-    check_symmetric,
+    check_doubly_stochastic,
     find_shifts,
     rescale,
     spectrum_of,
@@ -52,10 +49,7 @@ class Network:
     directed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        weights = check_square("W", self.weights)
-        check_nonnegative("W", weights)
-        check_symmetric("W", weights)
-        check_stochastic("W", weights, axis=1)
+        weights = check_doubly_stochastic("W", self.weights)
         check_connected(self.name, weights)
         check_aperiodic("W", weights)
         object.__setattr__(self, "weights", weights)

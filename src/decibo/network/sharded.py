@@ -13,7 +13,6 @@ By (1) a row crosses a border once, however many agents beyond it need it; by (3
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import jax
@@ -134,11 +133,6 @@ class Plan:
     parts: tuple[Pairs, ...]
     sends: tuple[np.ndarray, ...]
     received: Int[np.ndarray, "devices rows"]
-
-    @cached_property
-    def crossings(self) -> int:
-        """How many rows cross a border between devices in one exchange."""
-        return sum(len(pairs) * send.shape[1] for pairs, send in zip(self.parts, self.sends, strict=True))
 
 
 def make_plan(weights: csr_array, agents: Int[np.ndarray, "devices rows"]) -> Plan:

@@ -21,7 +21,7 @@ from jax import lax
 from decibo.errors import InputError
 from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network
-from decibo.network.weights import check_nonnegative, check_square, check_stochastic, check_symmetric
+from decibo.network.weights import check_doubly_stochastic
 from decibo.validate import fraction
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwor
     """
     if not networks:
         raise InputError("periodic needs at least one network.", "Pass [decibo.ring(8), decibo.networks.star(8)].")
-    turns = tuple(_checked(f"network {i}", network) for i, network in enumerate(networks))
+    matrices = [network.weights if isinstance(network, Network) else network for network in networks]
+    turns = tuple(check_doubly_stochastic(f"network {i}", matrix) for i, matrix in enumerate(matrices))
     sizes = sorted({turn.shape[0] for turn in turns})
     if len(sizes) > 1:
         raise InputError(f"All networks must have the same number of agents, but there are networks of {sizes} agents.")
@@ -109,24 +110,15 @@ def _unreliable(network: Network, probability: float, unreliable: str, words: st
     if fraction("probability", probability) == 1:
         raise InputError("probability must be below 1, but it is 1.")
     turns = network.turns if isinstance(network, VaryingNetwork) else (network.weights,)
-    name = f"{network.name} with {words}"
     return VaryingNetwork(
         network.weights,
-        name,
+        f"{network.name} with {words}",
         network.labels,
         network.shape,
         turns=turns,
         rate=float(probability),
         unreliable=unreliable,
     )
-
-
-def _checked(name: str, network: Network | ArrayLike | sparray) -> csr_array:
-    matrix = check_square(name, network.weights if isinstance(network, Network) else network)
-    check_nonnegative(name, matrix)
-    check_symmetric(name, matrix)
-    check_stochastic(name, matrix, axis=1)
-    return matrix
 
 
 def make_varying(network: VaryingNetwork) -> Varying:

@@ -196,6 +196,15 @@ def check_stochastic(name: str, matrix: csr_array, axis: int) -> None:
         )
 
 
+def check_doubly_stochastic(name: str, matrix: ArrayLike | sparray) -> csr_array:
+    """The matrix, if it is square, symmetric and without negative entries, and its rows (and columns) sum to one."""
+    result = check_square(name, matrix)
+    check_nonnegative(name, result)
+    check_symmetric(name, result)
+    check_stochastic(name, result, axis=1)
+    return result
+
+
 def check_connected(name: str, matrix: csr_array) -> None:
     """Every agent reaches every other (along the arrows if the matrix is not symmetric)."""
     from scipy.sparse.csgraph import connected_components
@@ -271,12 +280,6 @@ class Shifts:
     offsets: tuple[int, ...]  # as numbers of agents: a point (r, c) of shape (R, C) is agent r C + c
     weights: tuple[float, ...]
 
-    def eigenvalues(self) -> np.ndarray:
-        """The eigenvalues of W but the one that belongs to the constant vector: a Fourier transform."""
-        row = np.zeros(math.prod(self.shape))
-        row[list(self.offsets)] = self.weights
-        return np.fft.fftn(row.reshape(self.shape)).ravel()[1:]
-
 
 def find_shifts(weights: csr_array, shape: tuple[int, ...]) -> Shifts | None:
     """The shifts that W is made of, or None if W is not invariant under the shifts of `shape`."""
@@ -322,7 +325,9 @@ def spectrum_of(weights: csr_array, shifts: Shifts | None) -> Spectrum:
 
 def fourier_spectrum(shifts: Shifts) -> Spectrum:
     """Exact for any size, if W is made of shifts."""
-    values = np.real(shifts.eigenvalues())
+    row = np.zeros(math.prod(shifts.shape))
+    row[list(shifts.offsets)] = shifts.weights
+    values = np.real(np.fft.fftn(row.reshape(shifts.shape)).ravel()[1:])  # the first belongs to the constant vector
     return Spectrum(float(values.min()), float(values.max()))
 
 

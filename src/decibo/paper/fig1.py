@@ -13,11 +13,11 @@ from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.execute.start import random_start
 from decibo.measure.measures import gap, inner, outer
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.plotting import COLOURS, band, new_figure, over_seeds
+from decibo.paper.plotting import COLOURS, band, over_seeds
 from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, true_for
 from decibo.paper.tables import Table, block, groups, join, select
 from decibo.problems.synthetic import synthetic
-from decibo.report.figures import letter
+from decibo.report.figures import letter, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

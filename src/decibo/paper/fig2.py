@@ -18,11 +18,11 @@ from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi, path
 from decibo.network.network import Network
 from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, first_step, loss, pixels, regression
-from decibo.paper.plotting import bands, new_figure
+from decibo.paper.plotting import bands
 from decibo.paper.result import Claim, Progress, Result, Size, judge, or_never, ordered, record, seed_by_seed, tally
 from decibo.paper.tables import Table, across, block, columns, groups, join
 from decibo.problem.problem import Problem
-from decibo.report.figures import letter
+from decibo.report.figures import letter, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

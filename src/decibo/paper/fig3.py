@@ -11,11 +11,12 @@ from decibo.data.dataset import Dataset
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import AGENTS, SAMPLES, describe, first_step, is_mnist, pixels, regression
 from decibo.paper.fig2 import SETTINGS, accuracies, paths
-from decibo.paper.plotting import COLOURS, bands, new_figure
+from decibo.paper.plotting import COLOURS, bands
 from decibo.paper.result import Claim, Progress, Result, Size, judge, or_never, ordered, seed_by_seed, tally
 from decibo.paper.tables import Table, across, block, columns, groups, join
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
+from decibo.report.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

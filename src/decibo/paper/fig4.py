@@ -30,10 +30,11 @@ from decibo.measure.cost import Cost
 from decibo.network.graphs import erdos_renyi
 from decibo.network.network import Network
 from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, first_step, loss, mean_y, pixels, regression
-from decibo.paper.plotting import COLOURS, band, new_figure, over_seeds
+from decibo.paper.plotting import COLOURS, band, over_seeds
 from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, or_never, record, tally
 from decibo.paper.tables import Table, block, columns, groups, join
 from decibo.problem.problem import Problem
+from decibo.report.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,12 +20,12 @@ from decibo.data.dataset import Dataset
 from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import describe, subsample
-from decibo.paper.plotting import COLOURS, LINES, bands, new_figure
+from decibo.paper.plotting import COLOURS, LINES, bands
 from decibo.paper.result import Claim, Progress, Result, Size, judge, record, seed_by_seed, tally
 from decibo.paper.tables import Table, block, columns, groups, join, select
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_auc
-from decibo.report.figures import letter
+from decibo.report.figures import letter, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

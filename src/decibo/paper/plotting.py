@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decibo.errors import missing
+from decibo.files import atomic_write
 from decibo.paper.result import Result
 from decibo.paper.tables import Table, groups
-from decibo.report.figures import STYLE
+from decibo.report.figures import STYLE, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,24 +30,13 @@ def check_installed() -> None:
         raise missing("matplotlib", "Drawing the paper's figures", "plot") from error
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches that belongs to no window."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def save(draw: Callable[[Result], Figure], result: Result, folder: Path) -> list[Path]:
     """Draw a result and write NAME.png and NAME.pdf."""
     import matplotlib
 
-    paths = [folder / f"{result.name}.{kind}" for kind in ("png", "pdf")]
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         figure = draw(result)
-        for path in paths:
-            undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
-            figure.savefig(path, metadata=undated)
-    return paths
+        return [atomic_write(folder / f"{result.name}.{kind}", saved(figure, kind)) for kind in ("png", "pdf")]
 
 
 def bands(

@@ -28,13 +28,13 @@ from decibo.execute.solve import solve
 from decibo.measure.measures import Snapshot
 from decibo.network.graphs import ring
 from decibo.network.network import Network
-from decibo.paper.plotting import COLOURS, new_figure
+from decibo.paper.plotting import COLOURS
 from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, tally
 from decibo.paper.tables import Table, columns, groups
 from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.quadratic import quadratic
-from decibo.report.figures import letter
+from decibo.report.figures import letter, new_figure
 from decibo.theory.constants import Constants
 from decibo.theory.corollaries import Rule, corollary1, corollary2
 from decibo.theory.estimate import constants

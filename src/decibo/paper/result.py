@@ -17,7 +17,7 @@ from decibo.network.network import Network
 from decibo.paper.tables import Table
 from decibo.problem.problem import Problem
 from decibo.sweep.sweep import Sweep, sweep
-from decibo.validate import positive_int
+from decibo.validate import integer
 
 T = TypeVar("T")
 Progress = Callable[[float], None]  # called with the share that is done
@@ -83,7 +83,7 @@ class Size:
 
     def __post_init__(self) -> None:
         if self.seeds is not None:
-            positive_int("seeds", self.seeds)
+            integer("seeds", self.seeds)
 
     def pick(self, full: T, quick: T, tiny: T | None = None) -> T:
         """The one of these values that belongs to this size."""

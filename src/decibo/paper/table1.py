@@ -19,10 +19,10 @@ from decibo.execute.start import random_start
 from decibo.measure.measures import Consensus
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
-from decibo.paper.plotting import COLOURS, new_figure
+from decibo.paper.plotting import COLOURS
 from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, seed_by_seed, tally, true_for
 from decibo.paper.tables import Table, columns
-from decibo.report.figures import letter
+from decibo.report.figures import letter, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -26,7 +26,7 @@ from decibo.errors import InputError
 from decibo.files import atomic_write
 from decibo.parallel.processes import HEARTBEAT, LOOPBACK, free_port
 from decibo.parallel.signals import GracefulStop
-from decibo.validate import at_least, integer, positive_int
+from decibo.validate import at_least, integer
 
 STATUS = "DECIBO_STATUS"  # an environment variable: the supervisor's folder, where processes report their agents
 RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again
@@ -114,7 +114,7 @@ def launch(
 
     The code is 0 if all processes succeeded, 71 if one was lost for good, otherwise that of the first that failed.
     """
-    count = positive_int("the number of processes", processes)
+    count = integer("the number of processes", processes)
     attempts = integer("restarts", restarts, least=0) + 1
     heartbeat = at_least("heartbeat", heartbeat, 1)
     arguments, is_decibo = _arguments(command)

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from decibo.errors import InputError
 from decibo.pytree import Tree
-from decibo.validate import positive_int
+from decibo.validate import integer
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -103,7 +103,7 @@ def place_agents(agents: int, devices: int | None = None) -> Placement | None:
             f"Start at most {agents} processes.",
         )
     if devices is not None:
-        devices = positive_int("devices", devices)
+        devices = integer("devices", devices)
         if devices < processes or devices > jax.device_count():
             raise InputError(
                 f"devices must be between {processes} and {jax.device_count()}, but it is {devices}: each of the "

@@ -68,7 +68,8 @@ def hyper_cleaning(
     ridge = above("ridge", ridge, 0.0)
     train, held_out = two_pools(len(data.labels), training, validation, seed)
     cut = splitter(split, agents, ratios, concentration, seed)
-    labels, classes = _classes(data.labels)
+    labels = np.maximum(data.labels, 0).astype(np.int32)  # -1 and +1 become 0 and 1
+    classes = int(labels.max()) + 1
     noisy, wrong = _corrupt(labels, train, classes, fraction("corruption", corruption), seed)
     parts = cut(data.labels[train])
     held_out_parts = cut(data.labels[held_out])
@@ -109,12 +110,6 @@ def hyper_cleaning_separation(problem: Problem, x: ArrayLike) -> float:
         )
     higher = (clean[:, None] > wrong).mean()
     return float(higher + (clean[:, None] == wrong).mean() / 2)
-
-
-def _classes(labels: np.ndarray) -> tuple[np.ndarray, int]:
-    """Labels as classes from 0 (-1 and +1 become 0 and 1), and how many classes there are."""
-    classes = np.maximum(labels, 0).astype(np.int32)
-    return classes, int(classes.max()) + 1
 
 
 def _corrupt(

@@ -69,12 +69,10 @@ def logistic_hyperparameters(
     scale       features are divided by it (not those of the test set: the sign of s'y does not change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
     """
-    data = dataset if dataset is not None else digits()
+    data = signed(dataset if dataset is not None else digits())
     parts = two_pools(len(data.labels), training, validation, seed)
     one_of("loss", loss, ("sum", "mean"))
     above("scale", scale, 0.0)
-    if not np.isin(data.labels, (-1.0, 1.0)).all():
-        raise InputError(f"The labels must be +1 and -1, but those of {data.name} are not.", "Choose two classes.")
     cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
     stacked = {
         kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(data.labels[pool])), loss)
@@ -93,6 +91,13 @@ def accuracy(y: ArrayLike, features: ArrayLike, labels: ArrayLike) -> Float[jax.
     if weights.ndim == 1:
         return jnp.mean((scores > 0) == (truth > 0))
     return jnp.mean(jnp.argmax(scores, axis=-1) == jnp.maximum(truth, 0))  # -1 is class 0
+
+
+def signed(dataset: Dataset) -> Dataset:
+    """The dataset, if its labels are +1 and -1."""
+    if not np.isin(dataset.labels, (-1.0, 1.0)).all():
+        raise InputError(f"The labels must be +1 and -1, but those of {dataset.name} are not.", "Choose two classes.")
+    return dataset
 
 
 def two_pools(samples: int, training: int | None, validation: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:

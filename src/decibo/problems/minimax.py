@@ -16,6 +16,8 @@ kind="perturbation"  a classifier w that withstands the worst common shift y of 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -26,13 +28,23 @@ from numpy.typing import ArrayLike
 from decibo.data.dataset import Dataset
 from decibo.data.loaders import breast_cancer
 from decibo.data.split import shards
-from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.problems.logistic import splitter, weighted
+from decibo.problems.logistic import signed, splitter, weighted
 from decibo.problems.quadratic import around, definite, minimiser
+from decibo.pytree import Tree
 from decibo.validate import above, at_least, integer, one_of, only_known
 
 Data = dict[str, jax.Array]
+
+
+@dataclass(frozen=True)
+class Minus:
+    """g = -f; two with the same f are equal, so that compiled programs are shared."""
+
+    objective: Callable[..., jax.Array]
+
+    def __call__(self, x: Tree, y: Tree, d: Data) -> jax.Array:
+        return -self.objective(x, y, d)
 
 
 def minimax(kind: str = "quadratic", **options: Any) -> Problem:
@@ -45,10 +57,6 @@ def minimax(kind: str = "quadratic", **options: Any) -> Problem:
 def _quadratic(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
     quadratic = x @ d["P"] @ x / 2 + x @ d["J"] @ y - y @ d["H"] @ y / 2
     return quadratic + d["p"] @ x + d["s"] @ y  # (1)
-
-
-def _minus_quadratic(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
-    return -_quadratic(x, y, d)
 
 
 def _quadratic_response(x: jax.Array, d: Data) -> jax.Array:
@@ -83,7 +91,7 @@ def minimax_quadratic(
     answer = minimiser({"P": P, "B": J, "A": -H, "p": p, "q": s, "H": H, "J": -J, "s": -s})
     return Problem(
         _quadratic,
-        _minus_quadratic,
+        Minus(_quadratic),
         data,
         np.zeros(n),
         np.zeros(r),
@@ -104,10 +112,6 @@ def _auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
     return d["weights"] @ (square + linear) - size * p * (1 - p) * y**2 + ridge  # (2)
 
 
-def _minus_auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
-    return -_auc(x, y, d)
-
-
 def minimax_auc(
     dataset: Dataset | None = None,
     agents: int = 10,
@@ -119,23 +123,19 @@ def minimax_auc(
     seed: int = 0,
 ) -> Problem:
     """(2); without a dataset on the bundled breast cancer data."""
-    data, name = _samples(dataset, agents, split, ratios, concentration, seed)
+    data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     total = data["weights"].sum()
     data["weights"] = data["weights"] * (agents / total)  # the mean over agents is the mean over all samples
     positives = float(((data["labels"] > 0) * data["weights"]).sum() / agents)
-    data |= {"positives": np.full(agents, positives), "ridge": np.full(agents, at_least("ridge", ridge, 0.0))}
+    data["positives"] = np.full(agents, positives)
     x0 = {"w": np.zeros(data["features"].shape[2]), "a": 0.0, "c": 0.0}
-    return Problem(_auc, _minus_auc, data, x0, 0.0, name=f"minimax auc, {name}")
+    return Problem(_auc, Minus(_auc), data, x0, 0.0, name=f"minimax auc, {name}")
 
 
 def _perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
     margins = d["labels"] * ((d["features"] + y) @ x)
     loss = d["weights"] @ jax.nn.softplus(-margins)
     return loss + d["ridge"] * x @ x / 2 - d["rho"] * y @ y / 2  # (3)
-
-
-def _minus_perturbation(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
-    return -_perturbation(x, y, d)
 
 
 def minimax_perturbation(
@@ -150,22 +150,27 @@ def minimax_perturbation(
     seed: int = 0,
 ) -> Problem:
     """(3); without a dataset on the bundled breast cancer data."""
-    data, name = _samples(dataset, agents, split, ratios, concentration, seed)
+    data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     data = weighted(data, "mean")
-    data |= {"rho": np.full(agents, above("rho", rho, 0.0))}
-    data |= {"ridge": np.full(agents, at_least("ridge", ridge, 0.0))}
+    data["rho"] = np.full(agents, above("rho", rho, 0.0))
     zero = np.zeros(data["features"].shape[2])
-    return Problem(_perturbation, _minus_perturbation, data, zero, zero, name=f"minimax perturbation, {name}")
+    return Problem(_perturbation, Minus(_perturbation), data, zero, zero, name=f"minimax perturbation, {name}")
 
 
 KINDS = {"quadratic": minimax_quadratic, "auc": minimax_auc, "perturbation": minimax_perturbation}
 
 
 def _samples(
-    dataset: Dataset | None, agents: int, split: str, ratios: ArrayLike | None, concentration: float, seed: int
+    dataset: Dataset | None,
+    agents: int,
+    ridge: float,
+    split: str,
+    ratios: ArrayLike | None,
+    concentration: float,
+    seed: int,
 ) -> tuple[dict[str, np.ndarray], str]:
-    dataset = dataset if dataset is not None else breast_cancer()
-    if not np.isin(dataset.labels, (-1.0, 1.0)).all():
-        raise InputError(f"The labels must be +1 and -1, but those of {dataset.name} are not.", "Choose two classes.")
+    """The agents' samples and the ridge, and the name of the dataset."""
+    dataset = signed(dataset if dataset is not None else breast_cancer())
     cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
-    return shards(dataset.features, dataset.labels, cut(dataset.labels)), dataset.name
+    samples = shards(dataset.features, dataset.labels, cut(dataset.labels))
+    return samples | {"ridge": np.full(agents, at_least("ridge", ridge, 0.0))}, dataset.name

@@ -61,15 +61,26 @@ def quadratic(
     agents = integer("agents", agents)
     n = integer("n", n)
     r = integer("r", r)
-    at_least("heterogeneity", heterogeneity, 0.0)
-    at_least("condition", condition, 1.0)
+    heterogeneity = at_least("heterogeneity", heterogeneity, 0.0)
+    condition = at_least("condition", condition, 1.0)
     at_least("bend", bend, 0.0)
     if bend >= condition**-0.5:
         raise InputError(
             f"bend must be below 1/sqrt(condition) = {condition**-0.5:.3g}, or g is not strongly convex in y, but it "
             f"is {bend:g}.",
         )
-    data = _draw(np.random.default_rng(seed), agents, n, r, float(heterogeneity), float(condition))
+    rng = np.random.default_rng(seed)
+    F = definite(rng, agents, n + r, heterogeneity, condition)
+    data = {
+        "P": F[:, :n, :n],
+        "B": F[:, :n, n:],
+        "A": F[:, n:, n:],
+        "p": around(rng, agents, (n,), heterogeneity, 1.0),
+        "q": around(rng, agents, (r,), heterogeneity, 1.0),
+        "H": definite(rng, agents, r, heterogeneity, condition),
+        "J": around(rng, agents, (n, r), heterogeneity, 0.5 / np.sqrt(n + r)),
+        "s": around(rng, agents, (r,), heterogeneity, 1.0),
+    }
     if bend > 0:
         rows = np.random.default_rng((seed, 1)).normal(size=(agents, 3, n + r))
         rows = rows / np.linalg.norm(rows, axis=2, keepdims=True)
@@ -148,19 +159,3 @@ def around(rng: np.random.Generator, agents: int, shape: tuple[int, ...], hetero
     common = rng.normal(size=shape)
     own = rng.normal(size=(agents, *shape))
     return size * (common + heterogeneity * (own - own.mean(axis=0)))
-
-
-def _draw(
-    rng: np.random.Generator, agents: int, n: int, r: int, heterogeneity: float, condition: float
-) -> dict[str, Array]:
-    F = definite(rng, agents, n + r, heterogeneity, condition)
-    return {
-        "P": F[:, :n, :n],
-        "B": F[:, :n, n:],
-        "A": F[:, n:, n:],
-        "p": around(rng, agents, (n,), heterogeneity, 1.0),
-        "q": around(rng, agents, (r,), heterogeneity, 1.0),
-        "H": definite(rng, agents, r, heterogeneity, condition),
-        "J": around(rng, agents, (n, r), heterogeneity, 0.5 / np.sqrt(n + r)),
-        "s": around(rng, agents, (r,), heterogeneity, 1.0),
-    }

@@ -89,7 +89,7 @@ def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
         for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
             figure = draw(runs)
             if figure is not None:
-                written += [atomic_write(folder / f"{name}.{kind}", _saved(figure, kind)) for kind in ("png", "pdf")]
+                written += [atomic_write(folder / f"{name}.{kind}", saved(figure, kind)) for kind in ("png", "pdf")]
     return written
 
 
@@ -122,7 +122,7 @@ def _panels(runs: Sequence[RunRecord], panels: Sequence[tuple[str, str]]) -> Fig
     rows = math.ceil(len(panels) / columns)
     beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))  # labels that fit beside each other
     legend = 0.2 * math.ceil(len(runs) / beside) + 0.1
-    figure = _figure(3.6 * columns + 0.2, 2.5 * rows + legend)
+    figure = new_figure(3.6 * columns + 0.2, 2.5 * rows + legend)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes[len(panels) :]:
         ax.remove()
@@ -188,7 +188,7 @@ def _networks(runs: Sequence[RunRecord]) -> Figure | None:
         return None
     columns = min(3, len(drawn))
     rows = math.ceil(len(drawn) / columns)
-    figure = _figure(2.7 * columns, 2.9 * rows)
+    figure = new_figure(2.7 * columns, 2.9 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes:
         ax.set_axis_off()
@@ -226,14 +226,15 @@ def _plain(text: str) -> str:
     return (" " if clean.startswith("_") else "") + clean.replace("$", r"\$")
 
 
-def _figure(width: float, height: float) -> Figure:
-    """An empty figure that belongs to no window, so that the user's plots stay as they are."""
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches that belongs to no window, so that the user's plots stay as they are."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _saved(figure: Figure, kind: str) -> bytes:
+def saved(figure: Figure, kind: str) -> bytes:
+    """The figure as a PNG or PDF file, which is the same whenever it is drawn."""
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else {"Software": None})
     return out.getvalue()

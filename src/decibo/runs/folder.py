@@ -164,7 +164,7 @@ def write_run(
         "network": describe_network(network),
         "seed": _seed(configuration) if seed is None else int(seed),
         "steps": int(solution.steps),
-        "every": _interval(table["step"]),
+        "every": int(table["step"][1] - table["step"][0]) if len(table["step"]) > 1 else None,
         "status": str(solution.status),
         "message": str(solution.message),
         "seconds": float(solution.cost.seconds),
@@ -331,11 +331,6 @@ def _seed(config: str | None) -> int | None:
     return seed if type(seed) is int else None
 
 
-def _interval(step: np.ndarray) -> int | None:
-    """The steps between two records."""
-    return int(step[1] - step[0]) if len(step) > 1 else None
-
-
 EDGES = 5000  # links that are listed one by one; nobody could draw more
 
 
@@ -416,7 +411,7 @@ def to_toml(config: Mapping[str, object]) -> str:
         import tomli_w
     except ImportError as error:
         raise missing("tomli-w", "A configuration in a run folder", "report") from error
-    return tomli_w.dumps({_text(str(name)): _toml(value) for name, value in config.items() if value is not None})
+    return tomli_w.dumps(_toml_table(config))
 
 
 def config_text(config: object) -> str | None:
@@ -459,19 +454,18 @@ def _version(name: str) -> str:
         return "unknown"
 
 
+def _toml_table(entries: Mapping) -> dict[str, object]:
+    return {encode(str(name)).decode(): _toml(item) for name, item in entries.items() if item is not None}
+
+
 def _toml(value: object) -> object:
     if hasattr(value, "tolist"):  # numpy and jax
         value = np.asarray(value).tolist()
     if isinstance(value, Mapping):
-        return {_text(str(name)): _toml(item) for name, item in value.items() if item is not None}
+        return _toml_table(value)
     if isinstance(value, list | tuple):
         return [_toml(item) for item in value if item is not None]
-    return value if isinstance(value, bool | int | float | date | time) else _text(str(value))
-
-
-def _text(text: str) -> str:
-    """The text without what UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode()
+    return value if isinstance(value, bool | int | float | date | time) else encode(str(value)).decode()
 
 
 Table: TypeAlias = dict[str, np.ndarray]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import decibo
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
-from decibo.sklearn.objective import LOSSES, START, penalties, residual
-from decibo.sklearn.silos import agreed_scale, dealt, members, network_of, stacked
-from decibo.validate import fraction, positive, positive_int
+from decibo.sklearn import silos
+from decibo.validate import fraction, integer, positive
 
 
 class _Silo(BaseEstimator):
@@ -28,12 +27,12 @@ class _Silo(BaseEstimator):
     def __init__(
         self,
         *,
-        network: Any = "ring",
+        network: silos.Networks = "ring",
         validation: float = 0.25,
         lam: float = 20.0,
         steps: int = 2000,
         tol: float = 1e-3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.network = network
         self.validation = validation
@@ -42,37 +41,50 @@ class _Silo(BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
+    def _features(self, X: ArrayLike) -> np.ndarray:
+        """Samples to predict for."""
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
+
+    def _gather(self, groups: ArrayLike | None, samples: int) -> list[np.ndarray]:
+        """The rows of each silo, if all parameters are usable."""
+        integer("steps", self.steps)
+        positive("lam", self.lam)
+        positive("tol", self.tol)
+        fraction("validation", self.validation, most=0.5, zero=False)
+        self.silos_, parts = silos.members(groups, samples)
+        self.network_ = silos.network_of(self.network, len(parts))
+        return parts
+
     def _learn(
-        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, groups: Any, loss: str
+        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, parts: list[np.ndarray], loss: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (features, columns) and intercepts (columns,) for features as they were passed."""
-        k = self._checked()
-        self.silos_, parts = members(groups, len(X))
-        self.network_ = network_of(self.network, len(parts))
-        scale = agreed_scale(self.network_, parts, X)
-        fold = dealt(parts, labels, k, check_random_state(self.random_state))
-        data = stacked(scale(X), targets, parts, fold, k)
+        k = round(1 / self.validation)
+        scale = silos.agreed_scale(self.network_, parts, X)
+        fold = silos.dealt(parts, labels, k, check_random_state(self.random_state))
+        data = silos.stacked(scale(X), targets, parts, fold, k)
         self.solution_ = solution = self._solve(data, loss, (k + 1, targets.shape[1]))
         p = X.shape[1]
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
         self.mean_ = scale.mean
-        self.penalty_ = np.asarray(penalties(solution.x), dtype=float)[:p]
+        self.penalty_ = np.asarray(silos.penalties(solution.x), dtype=float)[:p]
         coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
     def _solve(self, data: dict[str, np.ndarray], loss: str, shape: tuple[int, int]) -> Solution:
         models, columns = shape
         width = data["features"].shape[2]
-        x0 = {"common": np.asarray(START), "own": np.zeros(width)}
+        x0 = {"common": np.asarray(silos.START), "own": np.zeros(width)}
         y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
-        problem = decibo.Problem(*LOSSES[loss], data, x0, y0, name="silos")
+        problem = decibo.Problem(*silos.LOSSES[loss], data, x0, y0, name="silos")
         solution = decibo.solve(
             problem,
             self.network_,
             decibo.ahead_exact(lam=float(self.lam)),
             steps=self.steps,
-            measures=[residual],
+            measures=[silos.residual],
             until={"residual": self.tol},
             progress=False,
         )
@@ -84,14 +96,6 @@ class _Silo(BaseEstimator):
                 stacklevel=4,
             )
         return solution
-
-    def _checked(self) -> int:
-        """The number of parts, if all parameters are usable."""
-        positive_int("steps", self.steps)
-        positive("lam", self.lam)
-        positive("tol", self.tol)
-        fraction("validation", self.validation, most=0.5, zero=False)
-        return round(1 / self.validation)
 
 
 class SiloLogisticRegression(ClassifierMixin, _Silo):
@@ -114,32 +118,31 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     of the agents), network_, n_iter_, n_features_in_, and solution_, the run that decibo returned.
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> SiloLogisticRegression:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloLogisticRegression:
         """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, number = np.unique(y, return_inverse=True)
+        table: np.ndarray
+        table, classes = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # pyright: ignore
+        check_classification_targets(classes)
+        self.classes_, number = np.unique(classes, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"A classifier needs two classes or more, but y has one class, {self.classes_[0]!r}.")
         one_hot = np.eye(len(self.classes_))[number]
         targets = one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
-        coef, self.intercept_ = self._learn(X, targets, number, groups, "log")
+        coef, self.intercept_ = self._learn(table, targets, number, self._gather(groups, len(table)), "log")
         self.coef_ = coef.T
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
+        scores = self._features(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The likeliest class of each sample."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """The probability of each class, (samples, classes)."""
         scores = self.decision_function(X)
         scores = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
@@ -154,18 +157,18 @@ class SiloRidge(RegressorMixin, _Silo):
     minimise the cross-validated error. Parameters and fitted attributes are those of `SiloLogisticRegression`.
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> SiloRidge:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloRidge:
         """Learn from samples X with targets y; `groups` names the silo of each sample (one silo if left out)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        column = np.asarray(y, dtype=np.float64)[:, None]
-        _, parts = members(groups, len(X))
-        unit = agreed_scale(network_of(self.network, len(parts)), parts, column)
-        coef, intercept = self._learn(X, unit(column), None, groups, "squared")
+        table: np.ndarray
+        table, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)  # pyright: ignore
+        column = np.asarray(numbers, dtype=np.float64)[:, None]
+        parts = self._gather(groups, len(table))
+        unit = silos.agreed_scale(self.network_, parts, column)
+        coef, intercept = self._learn(table, unit(column), None, parts, "squared")
         self.coef_ = (coef * unit.deviation)[:, 0]
         self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The expected target of each sample."""
-        check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False) @ self.coef_ + self.intercept_
+        return self._features(X) @ self.coef_ + self.intercept_

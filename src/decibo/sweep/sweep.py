@@ -40,7 +40,7 @@ from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.sweep.batching import Batch, batch_size, run, stack
 from decibo.sweep.result import Sweep
-from decibo.validate import integer, only_known, positive_int
+from decibo.validate import integer, only_known
 
 AnyNetwork = Network | DirectedNetwork
 SeededStart = Start | Callable[[int], Start]
@@ -77,8 +77,8 @@ def sweep(
     cases = _cases(network, method, start)
     for one, by, _ in cases:
         check_types(problem, one, by)
-    steps = positive_int("steps", steps)
-    every = max(1, steps // 100) if every is None else positive_int("every", every)
+    steps = integer("steps", steps)
+    every = max(1, steps // 100) if every is None else integer("every", every)
     if len({one.agents for one, _, _ in cases}) > 1:
         raise InputError("All networks of a sweep must have the same number of agents, but these differ in it.")
     listed = any(isinstance(part, list | tuple) for part in (network, method, start))

@@ -85,7 +85,7 @@ class Check:
         return json.dumps(parts, indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*self._header(), *self._table(), "", *_wrapped(self.advice), "", SUFFICIENT])
+        return "\n".join([*self._header(), *self._table(), "", *wrap(self.advice, 80), "", SUFFICIENT])
 
     def _header(self) -> list[str]:
         c = self.constants
@@ -94,7 +94,7 @@ class Check:
         values.append("  rho = " + ("unknown" if self.rho is None else f"{self.rho:.4g}"))
         kind = "estimated at sampled points" if c.estimated else "exact (the problem is quadratic)"
         rows = ["".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)]
-        return [*_wrapped(f"{self.problem}; {self.network}; {self.method}"), f"constants, {kind}:", *rows]
+        return [*wrap(f"{self.problem}; {self.network}; {self.method}", 80), f"constants, {kind}:", *rows]
 
     def _table(self) -> list[str]:
         if self.theorem is None or self.floor is None:
@@ -106,9 +106,10 @@ class Check:
             rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}")
         rows.append("")
         for step in STEPS:
-            most = getattr(self.theorem, step)
-            factor = _times(self.factors[step])
-            rows.append(f"{step:<6} = {self.settings[step]:<9.3g} the largest admitted is {most:.3g}: {factor} that")
+            setting = f"{step:<6} = {self.settings[step]:<9.3g}"
+            factor = self.factors[step]
+            times = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{factor:,.0f}"
+            rows.append(f"{setting} the largest admitted is {getattr(self.theorem, step):.3g}: {times} times that")
         parts = f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
         rows.append(f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})")
         if not self.holds:
@@ -184,11 +185,3 @@ def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
     steps = [step for step in STEPS if step in broken]
     named = ", then ".join(f"{step} (limited by {theorem.binding[step]})" for step in steps)
     return f"Theorem 1 does not cover this run. To be covered, lower first {named}. {lower}"
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.2g} times" if factor < 10 or factor >= 1e6 else f"{factor:,.0f} times"
-
-
-def _wrapped(text: str) -> list[str]:
-    return wrap(text, 80)

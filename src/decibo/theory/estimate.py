@@ -30,6 +30,7 @@ import numpy as np
 from jax import lax
 
 from decibo.errors import InputError
+from decibo.formatting import format_array
 from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.problem import Functions, Oracle, Problem
@@ -149,12 +150,32 @@ def _first_order(functions: Functions, data: Tree, points: jax.Array, start: Vec
 def _second_order(
     functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
 ) -> dict[str, jax.Array]:
-    return lax.map(lambda pair: agents(functions, data, pair[0], pair[1], key), (xs, ys))
+    """At each (x, y) every agent's extreme eigenvalues of f, of g and of g in y, and a product with each Hessian."""
+
+    def one(d: Tree, x: Vector, y: Vector) -> dict[str, jax.Array]:
+        oracle = Oracle(functions, d)
+        f = joined(oracle.outer_value, x.size)
+        g = joined(oracle.inner_value, x.size)
+        p = jnp.concatenate([x, y.astype(x.dtype)])
+        probe = jax.random.normal(jax.random.key(0), p.shape, p.dtype)  # the same at every point
+        return {
+            "f": extremes(f, p, key),
+            "g": extremes(g, p, key),
+            "g_yy": extremes(lambda u: oracle.inner_value(x, u), y, key),
+            "probe": jnp.concatenate([product(f, p, probe), product(g, p, probe)]),
+        }
+
+    return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
 
 
 @partial(jax.jit, static_argnames="functions")
 def _third_order(functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array) -> jax.Array:
-    return lax.map(lambda pair: thirds(functions, data, pair[0], pair[1], key), (xs, ys))
+    """At each (x, y) every agent's |D3 g|."""
+
+    def one(d: Tree, x: Vector, y: Vector) -> jax.Array:
+        return third(joined(Oracle(functions, d).inner_value, x.size), jnp.concatenate([x, y.astype(x.dtype)]), key)
+
+    return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
 
 
 def _convex(pairs: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
@@ -162,7 +183,7 @@ def _convex(pairs: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
     point, agent = np.unravel_index(np.argmin(np.where(np.isnan(lows), -np.inf, lows)), lows.shape)
     low = float(lows[point, agent])
     if not low > 0:
-        x, y = (_as_text(part[point]) for part in pairs)
+        x, y = (format_array(part[point]) for part in pairs)
         raise InputError(
             "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner Hessian of "
             f"agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}.",
@@ -175,11 +196,6 @@ def _unchanging(probes: np.ndarray) -> bool:
     """Whether a product with the second derivatives is the same at all points, up to rounding."""
     scale = np.abs(probes).max()
     return bool(np.ptp(probes, axis=0).max() <= 1e3 * np.finfo(probes.dtype).eps * scale)
-
-
-def _as_text(vector: jax.Array) -> str:
-    text = np.array2string(np.asarray(vector), precision=4, threshold=8, edgeitems=3, separator=", ")
-    return " ".join(text.split())
 
 
 def product(h: Scalar, p: Vector, v: Vector) -> Vector:
@@ -233,28 +249,3 @@ def third(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
 def joined(h: Callable[[Vector, Vector], jax.Array], n: int) -> Scalar:
     """A function of (x, y) as a function of one vector."""
     return lambda p: h(p[:n], p[n:])
-
-
-def agents(functions: Functions, data: Tree, x: Vector, y: Vector, key: jax.Array) -> dict[str, jax.Array]:
-    """Every agent's extreme eigenvalues of f, of g and of g in y at (x, y), and a product with each Hessian."""
-    p = jnp.concatenate([x, y.astype(x.dtype)])
-    probe = jax.random.normal(jax.random.key(0), p.shape, p.dtype)  # the same at every point
-
-    def one(d: Tree) -> dict[str, jax.Array]:
-        oracle = Oracle(functions, d)
-        f = joined(oracle.outer_value, x.size)
-        g = joined(oracle.inner_value, x.size)
-        return {
-            "f": extremes(f, p, key),
-            "g": extremes(g, p, key),
-            "g_yy": extremes(lambda u: oracle.inner_value(x, u), y, key),
-            "probe": jnp.concatenate([product(f, p, probe), product(g, p, probe)]),
-        }
-
-    return jax.vmap(one)(data)
-
-
-def thirds(functions: Functions, data: Tree, x: Vector, y: Vector, key: jax.Array) -> jax.Array:
-    """Every agent's |D3 g| at (x, y)."""
-    p = jnp.concatenate([x, y.astype(x.dtype)])
-    return jax.vmap(lambda d: third(joined(Oracle(functions, d).inner_value, x.size), p, key))(data)
