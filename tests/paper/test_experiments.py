@@ -65,7 +65,7 @@ def test_minimax_stationarity_is_the_library_s():
     import decibo
     from decibo.paper import minimax
 
-    problem = minimax.make(breast_cancer(), 0)
+    problem, _ = minimax.make(breast_cancer(), 0)
     measures = [("cheap", minimax.stationarity), ("exact", measures_.stationarity)]
     method = minimax.METHODS["dgda"]
     solution = decibo.solve(problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False)

@@ -26,14 +26,12 @@ def check(path: Path, sets: Iterable[str], radius: float, as_json: bool) -> Exit
     with precision(config):
         parts, _ = build(config)
         result = decibo.theory.check(*parts, radius=radius)
-    if not is_first():
-        return Exit.RAN
-    if as_json:
+    if is_first() and as_json:
         print(result.to_json())
-        return Exit.RAN
-    print(result)
-    print()
-    terminal.say(f"Next: decibo run {terminal.path_of(path)}{_as_typed(sets)}")
+    elif is_first():
+        print(result)
+        print()
+        terminal.say(f"Next: decibo run {terminal.path_of(path)}{_as_typed(sets)}")
     return Exit.RAN
 
 

@@ -338,8 +338,7 @@ def precision(config: Config) -> Iterator[None]:
 
 def build(config: Config) -> tuple[Parts, Config]:
     """Problem, network and method, and the configuration with the number of agents filled in where it was left out."""
-    ring = choose("ring", registry.networks(), f"{config.path.name}, [network]")
-    choice = config.network or ring
+    choice = config.network or choose("ring", registry.networks(), f"{config.path.name}, [network]")
     if "agents" in choice.missing():
         problem = _make(config.problem, decibo.Problem)
         if problem.agents is None:
@@ -348,7 +347,8 @@ def build(config: Config) -> tuple[Parts, Config]:
         network = _make_network(choice, config)
     else:
         network = _make_network(choice, config)
-        config = replace(config, problem=_sized(config.problem, network.agents))
+        if "agents" in config.problem.parameters:  # as many as the network has, unless it has a number of its own
+            config = replace(config, problem=config.problem.with_defaults(agents=network.agents))
         problem = _make(config.problem, decibo.Problem)
     method = _make(config.method, decibo.Algorithm)
     check_fit(problem, network, method)
@@ -390,8 +390,3 @@ def _make_network(choice: Choice, config: Config) -> decibo.Network | decibo.Dir
     for name, rate in config.unreliable.items():
         network = getattr(decibo.networks, name)(network, rate)
     return network
-
-
-def _sized(choice: Choice, agents: int) -> Choice:
-    """The problem for as many agents as the network has, unless it has a number of its own or takes none."""
-    return choice.with_defaults(agents=agents) if "agents" in choice.parameters else choice

@@ -17,7 +17,7 @@ from types import TracebackType
 import jax
 
 from decibo.cli.doctor import version_line
-from decibo.cli.registry import own_files
+from decibo.cli.registry import OWN_FILES
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line
 from decibo.execute.solution import DivergedError
 
@@ -90,7 +90,7 @@ def _own_bug(error: BaseException | None) -> BaseException | None:
 
 def _own_place(error: BaseException) -> str:
     """The function of the user in which an exception was raised; empty if it was none of theirs."""
-    if isinstance(error, SyntaxError) and error.filename in own_files():
+    if isinstance(error, SyntaxError) and error.filename in OWN_FILES:
         return os.path.relpath(error.filename)
     own = _own_traceback(error)
     if own is None:
@@ -101,9 +101,8 @@ def _own_place(error: BaseException) -> str:
 
 def _own_traceback(error: BaseException) -> TracebackType | None:
     """The part of the traceback that starts in a module of the user, or None if the error never passed through one."""
-    files = own_files()
     step = error.__traceback__
-    while step is not None and step.tb_frame.f_code.co_filename not in files:
+    while step is not None and step.tb_frame.f_code.co_filename not in OWN_FILES:
         step = step.tb_next
     return step
 

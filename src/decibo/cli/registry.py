@@ -95,10 +95,10 @@ def _default(factory: Factory, parameter: inspect.Parameter) -> object:
     return parameter.default if make is MISSING else make()
 
 
-def _hints(factory: Factory) -> dict[str, object]:
+def _hints(factory: object) -> dict[str, object]:
     try:
         return typing.get_type_hints(factory)
-    except Exception:  # an annotation of the user that cannot be resolved: then anything goes
+    except Exception:  # an annotation of the user, or of a package that is only imported where it is used
         return {}
 
 
@@ -179,10 +179,6 @@ class Registry:
     noun: str = "option"  # what the parameters of its factories are called
     command: str = ""  # lists all of them
 
-    def unknown(self, name: str, where: str) -> InputError:
-        """The error for a name that is not among them."""
-        return unknown(where, name, self.kind, self.factories, self.command)
-
 
 @cache
 def problems() -> Registry:
@@ -245,10 +241,7 @@ def _returning(kind: type) -> dict[str, Factory]:
 
 def return_type(factory: object) -> object:
     """The annotated type of what a function returns."""
-    try:
-        return typing.get_type_hints(factory).get("return")
-    except (NameError, TypeError):  # an annotation of a package that is only imported where it is used
-        return None
+    return _hints(factory).get("return")
 
 
 def _writable(factory: Factory) -> bool:
@@ -338,7 +331,7 @@ def choose(value: object, registry: Registry, where: str, places: Mapping[str, s
         )
     own = ":" in name
     if not own and name not in registry.factories:
-        raise registry.unknown(name, where)
+        raise unknown(where, name, registry.kind, registry.factories, registry.command)
     factory = own_function(name, where) if own else registry.factories[name]
     options = {key: item for key, item in table.items() if key != "name"}
     return Choice(
@@ -386,12 +379,7 @@ def _dataset(value: object) -> object:
 
 # The user's own functions
 
-_own_files: set[str] = set()
-
-
-def own_files() -> set[str]:
-    """The files of the user's own modules, by which the traceback of a bug in them is recognised."""
-    return _own_files
+OWN_FILES: set[str] = set()  # of the user's own modules, by which the traceback of a bug in them is recognised
 
 
 def own_function(name: str, where: str) -> Factory:
@@ -414,7 +402,7 @@ def own_function(name: str, where: str) -> Factory:
             f"Start decibo in the folder that holds {module.replace('.', '/')}.py.",
         )
     if spec.origin is not None:
-        _own_files.add(spec.origin)
+        OWN_FILES.add(spec.origin)
     try:
         value = getattr(importlib.import_module(module), function, None)
     except SystemExit as error:

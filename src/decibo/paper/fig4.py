@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
     edges: dict[str, list[str]] = {}
     all_grids = grids(size)
     for done, (name, grid) in enumerate(all_grids.items(), start=1):
-        best[name] = tune(splits, network, grid, budget, lambda problem, Y: loss(problem, "validation", Y))
+        best[name] = tune(splits, network, grid, budget)
         edges[name] = at_edge(grid, best[name])
         progress(0.7 * done / len(all_grids))
     setups = {name: _setup(splits[0], network, method) for name, method in best.items()}
@@ -142,19 +142,13 @@ def work(cost: Cost) -> int:
     return cost.gradients + cost.products
 
 
-def tune(
-    problems: Sequence[Problem],
-    network: Network,
-    grid: Grid,
-    budget: int,
-    judge: Callable[[Problem, np.ndarray], np.ndarray],
-) -> Algorithm:
-    """The setting with the lowest mean of judge(problem, ybar) at the end of the budget; diverging once excludes it."""
+def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int) -> Algorithm:
+    """The setting with the lowest mean validation loss at the end of the budget; diverging once excludes it."""
     scores = [np.zeros(len(part)) for part in grid]
     for problem, (part, score) in itertools.product(problems, zip(grid, scores, strict=True)):
         steps = max(1, budget // work(_setup(problem, network, part[0]).cost))
         runs = record(problem, network, part, steps=steps, every=steps, measures=[("y", mean_y)])
-        values = judge(problem, runs.history["y"][:, -1])
+        values = loss(problem, "validation", runs.history["y"][:, -1])
         finite = np.array([status is Status.done for status in runs.status])
         score += np.where(finite & np.isfinite(values), values, np.inf)
     return list(itertools.chain(*grid))[int(np.argmin(np.concatenate(scores)))]

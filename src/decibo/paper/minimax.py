@@ -19,6 +19,7 @@ from decibo.algorithm.methods import ahead_minimax, dgda, gt_gda
 from decibo.data.dataset import Dataset
 from decibo.measure.measures import Snapshot
 from decibo.network.graphs import erdos_renyi
+from decibo.network.network import Network
 from decibo.paper.datasets import describe, subsample
 from decibo.paper.plotting import COLOURS, LINES, bands
 from decibo.paper.result import Claim, Progress, Result, Size, judge, record, seed_by_seed, tally
@@ -69,11 +70,12 @@ def mean_x(s: Snapshot) -> jax.Array:
     return s.mean("x")
 
 
-def make(data: Dataset, seed: int) -> Problem:
-    """Agents of equal size whose shares of positives range from 0.2 to 1.8 times the mean."""
+def make(data: Dataset, seed: int) -> tuple[Problem, Network]:
+    """Agents of equal size whose shares of positives range from 0.2 to 1.8 times the mean, and their network."""
     share = float((data.labels > 0).mean())
     ratios = np.linspace(0.2, 1.8, AGENTS) * min(share, 0.5)
-    return minimax_auc(data, AGENTS, ridge=RIDGE, split="by_label", ratios=ratios, seed=seed)
+    problem = minimax_auc(data, AGENTS, ridge=RIDGE, split="by_label", ratios=ratios, seed=seed)
+    return problem, erdos_renyi(AGENTS, 0.7, seed=seed)
 
 
 def run(data: Dataset, size: Size, progress: Progress) -> Result:
@@ -113,8 +115,7 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
 
 def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
     """Stationarity and test area of every method."""
-    problem = make(data, seed)
-    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    problem, network = make(data, seed)
     measures = [("stationarity", stationarity), ("x", mean_x)]
     every = max(1, steps // 50)
     parts = []
@@ -139,8 +140,7 @@ def area(data: Dataset, x: np.ndarray) -> float:
 
 def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
     """R(K), a run for each K with steps proportional to K^(-1/3)."""
-    problem = make(data, seed)
-    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    problem, network = make(data, seed)
     rows = []
     for K in Ks:
         alpha = FIRST["alpha"] * K ** (-1 / 3)
@@ -153,8 +153,7 @@ def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
 
 def same_as_dgda(data: Dataset) -> float:
     """The largest difference of xbar between lam = 1, beta = gamma, y0 = z0 and descent ascent, over 50 steps."""
-    problem = make(data, 0)
-    network = erdos_renyi(AGENTS, 0.7, seed=0)
+    problem, network = make(data, 0)
     ours, theirs = (
         record(problem, network, by, steps=50, every=10, measures=[("x", mean_x)]).history["x"]
         for by in (method(1.0), METHODS["dgda"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,6 @@ def bands(
     y: str,
     *,
     label: Callable[..., str] = str,
-    colours: Mapping[object, str] | None = None,
     positive: bool = False,
     lines: Sequence[str] = ("-",),
 ) -> None:
@@ -56,8 +55,7 @@ def bands(
         steps, values = over_seeds(part, x, y)
         if positive:
             values = np.maximum(values, 1e-33)
-        colour = (colours or {}).get(key, COLOURS[k % len(COLOURS)])
-        band(ax, steps, values, colour, label(key), lines[k % len(lines)])
+        band(ax, steps, values, COLOURS[k % len(COLOURS)], label(key), lines[k % len(lines)])
 
 
 def band(

@@ -120,10 +120,9 @@ def summary(table: Table) -> Table:
         row = {"column": k, "alpha": c.alpha, "beta": c.beta, "gamma": c.gamma, "lam": c.lam}
         row |= {"diverged": int(table["diverged"][mine].sum()), "seeds": int(mine.sum())}
         row["printed_accuracy"] = np.nan if c.accuracy is None else c.accuracy
-        for name, printed in zip(("accuracy", *NAMES), (None, *(c.errors or (np.nan,) * 3)), strict=True):
-            row[name] = _mean(table[name][mine])
-            if printed is not None:
-                row[f"printed_{name}"] = printed
+        row["accuracy"] = _mean(table["accuracy"][mine])
+        for name, printed in zip(NAMES, c.errors or (np.nan,) * 3, strict=True):
+            row |= {name: _mean(table[name][mine]), f"printed_{name}": printed}
         rows.append(row)
     return columns(rows)
 
