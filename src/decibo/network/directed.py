@@ -163,11 +163,9 @@ def from_digraph(
     links = node_pairs(graph, labels)
     pull, push = _equal_shares(agents, links)
     if A is not None:
-        pull = check_square("A", A)
-        check_on_links("A", pull, links[:, ::-1], agents)
+        pull = check_on_links("A", A, links[:, ::-1], agents)
     if B is not None:
-        push = check_square("B", B)
-        check_on_links("B", push, links[:, ::-1], agents)
+        push = check_on_links("B", B, links[:, ::-1], agents)
     return DirectedNetwork(pull, push, graph.name or "digraph", labels)
 
 

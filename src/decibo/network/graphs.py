@@ -272,8 +272,7 @@ def from_graph(
     name = graph.name or "graph"
     if W is None:
         return from_edges(name, len(labels), edges, weights, rho, labels=labels)
-    matrix = check_square("W", W)
-    check_on_links("W", matrix, np.concatenate([edges, edges[:, ::-1]]), len(labels))
+    matrix = check_on_links("W", W, np.concatenate([edges, edges[:, ::-1]]), len(labels))
     return Network(matrix, name, labels).with_rho(rho)
 
 

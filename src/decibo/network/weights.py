@@ -237,8 +237,9 @@ def check_aperiodic(name: str, matrix: csr_array) -> None:
         )
 
 
-def check_on_links(name: str, matrix: csr_array, links: np.ndarray, agents: int) -> None:
-    """The matrix has one row for each agent, and no weight at (i, j) where `links` has no row (i, j)."""
+def check_on_links(name: str, weights: ArrayLike | sparray, links: np.ndarray, agents: int) -> csr_array:
+    """The matrix, if it has one row for each agent, and no weight at (i, j) where `links` has no row (i, j)."""
+    matrix = check_square(name, weights)
     if matrix.shape[0] != agents:
         raise InputError(
             f"{name} must have one row for each of the {agents} nodes of the graph, but it has {matrix.shape[0]}.",
@@ -254,6 +255,7 @@ def check_on_links(name: str, matrix: csr_array, links: np.ndarray, agents: int)
             "exchange with their neighbours only.",
             "Set the weight to zero, or add the link to the graph.",
         )
+    return matrix
 
 
 def _first(matrix: csr_array, where: np.ndarray) -> tuple[int, int]:

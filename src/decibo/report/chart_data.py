@@ -14,6 +14,7 @@ from decibo.report.summary import (
     all_measures,
     cost_per_step,
     is_logarithmic,
+    starts_positive,
     steps_to_targets,
     symbols,
     vanishes,
@@ -59,7 +60,7 @@ def _run(k: int, run: RunRecord, label: str) -> dict[str, Json]:
         "step": run.history["step"][records].tolist(),
         "values": {name: [_rounded(value) for value in run.history[name][records].tolist()] for name in run.measures},
         "reach": {name: list(steps_to_targets(run, name)) for name in run.measures},
-        "zero": [name for name in run.measures if not _starts_positive(run, name)],
+        "zero": [name for name in run.measures if not starts_positive(run, name)],
     }
 
 
@@ -68,13 +69,8 @@ def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _starts_positive(run: RunRecord, measure: str) -> bool:
-    values = run.history[measure]
-    return bool(len(values) and np.isfinite(values[0]) and values[0] > 0)
-
-
 def _target_measure(runs: Sequence[RunRecord], names: Sequence[str], measure: str | None) -> str | None:
     """The measure of the table: the main one if it can be compared with its start, otherwise the first that can."""
-    comparable = [name for name in names if any(name in run.measures and _starts_positive(run, name) for run in runs)]
+    comparable = [name for name in names if any(name in run.measures and starts_positive(run, name) for run in runs)]
     suitable = [name for name in comparable if vanishes(name)] or comparable
     return measure if measure in suitable else next(iter(suitable), measure)

@@ -16,7 +16,6 @@ from decibo.errors import InputError, missing
 from decibo.files import atomic_write
 from decibo.report.network_svg import positions
 from decibo.report.summary import (
-    AXES,
     Folders,
     all_measures,
     cost_per_step,
@@ -26,7 +25,7 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
-from decibo.runs.folder import NetworkRecord, RunRecord
+from decibo.runs.folder import COSTS, NetworkRecord, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +108,7 @@ def _measures(runs: Sequence[RunRecord]) -> Figure | None:
 def _costs(runs: Sequence[RunRecord]) -> Figure | None:
     """The main measure in every currency."""
     measure = main_measure(runs)
-    axes = [axis for axis in AXES if any(cost_per_step(run)[axis] for run in runs)]
+    axes = [axis for axis in COSTS if any(cost_per_step(run)[axis] for run in runs)]
     return None if measure is None else _panels(runs, [(measure, axis) for axis in axes])
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from decibo.errors import InputError
 from decibo.formatting import latex_number
 from decibo.report.summary import (
-    AXES,
     TARGETS,
     Folders,
     all_measures,
@@ -18,8 +17,8 @@ from decibo.report.summary import (
     main_measure,
     steps_to_targets,
 )
-from decibo.runs.folder import RunRecord
-from decibo.validate import did_you_mean, one_of
+from decibo.runs.folder import COSTS, RunRecord
+from decibo.validate import one_of
 
 COUNTS = {"step": "Steps", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
 SPECIAL = {
@@ -49,7 +48,7 @@ def latex_table(
     The text needs \usepackage{booktabs}.
     """
     runs = load(folders)
-    one_of("axis", axis, AXES)
+    one_of("axis", axis, COSTS)
     measure = _recorded(runs, measure)
     columns = len(targets)
     head = [
@@ -72,13 +71,9 @@ def latex_escape(text: str) -> str:
 
 def _recorded(runs: Sequence[RunRecord], measure: str | None) -> str:
     names = all_measures(runs)
-    wanted = main_measure(runs) if measure is None else measure
-    if wanted is None:
+    if not names:
         raise InputError("These runs recorded no measure to put into a table.")
-    if wanted not in names:
-        recorded = f"recorded are {', '.join(names)}" if names else "nothing was"
-        raise InputError(f"The measure {wanted!r} was not recorded; {recorded}.", did_you_mean(wanted, names))
-    return wanted
+    return one_of("measure", main_measure(runs) if measure is None else measure, names)
 
 
 def _row(run: RunRecord, label: str, measure: str, axis: str, targets: Sequence[float]) -> str:

@@ -14,7 +14,6 @@ from decibo.runs.folder import RunRecord, is_run, read_run
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution
 PREFERRED = (*ERRORS, "phi", "outer")
-AXES = ("step", "gradients", "bytes", "seconds")
 SYMBOLS = {
     "stationarity": "|∇Φ|²",
     "distance_x": "|x - x*|²",
@@ -90,11 +89,17 @@ def is_logarithmic(runs: Sequence[RunRecord], measure: str) -> bool:
     )
 
 
+def starts_positive(run: RunRecord, measure: str) -> bool:
+    """Whether a measure can be compared with its start."""
+    values = run.history.get(measure, np.zeros(0))
+    return bool(len(values) and np.isfinite(values[0]) and values[0] > 0)
+
+
 def steps_to_targets(run: RunRecord, measure: str, targets: Iterable[float] = TARGETS) -> list[int | None]:
     """The first recorded step at which the measure is at or below each fraction of its value at the start."""
-    values = run.history.get(measure, np.zeros(0)).astype(float)
-    if not len(values) or not (np.isfinite(values[0]) and values[0] > 0):
+    if not starts_positive(run, measure):
         return [None for _ in targets]
+    values = run.history[measure].astype(float)
     hits = [np.flatnonzero(values <= target * values[0]) for target in targets]
     return [int(run.history["step"][hit[0]]) if len(hit) else None for hit in hits]
 

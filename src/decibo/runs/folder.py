@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import CorruptedFileError, InputError, missing
 from decibo.execute.solution import Solution
-from decibo.files import atomic_write_all, encode, read_checked, sha256
+from decibo.files import atomic_write_all, check_writable, encode, read_checked, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
 from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
@@ -223,11 +223,8 @@ def is_run(folder: str | Path) -> bool:
 
 def check_target(folder: str | Path) -> Path:
     """The folder, if a run may be written there: it is new, empty or holds an older run. Worth calling before a run."""
-    folder = Path(folder)
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise InputError(f"A run cannot be written to {folder}: {nearest} is a file.", "Choose another folder.")
-    if nearest == folder:
+    folder = check_writable(Path(folder))
+    if folder.exists():
         foreign = sorted(path.name for path in folder.iterdir() if path.name not in CONTENT and path.name[0] != ".")
         if foreign and not is_run(folder):
             raise InputError(

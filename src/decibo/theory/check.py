@@ -13,10 +13,9 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
-from decibo.theory.bounds import Bound, bound
 from decibo.theory.constants import Constants
 from decibo.theory.estimate import constants as constants_of
-from decibo.theory.theorem1 import Slack, Theorem1
+from decibo.theory.theorem1 import Bound, Slack, Theorem1, bound
 
 SUFFICIENT = (
     "Theorem 1's conditions are sufficient, far from necessary: practice often\n"
