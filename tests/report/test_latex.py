@@ -27,7 +27,7 @@ def test_latex(tmp_path):
     assert row == (r"50\% of\_\$x\$ \& \{\textbackslash{}y\} & done & $10^{-9}$ & $200$ & $400$ & $600$ & $800$ \\")
     assert r"b & diverged & $\infty$ & -- & -- & -- & -- \\" in lines
     assert "$9{,}600$" in latex_table(tmp_path / "a", axis="gradients")  # 800 steps, 3 gradients, 4 agents
-    with pytest.raises(InputError, match="recorded are stationarity"):
+    with pytest.raises(InputError, match="recorded measure must be one of stationarity"):
         latex_table(tmp_path, measure="phi")
     with pytest.raises(InputError, match="axis must be one of step, gradients"):
         latex_table(tmp_path, axis="money")

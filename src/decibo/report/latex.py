@@ -73,7 +73,7 @@ def _recorded(runs: Sequence[RunRecord], measure: str | None) -> str:
     names = all_measures(runs)
     if not names:
         raise InputError("These runs recorded no measure to put into a table.")
-    return one_of("measure", main_measure(runs) if measure is None else measure, names)
+    return one_of("The recorded measure", main_measure(runs) if measure is None else measure, names)
 
 
 def _row(run: RunRecord, label: str, measure: str, axis: str, targets: Sequence[float]) -> str:
