@@ -62,6 +62,11 @@ def test_the_seed_decides(split):
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
+def test_samples_without_a_group_are_a_group_of_their_own():
+    parts = by_group(np.array([1.0, np.nan, 1.0, np.nan]))
+    assert [part.tolist() for part in parts] == [[0, 2], [1, 3]]
+
+
 def test_by_group_and_shards():
     parts = by_group(np.array(["b", "a", "b"]))
     assert [list(part) for part in parts] == [[1], [0, 2]]
