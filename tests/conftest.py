@@ -44,7 +44,7 @@ QUICK = (
     "report/test_summary.py",
     "report/test_verdict.py",
     "runs/",
-    "sklearn/test_silos.py::test_bad_settings",
+    "sklearn/test_silos.py::test_invalid_settings_are_rejected",
     "sklearn/test_silos.py::test_the_mean_over_silos_is_the_pooled_loss",
     "sweep/test_sweep.py::test_table_best_and_repr",
     "test_files.py",

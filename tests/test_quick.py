@@ -9,7 +9,7 @@ from conftest import QUICK
 
 HERE = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in Path(decibo.__file__).parent.glob("*/__init__.py"))
-ELSEWHERE = {"problems": "problem"}  # ready-made problems are tested beside the type
+ELSEWHERE = {"problems": "problem", "methods": "algorithm", "networks": "network"}  # tested beside what they collect
 
 
 @pytest.mark.parametrize("package", PACKAGES)

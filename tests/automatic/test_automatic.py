@@ -168,5 +168,5 @@ def test_float32():
 
 
 def test_wrapping_needs_numbers():
-    with pytest.raises(decibo.InputError, match="without step sizes cannot be wrapped"):
+    with pytest.raises(decibo.InputError, match="cannot be wrapped without its step sizes"):
         decibo.minibatch(decibo.ahead_exact())
