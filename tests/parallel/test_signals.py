@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import GracefulStop
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import GracefulStop
 from decibo.runs.folder import check_target, to_toml, write_run
 
 OUT = Path("out")

@@ -25,7 +25,7 @@ from decibo.measure.measures import as_trees
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.parallel.placement import Placement
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import GracefulStop
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 

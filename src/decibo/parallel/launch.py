@@ -24,8 +24,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.files import atomic_write
-from decibo.parallel.processes import HEARTBEAT, LOOPBACK, free_port
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import HEARTBEAT, LOOPBACK, GracefulStop, free_port
 from decibo.validate import at_least, integer
 
 STATUS = "DECIBO_STATUS"  # an environment variable: the supervisor's folder, where processes report their agents

@@ -1,4 +1,4 @@
-"""Several processes, one run: how they find each other, and how they make sure that they do the same.
+"""Several processes, one run: how they find each other, make sure that they do the same, and stop when asked to.
 
 The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is neither encrypted nor authenticated, and on CPUs every
 process listens on the address that the machine's own name resolves to, even if all processes are on one machine: use a
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -219,3 +223,43 @@ def check_same(fields: Mapping[str, object], failure: InputError | None = None) 
                 f"{jax.process_index()} has {short(value)}, and process {listed} something else than process 0.",
                 "Start every process with the same configuration and program.",
             )
+
+
+class GracefulStop:
+    """Inside `with GracefulStop() as stop`, Ctrl-C and SIGTERM set `stop.requested` instead of ending the process.
+
+    patience   how many signals are only recorded; the next Ctrl-C then raises KeyboardInterrupt. With 0 either signal
+               raises it at once, and with None nothing ever does.
+
+    Previous handlers are restored at the end. Outside the main thread, where Python allows none, nothing happens.
+    """
+
+    def __init__(self, patience: int | None = 1) -> None:
+        self.patience = patience
+        self.received: list[int] = []
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> str | None:
+        """The name of the first signal, None as long as there was none."""
+        return signal.Signals(self.received[0]).name if self.received else None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python
+        self._previous.clear()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+        if self.patience is None or len(self.received) <= self.patience:
+            return
+        if number == signal.SIGINT or self.patience == 0:
+            raise KeyboardInterrupt
