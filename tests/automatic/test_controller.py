@@ -124,6 +124,12 @@ def test_a_controller_that_gives_up_ends_the_run():
     assert solution.steps == 0 or np.isfinite(solution.x).all()
 
 
+def test_a_controller_needs_a_direction():
+    method = replace(controlled(Halving()), direction=None)
+    with pytest.raises(decibo.InputError, match="needs a method with a direction"):
+        decibo.solve(PROBLEM, RING, method, steps=100)
+
+
 @pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact()], ids=repr)
 def test_the_state_of_a_run_is_a_pytree(method):
     from decibo.execute.run import begin

@@ -57,7 +57,7 @@ def test_other_work_than_steps_has_its_own_noun(clock):
 
 def test_compilation_does_not_count_in_the_rate(clock):
     view = progress.Line()
-    clock.now = 30.0  # compiled, and the first stretch done
+    clock.now = 30.0  # compiled, and the first chunk done
     view(10, 1000, {})
     clock.now = 31.0
     view(110, 1000, {})

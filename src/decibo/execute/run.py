@@ -14,7 +14,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.automatic.controller import Agents, RunState
-from decibo.errors import LostError, first_line
+from decibo.errors import InputError, LostError, first_line
 from decibo.execute import diagnose, loop
 from decibo.execute.checkpoint import Checkpointer
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program, Progress
@@ -62,7 +62,8 @@ class Setup:
     def agents(self) -> Agents:
         """The agents as a controller sees them."""
         direction = self.inputs.core.direction
-        assert direction is not None, "a controller needs a method with a direction"
+        if direction is None:
+            raise InputError(f"{self.method.name} carries a controller, which needs a method with a direction.")
         return Agents(self.program.functions, self.placement, self.inputs.data, direction)
 
     def method_of(self, run: RunState) -> Algorithm:

@@ -107,11 +107,7 @@ def check_types(problem: object, network: object, method: object) -> None:
 
 def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
     """The method must be able to solve this problem on this network."""
-    if problem.agents is not None and problem.agents != network.agents:
-        raise InputError(
-            f"The data is for {problem.agents} agents, but the network has {network.agents}.",
-            f"Make a network of {problem.agents} agents, or split the data over {network.agents}.",
-        )
+    problem.check_agents(network.agents)
     if network.directed and not method.directed:
         raise InputError(
             f"{method.name} needs symmetric, doubly stochastic weights, which the directed {network!r} does not have.",

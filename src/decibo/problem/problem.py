@@ -107,6 +107,14 @@ class Problem:
         points = {"x": self.x_layout.ravel(self.x0), "y": self.y_layout.ravel(self.y0)}
         return {name: jnp.broadcast_to(point, (agents, *point.shape)) for name, point in points.items()}
 
+    def check_agents(self, agents: int) -> None:
+        """Reject a number of agents for which there is no data."""
+        if self.agents not in (None, agents):
+            raise InputError(
+                f"The data is for {self.agents} agents, but the network has {agents}.",
+                f"Make a network of {self.agents} agents, or split the data over {agents}.",
+            )
+
     def local(self, agents: Sequence[int]) -> Tree:
         """The data of these agents, stacked. Calls a data function for these agents and no others."""
         if not callable(self.data):

@@ -125,11 +125,7 @@ def check(
         raise InputError(
             f"check takes a problem, a network and a method, in this order, but the arguments are of type {types}."
         )
-    if problem.agents is not None and problem.agents != network.agents:
-        raise InputError(
-            f"The data is for {problem.agents} agents, but the network has {network.agents}.",
-            f"Pass a network of {problem.agents} agents.",
-        )
+    problem.check_agents(network.agents)
     constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
     rho = None if isinstance(network, DirectedNetwork) else float(network.rho)
     applies = method.theorem is not None
