@@ -54,7 +54,7 @@ def solve(
 
     steps       the number of steps
     every       the number of steps between two records; by default there are about a hundred records
-    measures    what to record: names (see decibo.measure) and functions of a snapshot; ["cheap"] by default, ["all"]
+    measures    what to record: names and functions of a snapshot; ["cheap"] by default, ["all"] adds the exact ones
     start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
     seed        for methods and networks that draw random numbers
     until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
