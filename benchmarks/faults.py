@@ -1,151 +1,105 @@
-"""Kill and freeze processes of a run at random, again and again, and see whether the result is the same.
+"""Break runs on purpose, many times and in many ways, and count what went wrong. Every count should be zero.
 
-    python benchmarks/faults.py [--rounds 20] [--processes 3] [--seed 0] [--json F]
+    python benchmarks/faults.py [SECTION ...] [--count N] [--seed 0] [--json FILE] [--verbose]
 
-Every round starts a run under `launch --restarts 3` with a checkpoint every 50 steps and, once or twice, at a random
-time, kills (SIGKILL) or freezes (SIGSTOP) a random process; process 0 is among them. The final state must be that of
-an uninterrupted run bit for bit, no more than one checkpoint interval may be lost, and nothing may be left behind.
+Without names all sections are run. A section is a file in benchmarks/drills/ with a function
+
+    def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]
+
+that yields one outcome for each case it tried (`from faults import Outcome`). The table counts, for each section:
+
+    lost       a result, or more than the steps since the last checkpoint, was lost
+    leaked     something was left behind: a process, a file, or data of another process
+    hung       it did not end within the promised time
+    wrong      it ended with another exit code, another message or other numbers than promised
+    traceback  it ended in a traceback, a C++ stack or "please report it" instead of a sentence
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import os
-import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-JOB = Path(__file__).parents[1] / "tests" / "parallel" / "_job.py"
-EVERY = 50
-STEPS = 400
-HEARTBEAT = 6
+HERE = Path(__file__).parent
+COLUMNS = ("lost", "leaked", "hung", "wrong", "traceback")
 
 
-def start(out: Path, processes: int, slow: float) -> subprocess.Popen:
-    call = f"launch(sys.argv[1:], {processes}, restarts=3, heartbeat={HEARTBEAT})"
-    code = f"import sys; from decibo.parallel.launch import launch; sys.exit({call})"
-    job = [sys.executable, str(JOB), str(out), "--steps", STEPS, "--every", EVERY, "--slow", slow]
-    job += ["--checkpoint", out.parent / "checkpoints"]
-    command = [sys.executable, "-c", code, *map(str, job)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one case; the flags are what must not happen."""
+
+    case: str
+    lost: bool = False
+    leaked: bool = False
+    hung: bool = False
+    wrong: bool = False
+    traceback: bool = False
+    detail: str = ""
+    seconds: float = 0.0
+
+    @property
+    def bad(self) -> bool:
+        """Whether anything went wrong."""
+        return any(getattr(self, name) for name in COLUMNS)
 
 
-def members(out: Path) -> dict[int, int]:
-    """Process number -> pid of those that work on this result."""
-    processes = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"{JOB}\0{out}" in (entry / "cmdline").read_text():
-                env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
-                if "DECIBO_PROCESS" in env:
-                    processes[int(env["DECIBO_PROCESS"])] = int(entry.name)
-        except OSError:
-            continue
-    return processes
+def sections() -> list[str]:
+    """The names of all sections."""
+    return sorted(path.stem for path in (HERE / "drills").glob("[!_]*.py"))
 
 
-def reached(out: Path) -> int:
-    try:
-        return int(out.with_suffix(".step").read_text())
-    except (OSError, ValueError):
-        return 0
+def run(name: str, count: int, seed: int) -> Iterator[Outcome]:
+    """The outcomes of one section, as they come."""
+    module = importlib.import_module(f"drills.{name}")
+    with tempfile.TemporaryDirectory(prefix="decibo-faults-") as folder:
+        yield from module.cases(count, seed, Path(folder))
 
 
-def newest(out: Path) -> int:
-    return max(
-        [int(path.name.removeprefix("step-")) for path in (out.parent / "checkpoints").glob("step-*")], default=0
-    )
+def row(name: str, outcomes: Iterable[Outcome], seconds: float) -> str:
+    """A line of the table."""
+    listed = list(outcomes)
+    counts = "".join(f"{sum(getattr(each, column) for each in listed):11}" for column in COLUMNS)
+    return f"{name:16}{len(listed):7}{counts}{seconds:8.0f} s"
 
 
-def attack(process: subprocess.Popen, out: Path, drawn: random.Random, processes: int, target: int) -> dict | None:
-    """Wait until the run has come so far, then strike; None if it was over before."""
-    while reached(out) < target or len(members(out)) < processes:
-        if process.poll() is not None:
-            return None
-        time.sleep(0.02)
-    time.sleep(drawn.random())
-    alive = members(out)
-    victim = drawn.choice([0, *range(processes)])
-    if victim not in alive or process.poll() is not None:
-        return None
-    how = drawn.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-    before = reached(out)
-    saved = newest(out)
-    try:
-        os.kill(alive[victim], how)
-    except ProcessLookupError:
-        return None
-    return {"process": victim, "signal": how.name, "step": before, "lost": before - saved}
-
-
-def round_(number: int, processes: int, drawn: random.Random, folder: Path, expected: dict) -> dict:
-    out = folder / f"round{number}" / "run.npz"
-    out.parent.mkdir()
-    begun = time.perf_counter()
-    process = start(out, processes, slow=0.1)
-    strikes = [attack(process, out, drawn, processes, drawn.randrange(10, 250))]
-    if drawn.random() < 0.4:
-        strikes.append(attack(process, out, drawn, processes, drawn.randrange(10, 350)))
-    messages = process.communicate(timeout=300)[1]
-    same = False
-    if out.exists():
-        with np.load(out, allow_pickle=False) as file:
-            same = all(np.array_equal(file[name], expected[name]) for name in expected)
-    left = members(out)
-    named = [line.split(": ", 1)[1] for line in messages.splitlines() if "decibo launch: process" in line]
-    return {
-        "strikes": [strike for strike in strikes if strike],
-        "code": process.returncode,
-        "same": same,
-        "left behind": len(left),
-        "named": named,
-        "seconds": time.perf_counter() - begun,
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=3)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections()))
+    parser.add_argument("--count", type=int, default=20, help="cases in each section")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--verbose", action="store_true", help="a line for each case, not only for bad ones")
     options = parser.parse_args()
-    drawn = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        calm = folder / "calm" / "run.npz"
-        calm.parent.mkdir()
-        process = start(calm, options.processes, slow=0.0)
-        assert process.wait() == 0
-        with np.load(calm, allow_pickle=False) as file:
-            expected = {key: file[key] for key in file.files}
-        rows = []
-        for number in range(options.rounds):
-            row = round_(number, options.processes, drawn, folder, expected)
-            struck = (
-                "; ".join(f"{s['signal']} to {s['process']} at step {s['step']}" for s in row["strikes"]) or "too late"
-            )
-            verdict = "the same" if row["same"] and row["code"] == 0 else f"DIFFERENT (exit {row['code']})"
-            lost = max([s["lost"] for s in row["strikes"]], default=0)
-            print(f"{number + 1:3}  {verdict}, {lost} steps lost, {row['left behind']} left  {struck}", flush=True)
-            rows.append(row)
-    good = sum(row["same"] and row["code"] == 0 and not row["left behind"] for row in rows)
-    strikes = sum(len(row["strikes"]) for row in rows)
-    lost = max([s["lost"] for row in rows for s in row["strikes"]], default=0)
-    print(
-        f"{good} of {len(rows)} rounds ended with the same state; {strikes} strikes, at most {lost} steps lost", end=""
-    )
-    print(f" (interval {EVERY})")
+    unknown = set(options.sections) - set(sections())
+    if unknown:
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(sections())}")
+    lines = [f"{'section':16}{'cases':>7}{''.join(f'{column:>11}' for column in COLUMNS)}{'time':>10}"]
+    records = {}
+    for name in options.sections or sections():
+        begun = time.perf_counter()
+        outcomes = []
+        for outcome in run(name, options.count, options.seed):
+            outcomes.append(outcome)
+            if outcome.bad or options.verbose:
+                flags = [column for column in COLUMNS if getattr(outcome, column)]
+                verdict = ", ".join(flags).upper() or "fine"
+                print(f"  {name}: {outcome.case}: {verdict} ({outcome.seconds:.1f} s) {outcome.detail}", flush=True)
+        lines.append(row(name, outcomes, time.perf_counter() - begun))
+        records[name] = [asdict(outcome) for outcome in outcomes]
+    print("\n".join(lines))
     if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
+        options.json.write_text(json.dumps(records, indent=1))
+    return int(any(Outcome(**each).bad for listed in records.values() for each in listed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.path.insert(0, str(HERE))
+    sys.modules["faults"] = sys.modules["__main__"]  # sections import Outcome from here
+    sys.exit(main())
