@@ -135,6 +135,7 @@ class _Messages:
         return tree
 
     push = __call__
+    difference = __call__
 
 
 class _CompressedMix:
@@ -150,6 +151,11 @@ class _CompressedMix:
         self.u: list[Tree] = []
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
+        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4)
+
+    push = __call__  # compressed methods run on undirected networks only
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
         number = len(self.c)
         leaves, treedef = jax.tree.flatten(tree)
         c = jax.tree.leaves(self.memory.c[number])
@@ -164,10 +170,7 @@ class _CompressedMix:
         u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
         self.c.append(jax.tree.unflatten(treedef, c))
         self.u.append(jax.tree.unflatten(treedef, u))
-        mixed = [s + self.eta * (u - c) for s, u, c in zip(leaves, u, c, strict=True)]  # (4)
-        return jax.tree.unflatten(treedef, mixed)
-
-    push = __call__  # compressed methods run on undirected networks only
+        return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])  # (4)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ atc_tracking      gradient tracking, adapt then combine               sends s, t
     (5)  t  = W (t' + d - d')
     (6)  s+ = P(W (s - h t))
 extra             EXTRA, with P: PG-EXTRA                             sends s         exact
-    (7)  c+ = c + s - W~ s
-    (8)  s+ = P(W~ s - h d - c+)
+    (7)  e  = (W - I) s/2,  c+ = c + e                                so that W~ s = s + e
+    (8)  s+ = P(s + e - h d + c+)
 exact_diffusion   exact diffusion, with P: proximal exact diffusion   sends s         exact
     (9)  p  = s - h d
     (10) e  = (W - I)(p + c)/2                                        so that W~ (p + c) = p + c + e
@@ -26,10 +26,16 @@ push_pull         directed networks: A row-, B column-stochastic      sends s, t
 local             no agreement at all: every agent for itself         sends nothing
     (15) s+ = P(s - h d)
 
-(9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p, so written that c sums to 0 over the agents
-however long the run. (7), (8) are the usual two-term recursion
+(9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual two-term recursion
 s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h are trees with one entry for each
 variable, so that one `mix` is one message to every neighbour.
+
+The memory c of EXTRA and exact diffusion must sum to 0 over the agents: they come to rest where the mean of h d is the
+mean of c. It is a sum of as many terms as there are steps, so rounding would make its mean walk away, without end. Two
+things prevent that: e is found from differences between agents, which vanish as they agree, and what the sum c + e
+rounds away is kept and added at the next step (Kahan 1965):
+
+    (16) t = e + o,  c+ = c + t,  o+ = t - (c+ - c)                   o = 0 but for rounding
 
 Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li 2018 (3)-(6);
 Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu & Nedic 2021 and Xin & Khan
@@ -94,12 +100,12 @@ def atc_tracking() -> Consensus:
 
 def extra() -> Consensus:
     """EXTRA: one vector sent; exact."""
-    return Consensus(Partial(_zeros), Partial(_extra), "extra")
+    return Consensus(Partial(_two_zeros), Partial(_extra), "extra")
 
 
 def exact_diffusion() -> Consensus:
     """Exact diffusion: one vector sent; exact."""
-    return Consensus(Partial(_zeros), Partial(_exact_diffusion), "exact_diffusion")
+    return Consensus(Partial(_two_zeros), Partial(_exact_diffusion), "exact_diffusion")
 
 
 def push_pull() -> Consensus:
@@ -124,9 +130,12 @@ def _two_zeros(s: Group) -> tuple[Group, Group]:
     return _zeros(s), _zeros(s)
 
 
-def _half(s: Group, mixed: Group) -> Group:
-    """W~ s from s and W s."""
-    return tree_map(lambda s, ws: (s + ws) / 2, s, mixed)
+def _add(memory: Pair, e: Group) -> Pair:
+    """The memory c with e added, and what rounding left over."""
+    c, over = memory
+    t = tree_map(jnp.add, e, over)
+    new = tree_map(jnp.add, c, t)
+    return new, tree_map(lambda t, new, c: t - (new - c), t, new, c)  # (16)
 
 
 def _dgd(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
@@ -150,18 +159,17 @@ def _atc_tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: R
     return prox(mix(tree_map(lambda s, h, t: s - h * t, s, h, t)), h), (t, d)  # (6)
 
 
-def _extra(mix: Mix, prox: Proxes, s: Group, c: Group, d: Group, h: Rates) -> tuple[Group, Group]:
-    q = _half(s, mix(s))
-    c = tree_map(lambda c, s, q: c + s - q, c, s, q)  # (7)
-    return prox(tree_map(lambda q, h, d, c: q - h * d - c, q, h, d, c), h), c  # (8)
+def _extra(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
+    e = tree_map(lambda apart: apart / 2, mix.difference(s))
+    memory = _add(memory, e)  # (7)
+    return prox(tree_map(lambda s, e, h, d, c: s + e - h * d + c, s, e, h, d, memory[0]), h), memory  # (8)
 
 
-def _exact_diffusion(mix: Mix, prox: Proxes, s: Group, c: Group, d: Group, h: Rates) -> tuple[Group, Group]:
+def _exact_diffusion(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
     p = tree_map(lambda s, h, d: s - h * d, s, h, d)  # (9)
-    sent = tree_map(jnp.add, p, c)
-    e = tree_map(lambda ws, s: (ws - s) / 2, mix(sent), sent)  # (10)
-    c = tree_map(jnp.add, c, e)  # (11)
-    return prox(tree_map(jnp.add, p, c), h), c  # (12)
+    apart = mix.difference(tree_map(jnp.add, p, memory[0]))
+    memory = _add(memory, tree_map(lambda apart: apart / 2, apart))  # (10), (11)
+    return prox(tree_map(jnp.add, p, memory[0]), h), memory  # (12)
 
 
 def _push_pull(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:

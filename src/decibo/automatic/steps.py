@@ -387,4 +387,5 @@ def _lag(
 @jax.jit
 def _scaled(state: Any, ratio: dict[str, Any]) -> Any:
     (memory,) = state.memory
-    return state._replace(memory=({name: (ratio[name] * c).astype(c.dtype) for name, c in memory.items()},))
+    scaled = [{name: (ratio[name] * c).astype(c.dtype) for name, c in part.items()} for part in memory]
+    return state._replace(memory=(tuple(scaled),))

@@ -137,6 +137,7 @@ class MarkedMix:
         return _marked(f"mix:{size}:{bits}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t))(tree)
 
     push = __call__
+    difference = __call__
 
 
 def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> Cost:

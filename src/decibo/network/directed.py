@@ -57,6 +57,10 @@ class PushPull(Mixing):
         """B S."""
         return self.push.stacked(S, k, key)
 
+    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """(A - I) S."""
+        return self.pull.difference(S, k, key)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectedNetwork:

@@ -53,9 +53,20 @@ class Mix(Protocol):
         """The same with column-stochastic weights, which keep the sum over agents; no different if undirected."""
         ...
 
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        """By how much the neighbours differ from the agent: sum_j w_ij (tree_j - tree_i), so (W - I) tree.
+
+        The same message as that of mix(tree), but what the agents have in common is not rounded: a strategy that
+        adds differences up must not add up the rounding errors of mix(tree) - tree.
+        """
+        ...
+
 
 class Mixing:
-    """One exchange between all agents. `k` is the step and `key` a random key that all agents share."""
+    """One exchange between all agents. `k` is the step and `key` a random key that all agents share.
+
+    A kernel says how differences are found, `differing`; and, for directed networks, what the rows of W sum to.
+    """
 
     @property
     def fused(self) -> bool:
@@ -68,11 +79,24 @@ class Mixing:
 
     def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """The same for the agents with rows S, which receive the rows `received`, their own first."""
-        raise NotImplementedError
+        apart = self.differing(S, received, k, key)
+        return self.summed(S) + apart
 
     def pushed(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """The same with the weights that senders choose; they differ on directed networks only."""
         return self.stacked(S, k, key)
+
+    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """Row i of the result is sum_j w_ij (S_j - S_i); only differences between agents are rounded."""
+        return self.differing(S, S, k, key)
+
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The same for the agents with rows S, which receive the rows `received`, their own first."""
+        raise NotImplementedError
+
+    def summed(self, S: jax.Array) -> jax.Array:
+        """The rows of S times the row sums of W, which are 1 unless the network is directed."""
+        return S
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +114,10 @@ class AgentMix:
     def push(self, tree: T, bits: int | None = None) -> T:
         """The same with column-stochastic weights."""
         return self._exchange(self.mixing.pushed, tree)
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        """By how much the neighbours differ from agent i."""
+        return self._exchange(self.mixing.difference, tree)
 
     def _exchange(self, together: Callable[..., jax.Array], tree: T) -> T:
         agent = _agent()
@@ -154,44 +182,52 @@ def _take_all(size: int, batched: list[bool], agent: jax.Array, rows: jax.Array)
 class Dense(Mixing):
     """A matrix product."""
 
-    W: jax.Array
-    total: jax.Array  # (agents,) row sums
+    total: jax.Array  # (agents,) row sums of W
+    links: jax.Array  # W without what keeps an agent where it is: its rows sum to 0
 
-    def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """W times what was received."""
-        S = _rows(S, self.W.shape[0])
-        received = _rows(received, self.W.shape[1])
-        return _product(self.W, self.total, received.reshape(received.shape[0], -1)).reshape(S.shape)
+    def summed(self, S: jax.Array) -> jax.Array:
+        """The rows of S times the row sums of W."""
+        return _scaled(self.total, S)
+
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """(W - I) times what was received."""
+        S = _rows(S, self.links.shape[0])
+        received = _rows(received, self.links.shape[1])
+        return _product(self.links, received.reshape(received.shape[0], -1)).reshape(S.shape)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Circulant(Mixing):
-    """Shifts of S, those of equal weight summed first; only differences between agents are rounded.
+    """Shifts of S, those of equal weight summed first.
 
     S is continued at both ends once and then sliced: 35 offsets take a tenth of the time of 35 rolls.
     """
 
-    weights: jax.Array  # one for each group
     total: jax.Array  # the sum of a row
+    weights: jax.Array  # one for each group
     groups: tuple[tuple[int, ...], ...] = field(metadata={"static": True})  # offsets between -agents/2 and agents/2
     agents: int = field(metadata={"static": True})
 
-    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """total S[a] + the sum of w (S[a + offset] - S[a])."""
+    def summed(self, S: jax.Array) -> jax.Array:
+        """The rows of S times the row sums of W."""
+        return _scaled(self.total, S)
+
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The sum of w (S[a + offset] - S[a])."""
         S = _rows(S, self.agents)
         weights = self.weights.astype(S.dtype)
         offsets = [offset for group in self.groups for offset in group]
         before = -min([0, *offsets])
         after = max([0, *offsets])
         longer = jnp.concatenate([S[self.agents - before :], S, S[:after]])
-        mixed = self.total.astype(S.dtype) * S
+        total = jnp.zeros_like(S)
         for weight, (first, *rest) in zip(weights, self.groups, strict=True):
             differences = longer[before + first :][: self.agents] - S
             for offset in rest:
                 differences = differences + (longer[before + offset :][: self.agents] - S)
-            mixed = mixed + weight * differences
-        return mixed
+            total = total + weight * differences
+        return total
 
 
 @jax.tree_util.register_dataclass
@@ -202,46 +238,51 @@ class Sparse(Mixing):
     Nothing as large as the number of links times the width of S is ever made.
     """
 
-    total: jax.Array  # (agents,) row sums
+    total: jax.Array  # (agents,) row sums of W
     neighbours: jax.Array  # (D, agents); an agent with fewer has itself, with weight 0
     weights: jax.Array  # (D, agents)
     hubs: jax.Array  # (h,) agents with more than D neighbours
-    hub_rows: jax.Array  # (h, received rows) their rows of W
-    hub_total: jax.Array  # (h,) the sums of these
+    hub_links: jax.Array  # (h, received rows) their rows of W, less the row sum at their own place
 
-    def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """total S_i + the sum of w_ij (received_j - S_i), one slot of neighbours after another."""
+    def summed(self, S: jax.Array) -> jax.Array:
+        """The rows of S times the row sums of W."""
+        return _scaled(self.total, S)
+
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The sum of w_ij (received_j - S_i), one slot of neighbours after another."""
         S = _rows(S, self.total.shape[0])
         flat = S.reshape(S.shape[0], -1)
         received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = self.weights.astype(S.dtype)
 
-        def slot(r: int | jax.Array, mixed: jax.Array) -> jax.Array:
+        def slot(r: int | jax.Array, total: jax.Array) -> jax.Array:
             neighbour = received.at[self.neighbours[r]].get(mode="promise_in_bounds")
-            return mixed + weights[r][:, None] * (neighbour - flat)
+            return total + weights[r][:, None] * (neighbour - flat)
 
-        mixed = self.total.astype(S.dtype)[:, None] * flat
+        total = jnp.zeros_like(flat)
         slots = self.neighbours.shape[0]
         if slots <= UNROLLED:
             for r in range(slots):
-                mixed = slot(r, mixed)
+                total = slot(r, total)
         else:
-            mixed = lax.fori_loop(0, slots, slot, mixed, unroll=UNROLLED)
+            total = lax.fori_loop(0, slots, slot, total, unroll=UNROLLED)
         if self.hubs.shape[0]:
-            rows = _product(self.hub_rows, self.hub_total, received)
-            mixed = mixed.at[self.hubs].set(rows, mode="promise_in_bounds")
-        return mixed.reshape(S.shape)
+            total = total.at[self.hubs].set(_product(self.hub_links, received), mode="promise_in_bounds")
+        return total.reshape(S.shape)
 
 
-def _product(W: jax.Array, total: jax.Array, flat: jax.Array) -> jax.Array:
-    """W S as total S_0 + W (S - S_0).
+def _product(links: jax.Array, flat: jax.Array) -> jax.Array:
+    """The product with a matrix whose rows sum to 0, so that S - S_0 does as well as S.
 
     This rounds what the agents differ by and not what they have in common, which strategies with a memory (EXTRA,
     exact diffusion) would add up: in single precision they drifted away by 1e-7 a step.
     """
-    first = flat[:1]
-    differing = jnp.matmul(W.astype(flat.dtype), flat - first, precision=lax.Precision.HIGHEST)
-    return total.astype(flat.dtype)[:, None] * first + differing
+    return jnp.matmul(links.astype(flat.dtype), flat - flat[:1], precision=lax.Precision.HIGHEST)
+
+
+def _scaled(total: jax.Array, S: jax.Array) -> jax.Array:
+    """The rows of S times one number each, or times the same number."""
+    return total.astype(S.dtype).reshape(total.shape + (1,) * (S.ndim - 1) * total.ndim) * S
 
 
 def _total(weights: csr_array | np.ndarray) -> np.ndarray:
@@ -276,7 +317,10 @@ def suits_dense(weights: csr_array) -> bool:
 
 def make_dense(weights: csr_array) -> Dense:
     """Mixing by a matrix product."""
-    return Dense(jnp.asarray(weights.toarray()), jnp.asarray(_total(weights)))
+    total = _total(weights)
+    links = weights.toarray()
+    np.fill_diagonal(links, links.diagonal() - total)
+    return Dense(jnp.asarray(total), jnp.asarray(links))
 
 
 def _make_circulant(shifts: Shifts) -> Circulant:
@@ -287,7 +331,7 @@ def _make_circulant(shifts: Shifts) -> Circulant:
         if signed:  # an agent's weight for itself is in the total
             groups.setdefault(round(weight, 15), []).append(signed)
     total = _total(np.array([shifts.weights]))[0]
-    return Circulant(jnp.asarray(list(groups)), jnp.asarray(total), tuple(map(tuple, groups.values())), agents)
+    return Circulant(jnp.asarray(total), jnp.asarray(list(groups)), tuple(map(tuple, groups.values())), agents)
 
 
 def make_sparse(weights: csr_array, slots: int, hubs: np.ndarray) -> Sparse:
@@ -304,9 +348,10 @@ def make_sparse(weights: csr_array, slots: int, hubs: np.ndarray) -> Sparse:
     neighbours[slot[few], row[few]] = coo.col[is_link][few]
     values = np.zeros((slots, rows))
     values[slot[few], row[few]] = coo.data[is_link][few]
-    products = weights[hubs].toarray() if len(hubs) else np.zeros((0, weights.shape[1]))
     total = _total(weights)
-    return Sparse(*map(jnp.asarray, (total, neighbours, values, hubs.astype(np.int32), products, total[hubs])))
+    links = weights[hubs].toarray() if len(hubs) else np.zeros((0, weights.shape[1]))
+    links[np.arange(len(hubs)), hubs] -= total[hubs]
+    return Sparse(*map(jnp.asarray, (total, neighbours, values, hubs.astype(np.int32), links)))
 
 
 def links_of(weights: csr_array) -> np.ndarray:

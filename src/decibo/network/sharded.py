@@ -53,12 +53,22 @@ class Exchange(Mixing):
 
     def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """The rows of this device's block of W S."""
+        local, received = self._received(S)
+        return local.mixed(S, received, k, key)
+
+    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The rows of this device's block of (W - I) S."""
+        local, received = self._received(S)
+        return local.differing(S, received, k, key)
+
+    def _received(self, S: jax.Array) -> tuple[Mixing, jax.Array]:
+        """The mixing of this device, and its block with the rows that others sent."""
         local, sends = jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends))
         received = [
             lax.ppermute(S.at[rows].get(mode="promise_in_bounds"), DEVICES, pairs)
             for rows, pairs in zip(sends, self.parts, strict=True)
         ]
-        return local.mixed(S, jnp.concatenate([S, *received]), k, key)
+        return local, jnp.concatenate([S, *received])
 
 
 def sharded_mixing(network: Network | DirectedNetwork, placement: Placement) -> Mixing:

@@ -43,16 +43,16 @@ class Varying(Mixing):
     unreliable: str = field(metadata={"static": True})  # "links" or "agents"
     count: int = field(metadata={"static": True})  # of links, or of agents, in the whole network
 
-    def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """W_k times what was received."""
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """W_k - I times what was received."""
         assert k is not None
         assert key is not None
         flat = S.reshape(S.shape[0], -1)
         received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
         neighbour = lambda r: received.at[self.places[r]].get(mode="promise_in_bounds")
-        add = lambda r, mixed: mixed + weights[r][:, None] * (neighbour(r) - flat)
-        return lax.fori_loop(0, self.neighbours.shape[0], add, flat).reshape(S.shape)  # (1)
+        add = lambda r, total: total + weights[r][:, None] * (neighbour(r) - flat)
+        return lax.fori_loop(0, self.neighbours.shape[0], add, jnp.zeros_like(flat)).reshape(S.shape)  # (1)
 
     def alive(self, key: jax.Array) -> jax.Array:
         """Which of an agent's links work, (D, agents)."""
