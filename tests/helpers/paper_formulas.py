@@ -28,17 +28,16 @@ def symbols(mu_g, L_f1, L_g1, L_g2, C_fy, lam):
 
 
 def limits(mu_g, L_f1, L_g1, L_g2, C_fy, rho, lam, beta, gamma):
-    """The lists of bounds on gamma, beta and alpha, in the paper's order (erratum 12 last of alpha's)."""
+    """The lists of bounds on gamma, beta and alpha, in the paper's order."""
     s = symbols(mu_g, L_f1, L_g1, L_g2, C_fy, lam)
     p1, p2, p3 = s["p1"], s["p2"], s["p3"]
     alphas = [
         1 / (2 * s["L"]),
         s["w_gamma"] * gamma / (10 * s["L_y"] * L_g1 * lam),
-        mu_g**2 / (160 * L_g1**2) * beta,  # erratum 3
+        s["w_beta"] * beta / (10 * s["L_ylam"] * sqrt(s["U_lam^2"])),  # erratum 12
         (1 - rho) / (12 * lam * sqrt(p1)),
         (1 - rho) * sqrt(p3) / (32 * L_g1 * lam * sqrt(p1)),
         (1 - rho) / (54 * L_g1 * lam),
-        s["w_beta"] * beta / (10 * s["L_ylam"] * sqrt(s["U_lam^2"])),
     ]
     betas = [
         1 / (lam * L_g1),

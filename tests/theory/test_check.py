@@ -24,7 +24,7 @@ def test_the_papers_synthetic_steps():
     assert (c.mu_g, c.L_f1, c.L_g1, c.L_g2, c.estimated) == pytest.approx((4, 4, 32, 0, False))
     assert result.factors["gamma"] == pytest.approx(500, rel=0.15)
     assert result.factors["beta"] == pytest.approx(3000, rel=0.2)
-    assert result.factors["alpha"] == pytest.approx(2e7, rel=0.2)
+    assert result.factors["alpha"] == pytest.approx(1.2e7, rel=0.1)
     assert not result.holds
     text = str(result)
     assert max(map(len, text.splitlines())) <= 80
@@ -60,6 +60,17 @@ def test_other_methods_and_minimax():
     result = check(game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
     assert result.constants.minimax
     assert result.floor.penalty == 0
+
+
+@pytest.mark.parametrize(("lam", "holds"), [(0.5, False), (1.0, True), (1.5, True)])
+def test_lam_of_minimax(lam, holds):
+    """Below 1 y moves away from y*: that is what to change, and no bound is negative."""
+    steps = {"alpha": 1e-9, "beta": 1e-9, "gamma": 1e-5}
+    result = check(minimax_quadratic(4, 2, 2), decibo.ring(4), decibo.methods.ahead_minimax(**steps, lam=lam))
+    assert result.slacks["lam >= 1"].holds == holds
+    assert ("raise lam to 1 or more" in result.advice) == (not holds)
+    assert all(slack.bound > 0 for slack in result.slacks.values())
+    assert not holds or not [name for name, slack in result.slacks.items() if slack.step == "lam" and not slack.holds]
 
 
 def test_invalid_arguments_are_rejected():

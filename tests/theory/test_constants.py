@@ -1,5 +1,8 @@
 """Constants: a second transcription, the exact values of quadratics, estimates, and bad input."""
 
+from functools import cache
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -83,8 +86,8 @@ def test_true_lipschitz_constants_never_exceed_the_formulas(seed, n, r, outer, c
     world = World.draw(seed, 3, n, r, outer=outer, coupling=coupling)
     c = world.constants([np.zeros(n)])
     lam = 2.1 * c.L_f1 / c.mu_g
-    assert np.linalg.norm(world.phi_hessian, 2) <= c.L * (1 + 1e-12)
-    assert np.linalg.norm(world.response, 2) <= c.L_ystar * (1 + 1e-12)
+    assert np.linalg.norm(world.phi_hessian(np.zeros(n)), 2) <= c.L * (1 + 1e-8)
+    assert np.linalg.norm(world.response(np.zeros(n)), 2) <= c.L_ystar * (1 + 1e-12)
     mixed = world.B.mean(0).T + lam * world.J.mean(0).T
     slope = np.linalg.solve(world.A.mean(0) + lam * world.H.mean(0), mixed)
     assert np.linalg.norm(slope, 2) <= c.L_ystar_lam(lam) * (1 + 1e-12)
@@ -122,6 +125,7 @@ def test_exact_for_quadratics():
         assert getattr(estimate, name) == pytest.approx(getattr(truth, name), rel=1e-10), name
 
 
+@cache
 def ridge(weight):
     """g = weight y^2/2 + cos(a x + b y), so that |D3 g| = |sin| |(a, b)|^3."""
 
@@ -140,6 +144,32 @@ def test_estimates_of_a_bent_problem():
     assert estimate.L_f1 == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("bend", [1e-5, 1e-4])
+def test_a_small_bend_is_noticed_in_single_precision(bend):
+    with jax.enable_x64(False):
+        assert not constants(quadratic(3, 2, 2)).estimated
+        estimate = constants(quadratic(3, 2, 2, bend=bend))
+        assert jnp.zeros(1).dtype == jnp.float32
+    assert estimate.estimated
+    assert 0.1 * bend < estimate.L_g2 < bend
+
+
+def test_quadratics_in_pieces_and_in_powers():
+    """Third derivatives alone would call Huber's function quadratic; y**2.0 has none that JAX can form at y = 0."""
+    data = {"a": np.array([0.0, 1.0])}
+    huber = lambda x, y, d: jnp.sum(jnp.where(jnp.abs(y) < 1, y**2, 2 * jnp.abs(y) - 1)) + x**2
+    power = lambda x, y, d: jnp.sum((y - d["a"]) ** 2.0) / 2
+    start = jnp.zeros(2)
+    square = lambda x, y, d: jnp.sum((y - d["a"]) ** 2) / 2
+    assert constants(decibo.Problem(huber, square, data, 0.0, start), radius=3.0).estimated
+    assert not constants(decibo.Problem(lambda x, y, d: jnp.sum(y**2.0), power, data, 0.0, start)).estimated
+
+
+def test_constants_of_a_problem_that_is_not_minimax():
+    with pytest.raises(decibo.InputError, match="minimax case is g = -f"):
+        constants(ridge(3.0), jnp.linspace(-4, 4, 9), samples=9, minimax=True)
+
+
 def test_not_strongly_convex_says_where():
     with pytest.raises(decibo.InputError, match=r"agent 1 has the eigenvalue -0\.\d+ at x = \[.*\], y = \["):
         constants(ridge(0.5), jnp.zeros(1))
@@ -153,6 +183,7 @@ def test_not_strongly_convex_says_where():
         ({"L_f1": -1.0}, "L_f1 must be a finite number of at least 0, but it is -1.0"),
         ({"C_fy": float("nan")}, "C_fy must be .* but it is nan"),
         ({"L_g2": float("inf")}, "finite"),
+        ({"minimax": True}, "g = -f, so .* the same Lipschitz constant, but L_f1 = 2 and L_g1 = 3"),
     ],
 )
 def test_contradictory_constants_are_rejected(change, said):
@@ -175,4 +206,4 @@ def test_small_lam_and_invalid_steps_are_rejected():
     with pytest.raises(decibo.InputError, match="stacked along a first axis"):
         constants(quadratic(agents=2, n=2, r=2), jnp.zeros((4, 3)))
     with pytest.raises(decibo.InputError, match="lam >= 1"):
-        theorem1(Constants(**GOOD, minimax=True), 0.5, 0.9)
+        theorem1(Constants(**(GOOD | {"L_f1": 3.0}), minimax=True), 0.5, 0.9)

@@ -1,5 +1,6 @@
 """Theorem 1 along runs of AHEAD, its rules against their own inequalities, and the penalty gap."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -112,14 +113,14 @@ def test_rules_satisfy_their_own_inequalities(over, L_f1, rho, above, K, minimax
     t = theorem1(c, rho, lam)
     assert t.admits(t.alpha, t.beta, t.gamma)
     assert corollary1(some(L_g1=over, L_f1=L_f1), rho, K).admitted
-    assert corollary2(c, rho, K, lam=max(lam, 1.0)).admitted
+    assert corollary2(some(L_g1=over, L_f1=over), rho, K, lam=above).admitted
 
 
 @pytest.mark.parametrize(
     ("constants", "lam", "name"),
     [
-        (some(), 5.0, "alpha < mu_g^2 beta/(160 L_g1^2)"),
-        (some(L_g1=1, L_f1=1), 2.001, "alpha < w_beta beta/(10 L_y*lam U_lam)"),
+        (some(), 5.0, "alpha < w_beta beta/(10 L_y*lam U_lam)"),
+        (some(L_g1=3, L_f1=3, minimax=True), 1.1, "alpha < w_gamma gamma/(10 L_y* L_g1 lam)"),
         (some(L_g2=1e6, C_fy=1e6), 5.0, "alpha < 1/(2 L)"),
     ],
 )
@@ -146,6 +147,27 @@ def test_corollaries_follow_their_powers_of_k():
         low, high = (rule(some(L_g1=2, L_f1=2), 0.4, K).settings for K in (1e3, 1e6))
         slopes = [np.log10(high[name] / low[name]) / 3 for name in ("alpha", "beta", "gamma", "lam")]
         assert slopes == pytest.approx(powers, abs=1e-9)
+
+
+@pytest.mark.parametrize(("rule", "orders", "start"), [(corollary1, (4, 2, 1), 4), (corollary2, (3, 1, 1), 3)])
+def test_the_orders_of_the_rules(rule, orders, start):
+    """(4) and (6): a, b, c over (1 - rho) times powers of kappa tend to a constant; heterogeneity does not know rho."""
+    K = 1.0
+    scaled = []
+    for kappa in (1e3, 1e5):
+        c = Constants(mu_g=1 / kappa, L_f1=1, L_g1=1, L_g2=1, C_fy=1, b_f=1, b_g=1)
+        for rho in (0.1, 0.9):
+            s = rule(c, rho, K).settings
+            named = zip(("alpha", "beta", "gamma"), orders, strict=True)
+            steps = [s[name] * kappa**power / (1 - rho) for name, power in named]
+            used = replace(c, minimax=True) if rule is corollary2 else c
+            parts = bound(used, rho, **s, fall=1.0, K=K)
+            weights = used.d(rho, **s)
+            first = parts.initial * (1 - rho) / kappa**start  # of V^0 - V^K = 1
+            power = 0 if rule is corollary2 else 2
+            assert weights.d_1 + weights.d_2 < 10  # so that V^0 is of the order of 1
+            scaled.append([*steps, first, parts.heterogeneity / kappa**power])
+    assert np.ptp(np.log(scaled), axis=0).max() < 0.02
 
 
 def test_corollary_2_at_lam_one_leaves_y_out():

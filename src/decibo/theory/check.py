@@ -167,7 +167,8 @@ def _settings(method: Algorithm) -> dict[str, float]:
 def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
     broken = {slack.step for slack in slacks.values() if not slack.holds}
     if "lam" in broken:
-        return f"Change first: raise lam above {theorem.least_lam:.4g}; below it nothing is guaranteed."
+        raised = "to 1 or more" if theorem.constants.minimax else f"above {theorem.least_lam:.4g}"
+        return f"Change first: raise lam {raised}; below it nothing is guaranteed."
     gap = 2 * theorem.constants.C_ou**2 / theorem.lam**2
     parts = {
         "the penalty gap C_ou/lam: raise lam": gap,

@@ -1,7 +1,7 @@
 r"""The constants of the paper's assumptions, and everything derived from them.     [paper, section III]
 
      (1)  kappa   = max(C_fy, L_f1, L_g1, L_g2) / mu_g                                 Corollary 1
-     (2)  L_y*    = L_g1/mu_g,     L_y*lam = 2 L_lam/(lam mu_g)
+     (2)  L_y*    = L_g1/mu_g,     L_y*lam = L_lam/mu_lam
      (3)  L       = (L_f1 + (L_f1 L_g1 + C_fy L_g2)/mu_g + C_fy L_g1 L_g2/mu_g^2) (1 + L_y*)        erratum 6
      (4)  U_lam^2 = L_f1^2 + lam^2 L_g1^2,     L_lam = L_f1 + lam L_g1,     mu_lam = lam mu_g/2
      (5)  w_gamma = mu_g L_g1/(2 (mu_g + L_g1)),     w_beta = mu_lam L_lam/(2 (mu_lam + L_lam))
@@ -11,8 +11,13 @@ r"""The constants of the paper's assumptions, and everything derived from them. 
      (9)  p_2     = (96/u_beta^2 + 24) L_g1^2,     p_3 = (48 L_g1^2/w_gamma^2 + 12) L_g1^2
     (10)  d_1     = 12 U_lam^2 alpha/(w_beta beta),     d_2 = 12 L_g1^2 lam^2 alpha/(w_gamma gamma)
     (11)  d_j     = 4 p_(j-2) alpha lam^2/(1 - rho),  j = 3, 4, 5                                 erratum 4
+    (12)  b_y^2   = 2 (b_f^2 + lam^2 b_g^2), the heterogeneity of f_y + lam g_y at (x, y*(x))
 
-Minimax (g = -f):  L = L_f1 (1 + L_y*),  C_in = C_ou = 0,  mu_lam = min(lam/2, lam - 1) mu_g      erratum 13
+Minimax, g = -f, so that L_f1 = L_g1 and b_f = b_g:  L = L_f1 (1 + L_y*),  C_in = C_ou = 0, and since
+f + lam g = (lam - 1) g, the quantities of y are those of z times lam - 1:                        erratum 13
+
+    (13)  U_lam = L_lam = (lam - 1) L_g1,     mu_lam = (lam - 1) mu_g,     w_beta = (lam - 1) w_gamma,
+          L_y*lam = L_y*,     b_y = (lam - 1) b_g;     nothing is singular at lam = 1, where y moves nothing
 """
 
 from __future__ import annotations
@@ -67,6 +72,12 @@ class Constants:
                 f"The curvature of g in y is at least mu_g and at most L_g1, so mu_g <= L_g1, "
                 f"but mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}."
             )
+        if self.minimax and not math.isclose(self.L_f1, self.L_g1, rel_tol=1e-6):
+            raise InputError(
+                "The minimax case is g = -f, so the gradients of f and g have the same Lipschitz constant, "
+                f"but L_f1 = {self.L_f1:g} and L_g1 = {self.L_g1:g}.",
+                f"Pass L_f1 = L_g1 = {max(self.L_f1, self.L_g1):g}, or minimax=False if g is not -f.",
+            )
 
     @property
     def kappa(self) -> float:
@@ -79,8 +90,8 @@ class Constants:
         return self.L_g1 / self.mu_g  # (2)
 
     def L_ystar_lam(self, lam: float) -> float:
-        """The Lipschitz constant 2 L_lam/(lam mu_g) of y*(x; lam)."""
-        return 2 * self.L_lam(lam) / (lam * self.mu_g)  # (2)
+        """The Lipschitz constant L_lam/mu_lam = 2 L_lam/(lam mu_g) of y*(x; lam); that of y*(x) if g = -f."""
+        return self.L_ystar if self.minimax else 2 * self.L_lam(lam) / (lam * self.mu_g)  # (2), (13)
 
     @property
     def L(self) -> float:
@@ -92,16 +103,16 @@ class Constants:
         return (self.L_f1 + by_gradients + by_hessian) * (1 + self.L_ystar)  # (3)
 
     def U_lam(self, lam: float) -> float:
-        """sqrt(L_f1^2 + lam^2 L_g1^2)."""
-        return math.hypot(self.L_f1, lam * self.L_g1)  # (4)
+        """sqrt(L_f1^2 + lam^2 L_g1^2), how fast the directions change with y; |lam - 1| L_g1 if g = -f."""
+        return abs(lam - 1) * self.L_g1 if self.minimax else math.hypot(self.L_f1, lam * self.L_g1)  # (4), (13)
 
     def L_lam(self, lam: float) -> float:
-        """The smoothness L_f1 + lam L_g1 of f + lam g."""
-        return self.L_f1 + lam * self.L_g1  # (4)
+        """The smoothness L_f1 + lam L_g1 of f + lam g; (lam - 1) L_g1 if g = -f."""
+        return (lam - 1) * self.L_g1 if self.minimax else self.L_f1 + lam * self.L_g1  # (4), (13)
 
     def mu_lam(self, lam: float) -> float:
-        """The strong convexity lam mu_g/2 of f + lam g in y; min(lam/2, lam - 1) mu_g if g = -f."""
-        return (min(lam / 2, lam - 1) if self.minimax else lam / 2) * self.mu_g  # (4)
+        """The strong convexity lam mu_g/2 of f + lam g in y; (lam - 1) mu_g if g = -f."""
+        return (lam - 1 if self.minimax else lam / 2) * self.mu_g  # (4), (13)
 
     @property
     def w_gamma(self) -> float:
@@ -109,16 +120,25 @@ class Constants:
         return self.mu_g * self.L_g1 / (2 * (self.mu_g + self.L_g1))  # (5)
 
     def w_beta(self, lam: float) -> float:
-        """The contraction mu_lam L_lam/(2 (mu_lam + L_lam)) of y; infinite where y has no effect (g = -f, lam = 1)."""
-        if self.minimax and lam == 1:
-            return math.inf
+        """The contraction mu_lam L_lam/(2 (mu_lam + L_lam)) of y; (lam - 1) w_gamma if g = -f."""
+        if self.minimax:
+            return (lam - 1) * self.w_gamma  # (13)
         mu = self.mu_lam(lam)
         L = self.L_lam(lam)
         return mu * L / (2 * (mu + L))  # (5)
 
+    def U_over_w(self, lam: float) -> float:
+        """U_lam/w_beta, how much an error of the directions moves y; L_g1/w_gamma if g = -f, also at lam = 1."""
+        return self.L_g1 / self.w_gamma if self.minimax else self.U_lam(lam) / self.w_beta(lam)  # (13)
+
     def u_beta(self, lam: float) -> float:
-        """lam L_g1 w_beta/U_lam^2: the largest number for which the proof may bound D_1 and D_2 by p_1 and p_2."""
-        return lam * self.L_g1 * self.w_beta(lam) / self.U_lam(lam) ** 2  # (7)
+        """lam L_g1 w_beta/U_lam^2: a number for which D_1 and D_2 of the proof are below p_1 lam^2 and p_2 lam^2."""
+        moved = self.U_lam(lam) * self.U_over_w(lam)
+        return lam * self.L_g1 / moved if moved > 0 else math.inf  # (7)
+
+    def b_y2(self, lam: float) -> float:
+        """2 (b_f^2 + lam^2 b_g^2): the heterogeneity of the direction of y; (lam - 1)^2 b_g^2 if g = -f."""
+        return ((lam - 1) * self.b_g) ** 2 if self.minimax else 2 * (self.b_f**2 + (lam * self.b_g) ** 2)  # (12), (13)
 
     @property
     def C_in(self) -> float:
@@ -146,7 +166,7 @@ class Constants:
     def d(self, rho: float, *, alpha: float, beta: float, gamma: float, lam: float) -> Weights:
         """d_1 to d_5, the weights (10) and (11) of the potential."""
         mixed = 4 * alpha * lam**2 / (1 - network_rho(rho))
-        d_1 = 12 * self.U_lam(lam) ** 2 * alpha / (self.w_beta(lam) * beta)  # (10)
+        d_1 = 12 * self.U_lam(lam) * self.U_over_w(lam) * alpha / beta  # (10)
         d_2 = 12 * self.L_g1**2 * lam**2 * alpha / (self.w_gamma * gamma)  # (10)
         return Weights(d_1, d_2, self.p_1(lam) * mixed, self.p_2(lam) * mixed, self.p_3 * mixed)  # (11)
 

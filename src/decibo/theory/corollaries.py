@@ -1,13 +1,24 @@
 r"""Corollaries 1 and 2: step sizes and lam for a given number of steps K.
 
     (1)  Corollary 1:  lam = 3 kappa K^(1/6),  gamma = c K^(-1/3),  beta = b K^(-1/2),  alpha = a K^(-2/3)
-         then the mean of |grad Phi|^2 is O(kappa^4/K^(1/3) + (kappa^2 b_f^2/K^(2/3) + kappa^4 b_g^2/K^(1/3))/(1-rho)^2)
     (2)  Corollary 2:  g = -f,  lam fixed,     gamma = c K^(-1/3),  beta = b K^(-1/3),  alpha = a K^(-1/3)
-         then it is O(kappa^2/K^(2/3) (1 + b_f^2/(1-rho)^2))
 
-The paper leaves a, b and c open. Here they are the largest that Theorem 1 admits at K = 1, and then (1) and (2)
-satisfy it for every K, since each step falls at least as fast as its bounds; or practical ones of your own, for
-which Theorem 1 promises nothing.
+The paper leaves a, b and c open but for their powers of kappa. Here they are the largest that Theorem 1 admits at
+K = 1, and then (1) and (2) satisfy it for every K, since each step falls at least as fast as its bounds; or practical
+ones of your own, for which Theorem 1 promises nothing. The rates that follow from Theorem 1 (common start; Phi bounded
+below, erratum 14) differ: with rho' = 1 - rho, a, b, c are of the order of A, and then the mean of |grad Phi|^2 of R,
+
+    (3)  (1), paper     A = kappa^-3, kappa^-1, 1
+                        R = kappa^4/K^(1/3) + (kappa^2 b_f^2/K^(2/3) + kappa^4 b_g^2/K^(1/3))/rho'^2
+    (4)  (1), here      A = rho' kappa^-4, rho' kappa^-2, rho' kappa^-1
+                        R = kappa^4/(rho' K^(1/3)) + b_f^2/K^(2/3) + kappa^2 b_g^2/K^(1/3)
+    (5)  (2), paper     A = kappa^-2, 1, 1
+                        R = kappa^2/K^(2/3) (1 + b_f^2/rho'^2)
+    (6)  (2), here      A = rho' kappa^-3, rho' kappa^-1, rho' kappa^-1
+                        R = (kappa^3/rho' + b_f^2)/K^(2/3)
+
+The paper's a, b and c satisfy Theorem 1 only from some K on (see the errata). The rule here has the same powers of K;
+it pays 1/(1 - rho) in the first term and has none in the others.
 """
 
 from __future__ import annotations

@@ -15,8 +15,13 @@ Curvature at a point comes from products with second and third derivatives:
 all arguments equal. Up to DENSE variables (6) is replaced by the dense matrix and is exact; beyond, it lies
 within the spectrum and (7) may miss the largest of several maxima: both are estimates from below.
 
-A problem whose second derivatives do not change between the points is quadratic: L_f1, L_g1, L_g2 and mu_g are
-then exact everywhere, and (4) on the convex hull of the x, where convex functions are largest at the corners.
+A problem is quadratic if a product (5) is the same at all points, up to 1e3 roundings, and its own derivative
+
+    (8)  D3 h[u, v] = d/dt H(p + t u) v                     is zero, up to 8 roundings, for random u and v
+
+at each of them. Rounding hides a small change of H between points but not a small D3, which is computed as zero for a
+quadratic; a function made of quadratic pieces has D3 = 0 but not the same H. Then L_f1, L_g1, L_g2 and mu_g are exact
+everywhere, and (4) on the convex hull of the x, where convex functions are largest at the corners.
 """
 
 from __future__ import annotations
@@ -78,12 +83,16 @@ def constants(
     mu_g = _convex(pairs, curvature["g_yy"][..., 0])
     for point in points[~solved][:1]:
         exact_problem.at(problem.x_layout.unravel(point))  # raises: there is no y*(x), and why
-    quadratic = _unchanging(curvature["probe"])
+    quadratic = _unchanging(curvature["probe"]) and _straight(curvature["bend"], curvature["probe"])
     exact = quadratic and functions.x.size + functions.y.size <= DENSE
+    L_f1 = float(np.abs(curvature["f"]).max())  # (2)
+    L_g1 = max(float(np.abs(curvature["g"]).max()), mu_g)  # (2)
+    if minimax and np.isclose(L_f1, L_g1, rtol=1e-3):  # g = -f: equal but for rounding
+        L_f1 = L_g1 = max(L_f1, L_g1)
     return Constants(
         mu_g=mu_g,
-        L_f1=float(np.abs(curvature["f"]).max()),  # (2)
-        L_g1=max(float(np.abs(curvature["g"]).max()), mu_g),  # (2)
+        L_f1=L_f1,
+        L_g1=L_g1,
         L_g2=0.0 if quadratic else float(jnp.max(_third_order(functions, data, *pairs, key))),  # (3)
         C_fy=float(slope.max()),
         b_f=float(b_f2.max()) ** 0.5,
@@ -150,19 +159,22 @@ def _first_order(functions: Functions, data: Tree, points: jax.Array, start: Vec
 def _second_order(
     functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
 ) -> dict[str, jax.Array]:
-    """At each (x, y) every agent's extreme eigenvalues of f, of g and of g in y, and a product with each Hessian."""
+    """At each (x, y) every agent's extreme eigenvalues of f, of g and of g in y, and products that tell quadratics."""
 
     def one(d: Tree, x: Vector, y: Vector) -> dict[str, jax.Array]:
         oracle = Oracle(functions, d)
         f = joined(oracle.outer_value, x.size)
         g = joined(oracle.inner_value, x.size)
         p = jnp.concatenate([x, y.astype(x.dtype)])
-        probe = jax.random.normal(jax.random.key(0), p.shape, p.dtype)  # the same at every point
+        probe, other = jax.random.normal(jax.random.key(0), (2, p.size), p.dtype)  # the same at every point
+        products = lambda q: jnp.concatenate([product(f, q, probe), product(g, q, probe)])
+        at_p, bend = jax.jvp(products, (p,), (other,))
         return {
             "f": extremes(f, p, key),
             "g": extremes(g, p, key),
             "g_yy": extremes(lambda u: oracle.inner_value(x, u), y, key),
-            "probe": jnp.concatenate([product(f, p, probe), product(g, p, probe)]),
+            "probe": at_p,
+            "bend": bend,  # (8)
         }
 
     return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
@@ -196,6 +208,12 @@ def _unchanging(probes: np.ndarray) -> bool:
     """Whether a product with the second derivatives is the same at all points, up to rounding."""
     scale = np.abs(probes).max()
     return bool(np.ptp(probes, axis=0).max() <= 1e3 * np.finfo(probes.dtype).eps * scale)
+
+
+def _straight(bends: np.ndarray, probes: np.ndarray) -> bool:
+    """Whether the third derivatives (8) are zero, up to rounding; NaN, as of y**2.0 at y = 0, says nothing."""
+    found = np.abs(bends[np.isfinite(bends)])
+    return bool(found.max(initial=0.0) <= 8 * np.finfo(probes.dtype).eps * np.abs(probes).max())
 
 
 def product(h: Scalar, p: Vector, v: Vector) -> Vector:

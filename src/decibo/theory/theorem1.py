@@ -7,20 +7,21 @@ Conditions                                                  [paper, eqs. stepsiz
                           (1-rho) sqrt p_1/(24 L_g1 sqrt p_3),  (1-rho)/(16 L_g1)
     (3)  beta  < each of  1/(lam L_g1),  1/(2 L_lam) + 1/(lam mu_g),  (1-rho)/(10 lam sqrt p_2),
                           (1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2),  (1-rho)/(32 L_g1 lam)
-    (4)  alpha < each of  1/(2 L),  w_gamma gamma/(10 L_y* L_g1 lam),  mu_g^2 beta/(160 L_g1^2)  [erratum 3],
-                          w_beta beta/(10 L_y*lam U_lam)                                        [erratum 12],
+    (4)  alpha < each of  1/(2 L),  w_gamma gamma/(10 L_y* L_g1 lam),  w_beta beta/(10 L_y*lam U_lam)  [erratum 12],
                           (1-rho)/(12 lam sqrt p_1),  (1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1),
                           (1-rho)/(54 L_g1 lam)
 
-The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twenty million times.
+If g = -f, the constants of y are those of (13) of `constants.py`, and 1/(2 L_lam) + 1/(lam mu_g) stands for
+(mu_lam + L_lam)/(2 mu_lam L_lam).
+
+The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twelve million times.
 
 The bound, in its three parts                                          [paper, eqs. the1, p-error and b-error]
 
     (5)  mean over k < K of |grad Phi(xbar^k)|^2  <=  initial + penalty + heterogeneity
     (6)  initial       = (V^0 - V^K)/(alpha K)                                                     erratum 8
     (7)  penalty       = 2 C_ou^2/lam^2 + (864 p_1 alpha^2 + 576 p_2 beta^2) C_in^2 L_g1^2 lam^2/(1-rho)^2
-    (8)  heterogeneity = (24 p_1 alpha^2 b_f^2 + 24 p_3 gamma^2 b_g^2
-                          + 48 p_2 beta^2 (b_f^2 + lam^2 b_g^2)) lam^2/(1-rho)^2
+    (8)  heterogeneity = (24 p_1 alpha^2 b_f^2 + 24 p_3 gamma^2 b_g^2 + 24 p_2 beta^2 b_y^2) lam^2/(1-rho)^2
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ BELOW = 1 - 1e-9  # the inequalities are strict: the largest admissible step is 
 
 
 class Slack(NamedTuple):
-    """One inequality `value < bound` (`value > bound` for lam)."""
+    """One inequality `value < bound`; for lam `value > bound`, or `value >= bound` where equality is enough."""
 
     step: str
     value: float
     bound: float
+    equality: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether the inequality is true."""
+        if self.equality and self.value == self.bound:
+            return True
         return self.value > self.bound if self.step == "lam" else self.value < self.bound
 
     @property
@@ -72,8 +76,14 @@ class Theorem1:
 
     @cached_property
     def least_lam(self) -> float:
-        """lam must be above this, (1)."""
-        return 0.0 if self.constants.minimax else 2 * self.constants.L_f1 / self.constants.mu_g
+        """lam must be above this, (1); if g = -f it may also be equal to it."""
+        return 1.0 if self.constants.minimax else 2 * self.constants.L_f1 / self.constants.mu_g
+
+    @property
+    def _lam(self) -> dict[str, Slack]:
+        """The condition (1) on lam, by name."""
+        name = "lam >= 1" if self.constants.minimax else "lam > 2 L_f1/mu_g"
+        return {name: Slack("lam", self.lam, self.least_lam, equality=self.constants.minimax)}
 
     @cached_property
     def gammas(self) -> dict[str, float]:
@@ -100,11 +110,20 @@ class Theorem1:
         root_2 = math.sqrt(c.p_2(lam))
         return {
             "1/(lam L_g1)": 1 / (lam * c.L_g1),
-            "1/(2 L_lam) + 1/(lam mu_g)": 1 / (2 * c.L_lam(lam)) + 1 / (lam * c.mu_g),
+            "1/(2 L_lam) + 1/(lam mu_g)": self._inner_limit,
             "(1-rho)/(10 lam sqrt p_2)": gap / (10 * lam * root_2),
             "(1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2)": gap * root_1 / (48 * c.L_g1 * lam * root_2),
             "(1-rho)/(32 L_g1 lam)": gap / (32 * c.L_g1 * lam),
         }
+
+    @property
+    def _inner_limit(self) -> float:
+        """(mu_lam + L_lam)/(2 mu_lam L_lam): beta w_beta <= 1/4 below it; if g = -f and lam = 1 there is no limit."""
+        c = self.constants
+        if not c.minimax:
+            return 1 / (2 * c.L_lam(self.lam)) + 1 / (self.lam * c.mu_g)
+        pull = abs(self.lam - 1)
+        return (c.mu_g + c.L_g1) / (2 * pull * c.mu_g * c.L_g1) if pull > 0 else math.inf
 
     def alphas(self, beta: float, gamma: float) -> dict[str, float]:
         """The bounds (4) on alpha, by name."""
@@ -116,8 +135,7 @@ class Theorem1:
         return {
             "1/(2 L)": 1 / (2 * c.L) if c.L > 0 else math.inf,
             "w_gamma gamma/(10 L_y* L_g1 lam)": c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
-            "mu_g^2 beta/(160 L_g1^2)": c.mu_g**2 * beta / (160 * c.L_g1**2),
-            "w_beta beta/(10 L_y*lam U_lam)": c.w_beta(lam) * beta / (10 * c.L_ystar_lam(lam) * c.U_lam(lam)),
+            "w_beta beta/(10 L_y*lam U_lam)": beta / (10 * c.L_ystar_lam(lam) * c.U_over_w(lam)),
             "(1-rho)/(12 lam sqrt p_1)": gap / (12 * lam * root_1),
             "(1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1)": gap * root_3 / (32 * c.L_g1 * lam * root_1),
             "(1-rho)/(54 L_g1 lam)": gap / (54 * c.L_g1 * lam),
@@ -149,7 +167,7 @@ class Theorem1:
         steps = {"gamma": gamma, "beta": beta, "alpha": alpha}
         values = {step: positive(step, value) for step, value in steps.items()}
         bounds = {"gamma": self.gammas, "beta": self.betas, "alpha": self.alphas(beta, gamma)}
-        slacks = {} if self.constants.minimax else {"lam > 2 L_f1/mu_g": Slack("lam", self.lam, self.least_lam)}
+        slacks = self._lam
         for step, named in bounds.items():
             slacks |= {f"{step} < {name}": Slack(step, values[step], bound) for name, bound in named.items()}
         return slacks
@@ -219,5 +237,4 @@ def bound(
     inner = (864 * p_1 * alpha**2 + 576 * p_2 * beta**2) * c.C_in**2 * c.L_g1**2 * mixed
     penalty = 2 * c.C_ou**2 / lam**2 + inner  # (7)
     outer = 24 * p_1 * alpha**2 * c.b_f**2 + 24 * c.p_3 * gamma**2 * c.b_g**2
-    both = 48 * p_2 * beta**2 * (c.b_f**2 + lam**2 * c.b_g**2)
-    return Bound(initial, penalty, (outer + both) * mixed)  # (8)
+    return Bound(initial, penalty, (outer + 24 * p_2 * beta**2 * c.b_y2(lam)) * mixed)  # (8)
