@@ -115,21 +115,32 @@ class World:
         P, B, A = self.P.mean(0), self.B.mean(0), self.A.mean(0)
         return float(x @ P @ x / 2 + x @ B @ y + y @ A @ y / 2 + self.p.mean(0) @ x + self.q.mean(0) @ y)
 
-    def response(self, x):
+    @cached_property
+    def response(self):
+        """The derivative of y*(x), the same everywhere if bend = 0."""
+        return self.response_at(np.zeros(self.P.shape[1]))
+
+    def response_at(self, x):
         """The derivative of y*(x)."""
         X, Y = self.everywhere(x), self.everywhere(self.ystar(x))
         return -np.linalg.solve(self.g_yy(X, Y).mean(0), self.g_xy(X, Y).mean(0).T)
 
     def grad_phi(self, x):
         X, Y = self.everywhere(x), self.everywhere(self.ystar(x))
-        return self.f_x(X, Y).mean(0) + self.response(x).T @ self.f_y(X, Y).mean(0)
+        return self.f_x(X, Y).mean(0) + self.response_at(x).T @ self.f_y(X, Y).mean(0)
 
     def grad_pstar(self, x, lam):
         X, Y, Z = self.everywhere(x), self.everywhere(self.ystar_lam(x, lam)), self.everywhere(self.ystar(x))
         return (self.f_x(X, Y) + lam * (self.g_x(X, Y) - self.g_x(X, Z))).mean(0)
 
-    def phi_hessian(self, x, h=1e-4):
-        """By central differences of grad Phi: exact if bend = 0, otherwise to about 1e-8."""
+    @cached_property
+    def phi_hessian(self):
+        """The Hessian of Phi if bend = 0."""
+        Y, B = self.response, self.B.mean(0)
+        return self.P.mean(0) + B @ Y + Y.T @ B.T + Y.T @ self.A.mean(0) @ Y
+
+    def phi_hessian_at(self, x, h=1e-4):
+        """The Hessian of Phi, by central differences of grad Phi."""
         return np.array([(self.grad_phi(x + e) - self.grad_phi(x - e)) / (2 * h) for e in h * np.eye(len(x))])
 
     def curvatures(self):
