@@ -7,10 +7,12 @@ crash leaves what was there before. A link at the target is replaced and never f
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -110,15 +112,43 @@ def check_writable(folder: Path) -> Path:
     return folder
 
 
-def read_checked(path: Path, digest: str | None = None) -> bytes:
+def check_own(path: Path, mark: bytes) -> Path:
+    """The path, if it is free or has a file of decibo's, which contains this mark; nobody else's file is replaced."""
+    try:
+        foreign = os.path.lexists(path) and mark not in read_file(path)
+    except OSError:
+        foreign = True
+    if foreign:
+        raise InputError(f"{path} exists, and decibo did not write it.", "Choose another name, or remove it first.")
+    return path
+
+
+def read_checked(path: Path, digest: str | None = None, most: int | None = None) -> bytes:
     """The content of a file, if it can be read and, where a checksum is given, has not changed since it was written."""
     try:
-        content = path.read_bytes()
+        content = read_file(path, most)
     except OSError as error:
         raise CorruptedFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if digest is not None and sha256(content) != digest:
         raise CorruptedFileError(f"{path} has changed since it was written: its checksum differs.")
     return content
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """The content of a regular file of at most so many bytes.
+
+    Pipes and devices, which may never end, raise an OSError at once, and so do folders and files that are too large.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:  # closes the handle
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"It has {status.st_size:,} bytes, but at most {most:,} are read", str(path))
+        return file.read()
 
 
 def sha256(content: bytes | Path) -> str:

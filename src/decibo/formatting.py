@@ -115,6 +115,22 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
+def distinct(names: Iterable[str], form: str = "{} ({})", *, ignore_case: bool = False) -> list[str]:
+    """The names, numbered where one appears again: a, a (2), a (3)."""
+    fold = str.casefold if ignore_case else str
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        candidate = name
+        count = 2
+        while fold(candidate) in taken:
+            candidate = form.format(name, count)
+            count += 1
+        taken.add(fold(candidate))
+        found.append(candidate)
+    return found
+
+
 def to_json(value: object, *, nonfinite_as_text: bool = False) -> Json:
     """The value as JSON can hold it: arrays become lists, functions their name, other objects their text.
 

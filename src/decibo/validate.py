@@ -74,7 +74,7 @@ def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]
     if unknown:
         listed = f"Its {noun}s are {', '.join(words)}." if words else f"It has no {noun}s."
         raise InputError(
-            f"{owner} has no {noun} {', '.join(map(str, unknown))}. {listed}", did_you_mean(unknown[0], words)
+            f"{owner} has no {noun} {short(', '.join(map(str, unknown)))}. {listed}", did_you_mean(unknown[0], words)
         )
 
 

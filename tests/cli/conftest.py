@@ -45,8 +45,9 @@ def call(*words):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder to work in, with one good configuration."""
+    """An empty folder to work in, with one good configuration; answers are remembered nowhere else."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
     (tmp_path / "quad.toml").write_text(QUADRATIC)
     return tmp_path
 

@@ -23,7 +23,7 @@ OWN = '''
 import jax.numpy as jnp
 import decibo
 
-def make_problem(agents: int, pull: float = 1.0):
+def make_problem(agents: int, pull: float = 1.0) -> decibo.Problem:
     """Each agent has its own target."""
     outer = lambda x, y, d: jnp.sum((y - d) ** 2)
     inner = lambda x, y, d: jnp.sum((y - pull * x) ** 2)
@@ -33,13 +33,13 @@ def make_problem(agents: int, pull: float = 1.0):
 def worst(s):
     return jnp.max(jnp.abs(s.x))
 
-def not_a_problem():
+def not_a_problem() -> decibo.Problem:
     return 3
 
-def faulty(agents: int):
+def faulty(agents: int) -> decibo.Problem:
     return make_problem(agents // 0)
 
-def faulty_outer(agents: int):
+def faulty_outer(agents: int) -> decibo.Problem:
     def outer(x, y, d):
         return jnp.sum(d.missing)
     problem = make_problem(agents)
@@ -138,16 +138,15 @@ def test_the_direction_norm_estimates_stationarity(here, call, method):
 
 def test_own_problem_and_measure_by_name(here, call, monkeypatch):
     (here / "own_one.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(here))
     (here / "own.toml").write_text(
         'problem = { name = "own_one:make_problem", pull = 2.0 }\n[network]\nname = "star"\nagents = 3\n'
         '[method]\nalpha = 0.01\ngamma = 0.3\n[run]\nsteps = 500\nmeasures = ["own_one:worst"]\n'
     )
-    done = call("run", "own.toml", "--json")
+    done = call("run", "own.toml", "--trust", "own_one", "--json")
     assert done.code == 0, done.err
     assert done.json["last"]["worst"] == pytest.approx(1.5, rel=1e-3)  # mean target (2, 3) over pull 2
     assert 'name = "own_one:make_problem"' in (here / "out/own/config.toml").read_text()
-    wrong = call("run", "own.toml", "--set", "problem.pul=1.0")
+    wrong = call("run", "own.toml", "--trust", "own_one", "--set", "problem.pul=1.0")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "Did you mean 'pull'?" in wrong.err
     for name, said in {
@@ -156,7 +155,7 @@ def test_own_problem_and_measure_by_name(here, call, monkeypatch):
         "own_nowhere:f": "own_nowhere",
         "own one:f": "module:function",
     }.items():
-        wrong = call("run", "own.toml", "--set", f'problem="{name}"')
+        wrong = call("run", "own.toml", "--trust", "own_one", "--set", f'problem="{name}"')
         assert (wrong.code, wrong.err.count("\n")) == (2, 1)
         assert said in wrong.err
 
@@ -170,9 +169,8 @@ def test_own_problem_and_measure_by_name(here, call, monkeypatch):
 )
 def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(here, call, monkeypatch, function, place, line):
     (here / "own_two.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(here))
     monkeypatch.delitem(sys.modules, "own_two", raising=False)
-    done = call("run", "quad.toml", "--set", f'problem="own_two:{function}"')
+    done = call("run", "quad.toml", "--trust", "own_two", "--set", f'problem="own_two:{function}"')
     first, *rest = done.err.splitlines()
     assert done.code == Exit.OWN
     assert place in first
@@ -183,10 +181,9 @@ def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(here, call, monkeyp
 
 
 def test_a_module_of_the_user_that_cannot_be_imported_keeps_its_traceback(here, call, monkeypatch):
-    monkeypatch.syspath_prepend(str(here))
     for name, text in {"own_three": "import nowhere_at_all\n", "own_four": "def broken(:\n"}.items():
         (here / f"{name}.py").write_text(text)
-        done = call("run", "quad.toml", "--set", f'problem="{name}:make"', "--json")
+        done = call("run", "quad.toml", "--set", f'problem="{name}:make"', "--json", "--trust", name)
         assert done.code == done.json["exit"] == Exit.OWN
         assert f"{name}.py raised" in done.err.splitlines()[0]
         assert text.strip() in done.err
@@ -300,7 +297,8 @@ def test_resume_continues_where_the_run_stopped(here, call):
     refused = call(*words)
     assert refused.code == 2
     assert "decibo resume part" in refused.err
-    (here / "part/run.json").unlink()  # as if it had been killed
+    for name in ("run.json", "history.csv", "solution.npz"):  # as if it had been killed
+        (here / "part" / name).unlink()
     done = call("resume", "part", "--steps", 40, "--json")
     assert done.code == 0, done.err
     assert done.json["steps"] == 40

@@ -158,13 +158,12 @@ def test_a_write_that_fails_leaves_the_old_run_or_none(tmp_path, monkeypatch, fa
         written(folder, curve([3.0, 0.1]), label="new")
     monkeypatch.undo()
     assert not [each for each in folder.iterdir() if each.name.endswith(".tmp")]
-    if is_run(folder):
-        assert read_run(folder).label == ("old" if fail_at < 3 else "new")
-        assert read_run(folder).arrays()
-    else:
-        assert 3 <= fail_at < 6
-        written(folder, curve([3.0, 0.1]))  # and it can be written again
-    assert is_run(folder)
+    if fail_at == 4:  # run.json is the new one, the history is not; the solutions are the same
+        with pytest.raises(CorruptedFileError, match="checksum differs"):
+            read_run(folder).arrays()
+        written(folder, curve([3.0, 0.1]), label="new")  # and it can be written again
+    assert read_run(folder).label == ("old" if fail_at <= 3 else "new")
+    assert read_run(folder).arrays()
 
 
 def test_only_process_0_writes(tmp_path, monkeypatch):

@@ -173,7 +173,10 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
 
         @wraps(factory)
         def make(*args: P.args, **kwargs: P.kwargs) -> Algorithm:
-            bound = signature.bind(*args, **kwargs)
+            bound = signature.bind_partial(*args, **kwargs)
+            absent = [each.name for each in signature.parameters.values() if _is_absent(each, bound.arguments)]
+            if absent:
+                raise TypeError(f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}.")
             bound.apply_defaults()
             settings = dict(bound.arguments)
             for name, value in settings.items():
@@ -186,6 +189,11 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
         return _entered(cast("Method[P]", make), provenance)
 
     return name if factory is None else name(factory)
+
+
+def _is_absent(parameter: inspect.Parameter, arguments: dict[str, object]) -> bool:
+    variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return not variadic and parameter.default is parameter.empty and parameter.name not in arguments
 
 
 def _prepared(name: str, kind: Any, value: Any) -> Any:

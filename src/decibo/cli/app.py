@@ -53,7 +53,6 @@ only JSON on standard output.
 
 app = typer.Typer(
     add_completion=True,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help=ABOUT,
@@ -74,6 +73,10 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change the configuration: run.steps=500.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME.")]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the configuration names it."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 
@@ -120,6 +123,7 @@ def run(
     sets: Sets = None,
     out: Out = None,
     checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")] = False,
+    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Solve what a configuration describes.
@@ -131,13 +135,14 @@ def run(
       decibo run problem.toml --out out/first --checkpoint
     """
     _prepare()
-    return run_config(config, sets or (), out, checkpoint, as_json)
+    return run_config(config, sets or (), out, checkpoint, trusted or (), as_json)
 
 
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
     steps: Annotated[int | None, typer.Option(help="Continue up to this many steps in all.")] = None,
+    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Continue a run from its last checkpoint.
@@ -147,7 +152,7 @@ def resume(
       decibo resume out/problem
     """
     _prepare()
-    return resume_run(folder, steps, as_json)
+    return resume_run(folder, steps, trusted or (), as_json)
 
 
 @app.command()
@@ -159,6 +164,7 @@ def compare(
     ] = None,
     sets: Sets = None,
     out: Out = None,
+    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Run several methods on the same problem and network.
@@ -171,7 +177,7 @@ def compare(
           -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
     """
     _prepare()
-    return compare_methods(config, sets or (), methods or (), out, as_json)
+    return compare_methods(config, sets or (), methods or (), out, trusted or (), as_json)
 
 
 @app.command()
@@ -182,6 +188,7 @@ def sweep(
     ] = None,
     sets: Sets = None,
     out: Out = None,
+    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Run one method with many settings at once.
@@ -193,7 +200,7 @@ def sweep(
       decibo sweep problem.toml -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
     """
     _prepare()
-    return sweep_settings(config, sets or (), grid or (), out, as_json)
+    return sweep_settings(config, sets or (), grid or (), out, trusted or (), as_json)
 
 
 @app.command()
@@ -201,6 +208,7 @@ def check(
     config: ConfigFile,
     sets: Sets = None,
     radius: Annotated[float, typer.Option(help="Around the start, for constants that are estimated.")] = 1.0,
+    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Show what the theory guarantees, without running.
@@ -210,7 +218,7 @@ def check(
       decibo check problem.toml --set method.lam=100
     """
     _prepare()
-    return check_config(config, sets or (), radius, as_json)
+    return check_config(config, sets or (), radius, trusted or (), as_json)
 
 
 @app.command()
@@ -300,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def call(argv: Sequence[str]) -> int:
     """Carry out one command line; whatever goes wrong becomes a message and an exit code."""
     own = argv[: argv.index("launch")] if "launch" in argv else argv  # the rest belongs to the command it starts
-    words = [word for word in own if word != "--debug"] + list(argv[len(own) :])
+    words = [word for word in own if word != "--debug"] + list(argv[len(own) :]) or ["--help"]
     failed = lambda error: int(report_error(error, "--debug" in own, "--json" in own))
     with warnings.catch_warnings():
         warnings.simplefilter("default")

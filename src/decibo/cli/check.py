@@ -13,16 +13,17 @@ from decibo.cli import terminal
 from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.run import is_first
+from decibo.cli.trust import trust_for
 from decibo.validate import positive
 
 
-def check(path: Path, sets: Iterable[str], radius: float, as_json: bool) -> Exit:
+def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str], as_json: bool) -> Exit:
     """Print the table of decibo.theory.check, and what to do next.
 
     The constants of problems that are not quadratic are estimated within `radius` of the starting point.
     """
     positive("--radius", radius)
-    config = read(path, sets)
+    config = read(path, sets, trust=trust_for(path, trusted, as_json))
     with precision(config):
         parts, _ = build(config)
         result = decibo.theory.check(*parts, radius=radius)

@@ -12,14 +12,18 @@ from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.registry import Choice
 from decibo.cli.run import OUT, carry_out, exit_code, interruptible, is_first, write
+from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
+from decibo.formatting import distinct
 from decibo.runs.folder import check_target
 
 
-def compare(path: Path, sets: Iterable[str], methods: Iterable[str], out: Path | None, as_json: bool) -> Exit:
+def compare(
+    path: Path, sets: Iterable[str], methods: Iterable[str], out: Path | None, trusted: Iterable[str], as_json: bool
+) -> Exit:
     """Run the methods one after another. Everything is checked before the first one starts."""
-    config = read(path, sets, methods)
+    config = read(path, sets, methods, trust=trust_for(path, trusted, as_json))
     if not config.compare:
         raise InputError(
             f"{path} does not name methods to compare.",
@@ -27,7 +31,8 @@ def compare(path: Path, sets: Iterable[str], methods: Iterable[str], out: Path |
         )
     folder = out or OUT / f"{path.stem}-compare"
     choices = _by_label(config.compare)
-    places = {label: check_target(folder / _file_name(label)) for label in choices}
+    names = distinct([_file_name(label) for label in choices], "{}-{}", ignore_case=True)
+    places = {label: check_target(folder / name) for label, name in zip(choices, names, strict=True)}
     runs: dict[str, Solution] = {}
     with precision(config), interruptible():
         built = {label: build(replace(config, method=choice)) for label, choice in choices.items()}
@@ -57,11 +62,12 @@ def _by_label(methods: tuple[Choice, ...]) -> dict[str, Choice]:
     """Methods by how they were written; the same one twice is a mistake."""
     choices: dict[str, Choice] = {}
     for choice in methods:
-        if choice.label in choices:
+        same = [each for each in choices.values() if (each.name, each.options) == (choice.name, choice.options)]
+        if same or choice.label in choices:
             raise InputError(f"{choice.where}: {choice.label} is listed twice.")
         choices[choice.label] = choice
     return choices
 
 
 def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.=-]+", "_", label).strip("_")[:100]
+    return re.sub(r"[^\w.=-]+", "_", label).strip("_.")[:100]

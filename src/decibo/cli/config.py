@@ -22,16 +22,31 @@ import jax
 
 import decibo
 from decibo.cli import registry
-from decibo.cli.registry import OWN, Choice, Table, check_options, choose, convert, own_function, shown, unknown
-from decibo.errors import InputError
+from decibo.cli.registry import (
+    OWN,
+    Choice,
+    Table,
+    check_options,
+    choose,
+    convert,
+    members_of,
+    own_measure,
+    shown,
+    unknown,
+)
+from decibo.cli.trust import NOBODY, Trust
+from decibo.errors import InputError, first_line, short
 from decibo.execute.solve import check_fit
 from decibo.execute.start import random_start
+from decibo.files import read_file
 from decibo.validate import integer, only_known
 
 TABLES = ("problem", "network", "method", "run", "compare", "sweep")
 UNRELIABLE = ("failing", "sleeping")  # options of every network: decibo.networks.failing, decibo.networks.sleeping
 CONSENSUS = re.compile(r"consensus_\w+")
 LARGEST = 2**31 - 1  # steps are counted in 32 bits
+LONGEST = 1 << 20  # bytes of a configuration
+DEEPEST = 8  # tables inside tables
 LEAST = {"steps": 1, "every": 1, "checkpoint_every": 1, "keep": 1, "seed": 0}
 SPEC = re.compile(r"\s*([\w.:]+)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 SETTING = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.DOTALL)
@@ -67,15 +82,17 @@ class Config:
     compare: tuple[Choice, ...] = ()
     grid: dict[str, list] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
+    own_measures: dict[str, Callable[..., Any]] = field(default_factory=dict)  # by how the file names them
     path: Path = Path("config.toml")
 
 
 class Places(dict[str, str]):
-    """Where each key was set, for messages: in the file, or by --set."""
+    """Where each key was set, for messages: in the file, or by --set. And which code the file may name."""
 
-    def __init__(self, file: str):
+    def __init__(self, file: str, trust: Trust):
         super().__init__()
         self.file = file
+        self.trust = trust
 
     def __call__(self, table: str, key: str = "") -> str:
         here = f"{self.file}, [{table}]" if table in TABLES else f"{self.file}, {table}"
@@ -86,11 +103,20 @@ class Places(dict[str, str]):
         return {key.partition(".")[2]: place for key, place in self.items() if key.startswith(table + ".")}
 
 
-def read(path: str | Path, sets: Iterable[str] = (), methods: Iterable[str] = (), grid: Iterable[str] = ()) -> Config:
-    """A file, changed by `--set key=value`, `-m method` and `-g setting=values` from the command line."""
+def read(
+    path: str | Path,
+    sets: Iterable[str] = (),
+    methods: Iterable[str] = (),
+    grid: Iterable[str] = (),
+    trust: Trust = NOBODY,
+) -> Config:
+    """A file, changed by `--set key=value`, `-m method` and `-g setting=values` from the command line.
+
+    Functions of the user's own that it names are imported here, if `trust` allows it.
+    """
     path = Path(path)
     tables = _load(path)
-    at = Places(path.name)
+    at = Places(path.name, trust)
     for text in sets:
         _set(tables, text, at)
     for name in tables:
@@ -101,15 +127,17 @@ def read(path: str | Path, sets: Iterable[str] = (), methods: Iterable[str] = ()
     network, unreliable = _network(tables.get("network"), at)
     method = _method(tables.get("method", "ahead_exact"), at)
     values, seeds = _sweep(tables.get("sweep", {}), method, at, grid)
+    run = _run(tables.get("run", {}), at)
     return Config(
-        problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem")),
+        problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem"), trust),
         network=network,
         method=method,
-        run=_run(tables.get("run", {}), at),
+        run=run,
         unreliable=unreliable,
         compare=_compare(tables.get("compare", {}), method, at, tuple(methods)),
         grid=values,
         seeds=seeds,
+        own_measures=_own_measures(run, at),
         path=path,
     )
 
@@ -125,11 +153,23 @@ def resolved(config: Config) -> Table:
 
 def _load(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        tables = tomllib.loads(read_file(path, LONGEST).decode("utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InputError(f"{path} is not valid TOML: {str(error).splitlines()[0]}.") from error
+        raise InputError(f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}.") from error
+    if _is_deep(tables):
+        raise InputError(f"{path}: tables and lists are nested more than {DEEPEST} deep; no option needs that.")
+    return tables
+
+
+def _is_deep(value: object) -> bool:
+    """Whether tables and lists are nested so deeply that converting and printing them would end in a RecursionError."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        layer = [inner for item in layer for inner in (item.values() if isinstance(item, dict) else item)]
+        layer = [item for item in layer if isinstance(item, dict | list)]
+    return bool(layer)
 
 
 def _set(tables: Table, text: str, at: Places) -> None:
@@ -137,10 +177,12 @@ def _set(tables: Table, text: str, at: Places) -> None:
     key, equals, value = text.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts) or not value.strip():
-        raise InputError(f"--set must read key=value, but it is {text!r}.", "For example: --set run.steps=500")
+        raise InputError(f"--set must read key=value, but it is {shown(text)}.", "For example: --set run.steps=500")
     if parts[0] not in TABLES:
-        raise unknown(f"--set {text}", parts[0], "table", TABLES)
-    at[".".join(parts[:2])] = f"--set {'.'.join(parts)}"
+        raise unknown(f"--set {short(text)}", parts[0], "table", TABLES)
+    if len(parts) > DEEPEST:
+        raise InputError(f"--set {short(text)}: a key has at most {DEEPEST} parts, but this one has {len(parts):,}.")
+    at[".".join(parts[:2])] = f"--set {short('.'.join(parts))}"
     table = tables
     for part in parts[:-1]:
         inner = table.get(part, {})
@@ -162,7 +204,7 @@ def _network(value: object, at: Places) -> tuple[Choice | None, dict[str, float]
     table = {"name": value} if isinstance(value, str) else _table(value, at("network"))
     unreliable = {name: convert(table.pop(name), float, at("network", name)) for name in UNRELIABLE if name in table}
     table.setdefault("name", "ring")
-    choice = choose(table, registry.networks(), at("network"), at.inside("network"))
+    choice = choose(table, registry.networks(), at("network"), at.inside("network"), at.trust)
     return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice, unreliable
 
 
@@ -170,7 +212,7 @@ def _method(value: object, at: Places) -> Choice:
     table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else value
     if isinstance(table, str) and "[" in table:
         table = parse_spec(table, at("method"))
-    return choose(table, registry.methods(), at("method"), at.inside("method"))
+    return choose(table, registry.methods(), at("method"), at.inside("method"), at.trust)
 
 
 def _run(value: object, at: Places) -> RunOptions:
@@ -197,6 +239,12 @@ def _check_measure(name: str, where: str) -> None:
         raise unknown(where, name, "measure", names, "decibo list measures")
 
 
+def _own_measures(run: RunOptions, at: Places) -> dict[str, Callable[..., Any]]:
+    """The user's own functions among the measures."""
+    named = dict.fromkeys(run.until, "until") | dict.fromkeys(run.measures or (), "measures")
+    return {name: own_measure(name, at("run", key), at.trust) for name, key in named.items() if OWN.fullmatch(name)}
+
+
 # [compare] and [sweep]
 
 
@@ -206,20 +254,29 @@ def _compare(value: object, method: Choice, at: Places, requested: tuple[str, ..
     listed = convert(table.pop("methods", []), list[str], at("compare", "methods"))
     where = "-m" if requested else at("compare", "methods")
     choices = [
-        replace(choose(parse_spec(text, where), registry.methods(), where), label=text.strip())
+        replace(choose(parse_spec(text, where), registry.methods(), where, trust=at.trust), label=text.strip())
         for text in requested or listed
     ]
     settings = {name: option for choice in choices for name, option in choice.parameters.items()}
-    for key in table if choices else ():
+    for key, value in table.items() if choices else ():
         if key not in settings:
             raise unknown(at("compare", key), key, "setting of these methods", ["methods", *settings])
+        if value == "none" and not any(_can_be_none(choice, key) for choice in choices):
+            raise InputError(f"{at('compare', key)}: none of these methods can do without {key}.")
     return tuple(_shared(choice, table, method, at) for choice in choices)
 
 
 def _shared(choice: Choice, table: Table, method: Choice, at: Places) -> Choice:
-    """The method with the settings of [compare] and, if [method] is the same method, with those of [method]."""
-    shared = {key: value for key, value in table.items() if key in choice.parameters}
-    common = check_options(shared, choice.factory, choice.name, at("compare"), choice.own, choice.noun)
+    """The method with the settings of [compare] and, if [method] is the same method, with those of [method].
+
+    "none" switches a setting off in the methods that can do without it.
+    """
+    shared = {
+        key: value
+        for key, value in table.items()
+        if key in choice.parameters and (value != "none" or _can_be_none(choice, key))
+    }
+    common = check_options(shared, choice.factory, choice.name, at("compare"), choice.own, choice.noun, trust=at.trust)
     own = method.options if method.name == choice.name else {}
     full = choice.with_defaults(**{**own, **common})
     if full.missing():
@@ -232,6 +289,10 @@ def _shared(choice: Choice, table: Table, method: Choice, at: Places) -> Choice:
     return full
 
 
+def _can_be_none(choice: Choice, setting: str) -> bool:
+    return setting in choice.parameters and members_of(choice.parameters[setting].hint)[1]
+
+
 def _sweep(
     value: object, method: Choice, at: Places, requested: Iterable[str]
 ) -> tuple[dict[str, list], tuple[int, ...] | None]:
@@ -241,10 +302,12 @@ def _sweep(
     for text in requested:
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():
-            raise InputError(f"-g must read setting=value,value, but it is {text!r}.", "For example: -g alpha=0.1,0.2")
+            raise InputError(
+                f"-g must read setting=value,value, but it is {shown(text)}.", "For example: -g alpha=0.1,0.2"
+            )
         items = parse_value(f"[{values}]")
         table[key.strip()] = items if isinstance(items, list) else [parse_value(item) for item in values.split(",")]
-        places[key.strip()] = f"-g {text}"
+        places[key.strip()] = f"-g {short(text)}"
     seeds = table.pop("seeds", None)
     grid: dict[str, list] = {}
     for key, values in table.items():
@@ -270,7 +333,7 @@ def parse_spec(text: str, where: str = "-m") -> Table:
     for part in _parts(inside or ""):
         pair = SETTING.fullmatch(part)
         if pair is None or not pair[2]:
-            raise _invalid_spec(text, where, f"{part.strip()!r} must read setting=value.")
+            raise _invalid_spec(text, where, f"{shown(part.strip())} must read setting=value.")
         if pair[1] in settings:
             raise _invalid_spec(text, where, f"{pair[1]} is set twice.")
         if pair[1] == "name":
@@ -311,7 +374,9 @@ def _parts(inside: str) -> list[str]:
 
 
 def _invalid_spec(text: str, where: str, rule: str) -> InputError:
-    return InputError(f"{where} {text!r} is not valid. {rule}", "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'")
+    return InputError(
+        f"{where} {shown(text)} is not valid. {rule}", "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'"
+    )
 
 
 # Problem, network, method and measures
@@ -364,15 +429,19 @@ def solve_arguments(config: Config) -> dict[str, Any]:
         "measures": measures(config),
         "start": decibo.random_start(**run.start) if run.start else None,
         "seed": run.seed,
-        "until": run.until or None,
+        "until": {_recorded(name, config): value for name, value in run.until.items()} or None,
     }
+
+
+def _recorded(name: str, config: Config) -> str:
+    """What a history calls a measure: the user's own by the function's name."""
+    return config.own_measures[name].__name__ if name in config.own_measures else name
 
 
 def measures(config: Config) -> list[str | Callable[..., Any]]:
     """The measures of [run], and those that `until` needs."""
     names = list(dict.fromkeys([*(config.run.measures or ("cheap",)), *config.run.until]))
-    where = f"{config.path.name}, [run].measures"
-    return [own_function(name, where) if OWN.fullmatch(name) else name for name in names]
+    return [config.own_measures.get(name, name) for name in names]
 
 
 def _make(choice: Choice, *kinds: type[T]) -> T:

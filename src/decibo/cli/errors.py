@@ -17,8 +17,8 @@ from types import TracebackType
 import jax
 
 from decibo.cli.doctor import version_line
-from decibo.cli.registry import OWN_FILES
-from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line
+from decibo.cli.trust import OWN_FILES
+from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line, short
 from decibo.execute.solution import DivergedError
 
 
@@ -42,6 +42,7 @@ MEANING = {
     Exit.INTERRUPTED: "interrupted; partial results were saved",
 }
 
+LONGEST = 2000  # characters of a message
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -78,7 +79,7 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
         return Exit.WRONG, _one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
     if hasattr(error, "format_message"):  # typer could not parse the command line
         return Exit.WRONG, _one_line(error.format_message())  # type: ignore[attr-defined]
-    return Exit.BROKEN, f"unexpected {type(error).__name__}: {first_line(error)[:200]}"
+    return Exit.BROKEN, _one_line(f"unexpected {type(error).__name__}: {first_line(error)[:200]}")
 
 
 def _own_bug(error: BaseException | None) -> BaseException | None:
@@ -119,4 +120,6 @@ def _internal(error: BaseException, debug: bool) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """On one line, of at most so many characters, none of which could control a terminal."""
+    line = " ".join(text.split())
+    return "".join(mark if mark.isprintable() else "?" for mark in short(line, LONGEST))

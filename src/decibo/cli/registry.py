@@ -7,13 +7,10 @@ a `Choice`, calls the factory once everything has been checked.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import math
 import os
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +23,7 @@ from numpy.typing import ArrayLike
 
 import decibo
 from decibo.algorithm.schedules import growing, polynomial
+from decibo.cli.trust import NOBODY, Trust, import_module
 from decibo.data.dataset import Dataset
 from decibo.data.loaders import find
 from decibo.errors import InputError, first_line, short
@@ -143,7 +141,10 @@ def members_of(hint: object) -> tuple[list[Any], bool]:
 
 def shown(value: object) -> str:
     """A value in a message: as TOML has it where that differs from Python, and never a page of it."""
-    return str(value).lower() if isinstance(value, bool) else short(repr(value))
+    try:
+        return str(value).lower() if isinstance(value, bool) else short(repr(value))
+    except (RecursionError, ValueError):  # of nesting, or of digits, there are more than Python prints
+        return "too long to be shown"
 
 
 def described(kind: object) -> str:
@@ -176,6 +177,7 @@ class Registry:
 
     kind: str
     factories: dict[str, Factory]
+    returns: tuple[Any, ...]  # the types that its factories return
     noun: str = "option"  # what the parameters of its factories are called
     command: str = ""  # lists all of them
 
@@ -185,33 +187,34 @@ def problems() -> Registry:
     """Ready-made problems; `minimax` is left out in favour of its kinds."""
     found = _returning(decibo.Problem) | {factory.__name__: factory for factory in MINIMAX.values()}
     found.pop("minimax", None)
-    return Registry("problem", dict(sorted(found.items())), command="decibo list problems")
+    return Registry("problem", dict(sorted(found.items())), (decibo.Problem,), command="decibo list problems")
 
 
 @cache
 def networks() -> Registry:
     """Networks that numbers alone describe."""
-    found = _returning(decibo.Network) | _returning(decibo.DirectedNetwork)
-    return Registry("network", dict(sorted(found.items())), command="decibo list networks")
+    kinds = (decibo.Network, decibo.DirectedNetwork)
+    found = {name: factory for kind in kinds for name, factory in _returning(kind).items()}
+    return Registry("network", dict(sorted(found.items())), kinds, command="decibo list networks")
 
 
 @cache
 def methods() -> Registry:
     """The catalogue."""
-    return Registry("method", dict(decibo.CATALOG), "setting", "decibo list methods")
+    return Registry("method", dict(decibo.CATALOG), (decibo.Algorithm,), "setting", "decibo list methods")
 
 
 @cache
 def datasets() -> Registry:
     """Data sets."""
     functions = (getattr(decibo.data, name) for name in decibo.data.__all__)
-    return Registry("data set", {f.__name__: f for f in functions if return_type(f) is Dataset})
+    return Registry("data set", {f.__name__: f for f in functions if return_type(f) is Dataset}, (Dataset,))
 
 
 @cache
 def schedules() -> Registry:
     """Functions of the step that a step size or a penalty may be."""
-    return Registry("schedule", {f.__name__: f for f in (growing, polynomial)})
+    return Registry("schedule", {f.__name__: f for f in (growing, polynomial)}, (Callable,))
 
 
 def measures() -> Mapping[str, Callable[..., object] | None]:
@@ -320,7 +323,13 @@ def _storable(value: object, option: Option) -> object:
     return "none" if value is None and option.default is not None else value
 
 
-def choose(value: object, registry: Registry, where: str, places: Mapping[str, str] | None = None) -> Choice:
+def choose(
+    value: object,
+    registry: Registry,
+    where: str,
+    places: Mapping[str, str] | None = None,
+    trust: Trust = NOBODY,
+) -> Choice:
     """A choice from `"name"`, `"module:function"` or `{name = "...", option = ...}`; `places` are those of options."""
     table = {"name": value} if isinstance(value, str) else value
     name = table.get("name") if isinstance(table, Mapping) else None
@@ -332,12 +341,10 @@ def choose(value: object, registry: Registry, where: str, places: Mapping[str, s
     own = ":" in name
     if not own and name not in registry.factories:
         raise unknown(where, name, registry.kind, registry.factories, registry.command)
-    factory = own_function(name, where) if own else registry.factories[name]
+    factory = own_factory(name, where, registry, trust) if own else registry.factories[name]
     options = {key: item for key, item in table.items() if key != "name"}
-    return Choice(
-        name, factory, check_options(options, factory, name, where, own, registry.noun, places), where, own,
-        noun=registry.noun,
-    )  # fmt: skip
+    checked = check_options(options, factory, name, where, own, registry.noun, places, trust)
+    return Choice(name, factory, checked, where, own, noun=registry.noun)
 
 
 def check_options(
@@ -348,6 +355,7 @@ def check_options(
     own: bool = True,
     noun: str = "option",
     places: Mapping[str, str] | None = None,
+    trust: Trust = NOBODY,
 ) -> Table:
     """The options in a table, if the factory has all of them and every value is of its type."""
     parameters = options_of(factory, own)
@@ -355,17 +363,17 @@ def check_options(
     for key, value in table.items():
         place = (places or {}).get(key, f"{where}.{key}")
         only_known(f"{place}: {owner}", noun, [key], parameters)
-        options[key] = _option(value, parameters[key].hint, place)
+        options[key] = _option(value, parameters[key].hint, place, trust)
     return {key: value for key, value in options.items() if value is not None or not parameters[key].required}
 
 
-def _option(value: object, hint: object, where: str) -> object:
+def _option(value: object, hint: object, where: str, trust: Trust) -> object:
     """Data sets and schedules are choices themselves; all else is checked by its type."""
     kinds, _ = members_of(hint)
     if Dataset in kinds and value != "none":
-        return choose(_dataset(value), datasets(), where)
+        return choose(_dataset(value), datasets(), where, trust=trust)
     if isinstance(value, Mapping) and any(typing.get_origin(kind) is Callable for kind in kinds):
-        return choose(value, schedules(), where)  # a rate is a number, or a function of the step
+        return choose(value, schedules(), where, trust=trust)  # a rate is a number, or a function of the step
     return convert(value, hint, where)
 
 
@@ -379,35 +387,43 @@ def _dataset(value: object) -> object:
 
 # The user's own functions
 
-OWN_FILES: set[str] = set()  # of the user's own modules, by which the traceback of a bug in them is recognised
 
-
-def own_function(name: str, where: str) -> Factory:
-    """The user's own function `module:function`; modules are looked for in the current folder first.
-
-    A bug in the module goes through with its traceback.
-    """
+def own_function(name: str, where: str, trust: Trust) -> tuple[Factory, str]:
+    """The user's own function `module:function` and its module, which is imported if the user agrees."""
     if not OWN.fullmatch(name):
         raise InputError(f"{where} must read module:function, but it is {shown(name)}.", 'Example: "my_module:make".')
     module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a package above it is missing
-        spec = None
-    if spec is None:
-        raise InputError(
-            f"{where}: there is no module {module}.",
-            f"Start decibo in the folder that holds {module.replace('.', '/')}.py.",
-        )
-    if spec.origin is not None:
-        OWN_FILES.add(spec.origin)
-    try:
-        value = getattr(importlib.import_module(module), function, None)
-    except SystemExit as error:
-        raise InputError(f"{where}: importing {module} ended the program (SystemExit).") from error
+    found = import_module(module, where, trust)
+    value = getattr(found, function, None)
     if not callable(value):
-        names = [key for key, item in vars(sys.modules[module]).items() if callable(item) and key[0] != "_"]
+        names = [key for key, item in vars(found).items() if callable(item) and key[0] != "_"]
         raise unknown(where, function, f"function in {module}", names)
-    return value
+    return value, module
+
+
+def own_factory(name: str, where: str, registry: Registry, trust: Trust) -> Factory:
+    """The user's own function, if it declares that it returns what is wanted; no other one is ever called."""
+    factory, _ = own_function(name, where, trust)
+    if not _declares(factory, registry.returns):
+        names = [kind.__name__ for kind in registry.returns]
+        wanted = " | ".join(f"decibo.{name}" if hasattr(decibo, name) else name for name in names)
+        raise InputError(
+            f"{where}: {name} does not declare that it returns a {registry.kind}.",
+            f"Write: def {name.partition(':')[2]}(...) -> {wanted}",
+        )
+    return factory
+
+
+def own_measure(name: str, where: str, trust: Trust) -> Factory:
+    """The user's own measure: a function that the module, or its package, defines and does not merely import."""
+    measure, module = own_function(name, where, trust)
+    home = str(getattr(measure, "__module__", ""))
+    if home.partition(".")[0] != module.partition(".")[0]:
+        raise InputError(f"{where}: {name} is not a measure of that module, but was imported there from {home}.")
+    return measure
+
+
+def _declares(factory: Factory, wanted: tuple[Any, ...]) -> bool:
+    declared = [factory] if inspect.isclass(factory) else members_of(return_type(factory))[0]
+    kinds = [typing.get_origin(kind) or kind for kind in declared]
+    return bool(kinds) and all(inspect.isclass(kind) and issubclass(kind, wanted) for kind in kinds)

@@ -6,7 +6,8 @@ Also what every command that solves shares: joining the other processes of a run
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import jax
@@ -15,48 +16,77 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.config import Config, Parts, build, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
+from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import GracefulStop
-from decibo.runs.folder import check_target, to_toml, write_run
+from decibo.runs.folder import check_target, stamped, to_toml, write_run
 
 OUT = Path("out")
 
 
-def run(path: Path, sets: Iterable[str], out: Path | None, checkpoint: bool, as_json: bool) -> Exit:
+def run(
+    path: Path, sets: Iterable[str], out: Path | None, checkpoint: bool, trusted: Iterable[str], as_json: bool
+) -> Exit:
     """Solve, write, show."""
-    return _run(read(path, sets), out or OUT / path.stem, checkpoint, False, as_json)
+    config = read(path, sets, trust=trust_for(path, trusted, as_json))
+    return _run(config, out or OUT / path.stem, checkpoint, False, as_json)
 
 
-def resume(folder: Path, steps: int | None, as_json: bool) -> Exit:
+def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: bool) -> Exit:
     """Continue from the last checkpoint of a run folder, with the configuration stored there."""
-    if not (folder / "config.toml").is_file():
+    path = folder / "config.toml"
+    if not path.is_file():
         raise InputError(
             f"{folder} is not a run folder: config.toml is missing.", "Pass a folder that run has written."
         )
     if not (folder / "checkpoint").is_dir():
         raise InputError(f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint")
     sets = [] if steps is None else [f"run.steps={steps}"]
-    return _run(read(folder / "config.toml", sets), folder, True, True, as_json)
+    return _run(read(path, sets, trust=trust_for(path, trusted, as_json)), folder, True, True, as_json)
 
 
 def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool) -> Exit:
-    check_target(folder)
+    check_target(folder, resume=continued)
     checkpoint = checkpoint or config.run.checkpoint_every is not None
     if checkpoint and not continued:
         _check_no_checkpoints(folder)
     with precision(config), interruptible():
         parts, config = build(config)
-        if checkpoint and is_first():  # a killed run can only be resumed with its configuration
-            atomic_write(folder / "config.toml", to_toml(resolved(config)))
-        solution = carry_out(parts, config, folder if checkpoint else None, continued)
+        with _announced(folder, config) if checkpoint and is_first() else nullcontext():
+            solution = carry_out(parts, config, folder if checkpoint else None, continued)
         write(folder, solution, parts, config)
     if is_first():
         _show(solution, parts, folder, config, as_json)
     return exit_code(solution)
+
+
+@contextmanager
+def _announced(folder: Path, config: Config) -> Iterator[None]:
+    """The configuration in the folder of a run with checkpoints, without which a killed run could not be resumed.
+
+    If the run is refused, or fails before its first checkpoint, the folder is again what it was.
+    """
+    checkpoints = folder / "checkpoint"
+    path = folder / "config.toml"
+    before = path.read_bytes() if path.is_file() else None
+    missing = [each for each in (checkpoints, *checkpoints.parents) if not each.exists()]
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, stamped(to_toml(resolved(config))))
+    try:
+        yield
+    except BaseException:
+        if before is not None and not any(checkpoints.glob("step-*")):
+            atomic_write(path, before)
+        elif not any(checkpoints.glob("step-*")):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # it holds something by now
+            for each in missing:
+                each.rmdir()
+        raise
 
 
 def _check_no_checkpoints(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +12,28 @@ from decibo.cli import terminal
 from decibo.cli.config import Config, build, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
 from decibo.cli.run import OUT, interruptible, is_first, live_view
-from decibo.errors import InputError
-from decibo.files import atomic_write_all
+from decibo.cli.trust import trust_for
+from decibo.errors import InputError, short
+from decibo.files import atomic_write_all, check_writable, encode, read_file, sha256
 from decibo.formatting import to_csv
 from decibo.runs.folder import to_toml
 
+RECORD = "sweep.json"
+FILES = {RECORD, "config.toml", "sweep.csv"}
 LONGEST = 30  # rows of the table on the terminal; the file has all
 
 Row = Mapping[str, object]
 
 
-def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None, as_json: bool) -> Exit:
+def sweep(
+    path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None, trusted: Iterable[str], as_json: bool
+) -> Exit:
     """Run the whole grid, write its table, and name the best."""
-    config = read(path, sets, grid=grid)
+    config = read(path, sets, grid=grid, trust=trust_for(path, trusted, as_json))
     if not config.grid and config.seeds is None:
         raise InputError(f"{path} does not say what to sweep.", "Add -g alpha=0.05,0.1, or a table [sweep].")
     folder = out or OUT / f"{path.stem}-sweep"
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder.", "Choose another folder with --out.")
+    _check_target(folder)
     config = _complete(config)
     with precision(config), interruptible():
         parts, config = build(config)
@@ -41,15 +46,39 @@ def sweep(path: Path, sets: Iterable[str], grid: Iterable[str], out: Path | None
     measure = next((name for name in terminal.ordered(result.history) if name in rows[0]), None)
     best = dict(result.best(measure)) if measure and any(row["status"] == "done" for row in rows) else {}
     if is_first():
-        folder.mkdir(parents=True, exist_ok=True)
         stored = resolved(config) | {"sweep": config.grid | {"seeds": seeds}}
-        columns = to_csv({name: [row[name] for row in rows] for name in rows[0]})
-        atomic_write_all(folder, {"config.toml": to_toml(stored), "sweep.csv": columns})
+        _write(folder, to_toml(stored), to_csv({name: [row[name] for row in rows] for name in rows[0]}))
         if as_json:
             terminal.print_json({"rows": rows, "measure": measure, "best": best, "folder": str(folder)})
         else:
             _show(rows, measure, best, folder, path)
     return _exit(rows)
+
+
+def _check_target(folder: Path) -> None:
+    """A sweep may be written to a new or empty folder, or replace an older sweep whose files nobody has changed."""
+    check_writable(folder)
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    try:
+        sums = json.loads(read_file(folder / RECORD, 1 << 20))["files"]
+        own = {RECORD, *(name for name in names & set(sums) if sums[name] == sha256(folder / name))}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        own = set()
+    strangers = sorted(name for name in (names & FILES if own else names) - own if name[0] != ".")
+    if strangers:
+        raise InputError(
+            f"A sweep cannot be written to {folder}: it holds {short(strangers[0])!r}, which is not of a sweep or was "
+            "changed since.",
+            "Choose a new or empty folder with --out.",
+        )
+
+
+def _write(folder: Path, config: str, table: str) -> None:
+    """The table, its configuration, and sweep.json with their checksums, by which a later sweep knows them."""
+    contents = {"config.toml": config, "sweep.csv": table}
+    record = {"kind": "decibo sweep", "files": {name: sha256(encode(text)) for name, text in contents.items()}}
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write_all(folder, {RECORD: json.dumps(record, indent=1) + "\n", **contents})
 
 
 def _complete(config: Config) -> Config:

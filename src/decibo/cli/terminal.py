@@ -117,9 +117,10 @@ def show_run(solution: Solution) -> None:
 
 
 def show_runs(runs: dict[str, Solution]) -> None:
-    """A line for each run, with the two measures that are looked for first."""
+    """A line for each run, with the two measures that are looked for first; others are named below."""
     recorded = lambda name: all(name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values())
-    shared = [name for name in ordered(next(iter(runs.values())).history) if recorded(name)][:2]
+    names = ordered(dict.fromkeys(name for run in runs.values() for name in run.history))
+    shared = [name for name in names if recorded(name)][:2]
     rows = [
         (
             label.replace(",", ", ").replace(",  ", ", "),  # long ones are broken at spaces
@@ -132,6 +133,9 @@ def show_runs(runs: dict[str, Solution]) -> None:
         for label, run in runs.items()
     ]
     table(("method", "status", *shared, "gradients", "sent", "time"), rows, left=2, gap=1 if len(shared) > 1 else 2)
+    others = [name for name in names if name not in shared]
+    if others:
+        say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")
     for label, run in runs.items():
         if run.status is Status.diverged:
             say(f"{label}: {run.message}")

@@ -47,6 +47,8 @@ class Varying(Mixing):
         """W_k - I times what was received."""
         assert k is not None
         assert key is not None
+        if not len(self.neighbours):  # a single agent
+            return S
         flat = S.reshape(S.shape[0], -1)
         received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)

@@ -137,7 +137,7 @@ def _arguments(command: Sequence[str]) -> tuple[list[str], bool]:
     if first in ("python", "python3"):
         return [sys.executable, *rest], False
     if first in ("run", "resume", "compare", "sweep", "demo"):
-        return [sys.executable, "-m", "decibo", first, *rest], True
+        return [sys.executable, "-P", "-m", "decibo", first, *rest], True  # -P: imports nothing from this folder
     return ([sys.executable, "-m", *command], True) if first == "decibo" else (list(command), False)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decibo.errors import InputError, missing
-from decibo.files import atomic_write
+from decibo.files import atomic_write, check_own
 from decibo.report.network_svg import positions
 from decibo.report.summary import (
     Folders,
@@ -57,6 +57,8 @@ STYLE = {
     "savefig.dpi": 160,
     "svg.hashsalt": "decibo",
 }
+MARK = b"Drawn by decibo"
+MARKS = {"pdf": {"Creator": MARK.decode(), "CreationDate": None}, "png": {"Software": MARK.decode()}}
 RUN_STYLE = STYLE | {"axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
 
 
@@ -88,7 +90,10 @@ def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
         for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
             figure = draw(runs)
             if figure is not None:
-                written += [atomic_write(folder / f"{name}.{kind}", saved(figure, kind)) for kind in ("png", "pdf")]
+                written += [
+                    atomic_write(check_own(folder / f"{name}.{kind}", MARK), saved(figure, kind))
+                    for kind in ("png", "pdf")
+                ]
     return written
 
 
@@ -235,5 +240,5 @@ def new_figure(width: float, height: float) -> Figure:
 def saved(figure: Figure, kind: str) -> bytes:
     """The figure as a PNG or PDF file, which is the same whenever it is drawn."""
     out = io.BytesIO()
-    figure.savefig(out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else {"Software": None})
+    figure.savefig(out, format=kind, metadata=MARKS[kind])
     return out.getvalue()

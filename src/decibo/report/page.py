@@ -9,13 +9,13 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 from decibo.errors import InputError, missing
-from decibo.files import atomic_write
+from decibo.files import atomic_write, check_own
 from decibo.formatting import (
     MINUS,
     NONE,
@@ -30,22 +30,26 @@ from decibo.formatting import (
 from decibo.report.chart_data import chart_data
 from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
 from decibo.report.network_svg import degrees, network_svg
-from decibo.report.summary import Folders, distinct_labels, last_value, load, main_measure, symbols
+from decibo.report.summary import Folders, distinct_labels, last_value, load_all, main_measure, symbols
 from decibo.report.verdict import PLATEAU, Verdict, judge
 from decibo.runs.folder import RunRecord, versions
+
+GENERATOR = b'<meta name="generator" content="decibo">'
 
 
 def report(folders: Folders, out: str | Path = "report.html") -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
 
     A folder that is not a run itself but contains runs stands for all of them. The page loads nothing from elsewhere;
-    the same folders give the same page.
+    the same folders give the same page. Damaged and unfinished runs are left out, and the page says so. A file that is
+    not such a page is never replaced.
     """
-    runs = load(folders)
+    runs, left_out = load_all(folders)
     path = Path(out)
     if path.is_dir():
         raise InputError(f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}.")
-    page = page_sections(runs)
+    check_own(path, GENERATOR)
+    page = replace(page_sections(runs), left_out=left_out)
     data = chart_data(runs, [run.label for run in page.runs], main_measure(runs))
     return atomic_write(path, _render(page, data))
 
@@ -149,6 +153,7 @@ class Page:
     cards: list[Card]
     runs: list[RunSection]
     networks: list[NetworkSection]
+    left_out: list[str] = field(default_factory=list)  # a sentence for each
 
 
 def page_sections(records: Sequence[RunRecord]) -> Page:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from decibo.errors import InputError
-from decibo.formatting import MINUS
-from decibo.runs.folder import RunRecord, is_run, read_run
+from decibo.errors import CorruptedFileError, InputError
+from decibo.formatting import MINUS, distinct
+from decibo.runs.folder import RunRecord, read_run
 
+TRACES = ("run.json", "history.csv", "history.parquet", "solution.npz", "checkpoint")  # of a run, finished or not
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution
 PREFERRED = (*ERRORS, "phi", "outer")
@@ -29,26 +31,37 @@ Folders = str | Path | Iterable[str | Path]
 
 
 def load(folders: Folders) -> list[RunRecord]:
-    """The runs in these folders; a folder that is not a run but holds runs stands for all of them, by name."""
+    """The runs in these folders; a folder that is not a run but holds runs stands for all of them, by name.
+
+    Damaged and unfinished ones are left out with a warning, unless there is no other.
+    """
+    return load_all(folders)[0]
+
+
+def load_all(folders: Folders) -> tuple[list[RunRecord], list[str]]:
+    """The runs in these folders, and a sentence about each folder that was left out."""
     listed = [folders] if isinstance(folders, str | Path) else list(folders)
     paths = [path for folder in listed for path in _run_folders(Path(folder))]
     if not paths:
         raise InputError("There must be at least one run, but no folder was passed.")
-    return [read_run(path) for path in paths]
+    runs = []
+    errors = []
+    for path in paths:
+        try:
+            runs.append(read_run(path))
+        except (InputError, CorruptedFileError) as error:
+            errors.append(error)
+    if not runs:
+        raise errors[0]
+    left_out = [f"Left out: {error}" for error in errors]
+    for sentence in left_out:
+        warnings.warn(sentence, stacklevel=3)
+    return runs, left_out
 
 
 def distinct_labels(runs: Sequence[RunRecord]) -> list[str]:
     """The labels of the runs, numbered where two are the same."""
-    labels: list[str] = []
-    for run in runs:
-        label = run.label.strip() or run.folder.name
-        candidate = label
-        count = 2
-        while candidate in labels:
-            candidate = f"{label} ({count})"
-            count += 1
-        labels.append(candidate)
-    return labels
+    return distinct(run.label.strip() or run.folder.name for run in runs)
 
 
 def all_measures(runs: Sequence[RunRecord]) -> list[str]:
@@ -122,7 +135,7 @@ def last_value(run: RunRecord, measure: str) -> float | None:
 
 def _run_folders(folder: Path) -> list[Path]:
     if folder.is_dir() and not (folder / "run.json").exists():
-        inner = sorted(path for path in folder.iterdir() if path.is_dir() and is_run(path))
+        inner = sorted(path for path in folder.iterdir() if any((path / name).exists() for name in TRACES))
         if inner:
             return inner
     return [folder]

@@ -6,7 +6,10 @@ history.csv|.parquet  one row a record: step, gradients, bytes, seconds, every m
 solution.npz          the means x and y and the agents' own, plain arrays
 figures/, checkpoint/ if requested
 
-run.json is written last and holds checksums of the others, so a folder that has it is complete.
+run.json holds checksums of the others, by which a reader tells that the folder is complete. It also tells what is
+decibo's in a folder: a later run may replace the files that run.json names, and no others. That is why it is the first
+to be written. config.toml begins with a checksum of itself, since a run with checkpoints writes it before there is a
+run.json, and since it is the file that people edit.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import CorruptedFileError, InputError, missing
+from decibo.errors import CorruptedFileError, InputError, missing, short
 from decibo.execute.solution import Solution
 from decibo.files import atomic_write_all, check_writable, encode, read_checked, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
@@ -42,7 +45,11 @@ from decibo.validate import one_of
 
 KIND = "decibo run"
 FORMAT = 1
-CONTENT = {"run.json", "config.toml", "history.csv", "history.parquet", "solution.npz", "figures", "checkpoint"}
+MARK = "# Written by decibo. The sha256 of the lines below, until somebody edits them: "
+LARGEST = 1 << 30  # bytes of a file that is read
+REPLACED = {"run.json", "config.toml", "history.csv", "history.parquet", "solution.npz"}
+KEPT = {"figures", "checkpoint"}
+CONTENT = REPLACED | KEPT
 
 Types = tuple[type, ...]
 NUMBER: Types = (int, float)
@@ -154,7 +161,7 @@ def write_run(
     table, measures = history_table(solution.history, solution.cost)
     contents = {f"history.{file_format}": encode_table(table, file_format), "solution.npz": _npz(arrays)}
     if configuration is not None:
-        contents["config.toml"] = encode(configuration)
+        contents["config.toml"] = encode(stamped(configuration))
     record = {
         "kind": KIND,
         "format": FORMAT,
@@ -176,10 +183,9 @@ def write_run(
         "measures": measures,
         "files": {name: sha256(content) for name, content in contents.items()},
     }
-    contents["run.json"] = (json.dumps(record, indent=1) + "\n").encode()
+    contents = {"run.json": encode(json.dumps(record, indent=1) + "\n"), **contents}  # it comes first
     folder.mkdir(parents=True, exist_ok=True)
-    replaced = {"config.toml", "history.csv", "history.parquet"} - set(contents)
-    atomic_write_all(folder, contents, outdated=["run.json", *sorted(replaced)])
+    atomic_write_all(folder, contents, outdated=sorted(_own_files(folder) - set(contents)))
     return folder
 
 
@@ -203,7 +209,8 @@ def read_run(folder: str | Path) -> RunRecord:
     history = _read_history(folder / f"history.{file_format}", files[f"history.{file_format}"], file_format)
     config = None
     if "config.toml" in files:
-        config = read_checked(folder / "config.toml", files["config.toml"]).decode("utf-8", "replace")
+        content = read_checked(folder / "config.toml", files["config.toml"], LARGEST)
+        config = _unstamped(content.decode("utf-8", "replace"))
     network = record["network"]
     if network["edges"] is not None:
         network["edges"] = [tuple(edge) for edge in network["edges"]]
@@ -221,17 +228,56 @@ def is_run(folder: str | Path) -> bool:
     return True
 
 
-def check_target(folder: str | Path) -> Path:
-    """The folder, if a run may be written there: it is new, empty or holds an older run. Worth calling before a run."""
+def check_target(folder: str | Path, *, resume: bool = False) -> Path:
+    """The folder, if a run may be written there: it is new, empty or holds an older run. Worth calling before a run.
+
+    Only files of that older run are ever replaced, and its config.toml only if nobody has edited it; `resume` goes on
+    with the run in the folder, whose config.toml is then its own in any case.
+    """
     folder = check_writable(Path(folder))
-    if folder.exists():
-        foreign = sorted(path.name for path in folder.iterdir() if path.name not in CONTENT and path.name[0] != ".")
-        if foreign and not is_run(folder):
-            raise InputError(
-                f"A run cannot be written to {folder}: it is not a run folder, and it holds {foreign[0]!r}.",
-                "Choose a new or empty folder.",
-            )
+    if not folder.exists():
+        return folder
+    own = _own_files(folder) | ({"config.toml"} if resume else set())
+    names = sorted(path.name for path in folder.iterdir())
+    replaced = [name for name in names if name in REPLACED]
+    new = [name for name in names if name not in KEPT and name[0] != "."]
+    strangers = [name for name in (replaced if own else new) if name not in own]
+    reason = ""
+    if strangers:
+        edited = strangers == ["config.toml"] and "run.json" in own
+        reason = f"it holds {short(strangers[0])!r}, which " + ("has been edited" if edited else "is not of a run")
+    elif any((folder / name).is_dir() for name in replaced):
+        reason = "a folder has the name of one of its files"
+    if reason:
+        raise InputError(f"A run cannot be written to {folder}: {reason}.", "Choose a new or empty folder.")
     return folder
+
+
+def _own_files(folder: Path) -> set[str]:
+    """The files of an older run in this folder: those that its run.json names, or those of a run that has not ended."""
+    path = folder / "config.toml"
+    config = path.read_bytes() if path.is_file() else b""
+    try:
+        named = _read_json(folder)["files"]
+        own = {name for name in named if name in REPLACED - {"config.toml"}} | {"run.json"}
+        intact = named.get("config.toml") == sha256(config)
+    except (InputError, CorruptedFileError, KeyError, TypeError, AttributeError):
+        own = set()
+        intact = False
+    unfinished = (folder / "checkpoint").is_dir()
+    if intact or ((own or unfinished) and config == encode(stamped(config.decode("utf-8", "replace")))):
+        own.add("config.toml")
+    return own
+
+
+def stamped(config: str) -> str:
+    """The text of config.toml with its checksum in front."""
+    text = _unstamped(config)
+    return f"{MARK}{sha256(encode(text))}\n{text}"
+
+
+def _unstamped(config: str) -> str:
+    return config.partition("\n")[2] if config.startswith(MARK) else config
 
 
 def _damaged(path: Path, reason: str) -> CorruptedFileError:
@@ -245,7 +291,7 @@ def _read_json(folder: Path) -> dict:
     if not path.exists():
         raise InputError(f"{folder} is not a run folder: run.json is missing.", "Pass a folder that write_run wrote.")
     try:
-        record = json.loads(read_checked(path))
+        record = json.loads(read_checked(path, most=LARGEST))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not JSON ({error})") from error
     if not isinstance(record, dict) or record.get("kind") != KIND:
@@ -285,7 +331,7 @@ def _check_edges(path: Path, network: Mapping) -> None:
 
 
 def _read_history(path: Path, digest: str, file_format: str) -> Table:
-    content = read_checked(path, digest)
+    content = read_checked(path, digest, LARGEST)
     try:
         return decode_table(content, file_format)
     except ImportError:

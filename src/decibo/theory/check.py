@@ -22,6 +22,7 @@ SUFFICIENT = (
     "exceeds them by orders of magnitude and converges."
 )
 MINIMAX = "Corollary 2"  # the case g = -f
+LARGEST = 1e60  # of a setting: powers of larger ones are no numbers any more
 STEPS = ("gamma", "beta", "alpha")
 
 
@@ -161,7 +162,11 @@ def _settings(method: Algorithm) -> dict[str, float]:
     values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in method.settings.items()}
     if values["beta"] is None:
         values["beta"] = values["gamma"] / values["lam"]
-    return {name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")}
+    settings = {name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")}
+    for name, value in settings.items():
+        if not 1 / LARGEST <= value <= LARGEST:
+            raise InputError(f"{name} must be between {1 / LARGEST:g} and {LARGEST:g} for check, but it is {value:g}.")
+    return settings
 
 
 def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
