@@ -26,7 +26,7 @@ import decibo
 
 GROUP = "step"
 SHORTEST = 1e-7  # seconds a step: less is noise
-CENTRALISED = ("f2sa", "bome", "v_pbgd", "lv_hba")
+CENTRALISED = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")
 MATRICES = ("dsbo_jhip", "gossip_dsbo")  # they form or send second derivatives: quadratic only
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda")
 TABLE = (*(name for name in HAND if name != "mdbo"), "fab")  # direction x consensus
@@ -91,7 +91,7 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
             yield Row(GROUP, f"{label}: {name}", None, note="works with matrices of second derivatives: quadratic only")
             continue
         method = factory(**settings(name, case))
-        heavy = name in (*MATRICES, "ma_dsbo", "mdbo", "c2dfb", "f2sa", "bome", "gossip_dsbo")
+        heavy = name in (*MATRICES, "ma_dsbo", "mdbo", "c2dfb", "f2sa", "f2sa_p", "bome", "gossip_dsbo")
         steps = max(10, long // 10) if heavy else long
         here, net = (_merged(case), alone) if name in CENTRALISED else (case, network)
         candidates = {"long": ours(here, net, method, steps), "short": ours(here, net, method, 1)}

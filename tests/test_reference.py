@@ -21,6 +21,7 @@ from decibo.algorithm import algorithm
 from decibo.measure import measures
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+PAPERS = PAGE.with_name("references.md")
 NAMESPACES = ("decibo", *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)))
 RETURNED = {"Cost", "Snapshot", "Solution", "Status", "Sweep", "Bound", "Potential", "Rule", "Theorem1", "RunRecord"}
 RETURNED |= {"ExactBound", "ExactSteps", "FineConstants", "StartErrors"}
@@ -123,6 +124,29 @@ def test_the_provenance_of_methods_is_the_declared_one():
     rows = ROW.findall(sections()["decibo.methods"])
     shown = {name: rest.rstrip(" |").rpartition("|")[2].strip() for name, _, rest in rows}
     assert shown == {name: provenance(method) for name, method in decibo.CATALOG.items()}
+
+
+ENTRY = re.compile(r"^\* ((?:`\w+`(?:, )?)+)\. (.*?)(?=^\* |^$|\Z)", re.MULTILINE | re.DOTALL)
+HEARD = {"read": "Source", "abstract": "Abstract", "recalled": "Memory", "inferred": "Inferred", "our own": "Our own"}
+
+
+def papers():
+    """What the page of references says of each method."""
+    entries = ENTRY.findall(PAPERS.read_text())
+    listed = [(name, text) for names, text in entries for name in re.findall(r"\w+", names)]
+    assert len(listed) == len(dict(listed)), "a method is listed twice"
+    return dict(listed)
+
+
+def test_every_method_has_its_paper():
+    assert set(papers()) == set(decibo.CATALOG)
+
+
+def test_a_paper_is_as_well_known_as_the_method_says():
+    """The references and the docstring must agree on what was read."""
+    known = {name: provenance(method).partition(";")[0] for name, method in decibo.CATALOG.items()}
+    wrong = {name for name, text in papers().items() if HEARD.get(known[name], "") not in text}
+    assert not wrong
 
 
 def test_there_are_no_sections_of_namespaces_that_do_not_exist():

@@ -1,4 +1,4 @@
-"""F2SA, BOME, V-PBGD and LV-HBA against numpy on one agent."""
+"""F2SA, F2SA-2, BOME, V-PBGD and LV-HBA against numpy on one agent."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import decibo
 from decibo.algorithm import prox
 from decibo.algorithm.bome import bome
 from decibo.algorithm.f2sa import f2sa
+from decibo.algorithm.f2sa_p import f2sa_p
 from decibo.algorithm.lv_hba import lv_hba
 from decibo.algorithm.schedules import polynomial
 from decibo.algorithm.v_pbgd import v_pbgd
@@ -21,6 +22,16 @@ def twin_f2sa(twin, k, x, y, z):
         y = y - C / lam * (twin.f_y(0, x, y) + lam * twin.g_y(0, x, y))
         z = z - C * twin.g_y(0, x, z)
     return x - A * (twin.f_x(0, x, y) + lam * (twin.g_x(0, x, y) - twin.g_x(0, x, z))), y, z
+
+
+def twin_f2sa_2(twin, k, x, y, z):
+    """The symmetric penalty as published, with a normalised step of x."""
+    lam = LAM * (1 + k) ** 0.5
+    for _ in range(T):
+        y = y - C * (twin.g_y(0, x, y) + twin.f_y(0, x, y) / lam)
+        z = z - C * (twin.g_y(0, x, z) - twin.f_y(0, x, z) / lam)
+    d = (twin.f_x(0, x, y) + twin.f_x(0, x, z)) / 2 + lam / 2 * (twin.g_x(0, x, y) - twin.g_x(0, x, z))
+    return x - A * d / np.linalg.norm(d), y, z
 
 
 def twin_bome(twin, k, x, y):
@@ -51,6 +62,7 @@ def twin_lv_hba(twin, k, x, y, t):
 
 METHODS = {
     "f2sa": (f2sa(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T), twin_f2sa, "xyz", (T + 1, 2 * T + 2)),
+    "f2sa_p": (f2sa_p(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T), twin_f2sa_2, "xyz", (2 * T + 2, 2 * T + 2)),
     "bome": (bome(alpha=A, gamma=C, eta=0.7, T=T), twin_bome, "xy", (1, T + 1)),
     "v_pbgd": (v_pbgd(alpha=A, gamma=C, lam=LAM, T=T), twin_v_pbgd, "xyw", (1, T + 2)),
     "lv_hba": (
@@ -92,3 +104,33 @@ def test_more_agents_are_rejected(name):
     ours, _ = problem("vector", 3)
     with pytest.raises(decibo.InputError, match="centralised"):
         decibo.solve(ours, decibo.ring(3), METHODS[name][0], steps=1)
+
+
+ALONE = decibo.problems.quadratic(agents=1, bend=0.05)
+
+
+def bias(method, steps=600):
+    """|grad Phi| and |c - y*(x)| where the method lands."""
+    measures = ["stationarity", "inner_error"]
+    solution = decibo.solve(ALONE, decibo.complete(1), method, steps=steps, every=steps, measures=measures)
+    return [np.sqrt(solution.history[name][-1]) for name in measures]
+
+
+@pytest.mark.parametrize("p", [2, 4])
+def test_the_bias_of_f2sa_p_is_of_order_p(p):
+    lams = np.array([30.0, 60.0, 120.0])
+    biases = np.log([bias(f2sa_p(alpha=0.2, gamma=0.2, lam=lam, p=p, normalised=False)) for lam in lams])
+    slopes = np.polyfit(np.log(lams), biases, 1)[0]
+    assert ((-p - 0.1 <= slopes) & (slopes <= -p + 0.1)).all()
+
+
+def test_a_normalised_step_of_f2sa_p_has_the_length_alpha():
+    method = f2sa_p(alpha=0.03, gamma=0.2, lam=30.0)
+    ends = [decibo.solve(ALONE, decibo.complete(1), method, steps=k, measures=["outer"]).x for k in (5, 6)]
+    assert np.linalg.norm(ends[1] - ends[0]) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize("p", [0, 1, 3, 2.5])
+def test_f2sa_p_takes_even_orders_only(p):
+    with pytest.raises(decibo.InputError, match="p must be"):
+        decibo.direction.penalty_p(10.0, p)

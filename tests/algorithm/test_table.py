@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo import methods
+from decibo import consensus, methods
+from decibo.algorithm.direction import penalty_p
 from decibo.network.directed import directed_ring, from_digraph
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
@@ -37,6 +38,26 @@ def symmetric_penalty(twin, i, s):
         "y": twin.g_y(i, x, y) + twin.f_y(i, x, half) / LAM,
         "z": twin.g_y(i, x, z) - twin.f_y(i, x, half) / LAM,
     }
+
+
+def second_order(twin, i, s):
+    """F2SA-2: f and g at both ends."""
+    x, y, z = s["x"], s["y"], s["z"]
+    return {
+        "x": (twin.f_x(i, x, y) + twin.f_x(i, x, z)) / 2 + LAM / 2 * (twin.g_x(i, x, y) - twin.g_x(i, x, z)),
+        "y": twin.g_y(i, x, y) + twin.f_y(i, x, y) / LAM,
+        "z": twin.g_y(i, x, z) - twin.f_y(i, x, z) / LAM,
+    }
+
+
+def fourth_order(twin, i, s):
+    """F2SA-4: the five-point difference (8 (F_1 - F_-1) - (F_2 - F_-2))/12 of F_j = j f_x + lam g_x at y_j."""
+    x = s["x"]
+    points = {1: s["y"], -1: s["z"], 2: s["y2"], -2: s["z2"]}
+    F = {j: j * twin.f_x(i, x, y) + LAM * twin.g_x(i, x, y) for j, y in points.items()}
+    d = {j: twin.g_y(i, x, y) + j * twin.f_y(i, x, y) / LAM for j, y in points.items()}
+    d_x = (8 * (F[1] - F[-1]) - (F[2] - F[-2])) / 12
+    return {"x": d_x, "y": d[1], "z": d[-1], "y2": d[2], "z2": d[-2]}
 
 
 def implicit(twin, i, s):
@@ -188,6 +209,7 @@ def ball(rows, radius):
     return np.stack([row * min(1, radius / np.linalg.norm(row)) for row in rows])
 
 
+FOUR = ("x", "y", "z", "y2", "z2")
 XYZ, XYV = {"x": A, "y": B, "z": C}, {"x": A, "y": B, "v": C}
 three = {"alpha": A, "beta": B, "gamma": C}
 every = lambda strategy, names: dict.fromkeys(names, strategy)
@@ -206,6 +228,20 @@ TABLE = {
         symmetric_penalty,
         every(exact_diffusion, "xyz"),
         {"x": A, "y": C, "z": C},
+        {},
+    ),
+    "order 2 x dgd": (
+        decibo.compose(penalty_p(LAM), consensus.dgd(), **XYZ),
+        second_order,
+        every(dgd, "xyz"),
+        XYZ,
+        {},
+    ),
+    "order 4 x exact diffusion": (
+        decibo.compose(penalty_p(LAM, 4), consensus.exact_diffusion(), **XYZ, y2=B, z2=A),
+        fourth_order,
+        every(exact_diffusion, FOUR),
+        XYZ | {"y2": B, "z2": A},
         {},
     ),
     "ahead_minimax": (methods.ahead_minimax(**three, lam=LAM), minimax_penalty, every(dgd, "xyz"), XYZ, {}),
@@ -300,12 +336,15 @@ TABLE = {
 def agree(network, weights, method, direction, strategies, steps, options):
     ours, twin = problem("vector", network.agents)
     drawn = twin.starts()
-    start = {name: drawn["z" if name in "vt" else name] for name in strategies}
+    drawn |= {"v": drawn["z"], "t": drawn["z"], "y2": drawn["y"] - drawn["z"], "z2": 2 * drawn["z"]}
+    start = {name: drawn[name] for name in strategies}
     solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
     expected = twin_run(twin, weights, start, direction, strategies, steps, **options)
     found = as_rows(ours, solution)
-    if "c" in found:  # what ahead_exact shows beside its variables
-        np.testing.assert_allclose(found.pop("c"), (found["y"] + found["z"]) / 2, atol=1e-14)
+    if "c" in found:  # what penalties on both sides of y*(x) show beside their variables
+        half = (found["y"] + found["z"]) / 2
+        center = (8 * half - found["y2"] - found["z2"]) / 6 if "y2" in found else half
+        np.testing.assert_allclose(found.pop("c"), center, atol=1e-13)
     assert set(found) == set(expected)
     for name, rows in expected.items():
         np.testing.assert_allclose(found[name], rows, rtol=0, atol=1e-10, err_msg=name)
@@ -338,6 +377,8 @@ def test_conforms(row):
 COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "ahead": lambda n, r: (1, 2, 0, 0, n + 2 * r),
     "ahead_exact": lambda n, r: (1, 2, 0, 0, n + 2 * r),
+    "order 2 x dgd": lambda n, r: (2, 2, 0, 0, n + 2 * r),
+    "order 4 x exact diffusion": lambda n, r: (4, 4, 0, 0, n + 4 * r),
     "ahead_minimax": lambda n, r: (2, 0, 0, 0, n + 2 * r),
     "dgda": lambda n, r: (1, 0, 0, 0, n + r),
     "gt_gda": lambda n, r: (1, 0, 0, 0, 2 * n + 2 * r),

@@ -18,7 +18,7 @@ RATES = {"alpha": 0.03, "beta": 0.03, "gamma": 0.05, "lam": 4.0, "theta": 0.2, "
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
 FEW = ("ahead_exact", "ahead", "fab", "sldbo", "gossip_dsbo", "c2dfb", "gradient_tracking")  # of each kind one or two
-ALONE = ("f2sa", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
+ALONE = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
 
 
 def networks() -> dict[str, Any]:

@@ -6,7 +6,7 @@ penalty             x, y, z                                             [AHEAD, 
     (1)  d_z = g_y(x, z)                                   z follows y*(x)
     (2)  d_y = f_y(x, y) + lam g_y(x, y)                   y follows y*(x; lam)
     (3)  d_x = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))     the penalised hypergradient
-symmetric_penalty   x, y, z, with c = (y + z)/2                         [docs/explanation/ahead_exact.md]
+symmetric_penalty   x, y, z, with c = (y + z)/2                         [F2SA-2 with f half way between y and z]
     (4)  d_y = g_y(x, y) + f_y(x, c)/lam                   y sits on one side of y*(x)
     (5)  d_z = g_y(x, z) - f_y(x, c)/lam                   z on the other
     (6)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
@@ -28,12 +28,24 @@ moreau              x, y, t                                             [MEHA: L
     (17) d_y = f_y(x, y)/c + g_y(x, y) - (y - t)/g1        c grows slowly; the inner level may be non-convex
 single              x, with y carried along                             [one level: only f counts]
     (18) d_x = f_x(x, y),   d_y = f_y(x, y)
+penalty_p           x, y_j for j = 1, -1, ..., p/2, -p/2                [F2SA-p: Chen, Li, Chayti & Zhang 2026]
+    (19) d_j = g_y(x, y_j) + (j/lam) f_y(x, y_j)           y_j follows argmin g + (j/lam) f
+    (20) d_x = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j)) a difference of order p in 1/lam
+    (21) a_j = (-1)^(j+1) (p/2)!^2 / (j (p/2 - j)! (p/2 + j)!)
+    (22) c   = sum_j j a_j y_j                             the same weights interpolate at 1/lam = 0
+In code y_1 and y_-1 are y and z, y_2 and y_-2 are y2 and z2, and so on.
+
+The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR 2026): (19) and (20)
+for p = 2. (4) to (6) differ from it in that f is taken once, at c: docs/explanation/ahead_exact.md.
 """
 
 from __future__ import annotations
 
+import math
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -41,8 +53,10 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
+from decibo.errors import InputError
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
+from decibo.validate import integer
 
 __all__ = [
     "Direction",
@@ -55,6 +69,7 @@ __all__ = [
     "minimax_penalty",
     "moreau",
     "penalty",
+    "penalty_p",
     "single",
     "symmetric_penalty",
 ]
@@ -67,7 +82,7 @@ class Direction:
 
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
-    bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
+    bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ..., "1/c", None if exact
 
     Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
@@ -113,6 +128,7 @@ class Pair(NamedTuple):
 
 
 Products = Callable[[Oracle, Implicit], tuple[Vector, Vector]]
+Weights = dict[int, float]  # a_j for every j
 
 
 def penalty(lam: Rate) -> Direction:
@@ -122,12 +138,29 @@ def penalty(lam: Rate) -> Direction:
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
-    """Three first gradients; bias O(1/lam^2), zero if g is quadratic. y and z need the same step size."""
+    """F2SA-2's penalty with f half way between y and z: 1 + 2 gradients, bias O(1/lam^2), zero if g is quadratic in y.
+
+    y and z need the same step size.
+    """
     at = Partial(_symmetric_penalty, schedule("lam", lam))
     view = Partial(_with_center)
     return Direction(
         Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
     )
+
+
+def penalty_p(lam: Rate, p: int = 2) -> Direction:
+    """F2SA-p's direction: p points around y*(x), f at each of them, p + p gradients; bias O(1/lam^p).
+
+    All points need the same step size: compose(penalty_p(lam, 4), ..., x=a, y=h, z=h, y2=h, z2=h).
+
+    p   the order, an even number
+    """
+    weights = _central_difference(p)
+    at = Partial(_penalty_p, schedule("lam", lam), weights)
+    view = Partial(_with_interpolation, weights)
+    names = _points(len(weights))._fields
+    return Direction(Partial(_start_penalty_p, weights), at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}")
 
 
 def implicit(difference: float | None = None) -> Direction:
@@ -177,6 +210,11 @@ def _start_pair(values: Mapping[str, Vector]) -> Pair:
     return Pair(values["x"], values["y"])
 
 
+def _start_penalty_p(weights: Weights, values: Mapping[str, Vector]) -> Tree:
+    kind = _points(len(weights))
+    return kind(*(values.get(name, values["y"]) for name in kind._fields))
+
+
 def _all_variables(v: Tree) -> dict[str, Vector]:
     return v._asdict()
 
@@ -205,6 +243,42 @@ def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pe
         z=h_y - f_y / lam(k),  # (5)
         x=f_x + lam(k) / 2 * (g_x - h_x),  # (6)
     )
+
+
+def _penalty_p(lam: Schedule, weights: Weights, oracle: Oracle, v: Tree, k: Step) -> Tree:
+    x = jnp.zeros_like(v.x)
+    moves: dict[str, Vector] = {}
+    for j, a in weights.items():
+        y = getattr(v, _point(j))
+        f_x, f_y = oracle.outer(v.x, y)
+        g_x, g_y = oracle.inner(v.x, y)
+        moves[_point(j)] = g_y + j / lam(k) * f_y  # (19)
+        x = x + a * (j * f_x + lam(k) * g_x)  # (20)
+    return type(v)(x=x, **moves)
+
+
+def _central_difference(p: int) -> Weights:
+    """The weights of the central difference of order p for a first derivative."""
+    half, odd = divmod(integer("p", p, least=2), 2)
+    if odd:
+        raise InputError(f"p must be an even number, but it is {p}.", f"F2SA-p needs p + 1 points then: use {p + 1}.")
+    size = lambda j: math.factorial(half) ** 2 / (math.factorial(half - j) * math.factorial(half + j))
+    return {j: (-1) ** (j + 1) * size(abs(j)) / j for j in range(-half, half + 1) if j}  # (21)
+
+
+def _with_interpolation(weights: Weights, v: Tree) -> dict[str, Vector]:
+    return v._asdict() | {"c": sum(j * a * getattr(v, _point(j)) for j, a in weights.items())}  # (22)
+
+
+def _point(j: int) -> str:
+    """What y_j is called."""
+    return ("y" if j > 0 else "z") + ("" if abs(j) == 1 else str(abs(j)))
+
+
+@cache
+def _points(p: int) -> Tree:
+    """The NamedTuple of x and the p points."""
+    return namedtuple("PenaltyP", ["x", *(_point(j * sign) for j in range(1, p // 2 + 1) for sign in (1, -1))])
 
 
 def _implicit(products: Products, oracle: Oracle, s: Implicit, k: Step) -> Implicit:

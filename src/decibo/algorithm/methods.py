@@ -18,7 +18,11 @@ from decibo.automatic.steps import REST, automatic_steps
 # direction x consensus
 
 
-@method(provenance=f"The method of this library, derived in docs/explanation/ahead_exact.md. {RUN}")
+@method(
+    provenance="The method of this library, derived in docs/explanation/ahead_exact.md. Its penalty is F2SA-2's (Chen, "
+    "Li, Chayti & Zhang 2026) with f half way between y and z; for g quadratic in y its steps are those of SPARKLE-ED "
+    f"(Zhu et al. 2024) without moving average. {RUN}"
+)
 def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Rate = 100.0) -> Algorithm:
     r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with matched inner steps.
 
@@ -36,7 +40,7 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
     Without alpha or gamma `solve` chooses the step sizes, and changes them during the run if necessary.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
-    Lands: O(1/lam^2) from the solution; exact if g is quadratic.
+    Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
     """
     return replace(
         compose(
@@ -58,7 +62,8 @@ def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> A
         (2)  y+ = W y - beta (f_y(x, y) + lam g_y(x, y))
         (3)  x+ = W x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, z)))
 
-    Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale Separation.
+    Niu, Xu, Sun, Chai & Chen, Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale
+    Separation, IEEE Transactions on Automatic Control, arXiv 2412.11218.
 
     alpha, beta, gamma   step sizes of x, y and z; without beta the inner steps are matched, beta = gamma/lam, which
                          lets alpha stay the same for every lam

@@ -11,6 +11,7 @@ from decibo.algorithm.bome import bome as bome
 from decibo.algorithm.c2dfb import c2dfb as c2dfb
 from decibo.algorithm.dsbo_jhip import dsbo_jhip as dsbo_jhip
 from decibo.algorithm.f2sa import f2sa as f2sa
+from decibo.algorithm.f2sa_p import f2sa_p as f2sa_p
 from decibo.algorithm.gossip_dsbo import gossip_dsbo as gossip_dsbo
 from decibo.algorithm.lv_hba import lv_hba as lv_hba
 from decibo.algorithm.ma_dsbo import ma_dsbo as ma_dsbo

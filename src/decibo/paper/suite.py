@@ -159,6 +159,10 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
     lines = [
         "# The paper, reproduced",
         "",
+        "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization via Penalization with "
+        "Time-Scale Separation*, IEEE Transactions on Automatic Control, "
+        "[arXiv 2412.11218](https://arxiv.org/abs/2412.11218).",
+        "",
         f"Written by `{command}` in {max(1, round(seconds / 60))} minutes; do not edit. The same seeds give the same "
         "numbers, wall times aside. One experiment alone: `decibo reproduce table1`.",
         "",
