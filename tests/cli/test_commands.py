@@ -239,6 +239,9 @@ def test_check_says_what_the_theory_promises(here, call):
     method = "method=ahead[alpha=0.01,gamma=0.1,lam=20]"
     assert "Theorem 1" in tidy(call("check", "quad.toml", "--set", method).out)
     assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is False
+    method = "method=ahead_exact[alpha=1e-6,gamma=0.01,lam=20]"
+    assert "inequality of Theorem B" in call("check", "quad.toml", "--set", method).out
+    assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is True
 
 
 @pytest.mark.parametrize("kind", ["methods", "problems", "networks", "measures"])

@@ -9,6 +9,7 @@ import pytest
 import decibo
 from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.synthetic import synthetic
+from decibo.theory import ahead_exact_steps
 from decibo.theory.check import check
 
 STEPS = {"alpha": 7e-4, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
@@ -51,7 +52,7 @@ def test_what_changes_first():
 
 
 def test_other_methods_and_minimax():
-    other = check(synthetic(), paper_network(), decibo.ahead_exact(alpha=1e-3, gamma=1e-2))
+    other = check(synthetic(), paper_network(), decibo.methods.d_soba(alpha=1e-3, beta=1e-2, gamma=1e-2))
     assert other.theorem is None
     assert "AHEAD" in str(other)
     assert "mu_g" in str(other)
@@ -71,6 +72,76 @@ def test_lam_of_minimax(lam, holds):
     assert ("raise lam to 1 or more" in result.advice) == (not holds)
     assert all(slack.bound > 0 for slack in result.slacks.values())
     assert not holds or not [name for name, slack in result.slacks.items() if slack.step == "lam" and not slack.holds]
+
+
+def test_ahead_exact_and_theorem_b():
+    problem = synthetic()
+    network = paper_network()
+    large = check(problem, network, decibo.ahead_exact(alpha=7e-4, gamma=1e-2, lam=20.0))
+    assert not large.holds
+    assert not large.slacks["4 sigma alpha N <= 1 - sigma"].holds
+    assert large.slacks["gamma L_yy < 2"].value == pytest.approx(0.32)
+    text = str(large)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "inequality of Theorem B" in text
+    assert "sufficient, not necessary" in text
+    assert "floor of |grad Phi|^2: 0" in text  # g is quadratic
+    rule = ahead_exact_steps(large.constants, network)
+    assert f"alpha = {rule.alpha:.3g}" in large.advice
+    covered = check(problem, network, decibo.ahead_exact(alpha=rule.alpha, gamma=rule.gamma, lam=1e3))
+    assert covered.holds
+    assert covered.factors["alpha"] == pytest.approx(1)
+    data = json.loads(covered.to_json())
+    assert (data["theorem"], data["holds"], data["floor"]["F"]) == ("Theorem B", True, 0)
+    assert data["inequalities"]["alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1"]["holds"]
+    between = check(problem, network, decibo.ahead_exact(alpha=1.2 * rule.alpha, gamma=rule.gamma))
+    assert between.holds
+    assert "do not all hold" in between.advice
+    wild = check(problem, network, decibo.ahead_exact(alpha=7e-4, gamma=0.1))  # gamma L_g1 = 3.2
+    assert not wild.holds
+    assert "Lower gamma below" in wild.advice
+    assert "alpha" not in wild.factors
+    json.loads(wild.to_json())
+    left = check(problem, network, decibo.ahead_exact())
+    assert not left.holds
+    assert "solve chooses" in left.advice
+
+
+def test_the_floor_of_theorem_b():
+    bent = decibo.problems.quadratic(4, bend=0.1)
+    ring = decibo.ring(4)
+    results = [check(bent, ring, decibo.ahead_exact(alpha=1e-5, gamma=0.1, lam=lam)) for lam in (1e3, 1e4)]
+    assert all(result.holds for result in results)
+    first, second = (result.floor.F for result in results)
+    assert first == pytest.approx(10 * second, rel=0.1)  # without L_g3
+    assert "L_g3 is not known" in str(results[0])
+    assert max(map(len, str(results[0]).splitlines())) <= 80
+
+
+def test_sparkle_ed_without_moving_average_is_covered_without_a_floor():
+    bent = decibo.problems.quadratic(4, bend=0.1)
+    steps = {"alpha": 1e-5, "beta": 0.1, "gamma": 0.1}
+    covered = check(bent, decibo.ring(4), decibo.methods.sparkle_ed(**steps, theta=None))
+    assert covered.holds
+    assert covered.floor.F == 0
+    assert "floor of |grad Phi|^2: 0" in str(covered)
+    for other in (steps, steps | {"beta": 0.2, "theta": None}):
+        result = check(bent, decibo.ring(4), decibo.methods.sparkle_ed(**other))
+        assert not result.holds
+        assert "beta" in result.advice
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (decibo.networks.failing(decibo.ring(4), 0.1), "do not change"),
+        (decibo.networks.directed_ring(4), "undirected"),
+    ],
+)
+def test_networks_that_theorem_b_does_not_cover(network, words):
+    result = check(decibo.problems.quadratic(4), network, decibo.ahead_exact(alpha=1e-5, gamma=0.1))
+    assert result.theorem is None
+    assert words in result.advice
 
 
 def test_invalid_arguments_are_rejected():

@@ -72,7 +72,8 @@ class Algorithm:
     answer          the variable of the view that answers for y*(x)
     controller      what chooses its settings during a run
     bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
-    theorem         which statement of the paper covers it: "Theorem 1", "Corollary 2", or None
+    theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
+                    docs/explanation/theorem.md, or None
     step_sizes      the settings that are step sizes or penalties: what to lower when a run diverges
     """
 

@@ -51,6 +51,7 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
             z=REST if gamma is None else gamma,
         ),
         controller=None if alpha and gamma else automatic_steps(number(alpha), number(gamma), number(lam)),
+        theorem="Theorem B",
     )
 
 
@@ -238,7 +239,8 @@ def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0
     Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
     Lands: exact.
     """
-    return _implicit(consensus.exact_diffusion(), alpha, beta, gamma, theta)
+    along = _implicit(consensus.exact_diffusion(), alpha, beta, gamma, theta)
+    return replace(along, theorem="Theorem B" if theta is None else None)
 
 
 @method(provenance=f"{RECALLED} {RUN}")

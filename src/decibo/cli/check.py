@@ -1,4 +1,4 @@
-"""decibo check: what Theorem 1 says about a configuration, before anything runs.
+"""decibo check: what the theory says about a configuration, before anything runs.
 
 The exit code does not depend on the answer: the conditions are sufficient, and many runs converge outside them.
 """

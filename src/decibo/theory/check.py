@@ -1,28 +1,38 @@
-"""check: what Theorem 1 says of a problem, a network and a method, in a table and as JSON."""
+"""check: what Theorem 1 or Theorem B says of a problem, a network and a method, in a table and as JSON."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
+from decibo.formatting import to_json
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
+from decibo.network.varying import VaryingNetwork
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.theory.constants import Constants
 from decibo.theory.estimate import constants as constants_of
-from decibo.theory.theorem1 import Bound, Slack, Theorem1, bound
+from decibo.theory.exact import ExactBound, ExactSteps, ahead_exact_steps, fine_constants
+from decibo.theory.theorem1 import BELOW, Bound, Slack, Theorem1, bound
 
 SUFFICIENT = (
     "Theorem 1's conditions are sufficient, far from necessary: practice often\n"
     "exceeds them by orders of magnitude and converges."
 )
+SUFFICIENT_EXACT = (
+    "Theorem B's conditions are sufficient, not necessary. With exact constants the\n"
+    "largest stable alpha is typically 3 (one agent) to 30 (network) times larger;\n"
+    "with constants that follow from those above, 100 to 10,000 times."
+)
 MINIMAX = "Corollary 2"  # the case g = -f
 LARGEST = 1e60  # of a setting: powers of larger ones are no numbers any more
+EXACT = "Theorem B"  # ahead_exact, and the implicit method that it is up to O(1/lam^2)
 STEPS = ("gamma", "beta", "alpha")
 
 
@@ -30,10 +40,10 @@ STEPS = ("gamma", "beta", "alpha")
 class Check:
     """The result of `check`: print it, or use its parts.
 
-    theorem   None if Theorem 1 is not about the method
+    theorem   Theorem 1 for AHEAD, Theorem B for ahead_exact, None if neither is about the method
     settings  alpha, beta, gamma and lam of the method, schedules at step 0
     slacks    every inequality by name
-    floor     the penalty and heterogeneity parts of the bound
+    floor     the parts of the bound that no number of steps removes
     advice    what to change first
     """
 
@@ -42,23 +52,35 @@ class Check:
     method: str
     rho: float | None
     constants: Constants
-    theorem: Theorem1 | None
+    theorem: Theorem1 | ExactSteps | None
     settings: dict[str, float]
     slacks: dict[str, Slack]
-    floor: Bound | None
+    floor: Bound | ExactBound | None
     advice: str
 
     @property
     def holds(self) -> bool:
-        """Whether Theorem 1 covers this run."""
+        """Whether the theorem covers this run."""
+        if isinstance(self.theorem, ExactSteps):
+            return bool(self.slacks) and self.theorem.holds
         return self.theorem is not None and all(slack.holds for slack in self.slacks.values())
 
     @property
+    def largest(self) -> dict[str, float]:
+        """The largest steps: of Theorem 1 with alpha for the largest beta and gamma, of Theorem B for this gamma."""
+        if isinstance(self.theorem, Theorem1):
+            return {step: getattr(self.theorem, step) for step in STEPS}
+        return {} if self.theorem is None or not self.slacks else _largest(self.theorem)
+
+    @property
     def factors(self) -> dict[str, float]:
-        """The steps over the largest ones that Theorem 1 admits (alpha for the largest beta and gamma)."""
-        if self.theorem is None:
-            return {}
-        return {step: self.settings[step] / getattr(self.theorem, step) for step in STEPS}
+        """The steps over the largest ones."""
+        return {step: self.settings[step] / value for step, value in self.largest.items()}
+
+    @property
+    def note(self) -> str:
+        """How far the conditions are from necessary ones."""
+        return SUFFICIENT_EXACT if isinstance(self.theorem, ExactSteps) else SUFFICIENT
 
     def to_json(self) -> str:
         """Everything as JSON."""
@@ -77,41 +99,52 @@ class Check:
             "factors": self.factors,
             "floor": None if self.floor is None else {**asdict(self.floor), "total": self.floor.floor},
             "advice": self.advice,
-            "note": SUFFICIENT.replace("\n", " "),
+            "note": self.note.replace("\n", " "),
         }
         if self.theorem is not None:
-            parts["largest"] = {step: getattr(self.theorem, step) for step in STEPS}
+            parts["theorem"] = EXACT if isinstance(self.theorem, ExactSteps) else "Theorem 1"
+            parts["largest"] = self.largest
             parts["binding"] = self.theorem.binding
-        return json.dumps(parts, indent=2)
+        return json.dumps(to_json(parts), indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*self._header(), *self._table(), "", *wrap(self.advice, 80), "", SUFFICIENT])
+        return "\n".join([*self._header(), *self._table(), "", *wrap(self.advice, 80), "", self.note])
 
     def _header(self) -> list[str]:
         c = self.constants
         names = ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy", "b_f", "b_g", "kappa", "L")
         values = [f"{name + ' =':>7} {getattr(c, name):<10.4g}" for name in names]
-        values.append("  rho = " + ("unknown" if self.rho is None else f"{self.rho:.4g}"))
+        values.append("  rho = " + f"{'unknown' if self.rho is None else f'{self.rho:.4g}':<10}")
         kind = "estimated at sampled points" if c.estimated else "exact (the problem is quadratic)"
+        if isinstance(self.theorem, ExactSteps):
+            values += _derived(self.theorem)
         rows = ["".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)]
         return [*wrap(f"{self.problem}; {self.network}; {self.method}", 80), f"constants, {kind}:", *rows]
 
     def _table(self) -> list[str]:
-        if self.theorem is None or self.floor is None:
+        if self.theorem is None or not self.slacks:
             return []
-        rows = ["", f"{'inequality of Theorem 1':<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
+        title = f"inequality of {EXACT if isinstance(self.theorem, ExactSteps) else 'Theorem 1'}"
+        rows = ["", f"{title:<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
         for name, slack in self.slacks.items():
             ratio = slack.value / slack.bound if slack.bound else float("inf")
             answer = "yes" if slack.holds else "NO"
             rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}")
         rows.append("")
-        for step in STEPS:
+        for step, largest in self.largest.items():
             setting = f"{step:<6} = {self.settings[step]:<9.3g}"
             factor = self.factors[step]
             times = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{factor:,.0f}"
-            rows.append(f"{setting} the largest admitted is {getattr(self.theorem, step):.3g}: {times} times that")
+            rows.append(f"{setting} the largest admitted is {largest:.3g}: {times} times that")
+        return rows + self._floor()
+
+    def _floor(self) -> list[str]:
+        if isinstance(self.floor, ExactBound) and isinstance(self.theorem, ExactSteps):
+            return _exact_floor(self.theorem, self.floor)
+        if not isinstance(self.floor, Bound):
+            return []
         parts = f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
-        rows.append(f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})")
+        rows = [f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})"]
         if not self.holds:
             rows.append("(the formula outside its conditions: no prediction for this run)")
         return rows
@@ -120,7 +153,7 @@ class Check:
 def check(
     problem: Problem, network: Network | DirectedNetwork, method: Algorithm, *, x: Tree = None, radius: float = 1.0
 ) -> Check:
-    """What Theorem 1 says about these three; x and radius choose the points, as in `decibo.theory.constants`."""
+    """What Theorem 1, or Theorem B, says about these three; x and radius choose the points, as in `constants`."""
     if not isinstance(problem, Problem) or not isinstance(method, Algorithm):
         types = ", ".join(type(argument).__name__ for argument in (problem, network, method))
         raise InputError(
@@ -129,20 +162,25 @@ def check(
     problem.check_agents(network.agents)
     constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
     rho = None if isinstance(network, DirectedNetwork) else float(network.rho)
-    applies = method.theorem is not None
     theorem = None
     settings = {}
     slacks = {}
     floor = None
-    if applies and rho is not None:
+    if method.theorem == EXACT and isinstance(network, Network) and _scope(network, method) is None:
+        settings = _exact_settings(method)
+        theorem = _exact(constants, network, settings)
+        slacks = {} if method.controller else theorem.slacks
+        floor = _bound(theorem, settings)
+        advice = _exact_advice(theorem, slacks, _exact(constants, network, {}))
+    elif method.theorem not in (None, EXACT) and rho is not None:
         settings = _settings(method)
         theorem = Theorem1(constants, rho, settings["lam"])
         floor = bound(constants, rho, **settings)
         slacks = theorem.slacks(settings["alpha"], settings["beta"], settings["gamma"])
         advice = _advice(theorem, slacks, floor)
     else:
-        scope = "AHEAD (decibo.ahead, decibo.methods.ahead_minimax)" if rho is not None else "undirected networks"
-        advice = f"Theorem 1 is about {scope} only; the constants and rho are all that can be said here."
+        scope = _scope(network, method)
+        advice = f"{scope}; the constants and rho are all that can be said here."
     return Check(
         problem=problem.name,
         network=repr(network),
@@ -186,3 +224,92 @@ def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
     steps = [step for step in STEPS if step in broken]
     named = ", then ".join(f"{step} (limited by {theorem.binding[step]})" for step in steps)
     return f"Theorem 1 does not cover this run. To be covered, lower first {named}. {lower}"
+
+
+def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
+    """Why no theorem speaks of this method on this network; None if nothing is in the way."""
+    if isinstance(network, DirectedNetwork):
+        return "Theorem 1 and Theorem B are about undirected networks only"
+    if method.theorem is None:
+        ahead = "Theorem 1 is about AHEAD (decibo.ahead, decibo.methods.ahead_minimax) only"
+        return f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"
+    if method.theorem == EXACT and isinstance(network, VaryingNetwork):
+        return "Theorem B is about networks that do not change"
+    if method.theorem == EXACT and "beta" in method.settings and not _same(method, "beta", "gamma"):
+        return "Theorem B covers sparkle_ed with beta = gamma only"
+    return None
+
+
+def _same(method: Algorithm, one: str, other: str) -> bool:
+    first: Any = method.settings[one]
+    second: Any = method.settings[other]
+    return first is second or (not callable(first) and not callable(second) and float(first) == float(second))
+
+
+def _exact_settings(method: Algorithm) -> dict[str, float]:
+    """alpha, gamma and lam as far as the method has them, schedules at step 0."""
+    given = {name: method.settings.get(name) for name in ("gamma", "alpha", "lam")}
+    values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in given.items()}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _exact(constants: Constants, network: Network, settings: dict[str, float]) -> ExactSteps:
+    fine = fine_constants(constants, C_f=constants.C_fy)
+    return ahead_exact_steps(fine, network, alpha=settings.get("alpha"), gamma=settings.get("gamma"))
+
+
+def _bound(theorem: ExactSteps, settings: dict[str, float]) -> ExactBound | None:
+    """The floor; None where gamma is too large for one, zero without a penalty."""
+    if not theorem.q < 1:
+        return None
+    if "lam" in settings:
+        return theorem.bound(math.inf, settings["lam"])
+    return ExactBound(0.0, 0.0, 0.0, theorem.zeta, math.inf)
+
+
+def _derived(theorem: ExactSteps) -> list[str]:
+    """What the inequalities of Theorem B are written in."""
+    parts = {"sigma": theorem.sigma, "L_yy": theorem.constants.L_yy, "L_Phi": theorem.constants.L_Phi}
+    if theorem.q < 1:
+        parts |= {"G1": theorem.G1, "G2": theorem.G2, "N": theorem.N}
+    return [f"{name + ' =':>7} {value:<10.4g}" for name, value in parts.items()]
+
+
+def _largest(theorem: ExactSteps) -> dict[str, float]:
+    gamma = {"gamma": BELOW * 2 / theorem.constants.L_yy}
+    return gamma | {"alpha": BELOW * min(theorem.alphas.values())} if theorem.q < 1 else gamma
+
+
+def _exact_floor(theorem: ExactSteps, floor: ExactBound) -> list[str]:
+    if floor.F == 0:
+        return ["floor of |grad Phi|^2: 0 (no penalty, or g is quadratic in y)"]
+    factor = f"zeta F^2 = {floor.floor:.3g}" if theorem.holds else "none proved"
+    rows = [f"floor of |grad Phi|^2: {factor}; error of the penalty: F = {floor.F:.3g}"]
+    rows.append(f"(if |f_y| <= C_fy along the run, and then |w| <= R = {theorem.R():.3g} on average)")
+    if theorem.constants.L_g3 is None:
+        rows.append("(L_g3 is not known, so F falls like 1/lam; with it, like 1/lam^2)")
+    return rows
+
+
+def _exact_advice(theorem: ExactSteps, slacks: dict[str, Slack], rule: ExactSteps) -> str:
+    steps = f"gamma = {rule.gamma:.3g} and alpha = {rule.alpha:.3g}"
+    free = "whatever lam is"
+    if not slacks:
+        return (
+            f"solve chooses the step sizes that are left out, and may go beyond {EXACT}, which covers {steps}, {free}."
+        )
+    if not theorem.q < 1:
+        limit = 2 / theorem.constants.L_yy
+        return (
+            f"{EXACT} does not cover this run. Lower gamma below 2/L_yy = {limit:.3g} first. It covers {steps}, {free}."
+        )
+    if not theorem.holds:
+        limited = theorem.binding["alpha"]
+        return (
+            f"{EXACT} does not cover this run. To be covered, lower alpha (limited by {limited}). "
+            f"It covers {steps}, {free}."
+        )
+    if all(slack.holds for slack in slacks.values()):
+        return f"{EXACT} covers this run, {free}."
+    simple = "although the inequalities above, which are a simple sufficient condition, do not all hold"
+    return f"{EXACT} covers this run, {free}, with zeta = {theorem.zeta:.3g}, {simple}."

@@ -58,11 +58,6 @@ from decibo.validate import at_least, only_known, positive
 REQUIRED = ("mu_g", "L_yy", "L_xy", "M_y", "M_x", "V")
 DERIVED = ("L_ystar", "L_wstar", "L_Phi", "L_D")
 OPTIONAL = ("L_g2", "L_g3", "C_f")
-ROWS = {
-    "gamma": "gamma L_yy < 2",
-    "alpha": "alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1",
-    "mixing": "4 sigma alpha N <= 1 - sigma",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,13 +256,15 @@ class ExactSteps:
 
     @property
     def slacks(self) -> dict[str, Slack]:
-        """The rows of (11)."""
+        """The rows of (11); those of alpha have a meaning only if the one of gamma holds."""
         alpha = self.alpha
+        rows = {"gamma L_yy < 2": Slack("gamma", self.gamma * self.constants.L_yy, 2.0)}
+        if not rows["gamma L_yy < 2"].holds:
+            return rows
         quadratic = alpha * (self.constants.L_Phi + 2 * self.G1) + 2 * alpha**2 * self.G2
-        return {
-            ROWS["gamma"]: Slack("gamma", self.gamma * self.constants.L_yy, 2.0),
-            ROWS["alpha"]: Slack("alpha", quadratic, 1.0),
-            ROWS["mixing"]: Slack("alpha", 4 * self.sigma * alpha * self.N, 1 - self.sigma),
+        return rows | {
+            "alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1": Slack("alpha", quadratic, 1.0),
+            "4 sigma alpha N <= 1 - sigma": Slack("alpha", 4 * self.sigma * alpha * self.N, 1 - self.sigma),
         }
 
     @property
