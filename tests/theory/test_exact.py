@@ -237,10 +237,12 @@ def convex_quadratic(seed, m, condition, outer, coupling, curvature):
     """A World without linear terms whose Phi has at least this curvature, and its exact constants."""
     world = World.draw(seed, m, 2, 2, condition, outer, coupling)
     world = replace(world, p=0 * world.p, q=0 * world.q, s=0 * world.s)
-    low = np.linalg.eigvalsh(world.phi_hessian)[0]
+    response = -np.linalg.solve(world.H.mean(0), world.J.mean(0).T)
+    moves = np.vstack([np.eye(2), response])
+    joined = lambda P: np.block([[P, world.B], [np.swapaxes(world.B, 1, 2), world.A]])
+    low = np.linalg.eigvalsh(moves.T @ joined(world.P).mean(0) @ moves)[0]
     world = replace(world, P=world.P + max(0.0, curvature - low) * np.eye(2))
-    F = np.block([[world.P, world.B], [np.swapaxes(world.B, 1, 2), world.A]])
-    moves = np.vstack([np.eye(2), world.response])
+    F = joined(world.P)
     w = -np.linalg.solve(world.H.mean(0), F.mean(0)[2:] @ moves)
     H = np.linalg.eigvalsh(world.H)
     largest = lambda matrices: max(norm(matrix, 2) for matrix in matrices)
@@ -251,9 +253,9 @@ def convex_quadratic(seed, m, condition, outer, coupling, curvature):
         M_y=largest(F[:, 2:]),
         M_x=largest(F[:, :2]),
         V=0.0,
-        L_ystar=norm(world.response, 2),
+        L_ystar=norm(response, 2),
         L_wstar=norm(w, 2),
-        L_Phi=norm(world.phi_hessian, 2),
+        L_Phi=norm(moves.T @ F.mean(0) @ moves, 2),
         L_D=largest(F[:, :2] @ moves + world.J @ w),
     )
 
