@@ -147,6 +147,8 @@ def test_networks_that_theorem_b_does_not_cover(network, words):
 def test_invalid_arguments_are_rejected():
     with pytest.raises(decibo.InputError, match="10 agents, but the network has 4"):
         check(synthetic(), decibo.ring(4), decibo.ahead(**STEPS))
+    with pytest.raises(decibo.InputError, match="lam must be between"):
+        check(synthetic(), paper_network(), decibo.ahead_exact(alpha=1e-5, gamma=1e-2, lam=1e-200))
     with pytest.raises(decibo.InputError, match="in this order"):
         check(decibo.ring(4), synthetic(), decibo.ahead(**STEPS))  # type: ignore[arg-type]
 

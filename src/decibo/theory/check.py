@@ -200,7 +200,10 @@ def _settings(method: Algorithm) -> dict[str, float]:
     values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in method.settings.items()}
     if values["beta"] is None:
         values["beta"] = values["gamma"] / values["lam"]
-    settings = {name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")}
+    return _readable({name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")})
+
+
+def _readable(settings: dict[str, float]) -> dict[str, float]:
     for name, value in settings.items():
         if not 1 / LARGEST <= value <= LARGEST:
             raise InputError(f"{name} must be between {1 / LARGEST:g} and {LARGEST:g} for check, but it is {value:g}.")
@@ -250,7 +253,7 @@ def _exact_settings(method: Algorithm) -> dict[str, float]:
     """alpha, gamma and lam as far as the method has them, schedules at step 0."""
     given = {name: method.settings.get(name) for name in ("gamma", "alpha", "lam")}
     values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in given.items()}
-    return {name: float(value) for name, value in values.items() if value is not None}
+    return _readable({name: float(value) for name, value in values.items() if value is not None})
 
 
 def _exact(constants: Constants, network: Network, settings: dict[str, float]) -> ExactSteps:
