@@ -81,11 +81,19 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def synced(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which is on the disk when the block ends; fails if something of this name exists."""
-    with path.open("xb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    """A new file to write to, which is on the disk when the block ends; fails if something of this name exists.
+
+    An error while writing, such as that of a full disk, names the file.
+    """
+    try:
+        with path.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

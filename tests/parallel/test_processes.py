@@ -152,7 +152,7 @@ def test_more_processes_than_agents_are_rejected(tmp_path):
 
 def test_a_coordinator_that_is_not_there_is_an_error(tmp_path):
     code = (
-        "import decibo, decibo.parallel.processes as d; d.WAIT = 2; "
+        "import decibo, decibo.parallel.watch as w; w.WAIT = 2; "
         "decibo.init_distributed(coordinator='127.0.0.1:9', processes=2, process=1)"
     )
     begun = time.monotonic()

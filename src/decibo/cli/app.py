@@ -32,6 +32,7 @@ from decibo.cli.run import run as run_config
 from decibo.cli.sweep import sweep as sweep_settings
 from decibo.parallel.launch import launch as launch_processes
 from decibo.parallel.processes import init_distributed
+from decibo.parallel.watch import is_watched, quit_now
 
 CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem together.
@@ -309,7 +310,13 @@ def call(argv: Sequence[str]) -> int:
     """Carry out one command line; whatever goes wrong becomes a message and an exit code."""
     own = argv[: argv.index("launch")] if "launch" in argv else argv  # the rest belongs to the command it starts
     words = [word for word in own if word != "--debug"] + list(argv[len(own) :]) or ["--help"]
-    failed = lambda error: int(report_error(error, "--debug" in own, "--json" in own))
+
+    def failed(error: BaseException) -> int:
+        code = int(report_error(error, "--debug" in own, "--json" in own))
+        if is_watched():  # the others end too: nobody is left to wait for
+            quit_now(code)
+        return code
+
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = _note

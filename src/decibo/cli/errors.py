@@ -6,6 +6,7 @@ function. Anything else is a bug of decibo, and its traceback goes to a file tha
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -14,12 +15,11 @@ import traceback
 from enum import IntEnum
 from types import TracebackType
 
-import jax
-
 from decibo.cli.doctor import version_line
 from decibo.cli.trust import OWN_FILES
-from decibo.errors import CorruptedFileError, InputError, UnreachableError, first_line, short
+from decibo.errors import CorruptedFileError, InputError, LostError, UnreachableError, first_line, short
 from decibo.execute.solution import DivergedError
+from decibo.parallel.watch import INTERRUPTED, LOST, announce, is_lost
 
 
 class Exit(IntEnum):
@@ -30,7 +30,9 @@ class Exit(IntEnum):
     WRONG = 2
     OWN = 3
     BROKEN = 70
-    INTERRUPTED = 130
+    LOST = LOST
+    STORAGE = 74
+    INTERRUPTED = INTERRUPTED
 
 
 MEANING = {
@@ -39,18 +41,21 @@ MEANING = {
     Exit.WRONG: "invalid input; nothing was run",
     Exit.OWN: "your own function raised an exception",
     Exit.BROKEN: "internal error",
+    Exit.LOST: "another process of the run failed or was lost",
+    Exit.STORAGE: "a file could not be written: disk full, quota, I/O error",
     Exit.INTERRUPTED: "interrupted; partial results were saved",
 }
 
 LONGEST = 2000  # characters of a message
+STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 def report_error(error: BaseException, debug: bool, as_json: bool) -> Exit:
     """Print one message about this exception and return the exit code."""
     code, text = _classify(error)
-    if code is not Exit.BROKEN and jax.distributed.is_initialized() and jax.process_index() != 0:
-        return code  # process 0 prints the same
+    if announce(error, text) is not None:
+        return code  # another process has said it
     if code is Exit.BROKEN:
         text += _internal(error, debug)
     if as_json:
@@ -75,6 +80,10 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
         return Exit.WRONG, _one_line(str(error))
     if isinstance(error, DivergedError):
         return Exit.DIVERGED, _one_line(str(error))
+    if isinstance(error, LostError) or is_lost(error):
+        return Exit.LOST, _one_line(str(error))
+    if isinstance(error, OSError) and error.errno in STORAGE:
+        return Exit.STORAGE, _one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
         return Exit.WRONG, _one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
     if hasattr(error, "format_message"):  # typer could not parse the command line

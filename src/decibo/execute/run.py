@@ -14,7 +14,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.automatic.controller import Agents, RunState
-from decibo.errors import InputError, LostError, first_line
+from decibo.errors import InputError
 from decibo.execute import diagnose, loop
 from decibo.execute.checkpoint import Checkpointer
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program, Progress
@@ -117,13 +117,11 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool) -> S
                     setup.checkpointer.save(run)
                     saved = run.step
     except KeyboardInterrupt:
-        status = Status.interrupted
-        if setup.checkpointer and jax.process_count() == 1 and run.step > max(saved, 0):
-            setup.checkpointer.save(run)
-    except jax.errors.JaxRuntimeError as error:
-        if jax.process_count() == 1:
+        if jax.process_count() > 1:  # what is left to do needs the others, and they are elsewhere
             raise
-        raise _lost(setup, run, saved, error) from error
+        status = Status.interrupted
+        if setup.checkpointer and run.step > max(saved, 0):
+            setup.checkpointer.save(run)
     note = controller.summary(run) if controller else _growth(setup, run)
     run = run._replace(seconds=time.perf_counter() - begun)
     return _solution(setup, run, status, f"{_message(setup, run, status)} {note}".rstrip())
@@ -251,19 +249,6 @@ def _diverged(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: 
     return solution
 
 
-def _lost(setup: Setup, run: RunState, saved: int, error: Exception) -> LostError:
-    """Another process is gone: say who is left here, and where to continue."""
-    placement = setup.placement
-    assert placement is not None
-    here = jax.process_index()
-    others = [f"{p} (agents {_span(placement.own(p))})" for p in range(jax.process_count()) if p != here]
-    last = f" The last checkpoint is of step {saved}." if setup.checkpointer and saved >= 0 else ""
-    return LostError(
-        f"Process {here} (agents {_span(placement.own(here))}) lost contact with another process after step "
-        f"{run.step} of {setup.steps}: {first_line(error)}. The others are {', '.join(others)}.{last}"
-    )
-
-
 def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solution:
     functions = setup.program.functions
     method = setup.method_of(run)
@@ -294,7 +279,3 @@ def _message(setup: Setup, run: RunState, status: Status) -> str:
     if status is Status.interrupted:
         return f"Interrupted at step {run.step} of {setup.steps}; everything up to there is kept."
     return f"All {setup.steps} steps done."
-
-
-def _span(agents: np.ndarray) -> str:
-    return f"{agents[0]} to {agents[-1]}" if len(agents) > 1 else str(agents[0])

@@ -26,9 +26,11 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
+from decibo.parallel.hub import introduce
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same
+from decibo.parallel.watch import inside, loading
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
 from decibo.validate import integer
@@ -74,23 +76,23 @@ def solve(
     placement = place_agents(network.agents, devices) if several else None
     if checkpoint is not None:
         check_folder(checkpoint.path)
-    setup = prepare(
-        problem,
-        network,
-        method,
-        steps=steps,
-        every=every,
-        measures=measures,
-        start=start,
-        seed=seed,
-        until=until,
-        placement=placement,
-        checkpoints=checkpoint,
-    )
-    run = begin(setup)
-    if setup.checkpointer:
-        run = setup.checkpointer.restore(run)
-    with watched(progress) as report:
+    with inside(), watched(progress) as report:
+        setup = prepare(
+            problem,
+            network,
+            method,
+            steps=steps,
+            every=every,
+            measures=measures,
+            start=start,
+            seed=seed,
+            until=until,
+            placement=placement,
+            checkpoints=checkpoint,
+        )
+        run = begin(setup)
+        if setup.checkpointer:
+            run = setup.checkpointer.restore(run)
         return finish(setup, run, report, throw)
 
 
@@ -165,8 +167,12 @@ def prepare(
     local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
     shared = {"steps": steps, "every": every, "checkpoint": checkpoints}
     names = ("problem", "method", "network", "start", "seed", "measures")
+    if several and placement is not None:
+        introduce(placement.names)
+        report_agents(placement.names[jax.process_index()])
     try:
-        data = problem.local(local.tolist())
+        with loading():
+            data = problem.local(local.tolist())
         variables = variables_of(problem.functions, data, method.core)
         rows = start_of(problem, network.agents, start, method, variables)
         known = known_solution(problem)
@@ -174,7 +180,7 @@ def prepare(
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
         finite_at_start(problem.functions, data, here, local)
-    except InputError as error:
+    except Exception as error:
         if several:
             check_same(dict.fromkeys(names, "") | shared, error)
         raise
@@ -182,7 +188,6 @@ def prepare(
     if several or checkpoints:
         identity = fingerprint(problem, network, method, seed, [name for name, _ in recorded], rows)
     if several:
-        report_agents(local)
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:

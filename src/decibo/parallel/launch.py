@@ -1,14 +1,14 @@
 """`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if one is lost.
 
-JAX itself ends all processes of a run when one of them dies or falls silent. The supervisor makes that quick, says
-who was lost with which agents, and leaves no process behind, even if it is killed itself.
+The processes themselves end when one of them fails (watch.py). The supervisor says once, for all of them, who failed,
+with which agents and why, and leaves no process behind, even if it is killed itself.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -20,19 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from decibo.errors import InputError
-from decibo.files import atomic_write
-from decibo.parallel.processes import HEARTBEAT, LOOPBACK, GracefulStop, free_port
-from decibo.validate import at_least, integer
+from decibo.parallel.hub import is_stopped
+from decibo.parallel.processes import HEARTBEAT, LOOPBACK, OURS, SECRET, GracefulStop, free_port, seconds
+from decibo.parallel.watch import INTERRUPTED, LOST, STATUS, write_status
+from decibo.validate import integer
 
-STATUS = "DECIBO_STATUS"  # an environment variable: the supervisor's folder, where processes report their agents
 RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again
 INTERVAL = 0.05  # seconds between two checks of the processes
 GRACE = 2.0  # seconds for survivors to say something before they are ended
-FINAL = (0, 2, 3, 130)  # exit codes for which a restart cannot help
-LOST = 71  # the exit code when a process was lost for good
+FINAL = (0, 2, 3, 74, 130)  # exit codes for which a restart cannot help
 Report = Callable[[str], None]
 
 
@@ -40,14 +38,9 @@ def _to_stderr(line: str) -> None:
     print(f"decibo launch: {line}", file=sys.stderr, flush=True)
 
 
-def report_agents(agents: np.ndarray) -> None:
-    """Report this process's agents to the supervisor, if there is one."""
-    folder = os.environ.get(STATUS)
-    if folder is None:
-        return
-    record = json.dumps({"agents": agents.tolist(), "pid": os.getpid()})
-    with suppress(OSError):  # only the wording of a message depends on it
-        atomic_write(Path(folder) / f"process-{jax.process_index()}.json", record)
+def report_agents(agents: str) -> None:
+    """Report this process's agents, in words, to the supervisor, if there is one."""
+    write_status(f"process-{jax.process_index()}.agents", agents)
 
 
 @dataclass
@@ -79,20 +72,23 @@ class ProcessGroup:
         """Those that have been stopped for so long."""
         now = time.monotonic()
         for number, member in enumerate(self.members):
-            if member.poll() is None and _is_stopped(member.pid):
+            if member.poll() is None and is_stopped(member.pid):
                 self.frozen_since.setdefault(number, now)
             else:
                 self.frozen_since.pop(number, None)
         return [number for number, since in self.frozen_since.items() if now - since >= seconds]
 
+    def word(self, number: int, what: str) -> str:
+        """What a process has left in the supervisor's folder; empty if it has left nothing."""
+        try:
+            return (self.status / f"process-{number}.{what}").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+
     def name(self, number: int) -> str:
         """A process and its agents, in words."""
-        try:
-            agents = json.loads((self.status / f"process-{number}.json").read_text())["agents"]
-        except (OSError, ValueError, KeyError):
-            return f"process {number}"
-        span = f"agents {agents[0]} to {agents[-1]}" if len(agents) > 1 else f"agent {agents[0]}"
-        return f"process {number} ({span})"
+        agents = self.word(number, "agents")
+        return f"process {number} ({agents})" if agents else f"process {number}"
 
 
 def launch(
@@ -111,11 +107,12 @@ def launch(
     heartbeat  seconds of silence after which a process counts as lost
     host       the address of the process that the others find each other through
 
-    The code is 0 if all processes succeeded, 71 if one was lost for good, otherwise that of the first that failed.
+    The code is 0 if all processes succeeded, 130 if they were asked to stop and did, 71 if one was lost for good,
+    otherwise that of the process that failed first.
     """
     count = integer("the number of processes", processes)
     attempts = integer("restarts", restarts, least=0) + 1
-    heartbeat = at_least("heartbeat", heartbeat, 1)
+    heartbeat = seconds(heartbeat)
     arguments, is_decibo = _arguments(command)
     final = (*FINAL, 1) if is_decibo else FINAL  # decibo's own commands end with 1 after a run that diverged
     code = LOST
@@ -154,15 +151,16 @@ def _attempt(
 
 def _start(command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path) -> ProcessGroup:
     shared = {
-        "DECIBO_COORDINATOR": f"{host}:{free_port()}",
-        "DECIBO_PROCESSES": str(count),
+        OURS[0]: f"{host}:{free_port()}",
+        OURS[1]: str(count),
+        SECRET: secrets.token_hex(32),
         "DECIBO_HEARTBEAT": str(heartbeat),
         STATUS: str(status),
     }
     group = ProcessGroup([], status)
     try:
         for number in range(count):
-            env = os.environ | shared | {"DECIBO_PROCESS": str(number)} | ({RESTARTED: "1"} if again else {})
+            env = os.environ | shared | {OURS[2]: str(number)} | ({RESTARTED: "1"} if again else {})
             cores = _cores(number, count)
             prepare = lambda cores=cores: _prepare(cores)
             group.members.append(subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare))
@@ -190,35 +188,42 @@ def _watch(group: ProcessGroup, heartbeat: float, stop: GracefulStop, report: Re
         ended = [number for number, code in enumerate(codes) if code]
         frozen = group.frozen(heartbeat)
         if passed_on and (all(code is not None for code in codes) or time.monotonic() > deadline):
-            return 128 + stop.received[0] if any(codes) or None in codes else 0
+            return INTERRUPTED if any(codes) or None in codes else 0
         if (ended or frozen) and not passed_on:
             return _lost(group, report)
         time.sleep(INTERVAL)
 
 
 def _lost(group: ProcessGroup, report: Report) -> int:
-    """Find out who was lost first and who only followed, report it, and return the exit code."""
+    """Find out who failed first and who only followed, report it, and return the exit code."""
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline and None in group.codes():
         time.sleep(INTERVAL)
     codes = group.codes()
     stopped = group.frozen(0)
-    ended = {number: code for number, code in enumerate(codes) if code}
-    killed = {number: code for number, code in ended.items() if code < 0 and -code != signal.SIGABRT}
-    failed = {number: code for number, code in ended.items() if number not in killed}
+    killed = {number: -code for number, code in enumerate(codes) if code and code < 0 and -code != signal.SIGABRT}
+    failed = {number: code for number, code in enumerate(codes) if code and code > 0 and code != LOST}
     for number in stopped:
         report(f"{group.name(number)} stopped answering (it is frozen)")
-    for number, code in killed.items():
-        report(f"{group.name(number)} was killed by {signal.Signals(-code).name}")
+    for number, what in killed.items():
+        report(f"{group.name(number)} was killed by {signal.Signals(what).name}")
     if not stopped and not killed:
-        for number, code in failed.items():
-            reason = f"exit code {code}" if code > 0 else signal.Signals(-code).name
-            report(f"{group.name(number)} ended with {reason}")
+        for reason in _reasons(group, codes, failed):
+            report(reason)
     running = [number for number, code in enumerate(codes) if code is None and number not in stopped]
     if running:
         report(f"ending process {', '.join(map(str, running))}")
-    first = next(iter(failed.values()), LOST)
-    return first if not stopped and not killed and first > 0 else LOST
+    return LOST if stopped or killed else next(iter(failed.values()), LOST)
+
+
+def _reasons(group: ProcessGroup, codes: list[int | None], failed: dict[int, int]) -> list[str]:
+    """Why processes failed, each reason once: in their own words, or by their exit codes."""
+    own = {number: group.word(number, "failed") for number in failed}
+    texts = {text.partition(" failed: ")[2] or text: text for text in reversed(own.values()) if text}
+    said = [group.word(number, "said") for number in range(len(codes))]
+    silent = [f"{group.name(number)} ended with exit code {failed[number]}" for number, text in own.items() if not text]
+    aborted = [f"{group.name(number)} ended with SIGABRT" for number, code in enumerate(codes) if (code or 0) < 0]
+    return [*reversed(texts.values())] or silent or [text for text in said if text][:1] or aborted
 
 
 def _cores(number: int, count: int) -> set[int] | None:
@@ -236,11 +241,3 @@ def _prepare(cores: set[int] | None) -> None:
         os.sched_setaffinity(0, cores)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether a process is frozen (Linux; elsewhere JAX's heartbeat finds out)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
-    except (OSError, IndexError):
-        return False

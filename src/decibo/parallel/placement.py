@@ -57,6 +57,12 @@ class Placement:
         devices = [d for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
         return np.unique(self.agents[devices])
 
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """The agents of each process, in words."""
+        blocks = {process: self.own(process) for process in range(jax.process_count())}
+        return {process: _span(agents) for process, agents in blocks.items()}
+
     def split(self, rows: Tree, agents: np.ndarray) -> Tree:
         """Rows of this process's agents, laid out over the devices."""
         block = int(self.sizes.max())
@@ -116,3 +122,7 @@ def place_agents(agents: int, devices: int | None = None) -> Placement | None:
         return None
     used = [device for p in range(processes) for device in jax.local_devices(process_index=p)[:per_process]]
     return Placement(Mesh(np.array(used), (DEVICES,)), agents)
+
+
+def _span(agents: np.ndarray) -> str:
+    return f"agents {agents[0]} to {agents[-1]}" if len(agents) > 1 else f"agent {agents[0]}"

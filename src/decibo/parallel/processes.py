@@ -1,14 +1,16 @@
 """Several processes, one run: how they find each other, make sure that they do the same, and stop when asked to.
 
-The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is neither encrypted nor authenticated, and on CPUs every
-process listens on the address that the machine's own name resolves to, even if all processes are on one machine: use a
-private network.
+How they end together if one of them fails is in watch.py. The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is
+not encrypted, and on CPUs every process listens on the address that the machine's own name resolves to, even if all
+processes are on one machine: use a private network.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import secrets
 import signal
 import socket
 import sys
@@ -18,17 +20,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import jax
 import numpy as np
 
-from decibo.errors import InputError, UnreachableError, first_line, missing, short
-from decibo.validate import at_least
+from decibo.errors import InputError, LostError, first_line, missing, short
+from decibo.parallel import watch
+from decibo.parallel.hub import WAIT, describe
+from decibo.validate import at_least, integer
 
 LOOPBACK = "127.0.0.1"
-WAIT = 30  # seconds until the others must have been found
 HEARTBEAT = 30.0  # seconds of silence after which a process counts as lost
+LONGEST = 86400.0  # a day
+SLACK = 10  # seconds after which JAX's runtime finds out by itself what the watch has missed
+OURS = ("DECIBO_COORDINATOR", "DECIBO_PROCESSES", "DECIBO_PROCESS")
+SECRET = "DECIBO_SECRET"
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -36,10 +44,11 @@ class Launcher:
     """What the program that started this process says: where process 0 is, how many there are and which one this is."""
 
     name: str
-    coordinator: str | None
-    processes: int | None
-    process: int | None
+    coordinator: str
+    processes: int
+    process: int
     local: bool = False  # all on this machine
+    secret: str = ""  # what only the processes of this run know
 
 
 def init_distributed(
@@ -54,9 +63,10 @@ def init_distributed(
     Does nothing in a process started alone. Recognises `decibo launch`, mpiexec and srun; otherwise pass the
     coordinator as "host:port" of process 0, the number of processes and the number of this one.
 
-    heartbeat   seconds of silence after which a process counts as lost and all others end, 30 by default
+    heartbeat   seconds of silence after which a process counts as lost, 30 by default
 
-    The traffic between processes is neither encrypted nor authenticated: use a private network.
+    From then on the processes end together: after an exception, a kill or a crash in one of them, all others print
+    the reason and end with exit code 71. The traffic is not encrypted: use a private network.
     """
     if jax.distributed.is_initialized():
         return jax.process_index()
@@ -67,28 +77,80 @@ def init_distributed(
             f"{coordinator!r}, {processes!r} and {process!r}.",
             "Pass all three, or none under decibo launch, mpiexec or srun.",
         )
-    launcher = Launcher("arguments", *arguments) if coordinator else find_launcher(os.environ)
+    if coordinator is None:
+        launcher = find_launcher(os.environ)
+    else:
+        count = integer("processes", processes)
+        number = integer("process", process, least=0)
+        launcher = Launcher("arguments", coordinator, count, number, secret=os.environ.get(SECRET, ""))
     if launcher is None or launcher.processes == 1:
         return 0
+    if launcher.process >= launcher.processes:
+        raise InputError(f"process must be below processes = {launcher.processes}, but it is {launcher.process}.")
     if heartbeat is None:
-        heartbeat = float(os.environ.get("DECIBO_HEARTBEAT", HEARTBEAT))
-    _join(launcher, at_least("heartbeat", heartbeat, 1))
+        heartbeat = _number(os.environ, "DECIBO_HEARTBEAT", float, HEARTBEAT)
+    _join(launcher, seconds(heartbeat))
     return jax.process_index()
+
+
+def seconds(heartbeat: float) -> float:
+    """The heartbeat timeout, if it is one."""
+    if at_least("heartbeat", heartbeat, 1) > LONGEST:
+        raise InputError(f"heartbeat must be at most {LONGEST:.0f} seconds (a day), but it is {heartbeat:g}.")
+    return float(heartbeat)
 
 
 def find_launcher(env: Mapping[str, str]) -> Launcher | None:
     """What started this process, according to its environment; None if it was started alone."""
-    if "DECIBO_COORDINATOR" in env:
-        address = env["DECIBO_COORDINATOR"]
-        count = int(env["DECIBO_PROCESSES"])
-        return Launcher("decibo launch", address, count, int(env["DECIBO_PROCESS"]), address.startswith(LOOPBACK))
-    mpi = next((int(env[name]) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1)
+    given = [name for name in OURS if name in env]
+    if given:
+        missing_names = [name for name in OURS if name not in env]
+        if missing_names:
+            raise InputError(
+                f"{', '.join(given)} is set in the environment but {', '.join(missing_names)} is not, and they belong "
+                "together.",
+                "Start the processes with decibo launch, or unset all three.",
+            )
+        address = env[OURS[0]]
+        count = _number(env, OURS[1], int)
+        return Launcher(
+            "decibo launch",
+            address,
+            count,
+            _number(env, OURS[2], int),
+            address.startswith(LOOPBACK),
+            env.get(SECRET, ""),
+        )
+    mpi = next((_number(env, name, int) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1)
     slurm = all(name in env for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID"))
     if mpi > 1 and (_has_mpi4py() or not slurm):
         return _from_mpi()
-    if slurm and int(env["SLURM_NTASKS"]) > 1:
-        return Launcher("srun", None, None, None)  # JAX knows how
+    if slurm and _number(env, "SLURM_NTASKS", int) > 1:
+        return _from_slurm(env)
     return None
+
+
+def _number(env: Mapping[str, str], name: str, kind: type[Number], default: Number | None = None) -> Number:
+    """A number from the environment."""
+    if name not in env and default is not None:
+        return default
+    try:
+        return kind(env[name])
+    except ValueError as error:
+        rule = "an integer" if kind is int else "a number"
+        raise InputError(
+            f"The environment variable {name} must be {rule}, but it is {short(repr(env[name]))}.",
+            "Unset it, or let the launcher set it.",
+        ) from error
+
+
+def _from_slurm(env: Mapping[str, str]) -> Launcher:
+    """Process 0 is on the first of the nodes, as in 'node[001,007-015],host2', and the port follows from the job."""
+    first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", env["SLURM_STEP_NODELIST"])
+    host = "".join(part or "" for part in first.groups()) if first else ""
+    port = _number(env, "SLURM_JOB_ID", int) % 2**12 + 2**16 - 2**12
+    count = _number(env, "SLURM_NTASKS", int)
+    return Launcher("srun", f"{host}:{port}", count, _number(env, "SLURM_PROCID", int), secret=env.get(SECRET, ""))
 
 
 def _has_mpi4py() -> bool:
@@ -112,8 +174,10 @@ def _from_mpi() -> Launcher:
     local = bool((all_names == all_names[0]).all())
     port = np.array([free_port() if world.Get_rank() == 0 else 0])
     world.Bcast(port, root=0)
+    secret = np.frombuffer(secrets.token_bytes(32), np.uint8).copy()
+    world.Bcast(secret, root=0)
     host = LOOPBACK if local else bytes(all_names[0]).rstrip(b"\0").decode()
-    return Launcher("mpiexec", f"{host}:{port[0]}", world.Get_size(), world.Get_rank(), local)
+    return Launcher("mpiexec", f"{host}:{port[0]}", world.Get_size(), world.Get_rank(), local, bytes(secret).hex())
 
 
 def free_port() -> int:
@@ -124,17 +188,27 @@ def free_port() -> int:
 
 
 def _join(launcher: Launcher, heartbeat: float) -> None:
-    bind = launcher.coordinator if launcher.local and launcher.process == 0 else None
-    if launcher.coordinator and launcher.process:
-        _wait_for(launcher.coordinator)
+    host, _, port = launcher.coordinator.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise InputError(
+            f"coordinator must be an address and a port such as 'host:1234', but it is {launcher.coordinator!r}."
+        )
+    bind = LOOPBACK if launcher.local else ""
+    number = watch.join(
+        launcher.coordinator, launcher.processes, launcher.process, launcher.secret, heartbeat, bind, free_port
+    )
+    coordinator = f"{host}:{number}"
+    if launcher.process:
+        _wait_for(host, number)
     try:
         jax.distributed.initialize(
-            launcher.coordinator,
+            coordinator,
             launcher.processes,
             launcher.process,
-            initialization_timeout=WAIT,
-            heartbeat_timeout_seconds=int(heartbeat),
-            coordinator_bind_address=bind,
+            initialization_timeout=int(WAIT),
+            heartbeat_timeout_seconds=int(heartbeat) + SLACK,
+            shutdown_timeout_seconds=int(heartbeat) + SLACK,
+            coordinator_bind_address=coordinator if launcher.local and launcher.process == 0 else None,
         )
     except RuntimeError as error:
         if "must be called before" in str(error):
@@ -142,41 +216,34 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
                 "JAX was used before init_distributed(), but the processes must find each other first.",
                 "Call decibo.init_distributed() at the top of the script, before any array is created.",
             ) from error
-        raise _unreachable(launcher.coordinator or "", first_line(error)) from error
+        raise watch.unreachable(coordinator, first_line(error)) from error
     with _quiet():
         barrier("found each other")
+    watch.left_start()
 
 
-def _wait_for(coordinator: str) -> None:
-    """Wait until process 0 listens there. JAX would end the process without an error that could be caught."""
-    host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
-        raise InputError(f"coordinator must be an address and a port such as 'host:1234', but it is {coordinator!r}.")
+def _wait_for(host: str, port: int) -> None:
+    """Wait until JAX's coordinator listens. JAX would end the process without an error that could be caught."""
     reason = "no time"
     deadline = time.monotonic() + WAIT
     while time.monotonic() < deadline:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=WAIT).close()
+            socket.create_connection((host.strip("[]"), port), timeout=WAIT).close()
             return
         except OSError as error:
             reason = error.strerror or str(error)
         time.sleep(0.1)
-    raise _unreachable(coordinator, reason)
-
-
-def _unreachable(coordinator: str, reason: str) -> UnreachableError:
-    return UnreachableError(
-        f"There was no answer from the coordinator {coordinator} within {WAIT} s ({reason}), but all processes must "
-        "start within that time and reach process 0. Check that process 0 is running and that its port is not blocked."
-    )
+    raise watch.unreachable(f"{host}:{port}", reason)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What the transport prints when it connects goes to standard error: standard output is the user's."""
+    """What the transport prints when it connects is not shown: standard output is the user's."""
     sys.stdout.flush()
     output = os.dup(1)
-    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
     try:
         yield
     finally:
@@ -189,7 +256,8 @@ def barrier(name: str) -> None:
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
-        multihost_utils.sync_global_devices(name)
+        with watch.inside():
+            multihost_utils.sync_global_devices(name)
 
 
 def all_gather(values: np.ndarray) -> np.ndarray:
@@ -198,22 +266,26 @@ def all_gather(values: np.ndarray) -> np.ndarray:
         return np.asarray(values)[None]
     from jax.experimental import multihost_utils
 
-    return np.asarray(multihost_utils.process_allgather(np.asarray(values)))
+    with watch.inside():
+        return np.asarray(multihost_utils.process_allgather(np.asarray(values)))
 
 
-def check_same(fields: Mapping[str, object], failure: InputError | None = None) -> None:
+def check_same(fields: Mapping[str, object], failure: Exception | None = None) -> None:
     """Raise unless all processes have the same fields and none of them has failed.
 
-    Every process must come here, even one that failed, or the others would wait for it; its own failure is raised.
+    Every process must come here, even one that failed, or the others would wait for it; its own failure is raised
+    there, and a LostError with the same sentence in all others.
     """
     digests = [hashlib.sha256(str(value).encode()).digest()[:4] for value in fields.values()]
     numbers = [int.from_bytes(digest, "big") for digest in digests]
     votes = all_gather(np.array([*numbers, failure is not None], np.uint32))
-    if failure is not None:
-        raise failure
     failed = np.flatnonzero(votes[:, -1])
     if failed.size:
-        raise InputError(f"Process {failed[0]} failed to start; see its error message.")
+        reasons = all_gather(_padded("" if failure is None else watch.summary(failure)))
+        if failure is not None:
+            raise failure
+        words = bytes(reasons[failed[0]].astype(np.uint8)).rstrip(b"\0").decode("utf-8", "replace")
+        raise LostError(f"{describe(int(failed[0]))} failed: {words}")
     for column, (name, value) in enumerate(fields.items()):
         others = np.flatnonzero(votes[:, column] != votes[0, column])
         if others.size:
@@ -223,6 +295,12 @@ def check_same(fields: Mapping[str, object], failure: InputError | None = None) 
                 f"{jax.process_index()} has {short(value)}, and process {listed} something else than process 0.",
                 "Start every process with the same configuration and program.",
             )
+
+
+def _padded(text: str, length: int = 500) -> np.ndarray:
+    """Text as an array of one length, so that all processes can share it."""
+    content = text.encode("utf-8", "replace")[:length]
+    return np.frombuffer(content.ljust(length, b"\0"), np.uint8)
 
 
 class GracefulStop:
