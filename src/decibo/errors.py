@@ -20,6 +20,10 @@ class CorruptedFileError(OSError):
     """A file that decibo wrote earlier is damaged or was changed."""
 
 
+class StorageError(OSError):
+    """A file could not be written: the disk is full, say, or broken. What was written before is intact."""
+
+
 class UnreachableError(ConnectionError):
     """A process could not reach the others in time."""
 

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from decibo.errors import CorruptedFileError, InputError
+from decibo.errors import CorruptedFileError, InputError, StorageError
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk is full, or fails
 
 
 def atomic_write(path: str | Path, content: str | bytes) -> Path:
@@ -33,10 +35,10 @@ def atomic_write_all(folder: Path, contents: Mapping[str, str | bytes], outdated
 
     Only when all of them are on disk are the outdated ones removed and the new ones renamed, in the given order.
     """
-    drafts = {name: _draft(folder / name) for name in contents}
+    drafts = {name: temporary(folder / name) for name in contents}
     try:
         for name, content in contents.items():
-            with synced(drafts[name]) as file:
+            with named(folder / name), synced(drafts[name]) as file:
                 file.write(encode(content))
         for name in outdated:
             (folder / name).unlink(missing_ok=True)
@@ -53,8 +55,8 @@ def replace_folder(target: Path) -> Iterator[Path]:
     """A new folder that takes the place of the target at the end; if anything fails, the target stays as it was."""
     missing = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = _draft(target)
-    old = _draft(target)
+    draft = temporary(target)
+    old = temporary(target)
     draft.mkdir()
     try:
         yield draft
@@ -96,6 +98,17 @@ def synced(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """A disk that fails or is full inside the block is reported with this path, not with that of a draft."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise StorageError(f"{path} could not be written: {error.strerror or error}.") from error
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a power cut, on systems that can."""
     with contextlib.suppress(OSError):
@@ -111,7 +124,7 @@ def check_writable(folder: Path) -> Path:
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise InputError(f"Cannot write to {folder}: {nearest} is a file.", "Choose another folder.")
-    probe = _draft(nearest / "probe")
+    probe = temporary(nearest / "probe")
     try:
         probe.touch(exist_ok=False)
         probe.unlink()
@@ -172,5 +185,6 @@ def encode(content: str | bytes) -> bytes:
     return content if isinstance(content, bytes) else content.encode("utf-8", "replace")
 
 
-def _draft(path: Path) -> Path:
+def temporary(path: Path) -> Path:
+    """A name beside the path that nobody can guess and nothing else has."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")

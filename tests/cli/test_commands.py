@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from decibo.cli import app as cli
 from decibo.cli import demo
 from decibo.cli.doctor import findings
 from decibo.cli.errors import MEANING, Exit
+from decibo.execute.lock import hold
 
 OWN = '''
 import jax.numpy as jnp
@@ -306,6 +309,64 @@ def test_resume_continues_where_the_run_stopped(here, call):
     assert done.code == 0, done.err
     assert done.json["steps"] == 40
     assert done.json["last"] == whole["last"]
+
+
+def test_resume_to_fewer_steps_is_rejected_and_changes_nothing(here, call):
+    call("run", "quad.toml", "--checkpoint", "--out", "kept", "--set", "run.steps=20")
+    before = {path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()}
+    done = call("resume", "kept", "--steps", 10)
+    assert done.code == 2
+    assert "has already done 20 steps, and cannot be resumed to 10. Pass --steps of at least 20" in done.err
+    assert {path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()} == before
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(here, call):
+    words = ["run", "quad.toml", "--checkpoint", "--out", "kept", "--json", "--set", "run.steps=20"]
+    whole = call(*words).json
+    for command in (words, ["resume", "kept", "--json"]):
+        shutil.rmtree(here / "kept/checkpoint")
+        (here / "kept/run.json").unlink()
+        (here / "kept/checkpoint/.writing-00000020-0123456789abcdef").mkdir(parents=True)
+        done = call(*command)
+        assert done.code == 0, done.err
+        assert done.json["last"] == whole["last"]
+        assert all(path.name.startswith("step-") for path in (here / "kept/checkpoint").iterdir())
+    assert "no checkpoint was completed, so the run starts from the beginning" in done.err
+
+
+def test_a_second_run_in_the_same_folder_leaves_its_files_alone(here, call):
+    (here / "kept/checkpoint").mkdir(parents=True)
+    (here / "kept/config.toml").write_text("of the first")
+    with hold(here / "kept/checkpoint"):
+        said = []
+        second = lambda: said.append(call("run", "quad.toml", "--checkpoint", "--out", "kept"))
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert said[0].code == 2
+    assert "has been in use by process" in said[0].err
+    assert (here / "kept/config.toml").read_text() == "of the first"
+
+
+def test_a_rejected_resume_leaves_the_configuration_as_it_was(here, call):
+    call("run", "quad.toml", "--checkpoint", "--out", "kept", "--set", "run.steps=20")
+    path = here / "kept/config.toml"
+    path.write_text(path.read_text().replace("seed = 0", "seed = 1"))
+    before = path.read_bytes()
+    done = call("resume", "kept", "--steps", 30)
+    assert done.code == 2
+    assert "belongs to another run" in done.err
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_not_a_bug(here, call, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("decibo.files.os.fsync", full)
+    done = call("run", "quad.toml", "--json")
+    assert done.code == done.json["exit"] == Exit.STORAGE
+    assert done.err == "decibo: out/quad/history.csv could not be written: No space left on device.\n"
 
 
 def test_resume_needs_a_run_with_checkpoints(here, call):

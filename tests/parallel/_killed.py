@@ -12,22 +12,25 @@ from pathlib import Path
 
 import numpy as np
 
-from decibo.execute import checkpoint
+from decibo.execute import stored
+from decibo.execute.lock import hold
 
 
 def write(folder: Path, step: int) -> None:
     rows = {"a": np.full((6, 20_000), float(step)), "b": np.arange(6) + step}
-    checkpoint.write(
-        folder,
-        step,
-        np.arange(6),
-        rows,
-        {"step": np.array([step])},
-        {"run": "a"},
-        leader=True,
-        barrier=lambda _: None,
-        keep=2,
-    )
+    with hold(folder) as lock:
+        stored.write(
+            folder,
+            step,
+            np.arange(6),
+            rows,
+            {"step": np.array([step])},
+            {"fingerprint": {"run": "a"}, "software": {}},
+            lock=lock,
+            leader=True,
+            barrier=lambda _: None,
+            keep=2,
+        )
 
 
 def forever(folder: Path, first: int) -> None:
@@ -46,11 +49,11 @@ def main() -> None:
         time.sleep(0.005 + 0.05 * drawn.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        middle += any(path.name.startswith(checkpoint.WRITING) for path in folder.iterdir())
+        middle += any(path.name.startswith(stored.WRITING) for path in folder.iterdir())
         try:
-            saved = checkpoint.newest(folder)
+            saved = stored.newest(folder, lambda saved: saved)
             assert saved is not None
-            rows = saved.rows(np.arange(6))
+            rows = saved.rows(6)
             good = saved.step >= last and (rows["a"] == saved.step).all() and rows["b"][0] == saved.step
             good = good and saved.shared()["step"] == [saved.step]
             last = saved.step

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decibo.execute import checkpoint
+from decibo.execute import stored
 
 HERE = Path(__file__).parent
 JOB = HERE / "_job.py"
@@ -129,7 +129,7 @@ def test_a_signal_writes_a_checkpoint_and_ends_cleanly(alone, tmp_path):
     finish(process)
     said = json.loads(out.with_suffix(".0.json").read_text())
     assert said["status"] == "interrupted"
-    saved = checkpoint.newest(kept)
+    saved = stored.newest(kept, lambda saved: saved)
     assert saved is not None
     assert saved.step == said["steps"] < 400
     finish(start(2, out, "--checkpoint", kept, "--resume"))

@@ -6,7 +6,6 @@ function. Anything else is a bug of decibo, and its traceback goes to a file tha
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -17,8 +16,9 @@ from types import TracebackType
 
 from decibo.cli.doctor import version_line
 from decibo.cli.trust import OWN_FILES
-from decibo.errors import CorruptedFileError, InputError, LostError, UnreachableError, first_line, short
+from decibo.errors import CorruptedFileError, InputError, LostError, StorageError, UnreachableError, first_line, short
 from decibo.execute.solution import DivergedError
+from decibo.files import DISK
 from decibo.parallel.watch import INTERRUPTED, LOST, announce, is_lost
 
 
@@ -47,7 +47,6 @@ MEANING = {
 }
 
 LONGEST = 2000  # characters of a message
-STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -78,11 +77,13 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
         return Exit.OWN, _one_line(place if own is error else str(error))
     if isinstance(error, InputError | CorruptedFileError | UnreachableError | ImportError):
         return Exit.WRONG, _one_line(str(error))
+    if isinstance(error, StorageError):
+        return Exit.STORAGE, _one_line(str(error))
     if isinstance(error, DivergedError):
         return Exit.DIVERGED, _one_line(str(error))
     if isinstance(error, LostError) or is_lost(error):
         return Exit.LOST, _one_line(str(error))
-    if isinstance(error, OSError) and error.errno in STORAGE:
+    if isinstance(error, OSError) and error.errno in DISK:
         return Exit.STORAGE, _one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
         return Exit.WRONG, _one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))

@@ -6,6 +6,7 @@ Also what every command that solves shares: joining the other processes of a run
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,12 +18,14 @@ from decibo.cli import terminal
 from decibo.cli.config import Config, Parts, build, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
 from decibo.cli.trust import trust_for
-from decibo.errors import InputError
-from decibo.execute.checkpoint import Checkpoints
+from decibo.errors import CorruptedFileError, InputError
+from decibo.execute import stored
+from decibo.execute.checkpoint import Checkpoints, check_folder
+from decibo.execute.lock import hold
 from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
-from decibo.parallel.processes import GracefulStop
+from decibo.parallel.processes import GracefulStop, check_same
 from decibo.runs.folder import check_target, stamped, to_toml, write_run
 
 OUT = Path("out")
@@ -46,7 +49,18 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
     if not (folder / "checkpoint").is_dir():
         raise InputError(f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint")
     sets = [] if steps is None else [f"run.steps={steps}"]
-    return _run(read(path, sets, trust=trust_for(path, trusted, as_json)), folder, True, True, as_json)
+    config = read(path, sets, trust=trust_for(path, trusted, as_json))
+    complete = stored.steps(folder / "checkpoint")
+    place = terminal.path_of(folder)
+    if not complete and is_first():
+        print(f"{place}: no checkpoint was completed, so the run starts from the beginning", file=sys.stderr)
+    if complete and stored.step_of(complete[-1]) > config.run.steps:
+        done = stored.step_of(complete[-1])
+        raise InputError(
+            f"The run in {place} has already done {done} steps, and cannot be resumed to {config.run.steps}.",
+            f"Pass --steps of at least {done}, or start a new run with --out.",
+        )
+    return _run(config, folder, True, True, as_json)
 
 
 def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool) -> Exit:
@@ -56,9 +70,11 @@ def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_jso
         _check_no_checkpoints(folder)
     with precision(config), interruptible():
         parts, config = build(config)
-        with _announced(folder, config) if checkpoint and is_first() else nullcontext():
+        if jax.process_count() > 1:
+            check_same({"--checkpoint": checkpoint, "the folder of the run": folder})
+        with _announced(folder, config) if checkpoint else nullcontext():
             solution = carry_out(parts, config, folder if checkpoint else None, continued)
-        write(folder, solution, parts, config)
+            write(folder, solution, parts, config)
     if is_first():
         _show(solution, parts, folder, config, as_json)
     return exit_code(solution)
@@ -66,33 +82,43 @@ def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_jso
 
 @contextmanager
 def _announced(folder: Path, config: Config) -> Iterator[None]:
-    """The configuration in the folder of a run with checkpoints, without which a killed run could not be resumed.
+    """Keep other runs out of the folder of a run with checkpoints, which holds its configuration meanwhile.
 
-    If the run is refused, or fails before its first checkpoint, the folder is again what it was.
+    Without it a killed run could not be resumed. If the run is rejected, or fails before its first checkpoint, the
+    folder is again what it was. All processes call it together.
     """
     checkpoints = folder / "checkpoint"
-    path = folder / "config.toml"
-    before = path.read_bytes() if path.is_file() else None
     missing = [each for each in (checkpoints, *checkpoints.parents) if not each.exists()]
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, stamped(to_toml(resolved(config))))
     try:
-        yield
+        with hold(check_folder(checkpoints)), _configured(folder, config) if is_first() else nullcontext():
+            yield
     except BaseException:
-        if before is not None and not any(checkpoints.glob("step-*")):
-            atomic_write(path, before)
-        elif not any(checkpoints.glob("step-*")):
-            path.unlink(missing_ok=True)
         with suppress(OSError):  # it holds something by now
             for each in missing:
                 each.rmdir()
         raise
 
 
+@contextmanager
+def _configured(folder: Path, config: Config) -> Iterator[None]:
+    path = folder / "config.toml"
+    before = path.read_bytes() if path.is_file() else None
+    atomic_write(path, stamped(to_toml(resolved(config))))
+    try:
+        yield
+    except BaseException as error:
+        begun = bool(stored.steps(folder / "checkpoint"))
+        with suppress(OSError):  # the disk may be full
+            if before is not None and (not begun or isinstance(error, InputError | CorruptedFileError)):
+                atomic_write(path, before)
+            elif not begun:
+                path.unlink(missing_ok=True)
+        raise
+
+
 def _check_no_checkpoints(folder: Path) -> None:
     """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after a failure."""
-    checkpoints = folder / "checkpoint"
-    if RESTARTED not in os.environ and checkpoints.is_dir() and any(checkpoints.iterdir()):
+    if RESTARTED not in os.environ and stored.steps(folder / "checkpoint"):
         place = terminal.path_of(folder)
         raise InputError(
             f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
@@ -110,7 +136,9 @@ def carry_out(parts: Parts, config: Config, folder: Path | None = None, continue
     checkpoints = None
     if folder is not None:
         options = config.run
-        checkpoints = Checkpoints(folder / "checkpoint", options.checkpoint_every or 1000, options.keep, continued)
+        place = folder / "checkpoint"
+        resume = continued and bool(stored.steps(place))  # killed before its first checkpoint, a run starts again
+        checkpoints = Checkpoints(place, options.checkpoint_every or 1000, options.keep, resume)
     return decibo.solve(*parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
 from decibo.errors import InputError
 from decibo.execute import loop
-from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder, data_fingerprint, fingerprint
+from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder, data_fingerprint
+from decibo.execute.fingerprint import PARTS, fingerprint
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.progress import Report
 from decibo.execute.run import Setup, begin, finish, watched
@@ -90,10 +92,11 @@ def solve(
             placement=placement,
             checkpoints=checkpoint,
         )
-        run = begin(setup)
-        if setup.checkpointer:
-            run = setup.checkpointer.restore(run)
-        return finish(setup, run, report, throw)
+        with setup.checkpointer.held() if setup.checkpointer else nullcontext():
+            run = begin(setup)
+            if setup.checkpointer:
+                run = setup.checkpointer.restore(run, steps)
+            return finish(setup, run, report, throw)
 
 
 def check_types(problem: object, network: object, method: object) -> None:
@@ -166,7 +169,6 @@ def prepare(
     several = jax.process_count() > 1
     local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
     shared = {"steps": steps, "every": every, "checkpoint": checkpoints}
-    names = ("problem", "method", "network", "start", "seed", "measures")
     if several and placement is not None:
         introduce(placement.names)
         report_agents(placement.names[jax.process_index()])
@@ -182,11 +184,11 @@ def prepare(
         finite_at_start(problem.functions, data, here, local)
     except Exception as error:
         if several:
-            check_same(dict.fromkeys(names, "") | shared, error)
+            check_same(dict.fromkeys(PARTS, "") | shared, error)
         raise
     identity: dict[str, str] = {}
     if several or checkpoints:
-        identity = fingerprint(problem, network, method, seed, [name for name, _ in recorded], rows)
+        identity = fingerprint(problem, network, method, seed, [name for name, _ in recorded], rows, one_of(data))
     if several:
         check_same(identity | shared)
     checkpointer = None

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
 
 from decibo.errors import InputError
 from decibo.problem.problem import Functions, Oracle
@@ -143,14 +144,7 @@ class MarkedMix:
 def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> Cost:
     """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
     marks: Counter[str] = Counter()
-    try:
-        jaxpr = _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
-    except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
-        raise InputError(
-            "The step looks at other agents by other means than mix, the only way that is counted.",
-            "Replace collectives such as lax.pmean by mix.",
-        ) from error
-    _count(jaxpr.jaxpr, 1, False, marks)
+    _count(trace_step(functions, data, start, core).jaxpr, 1, False, marks)
     cost = Cost(
         outer_gradients=marks["outer"],
         inner_gradients=marks["inner"],
@@ -168,6 +162,17 @@ def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core:
                 bytes=cost.bytes + times * -(-int(bits) // 8),
             )
     return cost
+
+
+def trace_step(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> ClosedJaxpr:
+    """The first step of one agent as a traced program, whose arguments are the numbers of the method among others."""
+    try:
+        return _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
+    except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
+        raise InputError(
+            "The step looks at other agents by other means than mix, the only way that is counted.",
+            "Replace collectives such as lax.pmean by mix.",
+        ) from error
 
 
 @partial(jax.jit, static_argnames="functions")

@@ -23,7 +23,6 @@ import zipfile
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType, NoneType
 from typing import NotRequired, TypeAlias, TypedDict
@@ -34,6 +33,7 @@ from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import CorruptedFileError, InputError, missing, short
+from decibo.execute.fingerprint import software
 from decibo.execute.solution import Solution
 from decibo.files import atomic_write_all, check_writable, encode, read_checked, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
@@ -440,8 +440,7 @@ def versions() -> dict[str, str]:
     """The software and the devices of this process."""
     devices = jax.devices()
     return {
-        "decibo": _version("decibo"),
-        "jax": jax.__version__,
+        **software(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "device": f"{len(devices)} x {devices[0].device_kind}",
@@ -488,13 +487,6 @@ def _rho(network: Network | DirectedNetwork) -> float | None:
         return None
     cheap = "spectrum" in network.__dict__ or network.shifts is not None
     return float(network.rho) if cheap else None
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # run from a source tree
-        return "unknown"
 
 
 def _toml_table(entries: Mapping) -> dict[str, object]:

@@ -1,0 +1,167 @@
+"""What a run was given, as one line of text for each part: all processes must agree on it, and so must a resumed run.
+
+Functions are compared by what they compute. An objective is traced together with its gradient, and a method by its
+first step; the checksum is that of the traced program with every constant in it, wherever it came from: a closure, a
+global variable, a default argument, a `functools.partial`, a leaf of a callable. Another name, comment or layout of
+the code changes nothing. Functions that a program calls back on the host (`jax.pure_callback`) count by name only.
+
+How a program is traced depends on the versions of decibo and JAX, so programs are compared between equal versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.tree_util import Partial
+
+from decibo.algorithm.algorithm import Algorithm
+from decibo.measure.cost import trace_step
+from decibo.network.directed import DirectedNetwork
+from decibo.network.network import Network
+from decibo.problem.problem import Problem
+from decibo.pytree import Tree
+
+PROGRAMS = ("outer", "inner", "sample", "step")  # the parts that are traced programs
+PARTS = ("problem", "method", "network", "start", "seed", "measures", *PROGRAMS)
+UNNAMED = ("name", "ctx_mesh")  # of an equation's parameters: what a function is called, and where it was traced
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def fingerprint(
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    seed: int,
+    measures: Iterable[str],
+    start: Mapping[str, jax.Array],
+    data: Tree,
+) -> dict[str, str]:
+    """What a run was given, by the names in PARTS. `data` has the shapes of one agent's."""
+    matrices = [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
+    turns = getattr(network, "turns", ())
+    parts = [part for matrix in (*matrices, *turns) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    settings = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
+    row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
+    step = trace_step(problem.functions, data, row, method.core)
+    return {
+        "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
+        "method": f"{method.name}({settings})",
+        "network": f"{network!r} {digest(*parts, str(getattr(network, 'rate', '')))}",
+        "start": digest(*(np.asarray(rows) for rows in start.values())),
+        "seed": str(seed),
+        "measures": ", ".join(measures),
+        **_objectives(problem, data),
+        "step": digest(*_parts(step), *map(np.asarray, jax.tree.leaves(method.core))),
+    }
+
+
+def software() -> dict[str, str]:
+    """The versions that decide how a program is traced and compiled."""
+    try:
+        own = version("decibo")
+    except PackageNotFoundError:  # run from a source tree
+        own = "unknown"
+    return {"decibo": own, "jax": jax.__version__}
+
+
+def digest(*parts: str | np.ndarray) -> str:
+    """A short checksum of arrays and words."""
+    total = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            total.update(part.encode())
+        else:
+            array = np.ascontiguousarray(part)
+            total.update(f"{array.dtype}{array.shape}".encode())
+            total.update(array.tobytes())
+    return total.hexdigest()[:12]
+
+
+def _objectives(problem: Problem, data: Tree) -> dict[str, str]:
+    """Checksums of both objectives with their gradients, and of how minibatches are drawn."""
+    both = lambda function: jax.make_jaxpr(jax.value_and_grad(function, argnums=(0, 1)))(problem.x0, problem.y0, data)
+    sample = "none"
+    if problem.sample is not None:
+        sample = digest(*_parts(jax.make_jaxpr(problem.sample)(data, jax.random.key(0))))
+    return {
+        "outer": digest(*_parts(both(problem.outer))),
+        "inner": digest(*_parts(both(problem.inner))),
+        "sample": sample,
+    }
+
+
+def _setting(value: object) -> str:
+    """A number as it is, a schedule with its numbers, any other function by its name."""
+    if isinstance(value, Partial):
+        numbers = ", ".join(str(leaf) for leaf in jax.tree.leaves(value))
+        return f"{_name(value.func).lstrip('_')}({numbers})"
+    return _name(value) if callable(value) else repr(value)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _shapes(tree: Tree) -> str:
+    leaves = jax.tree.leaves(tree)
+    return " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) + " " + digest(*map(np.asarray, leaves))
+
+
+def _parts(value: object) -> Iterator[str | np.ndarray]:
+    """A traced program, or a parameter of one of its equations, as words and arrays that are the same every time."""
+    if isinstance(value, ClosedJaxpr):
+        yield from _parts(value.jaxpr)
+        yield from _parts(value.consts)
+    elif isinstance(value, Jaxpr):
+        yield from _program(value)
+    elif isinstance(value, dict):
+        for name in sorted(value, key=str):
+            if name not in UNNAMED:
+                yield f"{name}="
+                yield from _parts(value[name])
+    elif isinstance(value, list | tuple):
+        yield f"{len(value)}("
+        for item in value:
+            yield from _parts(item)
+        yield ")"
+    elif isinstance(value, set | frozenset):
+        yield from _parts(sorted(map(str, value)))
+    elif hasattr(value, "__array__") and not isinstance(value, type):
+        yield _array(value)
+    else:
+        yield (_name(value) if callable(value) else ADDRESS.sub("", repr(value))) + ";"
+
+
+def _program(jaxpr: Jaxpr) -> Iterator[str | np.ndarray]:
+    """Its equations, variables numbered as they appear."""
+    numbers: dict[Var, int] = {}
+
+    def atoms(found: Iterable[Var | Literal]) -> Iterator[str | np.ndarray]:
+        for atom in found:
+            if isinstance(atom, Literal):
+                yield _array(atom.val)
+            else:
+                yield f"{numbers.setdefault(atom, len(numbers))}:"
+            yield f"{atom.aval};"
+
+    yield from atoms([*jaxpr.constvars, *jaxpr.invars])
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        yield from _parts(equation.params)
+        yield from atoms(equation.invars)
+        yield "->"
+        yield from atoms(equation.outvars)
+    yield from atoms(jaxpr.outvars)
+
+
+def _array(value: object) -> np.ndarray:
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.asarray(value)
