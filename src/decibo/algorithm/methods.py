@@ -33,7 +33,8 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
 
     This is the method we recommend.
 
-    alpha   step size of x, about 1/L_Phi
+    alpha   step size of x, limited by 1/L_Phi and by the time that y and z need to follow, about 1/(gamma mu_g) steps;
+            docs/explanation/theorem.md proves how small is enough
     gamma   step size of y and z, about 1/L_g
     lam     penalty; 10 to 100 does for most problems: with matched steps it drops out of both step sizes
 
