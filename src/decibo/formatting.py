@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -129,6 +129,11 @@ def distinct(names: Iterable[str], form: str = "{} ({})", *, ignore_case: bool =
         taken.add(fold(candidate))
         found.append(candidate)
     return found
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them: a, b and c."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
 def to_json(value: object, *, nonfinite_as_text: bool = False) -> Json:

@@ -46,6 +46,9 @@ class Halving:
     def on_nonfinite(self, agents, run):
         return None
 
+    def troubled(self, run):
+        return False
+
     def summary(self, run):
         return f"{run.controller.changes} changes, at {run.controller.points.tolist()}."
 

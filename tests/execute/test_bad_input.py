@@ -196,10 +196,3 @@ def test_methods_that_need_a_fixed_network():
     )
     with pytest.raises(decibo.InputError, match=r"changing links.*fixed network"):
         decibo.solve(decibo.problems.quadratic(), varying, method, steps=2)
-
-
-def test_numbers_that_have_grown_out_of_proportion_are_mentioned():
-    wild = decibo.ahead(alpha=0.01, gamma=3.0, lam=10.0)
-    solution = decibo.solve(decibo.problems.quadratic(), decibo.ring(10), wild, steps=40)
-    assert solution.status == "done"
-    assert "the largest number has grown from" in solution.message

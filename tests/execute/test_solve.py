@@ -119,7 +119,9 @@ def test_a_run_that_blows_up_says_when_and_what_to_lower():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(solution.state))
     assert solution.history["step"][-1] <= solution.steps < solution.history["step"][-1] + 7
     one_more = decibo.solve(ours, decibo.ring(5), wild, steps=solution.steps)
-    assert one_more.status == "done"  # the state before the failure is really the last good one
+    assert one_more.steps == solution.steps  # the state before the failure is really the last finite one
+    assert one_more.status == "diverged"  # which is no answer either
+    assert "has grown from" in one_more.message
     with pytest.raises(decibo.DivergedError, match="stopped being finite") as caught:
         decibo.solve(ours, decibo.ring(5), wild, steps=5000, throw=True)
     assert caught.value.solution.steps == solution.steps

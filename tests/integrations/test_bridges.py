@@ -50,7 +50,9 @@ def test_history_to_pandas():
         measures=["outer", ("spread", spread)],
     )
     frame = end.to_pandas()
-    assert list(frame.columns) == ["step", "gradients", "bytes", "outer", "spread[0]", "spread[1]", "spread[2]"]
+    assert list(frame.columns) == [
+        "step", "work", "gradients", "products", "bytes", "seconds", "outer", "spread[0]", "spread[1]", "spread[2]",
+    ]  # fmt: skip
     assert list(frame["step"]) == [0, 10, 20, 30]
     assert frame["gradients"].iloc[-1] == end.cost.gradients_total
     assert frame["bytes"].iloc[-1] == end.cost.bytes_total

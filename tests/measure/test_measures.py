@@ -37,7 +37,9 @@ def test_measures_are_what_they_say():
     g = np.mean([ours.inner(x[i], y[i], data[i]) for i in range(5)])
     h = np.mean([ours.inner(x[i], z[i], data[i]) for i in range(5)])
     exact = decibo.reference(ours)
-    wanted = {"outer": f, "inner": g, "gap": g - h, "phi": exact.phi(x.mean(axis=0))}
+    wanted = {"outer_local": f, "inner_local": g, "gap": g - h, "phi": exact.phi(x.mean(axis=0))}
+    wanted["outer"] = np.mean([ours.outer(solution.x, solution.y, each) for each in data])
+    wanted["inner"] = np.mean([ours.inner(solution.x, solution.y, each) for each in data])
     wanted |= {f"consensus_{name}": spread(rows) for name, rows in zip("xyz", (x, y, z), strict=True)}
     wanted["stationarity"] = np.sum(exact.grad(x.mean(axis=0)) ** 2)
     wanted["inner_error"] = np.sum((y.mean(axis=0) - exact.y(x.mean(axis=0))) ** 2)
@@ -45,6 +47,18 @@ def test_measures_are_what_they_say():
     for name, value in wanted.items():
         np.testing.assert_allclose(solution.history[name][-1], value, rtol=1e-9, err_msg=name)
     assert set(wanted) == set(solution.history) - {"step"}
+
+
+def test_agents_that_only_fit_their_own_data_do_not_look_good():
+    """With hardly any link each agent fits its own d_i, and only the loss of their mean, the answer, shows it."""
+    d = jnp.arange(5.0)
+    apart = decibo.networks.from_weights(np.eye(5) * 0.9999 + 0.0001 * decibo.ring(5).W)
+    ours = decibo.Problem(lambda x, y, d: (y - d) ** 2 + x**2, lambda x, y, d: (y - x - d) ** 2, d, 0.1, 0.0)
+    method = decibo.ahead_exact(alpha=0.01, gamma=0.1, lam=20.0)
+    solution = decibo.solve(ours, apart, method, steps=500, measures=["outer", "outer_local"])
+    assert solution.history["outer_local"][-1] < 0.01
+    np.testing.assert_allclose(solution.history["outer"][-1], np.mean((solution.y - d) ** 2) + solution.x**2)
+    assert solution.history["outer"][-1] > 1.9
 
 
 def test_a_users_measure_sees_means_agents_data_and_step():

@@ -29,7 +29,7 @@ def test_latex(tmp_path):
     assert "$9{,}600$" in latex_table(tmp_path / "a", axis="gradients")  # 800 steps, 3 gradients, 4 agents
     with pytest.raises(InputError, match="recorded measure must be one of stationarity"):
         latex_table(tmp_path, measure="phi")
-    with pytest.raises(InputError, match="axis must be one of step, gradients"):
+    with pytest.raises(InputError, match="axis must be one of step, work, gradients"):
         latex_table(tmp_path, axis="money")
 
 

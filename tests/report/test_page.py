@@ -150,12 +150,12 @@ def test_the_measure_can_be_chosen(page):
 def test_the_axis_can_be_chosen(page):
     seen = {page.input_value("#axis"): ticks(page)}
     before = shape(page)
-    for axis in ("gradients", "bytes", "seconds"):
+    for axis in ("work", "bytes", "seconds"):
         page.select_option("#axis", axis)
         seen[axis] = ticks(page)
     assert len({str(each) for each in seen.values()}) == 4
     assert "800" in seen["step"]  # of 900 steps
-    assert "10,000" in seen["gradients"]  # of 900 steps, 3 gradients and 4 agents: 10,800
+    assert "10,000" in seen["work"]  # of 900 steps, 3 gradients and 4 agents: 10,800
     assert "500k" in seen["bytes"]  # of 900 steps, 72 bytes and 8 links: 518,400
     assert shape(page) != before  # it took half as long as the other, and as many steps
     assert "shared out equally" in page.inner_text("#axis-note")
@@ -245,7 +245,7 @@ def test_the_table_of_targets(page):
     assert page.input_value("#target-measure") == "stationarity"
     assert rows() == [["200", "400", "600", "800"], ["210", "410", NONE, NONE], [NONE] * 4]
     assert page.locator("#reach .best").all_text_contents() == ["200", "400", "600", "800"]
-    page.select_option("#currency", "gradients")
+    page.select_option("#currency", "work")
     assert rows()[0] == ["2,400", "4,800", "7,200", "9,600"]
     page.select_option("#currency", "bytes")
     assert rows()[0][0] == "115 kB"
@@ -314,7 +314,7 @@ def test_odd_histories_still_open(opened, tmp_path, history):
         page.click(control)
     assert "NaN" not in page.inner_html("#chart")
     assert page.locator("#axis option").all_text_contents() == [
-        "steps", "gradients, all agents", "bytes sent, all links",
+        "steps", "work, in gradients of all agents", "bytes sent, all links",
     ]  # fmt: skip
 
 

@@ -15,7 +15,9 @@ def test_the_columns_of_costs_are_cumulative():
     assert shown == ["phi"]
     assert {name: column.tolist() for name, column in table.items()} == {
         "step": [0, 5, 10],
+        "work": [0, 60, 120],
         "gradients": [0, 60, 120],
+        "products": [0, 0, 0],
         "bytes": [0, 2880, 5760],
         "seconds": [0.0, 1.0, 2.0],
         "phi": [3.0, 2.0, 1.0],

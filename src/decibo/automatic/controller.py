@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from decibo.measure.cost import Seconds
 from decibo.measure.measures import Direction
 from decibo.parallel.placement import Placement
 from decibo.problem.problem import Functions
@@ -24,7 +25,7 @@ class RunState(NamedTuple):
     settings    the settings that the controller has chosen; empty without one
     history     the records so far, by measure; "step" says when each was taken
     controller  the controller's own state; () without one
-    seconds     the time that the run has taken so far
+    seconds     where the time of the run has gone so far
 
     A pytree whose structure stays the same during a run: JAX arrays have a leading axis of agents, all other leaves are
     numbers of Python or numpy arrays of any length.
@@ -35,7 +36,7 @@ class RunState(NamedTuple):
     settings: dict[str, float]
     history: dict[str, np.ndarray]
     controller: Tree = ()
-    seconds: float = 0.0
+    seconds: Seconds = Seconds()
 
 
 class Variables(Protocol):
@@ -80,6 +81,10 @@ class Controller(Protocol):
 
     def on_nonfinite(self, agents: Agents, run: RunState) -> RunState | None:
         """The state to continue from after a number stopped being finite, or None to give up."""
+        ...
+
+    def troubled(self, run: RunState) -> bool:
+        """Whether it had to undo steps, which makes the problem itself suspect."""
         ...
 
     def summary(self, run: RunState) -> str:

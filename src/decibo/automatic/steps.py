@@ -38,6 +38,7 @@ from decibo.automatic.controller import Agents, RunState, Variables
 from decibo.automatic.curvature import Curvature, Directions, guess, lag, local_curvature
 from decibo.automatic.monitor import WINDOW, Monitor
 from decibo.errors import InputError
+from decibo.formatting import plural
 from decibo.measure.measures import Direction
 from decibo.parallel.collectives import across, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
@@ -185,12 +186,16 @@ class AutomaticSteps:
         """(5), unless it has happened too often."""
         return None if run.controller.failures >= GIVE_UP else self._return(run)
 
+    def troubled(self, run: RunState) -> bool:
+        """Whether the run had to return to an earlier state more than once."""
+        return run.controller.failures > 1
+
     def summary(self, run: RunState) -> str:
         """What was chosen, and how often the run had to return to an earlier state."""
         alpha = run.settings["alpha"]
         gamma = run.settings["gamma"]
         failures = run.controller.failures
-        restarts = f" {failures} restarts." if failures else ""
+        restarts = f" {plural(failures, 'restart')}." if failures else ""
         return f"Step sizes chosen automatically: alpha={alpha:.3g}, gamma={gamma:.3g}, lam={self.lam:g}.{restarts}"
 
     def _return(self, run: RunState, less: float = 2) -> RunState:

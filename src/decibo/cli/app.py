@@ -229,7 +229,7 @@ def report(
     figures: Annotated[bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
     measure: Annotated[str | None, typer.Option(help="The measure of the LaTeX table.")] = None,
-    axis: Annotated[str, typer.Option(help="Its unit: step, gradients, bytes or seconds.")] = "step",
+    axis: Annotated[str, typer.Option(help="Its unit: step, work, gradients, bytes or seconds.")] = "step",
     as_json: Json = False,
 ) -> int:
     """Write one page about runs, for any browser.

@@ -37,7 +37,7 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.RAN: "success",
-    Exit.DIVERGED: "the run diverged",
+    Exit.DIVERGED: "the run diverged or failed",
     Exit.WRONG: "invalid input; nothing was run",
     Exit.OWN: "your own function raised an exception",
     Exit.BROKEN: "internal error",

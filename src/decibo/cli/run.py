@@ -128,7 +128,14 @@ def _check_no_checkpoints(folder: Path) -> None:
 
 def exit_code(solution: Solution) -> Exit:
     """What a command ends with after this run."""
-    return {Status.diverged: Exit.DIVERGED, Status.interrupted: Exit.INTERRUPTED}.get(solution.status, Exit.RAN)
+    return code_of(solution.status)
+
+
+def code_of(status: Status) -> Exit:
+    """The exit code of a status."""
+    if not status.sound:
+        return Exit.DIVERGED
+    return Exit.INTERRUPTED if status is Status.interrupted else Exit.RAN
 
 
 def carry_out(parts: Parts, config: Config, folder: Path | None = None, continued: bool = False) -> Solution:
@@ -160,7 +167,7 @@ def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_jso
     command = f"report {place}"
     if solution.status is Status.interrupted and (folder / "checkpoint").is_dir():
         command = f"resume {place}"
-    elif solution.status is Status.diverged:
+    elif not solution.status.sound:
         command = f"check {config.path}"
     terminal.say(f"Written to {place}", f"Next: decibo {command}")
 

@@ -14,6 +14,7 @@ from decibo.cli.errors import Exit
 from decibo.cli.run import OUT, interruptible, is_first, live_view
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError, short
+from decibo.execute.solution import Status
 from decibo.files import atomic_write_all, check_writable, encode, read_file, sha256
 from decibo.formatting import to_csv
 from decibo.runs.folder import to_toml
@@ -44,7 +45,7 @@ def sweep(
         result = decibo.sweep(*parts, config.grid, seeds=seeds, progress=live_view(), **arguments)
         rows = [dict(row) for row in result.table]
     measure = next((name for name in terminal.ordered(result.history) if name in rows[0]), None)
-    best = dict(result.best(measure)) if measure and any(row["status"] == "done" for row in rows) else {}
+    best = _best(result, measure)
     if is_first():
         stored = resolved(config) | {"sweep": config.grid | {"seeds": seeds}}
         _write(folder, to_toml(stored), to_csv({name: [row[name] for row in rows] for name in rows[0]}))
@@ -87,11 +88,21 @@ def _complete(config: Config) -> Config:
     return replace(config, method=config.method.with_defaults(**first))
 
 
+def _best(result: decibo.Sweep, measure: str | None) -> dict[str, object]:
+    """The best settings; none if no setting gave an answer with every seed, which the table shows."""
+    if measure is None:
+        return {}
+    try:
+        return dict(result.best(measure))
+    except InputError:
+        return {}
+
+
 def _exit(rows: Sequence[Row]) -> Exit:
-    statuses = {row["status"] for row in rows}
-    if "interrupted" in statuses:
+    statuses = [Status(str(row["status"])) for row in rows]
+    if Status.interrupted in statuses:
         return Exit.INTERRUPTED
-    return Exit.DIVERGED if statuses == {"diverged"} else Exit.RAN
+    return Exit.RAN if any(status.sound for status in statuses) else Exit.DIVERGED
 
 
 def _show(rows: Sequence[Row], measure: str | None, best: Row, folder: Path, path: Path) -> None:

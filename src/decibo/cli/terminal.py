@@ -14,8 +14,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decibo.execute.solution import Solution, Status
+from decibo.execute.outcome import STILL
+from decibo.execute.solution import Solution
 from decibo.formatting import format_bytes, format_number, to_json
+from decibo.measure.cost import Cost
 
 WIDTH = 80
 # What a reader looks for first.
@@ -89,7 +91,7 @@ def last(solution: Solution) -> dict[str, object]:
 def run_as_dict(solution: Solution, folder: Path | None) -> dict[str, object]:
     """What --json prints for a run."""
     cost = solution.cost
-    totals = {"gradients_total": cost.gradients_total, "bytes_total": cost.bytes_total}
+    totals = {name: getattr(cost, name) for name in ("work", "gradients_total", "work_total", "bytes_total")}
     return {
         "status": str(solution.status),
         "message": solution.message,
@@ -112,8 +114,14 @@ def show_run(solution: Solution) -> None:
     cost = solution.cost
     say(
         solution.message,
-        f"{cost.seconds:.1f} s; {cost.gradients_total:,} gradients, {format_bytes(cost.bytes_total)} sent.",
+        f"{cost.seconds:.1f} s of steps, {cost.compiling:.1f} s of compiling, {cost.measuring:.1f} s of measures; "
+        f"{_computed(cost)}, {format_bytes(cost.bytes_total)} sent.",
     )
+
+
+def _computed(cost: Cost) -> str:
+    products = f" and {cost.products_total:,} products with second derivatives" if cost.products else ""
+    return f"{cost.gradients_total:,} gradients{products}"
 
 
 def show_runs(runs: dict[str, Solution]) -> None:
@@ -126,16 +134,16 @@ def show_runs(runs: dict[str, Solution]) -> None:
             label.replace(",", ", ").replace(",  ", ", "),  # long ones are broken at spaces
             str(run.status),
             *(last(run).get(name) for name in shared),
-            f"{run.cost.gradients_total:.1e}",
+            f"{run.cost.work_total:.1e}",
             format_bytes(run.cost.bytes_total),
             f"{run.cost.seconds:.1f} s",
         )
         for label, run in runs.items()
     ]
-    table(("method", "status", *shared, "gradients", "sent", "time"), rows, left=2, gap=1 if len(shared) > 1 else 2)
+    table(("method", "status", *shared, "work", "sent", "steps take"), rows, left=2, gap=1 if len(shared) > 1 else 2)
     others = [name for name in names if name not in shared]
     if others:
         say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")
     for label, run in runs.items():
-        if run.status is Status.diverged:
+        if not run.status.sound or STILL in run.message:
             say(f"{label}: {run.message}")

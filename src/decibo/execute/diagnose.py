@@ -1,7 +1,7 @@
-"""What to change after a run blew up: found by trying, not by guessing.
+"""What to change after a run that came to nothing: found by trying, not by guessing.
 
-The failed run is repeated from its start with one setting at a time lowered, by 4, 16, ... times; those that stay
-finite are named.
+A run that blew up is repeated from its start with one setting at a time lowered, by 4, 16, ... times; those that stay
+bounded are named. If the inner level has no curvature, no setting helps, and that is said instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import jax
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.errors import InputError
 from decibo.execute import loop
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program
+from decibo.execute.outcome import GROWN
+from decibo.formatting import listed
+from decibo.problem.problem import Problem
+from decibo.problem.reference import Reference
 from decibo.pytree import Tree
 
-GROWN = 1e9  # times the start: finite, but hardly meant
 FACTORS = (4, 16, 64, 256)
 LIMIT = 20_000  # steps: a run that fails later than this is not repeated
 SECONDS = 20.0  # no further trial is started after this time
@@ -35,13 +39,22 @@ def last_finite(program: Program, inputs: Inputs, state: Tree, step: int, limit:
     return state, step
 
 
+def unsolved_inner(problem: Problem, inputs: Inputs, x: Tree) -> str:
+    """Why there is no exact answer at x; empty if there is one after all."""
+    try:
+        Reference(problem.functions, inputs.data, problem.x0, problem.y0).at(x)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def explain(program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], failed: int) -> str:
-    """One or two sentences: what keeps the run finite, or what was tried without success."""
+    """One or two sentences: what keeps the run bounded, or what was tried without success."""
     names = [name for name in method.step_sizes if _is_number(method.settings[name])]
     if not names:
         return "Lower the step sizes."
     if failed > LIMIT:
-        return f"Lower {_listed(names)}, one at a time, starting with the step size of x."
+        return f"Lower {listed(names)}, one at a time, starting with the step size of x."
     patience = max(4 * failed, 50)
     begun = time.perf_counter()
     survives = lambda names, factor: _survives(program, inputs, _lowered(method, names, factor), start, patience)
@@ -54,8 +67,8 @@ def explain(program: Program, inputs: Inputs, method: Algorithm, start: dict[str
         if time.perf_counter() - begun > SECONDS:
             break
     if survives(names, factor):
-        return f"Lower {_listed(names)} together: one alone does not help, {factor} times less of all does."
-    return f"Lower {_listed(names)} by more than {factor}: with that much less of all, it still blows up."
+        return f"Lower {listed(names)} together: one alone does not help, {factor} times less of all does."
+    return f"Lower {listed(names)} by more than {factor}: with that much less of all, it still blows up."
 
 
 def _is_number(value: object) -> bool:
@@ -70,8 +83,5 @@ def _survives(program: Program, inputs: Inputs, method: Algorithm, start: dict[s
     changed = inputs._replace(core=method.core)
     state = loop.begin(program, changed, start)
     chunk = Chunk.silent(patience, min(patience, INTERVALS))
-    return bool(loop.advance(program, changed, state, np.int32(0), chunk).alive)
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+    end = loop.advance(program, changed, state, np.int32(0), chunk)
+    return bool(end.alive) and float(loop.largest(end.state)) <= GROWN * (1 + float(loop.largest(start)))

@@ -51,17 +51,26 @@ class Inputs(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Intervals to run: how many steps each has, whether it ends with a record, and how many there are."""
+    """Intervals to run: how many steps each has, whether it ends with a record, and how many there are.
+
+    missed   whether the targets were missed at an earlier record; without that, reaching them does not end a run
+    """
 
     steps: np.ndarray
     record: np.ndarray
     length: np.int32
+    missed: np.bool_
 
     @classmethod
-    def of(cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS) -> Chunk:
+    def of(cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
         """Intervals padded to the size of the buffers."""
         rest = (0, size - len(steps))
-        return cls(np.pad(steps, rest).astype(np.int32), np.pad(record, rest), np.int32(len(steps)))
+        return cls(np.pad(steps, rest).astype(np.int32), np.pad(record, rest), np.int32(len(steps)), np.bool_(missed))
+
+    @classmethod
+    def record_only(cls, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
+        """A record of the state as it is."""
+        return cls.of(np.zeros(1, np.int32), np.ones(1, bool), size, missed=missed)
 
     @classmethod
     def silent(cls, steps: int, intervals: int = 1) -> Chunk:
@@ -79,13 +88,14 @@ class Progress(NamedTuple):
     rows: dict[str, jax.Array]  # the records, one entry for each interval
     finite: jax.Array  # whether the state was finite at the end of each interval
     alive: jax.Array  # whether it has always been
-    reached: jax.Array  # whether all targets are
+    missed: jax.Array  # whether a target has been missed at some record
+    reached: jax.Array  # whether all targets are, after that
     votes: jax.Array  # the element-wise maximum of the processes' votes
 
 
 # Which parts of the inputs are the same everywhere, and which are split over devices.
 INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE))  # type: ignore[arg-type]
-PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 7)  # type: ignore[arg-type]
+PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 8)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnames="program")
@@ -150,19 +160,24 @@ def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk:
         k = at.k + n
         finite = all_finite(state)
 
-        def record() -> tuple[dict[str, jax.Array], jax.Array]:
+        def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
             # A lost run must not keep others of its batch waiting: exact measures iterate until all have converged.
             clean = lambda leaf: leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
             records = observe(program, inputs, jax.tree.map(clean, state), k)
             rows = {name: at.rows[name].at[at.interval].set(records[name]) for name in records}
-            reached = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
-            return rows, jnp.all(jnp.array(reached)) if reached else jnp.array(False)
+            met = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
+            all_met = jnp.all(jnp.array(met)) if met else jnp.array(False)
+            return rows, at.missed | ~all_met, at.missed & all_met
 
-        rows, reached = lax.cond(chunk.record[at.interval], record, lambda: (at.rows, jnp.array(False)))
+        rows, missed, reached = lax.cond(
+            chunk.record[at.interval], record, lambda: (at.rows, at.missed, jnp.array(False))
+        )
         always = at.finite.at[at.interval].set(finite)
-        return Progress(state, k, at.interval + 1, rows, always, at.alive & finite, reached, agreed)
+        return Progress(state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed)
 
-    start = Progress(state, k, jnp.int32(0), rows, jnp.zeros(size, bool), jnp.array(True), jnp.array(False), agreed)
+    finite = jnp.zeros(size, bool)
+    missed = jnp.asarray(chunk.missed)
+    start = Progress(state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed)
     return lax.while_loop(more, interval, start)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,10 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.automatic.controller import Agents, RunState
 from decibo.errors import InputError
-from decibo.execute import diagnose, loop
+from decibo.execute import diagnose, loop, outcome
 from decibo.execute.checkpoint import Checkpointer
-from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program, Progress
+from decibo.execute.loop import Chunk, Inputs, Program, Progress
+from decibo.execute.pace import Clock, Pace
 from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status
 from decibo.measure.cost import Cost
@@ -27,10 +28,13 @@ from decibo.network.network import Network
 from decibo.parallel.placement import Placement
 from decibo.parallel.processes import GracefulStop
 from decibo.problem.problem import Problem
+from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree
 
-SECONDS = 0.5  # how long a chunk should take: often enough for progress, too seldom to be felt
 LONGEST = 1000  # the most steps of an interval, so that the host can look in between
+PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
+MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
+SOLVED = ("phi", "stationarity", "inner_error")  # measures that need the exact inner solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,7 @@ class Setup:
     """What a run was given, checked and placed on its devices; nothing of it changes during the run.
 
     start   the starting rows of all agents
+    center  their mean x
     cost    what one step costs one agent
     """
 
@@ -49,6 +54,7 @@ class Setup:
     program: Program
     inputs: Inputs
     start: dict[str, jax.Array]
+    center: np.ndarray
     cost: Cost
     targets: dict[str, float]
     checkpointer: Checkpointer | None
@@ -83,30 +89,27 @@ def begin(setup: Setup) -> RunState:
     return run if controller is None else controller.init(setup.agents, run, setup.steps)
 
 
-def finish(setup: Setup, run: RunState, report: Report | None, throw: bool) -> Solution:
+def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, clock: Clock | None = None) -> Solution:
     """Run chunk after chunk until the steps are done, a target is reached or the numbers stop being finite."""
-    controller = setup.method.controller
-    begun = time.perf_counter() - run.seconds
+    clock = Clock() if clock is None else clock
     pace = Pace(setup.placement)
     status = Status.done
     saved = run.step if run.step else -1  # the step of the last checkpoint
     try:
         with GracefulStop() as stop:
+            _prepare_records(setup, run, pace, clock)
             while run.step < setup.steps and status is Status.done:
-                ends = _boundaries(setup, run, pace.count)
-                chunk = _chunk(setup, run.step, ends)
-                inputs = setup.inputs_of(run)
+                part = _next(setup, run, pace)
                 votes = pace.votes(stop.requested)
-                end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), chunk, votes)
+                end, run = _advance(setup, run, part, votes, pace, clock)
                 stopping = pace.after(int(end.interval), end.votes, stop.requested)
-                run = run._replace(seconds=time.perf_counter() - begun)
                 if not end.alive:
-                    again = _after_failure(setup, run, chunk, ends, end)
+                    again = _after_failure(setup, run, part, end)
                     if again is None:
-                        return _diverged(setup, run, chunk, ends, end, throw)
+                        return _diverged(setup, run, part, end, throw)
                     run = again
                     continue
-                run = _after(setup, run, chunk, ends, end)
+                run = _after(setup, run, end, clock)
                 if report is not None:
                     report(run.step, setup.steps, _latest(run))
                 if end.reached:
@@ -116,15 +119,14 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool) -> S
                 if setup.checkpointer and _due(setup, run, status) and run.step > saved:
                     setup.checkpointer.save(run)
                     saved = run.step
+                clock.lap()  # neither files nor progress are steps
     except KeyboardInterrupt:
         if jax.process_count() > 1:  # what is left to do needs the others, and they are elsewhere
             raise
         status = Status.interrupted
         if setup.checkpointer and run.step > max(saved, 0):
             setup.checkpointer.save(run)
-    note = controller.summary(run) if controller else _growth(setup, run)
-    run = run._replace(seconds=time.perf_counter() - begun)
-    return _solution(setup, run, status, f"{_message(setup, run, status)} {note}".rstrip())
+    return _ended(setup, run, status, throw)
 
 
 def watched(progress: bool | Report | None) -> AbstractContextManager[Report | None]:
@@ -134,22 +136,96 @@ def watched(progress: bool | Report | None) -> AbstractContextManager[Report | N
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
-def _after(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress) -> RunState:
-    """The state after a chunk: its records, its last state, and what the controller makes of them."""
-    run = _recorded(run, ends[: int(end.interval)], chunk, end)._replace(step=int(end.k), agents=end.state)
+class Part(NamedTuple):
+    """The next intervals: the steps at which they end, and whether the record of the last one is made apart."""
+
+    ends: np.ndarray
+    chunk: Chunk
+    apart: bool
+
+
+def _next(setup: Setup, run: RunState, pace: Pace) -> Part:
+    """The intervals to run next, as the compiled program takes them."""
+    ends = _boundaries(setup, run, pace.count)
+    record = (ends % setup.every == 0) | (ends == setup.steps)
+    apart = bool(record[-1]) and pace.apart()
+    if apart:
+        record[-1] = False
+    return Part(ends, Chunk.of(np.diff(ends, prepend=run.step), record, missed=_missed(setup, run)), apart)
+
+
+def _advance(
+    setup: Setup, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
+) -> tuple[Progress, RunState]:
+    """Run these intervals: where they ended, and the state with their records; its agents are still those before."""
+    inputs = setup.inputs_of(run)
+    end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), part.chunk, votes)
+    intervals = int(end.interval)
+    seconds = clock.lap()
+    records = int(part.chunk.record[:intervals].sum())
+    if end.alive:
+        run = _recorded(run, part.ends[:intervals], part.chunk.record, end)
+    if part.apart and end.alive and not end.reached:
+        only = Chunk.record_only(missed=bool(end.missed))
+        last = loop.advance(setup.program, inputs, end.state, np.int32(int(end.k)), only, votes)
+        last.interval.block_until_ready()
+        lap = clock.lap()
+        pace.records.timed(lap)
+        seconds = seconds.plus(lap)
+        records += 1
+        run = _recorded(run, part.ends[-1:], only.record, last)
+        end = last._replace(interval=end.interval, votes=end.votes)
+    seconds = pace.records.separated(seconds, records)
+    return end, run._replace(seconds=run.seconds.plus(seconds))
+
+
+def _prepare_records(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> None:
+    """Compile, and see what a call takes that does nothing."""
+    nothing = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool))
+    for _ in range(2):
+        clock.lap()
+        votes = pace.votes(None)
+        end = loop.advance(setup.program, setup.inputs_of(run), run.agents, np.int32(run.step), nothing, votes)
+        end.interval.block_until_ready()
+    pace.records.idle = clock.lap().steps
+
+
+def _missed(setup: Setup, run: RunState) -> bool:
+    """Whether a record so far was above a target: what holds from the start on does not end a run."""
+    rows = [np.asarray(run.history[name]) <= value for name, value in setup.targets.items()]
+    return any(not row.all() for row in rows)
+
+
+def _after(setup: Setup, run: RunState, end: Progress, clock: Clock) -> RunState:
+    """The state after a chunk: its last state, and what the controller makes of it."""
+    run = run._replace(step=int(end.k), agents=end.state)
     controller = setup.method.controller
     if controller is None or end.reached or run.step % controller.interval(run):
         return run
-    return controller.update(setup.agents, run)
+    after = controller.update(setup.agents, run)
+    if run.step == setup.steps:  # it may have returned to an earlier state, which the last record must be of
+        after = _recorded_again(setup, after)
+    return after._replace(seconds=after.seconds.plus(clock.lap()))
 
 
-def _after_failure(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress) -> RunState | None:
+def _after_failure(setup: Setup, run: RunState, part: Part, end: Progress) -> RunState | None:
     """The state to continue from after a number stopped being finite, if the controller has one."""
     controller = setup.method.controller
     if controller is None:
         return None
-    run = _recorded(run, ends[: int(end.interval) - 1], chunk, end)  # without the interval that failed
-    return controller.on_nonfinite(setup.agents, run._replace(step=int(end.k)))
+    run = _recorded(run, part.ends[: int(end.interval) - 1], part.chunk.record, end)  # without the interval that failed
+    again = controller.on_nonfinite(setup.agents, run._replace(step=int(end.k)))
+    return _recorded_again(setup, again) if again is not None and again.step == setup.steps else again
+
+
+def _recorded_again(setup: Setup, run: RunState) -> RunState:
+    """With the record of this step made anew."""
+    before = run.history["step"] < run.step
+    run = run._replace(history={name: rows[before] for name, rows in run.history.items()})
+    only = Chunk.record_only()
+    votes = Pace(setup.placement).votes(None)
+    end = loop.advance(setup.program, setup.inputs_of(run), run.agents, np.int32(run.step), only, votes)
+    return _recorded(run, np.array([run.step]), only.record, end)
 
 
 def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
@@ -170,14 +246,9 @@ def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
     return ends[ends <= limit][:count]
 
 
-def _chunk(setup: Setup, step: int, ends: np.ndarray) -> Chunk:
-    """The intervals that end there, as the compiled program takes them."""
-    return Chunk.of(np.diff(ends, prepend=step), (ends % setup.every == 0) | (ends == setup.steps))
-
-
-def _recorded(run: RunState, ends: np.ndarray, chunk: Chunk, end: Progress) -> RunState:
+def _recorded(run: RunState, ends: np.ndarray, record: np.ndarray, end: Progress) -> RunState:
     """With the records of the intervals that end there."""
-    marked = np.flatnonzero(chunk.record[: len(ends)])
+    marked = np.flatnonzero(record[: len(ends)])
     if not len(marked):
         return run
     rows = {"step": ends[marked]} | {name: np.asarray(row)[marked] for name, row in jax.device_get(end.rows).items()}
@@ -191,57 +262,79 @@ def _due(setup: Setup, run: RunState, status: Status) -> bool:
     return status is not Status.done or run.step == setup.steps or run.step % every == 0
 
 
-class Pace:
-    """How many intervals to run at a time, and when to stop on request: the same answer in all processes.
-
-    Processes of one run must call the compiled program alike, but each has its own clock and receives its own signals.
-    So each votes with every chunk how long the last one took and whether it was asked to stop, and all get the maximum.
-    """
-
-    def __init__(self, placement: Placement | None):
-        self.placement = placement
-        self.several = placement is not None and jax.process_count() > 1
-        self.count = 1
-        self.begun = 0.0
-        self.last = (1, 0.0)  # intervals and seconds of the last chunk
-
-    def votes(self, requested: str | None) -> jax.Array | None:
-        """The votes of this process for the next chunk: (asked to stop?, seconds of the last chunk)."""
-        self.begun = time.perf_counter()
-        if self.placement is None:
-            return None
-        row = np.array([requested is not None, self.last[1]], np.float32)
-        return self.placement.split_devices(np.tile(row, (self.placement.mesh.size, 1)))
-
-    def after(self, intervals: int, votes: jax.Array, requested: str | None) -> bool:
-        """Choose the next count; returns whether to stop."""
-        took = time.perf_counter() - self.begun
-        count, seconds = self.last if self.several else (intervals, took)  # what is agreed on is a chunk old
-        seconds = float(votes[1]) if self.several else seconds
-        self.count = int(np.clip(count * min(8.0, SECONDS / max(seconds, 1e-6)), 1, INTERVALS))
-        self.last = (intervals, took)
-        return bool(votes[0] > 0) if self.several else requested is not None
-
-
 def _latest(run: RunState) -> dict[str, np.ndarray]:
     return {name: row[-1] for name, row in run.history.items() if name != "step" and len(row)}
 
 
-def _growth(setup: Setup, run: RunState) -> str:
-    """A warning, if the numbers are on their way to overflow."""
-    largest = float(loop.largest(run.agents))
-    first = float(loop.largest(setup.start)) if largest > diagnose.GROWN else 0.0
-    if largest <= diagnose.GROWN * (1 + first):
+def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution:
+    """The solution of a run whose state is finite: whether it is an answer, and if not, why."""
+    last = float(loop.largest(run.agents))
+    first = float(loop.largest(setup.start)) if last > outcome.WORSE else 0.0
+    found, note = outcome.judge(run.history, first, last)
+    solution = _solution(setup, run, status, "")
+    moved = outcome.hardly_moved(setup.center, np.asarray(setup.program.functions.x.ravel(solution.x)))
+    reasons = [note]
+    controller = setup.method.controller
+    if found is Status.diverged:
+        reasons.append(_why_grown(setup, run))
+    elif found is Status.failed:
+        reasons.append(_why_failed(setup, run, solution))
+    elif run.step:
+        suspect = controller and (moved or controller.troubled(run))
+        flat = _flat_inner(setup, solution) if suspect else ""
+        found = Status.failed if flat else None
+        reasons += [moved, flat]
+    if controller:
+        reasons.append(controller.summary(run))
+    if found is not None and status is not Status.interrupted:
+        status = found
+    message = " ".join(part for part in (_message(setup, run, status), *reasons) if part)
+    solution = replace(solution, status=status, message=message)
+    if throw and not status.sound:
+        raise DivergedError(solution)
+    return solution
+
+
+def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
+    """A sentence, if the inner level has no curvature at the start, or at the end; if data is spread, nobody knows."""
+    if setup.placement or setup.method.bias == MOREAU:
         return ""
-    return f"But the largest number has grown from {first:.1g} to {largest:.1g}: lower the step sizes."
+    functions = setup.program.functions
+    if end is None:
+        x, y = (jnp.mean(setup.start[name], axis=0) for name in ("x", "y"))
+    else:
+        x = functions.x.ravel(end.x)
+        y = functions.y.ravel(end.y)
+    where = "at the start" if end is None else "where the run ended"
+    found = not_strongly_convex(functions, setup.inputs.data, x, y, where)
+    return "" if found is None else str(found)
 
 
-def _diverged(setup: Setup, run: RunState, chunk: Chunk, ends: np.ndarray, end: Progress, throw: bool) -> Solution:
+def _why_grown(setup: Setup, run: RunState) -> str:
+    """What to do about numbers that grew without bound."""
+    flat = _flat_inner(setup)
+    if flat:
+        return flat
+    if setup.method.controller:
+        return "No step sizes kept it bounded: is the outer objective bounded below?"
+    if run.seconds.steps > PATIENCE:
+        return "Lower the step sizes, or check that the outer objective is bounded below."
+    return diagnose.explain(setup.program, setup.inputs_of(run), setup.method_of(run), setup.start, run.step)
+
+
+def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
+    """Why a measure is not a finite number."""
+    exact = any(not np.isfinite(run.history[name][-1]) for name in SOLVED if name in run.history)
+    why = "" if setup.placement or not exact else diagnose.unsolved_inner(setup.problem, setup.inputs, solution.x)
+    return why or "Check where the objectives and measures are defined."
+
+
+def _diverged(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
     """Keep the records and the state before the first number that is not finite, and say what to change."""
     inputs = setup.inputs_of(run)
     good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
-    run = _recorded(run, ends[ends <= step], chunk, end)._replace(step=step, agents=good)
-    advice = diagnose.explain(setup.program, inputs, setup.method_of(run), setup.start, step + 1)
+    run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(step=step, agents=good)
+    advice = _flat_inner(setup) or diagnose.explain(setup.program, inputs, setup.method_of(run), setup.start, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
     solution = _solution(setup, run, Status.diverged, message)
     if throw:
@@ -262,7 +355,15 @@ def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solu
         y=functions.y.unravel(jnp.mean(rows[method.answer], axis=0)),
         agents=as_trees(functions, rows),
         history=run.history,
-        cost=replace(setup.cost, agents=setup.network.agents, links=links, steps=run.step, seconds=run.seconds),
+        cost=replace(
+            setup.cost,
+            agents=setup.network.agents,
+            links=links,
+            steps=run.step,
+            seconds=run.seconds.steps,
+            compiling=run.seconds.compiling,
+            measuring=run.seconds.measuring,
+        ),
         status=status,
         message=message,
         steps=run.step,
@@ -273,9 +374,13 @@ def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solu
 
 
 def _message(setup: Setup, run: RunState, status: Status) -> str:
+    targets = " and ".join(f"{name} <= {value:g}" for name, value in setup.targets.items())
     if status is Status.converged:
-        targets = " and ".join(f"{name} <= {value:g}" for name, value in setup.targets.items())
         return f"Reached {targets} at step {run.step}."
     if status is Status.interrupted:
         return f"Interrupted at step {run.step} of {setup.steps}; everything up to there is kept."
-    return f"All {setup.steps} steps done."
+    if not status.sound:
+        return f"No answer after {run.step} steps."
+    held = bool(targets) and not _missed(setup, run)
+    already = f" {targets} held from the start on, which does not end a run." if held else ""
+    return f"All {setup.steps} steps done.{already}"

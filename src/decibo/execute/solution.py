@@ -21,12 +21,26 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How a run ended."""
+    """How a run ended.
+
+    done          all steps were made
+    converged     every target of `until` was reached
+    diverged      numbers of the state stopped being finite, or grew without bound
+    failed        the state stayed bounded, but the result is no answer: a measure is not a finite number, or the
+                  inner level is not strongly convex
+    interrupted   it was asked to stop
+    """
 
     done = "done"
     converged = "converged"
     diverged = "diverged"
+    failed = "failed"
     interrupted = "interrupted"
+
+    @property
+    def sound(self) -> bool:
+        """Whether x and y can be used: done, converged, or interrupted on the way."""
+        return self not in (Status.diverged, Status.failed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +51,7 @@ class Solution:
     agents    every agent's own: agents.x, agents.y, ... with a leading axis of agents
     history   name of a measure -> array with one entry for each record; history["step"] says when
     cost      what a step costs and what the run cost: gradients, messages, bytes, seconds
-    status    done, converged (every target reached), diverged or interrupted; `message` says it in words
+    status    done, converged, diverged, failed or interrupted (see `Status`); `message` says it in words
     steps     the number of steps after which x, y and agents were taken
     method    the method with the settings in use at the end; `method.settings` has what was chosen automatically
     """
@@ -55,7 +69,10 @@ class Solution:
     state: Tree = field(repr=False, default=None)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The history as a pandas DataFrame, a row for each record: step, gradients and bytes so far, every measure.
+        """The history as a pandas DataFrame, a row for each record: what was spent so far, and every measure.
+
+        work, gradients and products are those of all agents, bytes those of all links; seconds are those of the steps,
+        shared out equally.
 
         A measure that is an array becomes several columns: name[0], name[1], ...
         """
@@ -64,9 +81,7 @@ class Solution:
         except ImportError as error:
             raise missing("pandas", "Solution.to_pandas", "table") from error
         step = self.history["step"]
-        cost = self.cost
-        sums = {"gradients": step * cost.gradients * cost.agents, "bytes": step * cost.bytes * cost.links}
-        columns = {"step": step} | sums
+        columns = {"step": step} | self.cost.so_far(step)
         for name, values in self.history.items():
             flat = values.reshape(len(values), -1)
             columns |= {name if values.ndim == 1 else f"{name}[{i}]": flat[:, i] for i in range(flat.shape[1])}
@@ -82,7 +97,7 @@ class Solution:
 
 
 class DivergedError(RuntimeError):
-    """Numbers of a run stopped being finite and `throw=True` was passed; `solution` holds everything up to then."""
+    """A run diverged or failed and `throw=True` was passed; `solution` holds everything up to then."""
 
     def __init__(self, solution: Solution):
         super().__init__(solution.message)

@@ -18,11 +18,12 @@ from decibo.execute import loop
 from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder, data_fingerprint
 from decibo.execute.fingerprint import PARTS, fingerprint
 from decibo.execute.loop import Inputs, Program
+from decibo.execute.pace import Clock
 from decibo.execute.progress import Report
 from decibo.execute.run import Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import MarkedMix, step_cost
+from decibo.measure.cost import MarkedMix, Seconds, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
@@ -61,12 +62,14 @@ def solve(
     measures    what to record: names and functions of a snapshot; ["cheap"] by default, ["all"] adds the exact ones
     start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
     seed        for methods and networks that draw random numbers
-    until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}
+    until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}; what
+                already holds at the start, as consensus may, must have been missed in between
     progress    a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
-    throw       raise DivergedError if numbers stop being finite, instead of returning what was computed until then
+    throw       raise DivergedError if the run diverges or fails, instead of returning what was computed until then
     devices     the number of devices to use for the agents; by default all devices of all processes
     checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a crash
     """
+    clock = Clock()
     method = ahead_exact() if method is None else method
     check_types(problem, network, method)
     steps = integer("steps", steps)
@@ -92,11 +95,13 @@ def solve(
             placement=placement,
             checkpoints=checkpoint,
         )
+        compiling = clock.lap().compiling
         with setup.checkpointer.held() if setup.checkpointer else nullcontext():
             run = begin(setup)
+            run = run._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
             if setup.checkpointer:
                 run = setup.checkpointer.restore(run, steps)
-            return finish(setup, run, report, throw)
+            return finish(setup, run, report, throw, clock)
 
 
 def check_types(problem: object, network: object, method: object) -> None:
@@ -197,13 +202,14 @@ def prepare(
         checkpointer = Checkpointer(checkpoints, placement, local, identity)
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core)
+    center = np.asarray(rows["x"]).mean(axis=0)
     if placement is None:
         inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals)
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
         rows = placement.split(rows, np.arange(network.agents))
     program = Program(problem.functions, recorded, tuple(targets), placement)
-    return Setup(problem, network, method, steps, every, program, inputs, rows, cost, targets, checkpointer)
+    return Setup(problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer)
 
 
 def one_of(tree: Tree) -> Tree:

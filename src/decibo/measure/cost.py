@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from decibo.errors import InputError
@@ -21,6 +22,9 @@ from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
+# What a call costs, in gradients. A product is one forward derivative of a gradient, be it J v, H v or both together.
+PRODUCT = 2.0
+VALUE = 0.5
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,9 +43,26 @@ class Steps(Protocol):
         ...
 
 
+class Seconds(NamedTuple):
+    """Where the time of a run went; what is neither (files, progress) is not counted."""
+
+    steps: float = 0.0
+    compiling: float = 0.0
+    measuring: float = 0.0
+
+    def plus(self, other: Seconds) -> Seconds:
+        """Both together."""
+        return Seconds(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of one step: what one agent computes, and what it sends to EACH neighbour.
+
+    calls       of products with second derivatives: J v and H v together are two products, but one call
+    seconds     of all steps, without compiling and measuring
+    compiling   seconds of tracing and compiling, which a second run of the same kind does not need
+    measuring   seconds of recording the measures
 
     The properties that end in `_total` are for the whole run and all agents.
     """
@@ -51,6 +72,7 @@ class Cost:
     hessian_products: int = 0
     jacobian_products: int = 0
     values: int = 0
+    calls: int = 0
     messages: int = 0
     numbers: int = 0
     bytes: int = 0
@@ -58,6 +80,8 @@ class Cost:
     links: int = 0
     steps: int = 0
     seconds: float = 0.0
+    compiling: float = 0.0
+    measuring: float = 0.0
 
     @property
     def gradients(self) -> int:
@@ -70,14 +94,39 @@ class Cost:
         return self.hessian_products + self.jacobian_products
 
     @property
+    def work(self) -> float:
+        """What one agent computes in one step, in gradients: a call of products counts PRODUCT, a value VALUE."""
+        return self.gradients + PRODUCT * self.calls + VALUE * self.values
+
+    @property
     def gradients_total(self) -> int:
         """Gradients of all agents over the whole run."""
         return self.gradients * self.agents * self.steps
 
     @property
+    def work_total(self) -> float:
+        """What all agents compute over the whole run, in gradients."""
+        return self.work * self.agents * self.steps
+
+    @property
     def products_total(self) -> int:
         """Second-derivative products of all agents over the whole run."""
         return self.products * self.agents * self.steps
+
+    def so_far(self, step: np.ndarray) -> dict[str, np.ndarray]:
+        """What the run has spent after so many steps: the columns of every table of a history.
+
+        Seconds are those of all steps, shared out equally; they are left out where they are not known.
+        """
+        sums = {
+            "work": step * (self.work * self.agents),
+            "gradients": step * (self.gradients * self.agents),
+            "products": step * (self.products * self.agents),
+            "bytes": step * (self.bytes * self.links),
+        }
+        if self.seconds > 0 and self.steps > 0:
+            sums["seconds"] = step * (self.seconds / self.steps)
+        return sums
 
     @property
     def numbers_total(self) -> int:
@@ -151,6 +200,7 @@ def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core:
         hessian_products=marks["hessian"] + marks["products"],
         jacobian_products=marks["jacobian"] + marks["products"],
         values=marks["value"],
+        calls=marks["products"] + marks["hessian"] + marks["jacobian"],
     )
     for mark, times in marks.items():
         if mark.startswith("mix:"):

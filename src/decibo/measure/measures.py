@@ -1,6 +1,7 @@
 r"""What can be recorded along a run. Every measure is a function of a `Snapshot`, inside the compiled program.
 
-outer, inner     mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
+outer, inner     mean_i f_i(xbar, ybar) and mean_i g_i(xbar, ybar)         at the answer that `solve` returns
+outer_local, inner_local   mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
 gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
 direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x      (methods with a direction)
 consensus_s      sum_i |s_i - sbar|^2                                      (s any variable of the method)
@@ -9,7 +10,8 @@ stationarity     |grad Phi(xbar)|^2                                        exact
 inner_error      |ybar - y*(xbar)|^2                                       exact
 distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                              (problems with a known solution)
 
-ybar is the mean of the variable that answers for y*(x). direction_norm estimates stationarity at the cost of a few
+ybar is the mean of the variable that answers for y*(x). outer_local falls where agents fit their own data and disagree,
+so that the smallest may be the worst answer: judge by outer. direction_norm estimates stationarity at the cost of a few
 gradients: it is as good as the inner variables are near their solutions, and no process needs all data for it.
 """
 
@@ -142,13 +144,27 @@ def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNames
 
 
 def outer(s: Snapshot) -> jax.Array:
+    """mean_i f_i(xbar, ybar)."""
+    x = s.mean("x")
+    y = s.mean(s.answer)
+    return average(jax.vmap(lambda d: Oracle(s.functions, d).outer_value(x, y))(s.here))
+
+
+def inner(s: Snapshot) -> jax.Array:
+    """mean_i g_i(xbar, ybar)."""
+    x = s.mean("x")
+    y = s.mean(s.answer)
+    return average(jax.vmap(lambda d: Oracle(s.functions, d).inner_value(x, y))(s.here))
+
+
+def outer_local(s: Snapshot) -> jax.Array:
     """mean_i f_i(x_i, y_i)."""
     return average(
         jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.here, s.local["x"], s.local["y"])
     )
 
 
-def inner(s: Snapshot) -> jax.Array:
+def inner_local(s: Snapshot) -> jax.Array:
     """mean_i g_i(x_i, y_i)."""
     return _inner_at(s, "y")
 
@@ -219,22 +235,24 @@ def available(
     if has_direction:
         measures["direction_norm"] = direction_norm
     measures |= {f"consensus_{name}": Consensus(name) for name in variables}
+    measures |= {"outer_local": outer_local, "inner_local": inner_local}
     measures |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
     return measures | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
 
 
 EXACT = ("phi", "stationarity", "inner_error", "distance_x", "distance_y")
+LOCAL = ("outer_local", "inner_local")
 
 
 def resolve(
     requested: Measures, variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False
 ) -> tuple[tuple[str, Measure], ...]:
-    """Measures with their names, checked: by default every cheap one; "all" adds the exact ones.
+    """Measures with their names, checked: by default every cheap one; "all" adds the exact and the local ones.
 
     A function is recorded under its `__name__`; a pair (name, function) gives it another.
     """
     built_in = available(tuple(variables), known, has_direction=has_direction)
-    groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in EXACT]}
+    groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)]}
     if isinstance(requested, str | Mapping) or callable(requested):
         raise InputError(
             f"measures must be a list of names and functions, but it is {short(repr(requested))}.",

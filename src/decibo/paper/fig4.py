@@ -24,7 +24,6 @@ from decibo.algorithm.methods import ahead, ahead_exact, sldbo, sparkle_ed
 from decibo.data.dataset import Dataset
 from decibo.execute import loop
 from decibo.execute.run import Setup, begin
-from decibo.execute.solution import Status
 from decibo.execute.solve import prepare
 from decibo.measure.cost import Cost
 from decibo.network.graphs import erdos_renyi
@@ -149,8 +148,7 @@ def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int)
         steps = max(1, budget // work(_setup(problem, network, part[0]).cost))
         runs = record(problem, network, part, steps=steps, every=steps, measures=[("y", mean_y)])
         values = loss(problem, "validation", runs.history["y"][:, -1])
-        finite = np.array([status is Status.done for status in runs.status])
-        score += np.where(finite & np.isfinite(values), values, np.inf)
+        score += np.where(np.isfinite(values), values, np.inf)
     return list(itertools.chain(*grid))[int(np.argmin(np.concatenate(scores)))]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from decibo.algorithm.methods import ahead
 from decibo.data.dataset import Dataset
-from decibo.execute.solution import Status
 from decibo.execute.start import random_start
 from decibo.measure.measures import Consensus
 from decibo.network.graphs import erdos_renyi
@@ -105,8 +104,8 @@ def one_seed(data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEP
     )
     ends = {name: runs.history[name][:, -1] for name in NAMES} | {"accuracy": accuracy(data, runs.history["y"][:, -1])}
     rows = []
-    for k, status in enumerate(runs.status):
-        finite = status is Status.done
+    for k in range(len(runs)):
+        finite = bool(np.isfinite(runs.history["y"][k, -1]).all())  # NaN if any number of the state is not finite
         numbers = {name: float(values[k]) if finite else np.nan for name, values in ends.items()}
         rows.append({"column": k + 1, "seed": seed, "diverged": int(not finite)} | numbers)
     return rows

@@ -20,11 +20,22 @@ from decibo.problem.newton import Exact, Inner, exact, hypergradient, mean_hessi
 from decibo.problem.problem import Functions, Problem
 from decibo.pytree import Layout, Tree, Vector
 
-__all__ = ["Answer", "Exact", "Reference", "exact", "hypergradient", "reference", "solve_inner"]
+__all__ = [
+    "Answer",
+    "Exact",
+    "Reference",
+    "exact",
+    "hypergradient",
+    "not_strongly_convex",
+    "reference",
+    "solve_inner",
+]
 
 _exact = jax.jit(exact, static_argnums=0)
 _newton = jax.jit(newton, static_argnums=0)
 _hessian = jax.jit(mean_hessian, static_argnums=0)
+
+MOST = 4096  # inner variables whose Hessian is formed to explain a failure
 
 
 class Answer(NamedTuple):
@@ -94,13 +105,9 @@ class Reference:
     def _explain(self, x: Vector) -> NoReturn:
         """Say why there is no answer at x."""
         inner = _newton(self.functions, self.data, x, self.functions.y.ravel(self.y0))
-        low = _smallest_eigenvalue(self.functions, self.data, x, inner.point.y)
-        if low is not None and low <= 0:
-            raise InputError(
-                "The averaged inner objective must be strongly convex in y, but its Hessian has the eigenvalue "
-                f"{low:.3g} at this x.",
-                "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or check its sign.",
-            )
+        flat = not_strongly_convex(self.functions, self.data, x, inner.point.y, "at this x")
+        if flat is not None:
+            raise flat
         raise InputError(
             f"The averaged inner problem was not solved: Newton's method stopped after {int(inner.steps)} steps with "
             f"|mean g_y| = {float(jnp.linalg.norm(inner.point.gradient)):.3g}, while the agents' own |g_y| are about "
@@ -135,9 +142,18 @@ def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) ->
     return Reference(problem.functions, problem.local(indices), problem.x0, problem.y0)
 
 
-def _smallest_eigenvalue(functions: Functions, data: Tree, x: Vector, y: Vector) -> float | None:
-    """Of the averaged inner Hessian, if it can be formed and is finite."""
-    if y.size > 4096:
+def not_strongly_convex(functions: Functions, data: Tree, x: Vector, y: Vector, where: str) -> InputError | None:
+    """What is wrong with the averaged inner objective at (x, y), if it can be told: it has no curvature somewhere."""
+    if y.size > MOST:
         return None
-    hessian = np.asarray(_hessian(functions, data, x, y))
-    return float(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0]) if np.isfinite(hessian).all() else None
+    hessian = np.asarray(_hessian(functions, data, x, y), dtype=np.float64)
+    if not np.isfinite(hessian).all():
+        return None
+    eigenvalues = np.linalg.eigvalsh((hessian + hessian.T) / 2)
+    if eigenvalues[0] > y.size * float(jnp.finfo(y.dtype).eps) * max(eigenvalues[-1], 0.0):
+        return None
+    return InputError(
+        "The averaged inner objective must be strongly convex in y, but its Hessian has the eigenvalue "
+        f"{eigenvalues[0]:.3g} {where}.",
+        "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or check its sign.",
+    )

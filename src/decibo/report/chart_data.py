@@ -10,6 +10,7 @@ import numpy as np
 from decibo.formatting import Json
 from decibo.report.figures import DASHES, LIGHT, line_style
 from decibo.report.summary import (
+    AXES,
     TARGETS,
     all_measures,
     cost_per_step,
@@ -55,8 +56,8 @@ def _run(k: int, run: RunRecord, label: str) -> dict[str, Json]:
         "label": label,
         "colour": colour,
         "dash": dash,
-        "status": run.status,
-        "per": dict(cost_per_step(run)),
+        "sound": run.sound,
+        "per": {axis: price for axis, price in cost_per_step(run).items() if axis in AXES},
         "step": run.history["step"][records].tolist(),
         "values": {name: [_rounded(value) for value in run.history[name][records].tolist()] for name in run.measures},
         "reach": {name: list(steps_to_targets(run, name)) for name in run.measures},

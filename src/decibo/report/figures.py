@@ -16,6 +16,7 @@ from decibo.errors import InputError, missing
 from decibo.files import atomic_write, check_own
 from decibo.report.network_svg import positions
 from decibo.report.summary import (
+    AXES,
     Folders,
     all_measures,
     cost_per_step,
@@ -25,7 +26,7 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
-from decibo.runs.folder import COSTS, NetworkRecord, RunRecord
+from decibo.runs.folder import NetworkRecord, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,9 +41,9 @@ GREY = "#8a94a3"
 PANELS = 6  # measures on one figure
 AXIS_LABELS = {
     "step": "steps",
-    "gradients": "gradients (all agents)",
+    "work": "work, in gradients (all agents)",
     "bytes": "bytes sent (all links)",
-    "seconds": "seconds (shared out over steps)",
+    "seconds": "seconds of steps (shared out equally)",
 }
 STYLE = {
     "font.size": 9,
@@ -113,7 +114,7 @@ def _measures(runs: Sequence[RunRecord]) -> Figure | None:
 def _costs(runs: Sequence[RunRecord]) -> Figure | None:
     """The main measure in every currency."""
     measure = main_measure(runs)
-    axes = [axis for axis in COSTS if any(cost_per_step(run)[axis] for run in runs)]
+    axes = [axis for axis in AXES if any(cost_per_step(run)[axis] for run in runs)]
     return None if measure is None else _panels(runs, [(measure, axis) for axis in axes])
 
 
@@ -168,10 +169,10 @@ def _label_axis(ax: Axes, axis: str) -> None:
 
 
 def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:
-    """What to show of a measure: everything, but of runs that diverged only what is within the others' range."""
+    """What to show of a measure: everything, but of runs that are no answer only what is within the others' range."""
     log = is_logarithmic(runs, measure)
-    finite = [run for run in runs if run.status != "diverged" and measure in run.history]
-    diverged = [run for run in runs if run.status == "diverged" and measure in run.history]
+    finite = [run for run in runs if run.sound and measure in run.history]
+    diverged = [run for run in runs if not run.sound and measure in run.history]
     parts = [_shown(run.history[measure], log) for run in finite or diverged]
     top = max([float(part.max()) for part in parts if part.size], default=1.0)
     starts = [float(part[0]) for run in diverged if (part := _shown(run.history[measure], log)).size]

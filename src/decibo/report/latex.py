@@ -17,10 +17,10 @@ from decibo.report.summary import (
     main_measure,
     steps_to_targets,
 )
-from decibo.runs.folder import COSTS, RunRecord
+from decibo.runs.folder import RunRecord
 from decibo.validate import one_of
 
-COUNTS = {"step": "Steps", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
+COUNTS = {"step": "Steps", "work": "Work", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -43,12 +43,13 @@ def latex_table(
     r"""One row for each run: the final value of a measure, and the cost of reaching fractions of its start.
 
     measure   by default the most informative one: stationarity if recorded
-    axis      what to count: "step", "gradients", "bytes" or "seconds"
+    axis      what to count: "step", "work" (gradients, a product with second derivatives counting two), "gradients"
+              alone, "bytes" or "seconds"
 
     The text needs \usepackage{booktabs}.
     """
     runs = load(folders)
-    one_of("axis", axis, COSTS)
+    one_of("axis", axis, COUNTS)
     measure = _recorded(runs, measure)
     columns = len(targets)
     head = [

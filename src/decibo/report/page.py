@@ -87,11 +87,18 @@ STEP_COSTS = {
     "inner_gradients": "gradients of\u00a0g",
     "hessian_products": "Hessian products",
     "jacobian_products": "Jacobian products",
+    "work": "work, in\u00a0gradients",
     "messages": "messages",
     "numbers": "numbers",
     "bytes": "bytes",
 }
-TOTALS = ("gradients, in\u00a0all", "bytes, in\u00a0all", "time, in\u00a0all")
+TOTALS = (
+    "gradients, in\u00a0all",
+    "bytes, in\u00a0all",
+    "time of\u00a0steps",
+    "time of\u00a0compiling",
+    "time of\u00a0measures",
+)
 SIGNS = {"good": "✓", "bad": "✕", "floor": NONE, "open": "…"}  # for those who cannot see a badge's colour
 
 
@@ -225,7 +232,7 @@ def _cards(
         cards.append(Card("Networks", str(len(groups)), "drawn below"))
     sent = format_bytes(sum(_bytes(record) for record in records))
     spent = format_seconds(sum(record.seconds for record in records))
-    cards.append(Card("Sent over all links", sent, f"in {spent}" + ("" if single else " altogether")))
+    cards.append(Card("Sent over all links", sent, f"in {spent} of steps" + ("" if single else " altogether")))
     return cards
 
 
@@ -233,7 +240,9 @@ def _costs(record: RunRecord) -> list[Cell]:
     """What a step costs in every currency, and the whole run."""
     cells = [Cell(column, format_setting(record.cost.get(name))) for name, column in STEP_COSTS.items()]
     gradients = format_count(record.cost["gradients"] * record.cost["agents"] * record.steps)
-    totals = (gradients, format_bytes(_bytes(record)), format_seconds(record.seconds))
+    times = [record.seconds, record.cost.get("compiling"), record.cost.get("measuring")]
+    seconds = [NONE if each is None else format_seconds(each) for each in times]
+    totals = (gradients, format_bytes(_bytes(record)), *seconds)
     return cells + [Cell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
 
 
@@ -311,7 +320,7 @@ def _lowest(records: Sequence[RunRecord], labels: Sequence[str], measure: str | 
     ends = [
         (value, label)
         for record, label in zip(records, labels, strict=True)
-        if record.status != "diverged" and (value := last_value(record, measure)) is not None and value == value
+        if record.sound and (value := last_value(record, measure)) is not None and value == value
     ]
     return min(ends, default=None)
 

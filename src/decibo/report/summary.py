@@ -13,6 +13,7 @@ from decibo.formatting import MINUS, distinct
 from decibo.runs.folder import RunRecord, read_run
 
 TRACES = ("run.json", "history.csv", "history.parquet", "solution.npz", "checkpoint")  # of a run, finished or not
+AXES = ("step", "work", "bytes", "seconds")  # what a curve can be drawn against
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution
 PREFERRED = (*ERRORS, "phi", "outer")
@@ -22,8 +23,10 @@ SYMBOLS = {
     "distance_y": "|y - y*|²",
     "inner_error": "|y - y*(x)|²",
     "phi": "Φ(x)",
-    "outer": "mean f",
-    "inner": "mean g",
+    "outer": "mean f(x, y)",
+    "inner": "mean g(x, y)",
+    "outer_local": "mean f at each agent's own point",
+    "inner_local": "mean g at each agent's own point",
     "gap": "mean g(x, y) - g(x, z)",
 }
 
@@ -121,10 +124,16 @@ def cost_per_step(run: RunRecord) -> dict[str, float | None]:
     """What a step of all agents costs on every axis; seconds are None where they are not known."""
     return {
         "step": 1,
+        "work": _work(run) * run.cost["agents"],
         "gradients": run.cost["gradients"] * run.cost["agents"],
         "bytes": run.cost["bytes"] * run.cost["links"],
         "seconds": run.seconds / run.steps if run.steps > 0 and run.seconds > 0 else None,
     }
+
+
+def _work(run: RunRecord) -> float:
+    """What one agent computes in a step, in gradients; folders of earlier versions count products only."""
+    return run.cost.get("work", run.cost["gradients"] + run.cost.get("products", 0))
 
 
 def last_value(run: RunRecord, measure: str) -> float | None:

@@ -27,8 +27,8 @@ class Verdict:
 
 def judge(run: RunRecord, measure: str | None) -> Verdict:
     """The verdict on a run, from its status and the course of this measure."""
-    if run.status == "diverged":
-        return Verdict("bad", "diverged", run.message)
+    if not run.sound:
+        return Verdict("bad", run.status, run.message)
     if run.status == "converged":
         return Verdict("good", "converged", run.message)
     trend = _trend(run, measure) if measure in run.history else None

@@ -2,7 +2,7 @@
 
 run.json              what was run, on what, with which settings and versions, and how it ended
 config.toml           the resolved configuration, if there was one
-history.csv|.parquet  one row a record: step, gradients, bytes, seconds, every measure
+history.csv|.parquet  one row a record: step, work, gradients, products, bytes, seconds, every measure
 solution.npz          the means x and y and the agents' own, plain arrays
 figures/, checkpoint/ if requested
 
@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import CorruptedFileError, InputError, missing, short
 from decibo.execute.fingerprint import software
-from decibo.execute.solution import Solution
+from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write_all, check_writable, encode, read_checked, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
 from decibo.measure.cost import Cost
@@ -92,7 +92,7 @@ REQUIRED: dict[str, Types] = {  # of run.json, with the types that JSON may give
 class RunRecord:
     """One run, as its folder describes it.
 
-    history   column -> array with one entry for each record: step, gradients, bytes, seconds if known, all measures
+    history   column -> array with one entry for each record: step, what was spent until then, all measures
     measures  the columns of history worth a curve
     cost      what a step costs, as in Solution.cost
     config    the text of config.toml, if the run had one
@@ -117,6 +117,11 @@ class RunRecord:
     config: str | None
     history: Table = field(repr=False)
     files: dict[str, str] = field(repr=False)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the run ended with an answer."""
+        return self.status not in (Status.diverged, Status.failed)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """solution.npz: the means x and y, and every agent's own as agents.x, agents.y, ..."""
@@ -158,7 +163,8 @@ def write_run(
     arrays = _arrays(solution)
     if jax.process_index() != 0:
         return folder
-    table, measures = history_table(solution.history, solution.cost)
+    cost = solution.cost
+    table, measures = history_table(solution.history, cost)
     contents = {f"history.{file_format}": encode_table(table, file_format), "solution.npz": _npz(arrays)}
     if configuration is not None:
         contents["config.toml"] = encode(stamped(configuration))
@@ -174,9 +180,9 @@ def write_run(
         "every": int(table["step"][1] - table["step"][0]) if len(table["step"]) > 1 else None,
         "status": str(solution.status),
         "message": str(solution.message),
-        "seconds": float(solution.cost.seconds),
-        "seconds of a record": "the total, compilation included, shared out equally over the steps",
-        "cost": {**asdict(solution.cost), "gradients": solution.cost.gradients, "products": solution.cost.products},
+        "seconds": float(cost.seconds),
+        "seconds of a record": "those of all steps, without compiling and measuring, shared out equally",
+        "cost": asdict(cost) | {"gradients": cost.gradients, "products": cost.products, "work": cost.work},
         "precision": str(jax.tree.leaves(solution.x)[0].dtype),
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -505,7 +511,7 @@ def _toml(value: object) -> object:
 
 Table: TypeAlias = dict[str, np.ndarray]
 
-COSTS = ("step", "gradients", "bytes", "seconds")
+COSTS = ("step", "work", "gradients", "products", "bytes", "seconds")
 FORMATS = ("csv", "parquet")
 WIDE = 8  # components of a measure that a page still shows one by one
 
@@ -513,17 +519,12 @@ WIDE = 8  # components of a measure that a page still shows one by one
 def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, list[str]]:
     """The table of a run, and the names of the measures worth a curve.
 
-    gradients (all agents) and bytes (all links) are cumulative. seconds are the total of the run, shared out equally
-    over its steps, since single steps are not timed. A measure with several components gets a column for each.
+    work, gradients and products (all agents) and bytes (all links) are cumulative. seconds are those of the steps,
+    without compiling and measuring, shared out equally, since single steps are not timed. A measure with several
+    components gets a column for each.
     """
     step = np.asarray(history["step"], dtype=np.int64)
-    table: Table = {
-        "step": step,
-        "gradients": step * cost.gradients * cost.agents,
-        "bytes": step * cost.bytes * cost.links,
-    }
-    if cost.seconds > 0 and cost.steps > 0:
-        table["seconds"] = step * (cost.seconds / cost.steps)
+    table: Table = {"step": step} | cost.so_far(step)
     shown: list[str] = []
     for name, values in history.items():
         if name == "step":

@@ -24,7 +24,8 @@ import numpy as np
 
 from decibo.execute import loop
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
-from decibo.execute.run import SECONDS
+from decibo.execute.pace import SECONDS, Clock, Records
+from decibo.measure.cost import Seconds
 from decibo.pytree import Tree
 
 INTERVALS = 64  # the most that a chunk of a batch can have: the size of its buffers
@@ -74,14 +75,29 @@ def advance(program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarr
     return _advance(program, batch.own, batch.inputs, state, jnp.int32(k), Chunk.of(steps, record, INTERVALS))
 
 
+class Ran(NamedTuple):
+    """What the runs of a batch leave.
+
+    rows      the records of each run, NaN once it is lost
+    finite    whether it was finite after each interval
+    largest   the largest number of its state at the start and at the end
+    """
+
+    rows: dict[str, np.ndarray]
+    finite: np.ndarray
+    largest: tuple[np.ndarray, np.ndarray]
+    seconds: Seconds
+
+
 def run(
     program: Program, batch: Batch, steps: np.ndarray, record: np.ndarray, report: BatchReport | None = None
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Run all intervals: the records of each run, NaN once it is lost, and whether it was finite after each interval.
-
-    In between the host calls report(steps done, which runs are finite); once none is, the rest is not run.
-    """
+) -> Ran:
+    """Run all intervals. In between the host calls report(steps done, which runs are finite); once none is, it ends."""
+    clock = Clock()
     state = begin(program, batch)
+    first = np.asarray(_largest(state))
+    seconds = clock.lap()
+    timed = Records()
     parts = []
     finite = []
     done = 0
@@ -89,7 +105,8 @@ def run(
     while done < len(steps):
         begun = time.perf_counter()
         part = slice(done, done + count)
-        end = advance(program, batch, state, int(steps[:done].sum()), steps[part], record[part])
+        end, lap = _timed(program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed)
+        seconds = seconds.plus(lap)
         state = end.state
         ran = len(steps[part])
         finite.append(np.asarray(end.finite)[:, :ran])
@@ -103,12 +120,34 @@ def run(
     always = np.concatenate(finite, axis=1)
     alive = np.logical_and.accumulate(always, axis=1)[:, record[: always.shape[1]]]
     rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-    return {name: _masked(row, alive) for name, row in rows.items()}, always
+    rows = {name: _masked(row, alive) for name, row in rows.items()}
+    return Ran(rows, always, (first, np.asarray(_largest(state))), seconds)
+
+
+def _timed(
+    program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray, timed: Records
+) -> tuple[Progress, Seconds]:
+    """Run these intervals; a record is timed by making the last one once more, now and then."""
+    clock = Clock()
+    end = jax.block_until_ready(advance(program, batch, state, k, steps, record))
+    seconds = clock.lap()
+    if record[-1] and timed.apart():
+        jax.block_until_ready(advance(program, batch, end.state, 0, steps[:0], record[:0]))
+        timed.idle = clock.lap().steps
+        jax.block_until_ready(advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool)))
+        timed.timed(clock.lap())
+    return end, timed.separated(seconds, int(record.sum()))
 
 
 def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """NaN where a run was not finite any more."""
     return row if alive.all() else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
+
+
+@jax.jit
+def _largest(state: Tree) -> jax.Array:
+    """The largest number of each run's state in absolute value."""
+    return jax.vmap(loop.largest)(state)
 
 
 @partial(jax.jit, static_argnames=("program", "own"))

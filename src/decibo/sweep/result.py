@@ -27,6 +27,7 @@ class Sweep:
     cases      which entry of the lists of networks, methods and starts; all 0 without lists
     history    name of a measure -> array (runs, records, ...); history["step"] (records,) says when
     batches    how many runs each batch had; a shorter last one was filled up
+    seconds    of the steps of all runs; `compiling` and `measuring` are apart
     """
 
     settings: tuple[dict[str, Any], ...]
@@ -39,6 +40,8 @@ class Sweep:
     network: str
     batches: tuple[int, ...]
     seconds: float
+    compiling: float = 0.0
+    measuring: float = 0.0
 
     def __len__(self) -> int:
         return len(self.settings)
@@ -58,10 +61,10 @@ class Sweep:
     def best(self, measure: str) -> dict[str, Any]:
         """The settings with the lowest last value, for `method.replace(**settings)`.
 
-        With several seeds or cases it is the mean over them that counts; settings that diverged with one of them are
-        out.
+        With several seeds or cases it is the mean over them that counts; settings that diverged or failed with one of
+        them are out.
         """
-        values = self._last(measure)
+        values = np.where([status.sound for status in self.status], self._last(measure), np.nan)
         seeds = len(set(self.seeds))
         combinations = len(self) // (seeds * len(set(self.cases)))  # runs come case by case, setting by setting
         places = np.arange(len(self)) // seeds % combinations
@@ -72,7 +75,7 @@ class Sweep:
                 means[number] = float(ends.mean())
         if not means:
             raise InputError(
-                f"No settings stayed finite, so that none is best in {measure}: {self._counts()}.",
+                f"No settings gave an answer, so that none is best in {measure}: {self._counts()}.",
                 "Lower the step sizes of the grid.",
             )
         return dict(self.settings[seeds * min(means, key=lambda number: means[number])])
@@ -90,7 +93,7 @@ class Sweep:
         rows = self.table
         by = next(iter(self._scalars()), None)
         if by is not None:
-            rows.sort(key=lambda row: (not np.isfinite(row[by]), row[by]))
+            rows.sort(key=lambda row: (not Status(row["status"]).sound, not np.isfinite(row[by]), row[by]))
         more = [f"... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
         return "\n".join([first, *_lines(rows[:SHOWN]), *more])
 

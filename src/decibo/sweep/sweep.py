@@ -7,7 +7,6 @@ an inner loop, a function of the step) get one each.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +18,8 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
+from decibo.execute.outcome import judge
+from decibo.execute.pace import Clock
 from decibo.execute.progress import Report
 from decibo.execute.run import LONGEST, watched
 from decibo.execute.solution import Status
@@ -32,13 +33,14 @@ from decibo.execute.solve import (
     variables_of,
 )
 from decibo.execute.start import Start
+from decibo.measure.cost import Seconds
 from decibo.measure.measures import resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
-from decibo.sweep.batching import Batch, batch_size, run, stack
+from decibo.sweep.batching import Batch, Ran, batch_size, run, stack
 from decibo.sweep.result import Sweep
 from decibo.validate import integer, only_known
 
@@ -72,7 +74,8 @@ def sweep(
     network, method and start may be lists, equally long: their entries are the cases, each of which is run with the
     whole grid. The networks of a list are mixed by matrix products.
 
-    A run that stops being finite is marked as diverged, and its records from there on are NaN.
+    A run that stops being finite is marked as diverged, and its records from there on are NaN. So is one that grows
+    without bound; a run with a measure that is not a finite number at the end has failed.
     """
     cases = _cases(network, method, start)
     for one, by, _ in cases:
@@ -167,25 +170,36 @@ class _Records:
     """What the runs of a sweep have left so far."""
 
     finite: np.ndarray  # (runs, records)
+    largest: np.ndarray  # (runs, 2): the largest number of the state at the start and at the end
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
+    seconds: Seconds = field(default_factory=Seconds)
 
-    def keep(self, places: np.ndarray, rows: dict[str, np.ndarray], finite: np.ndarray, record: np.ndarray) -> None:
+    def keep(self, places: np.ndarray, ran: Ran, record: np.ndarray) -> None:
         """Take over the records of a batch."""
-        for name, row in rows.items():
+        for name, row in ran.rows.items():
             shape = (*self.finite.shape, *row.shape[2:])
             dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
             self.rows.setdefault(name, np.full(shape, np.nan, dtype))[places, : row.shape[1]] = row
-        recorded = np.logical_and.accumulate(finite, axis=1)[:, record[: finite.shape[1]]]
+        recorded = np.logical_and.accumulate(ran.finite, axis=1)[:, record[: ran.finite.shape[1]]]
         self.finite[places, : recorded.shape[1]] = recorded
+        self.largest[places] = np.stack(ran.largest, axis=1)
+        self.seconds = self.seconds.plus(ran.seconds)
+
+    def status(self, place: int, step: np.ndarray) -> Status:
+        """How the run at this place ended, if it did."""
+        if not self.finite[place, -1]:
+            return Status.diverged
+        history = {"step": step} | {name: rows[place] for name, rows in self.rows.items()}
+        return judge(history, *map(float, self.largest[place])).status or Status.done
 
 
 def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
     """Batch after batch; what an interruption leaves is kept."""
-    begun = time.perf_counter()
+    clock = Clock()
     count = len(sweep.runs)
     ended = np.zeros(count, bool)
-    records = _Records(np.zeros((count, int(plan.record.sum())), bool))
+    records = _Records(np.zeros((count, int(plan.record.sum())), bool), np.zeros((count, 2)))
     try:
         for places in _batches(sweep, plan, records, report):
             ended[places] = True
@@ -193,10 +207,8 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
                 report(plan.total * int(ended.sum()), plan.total * count, {"runs": count, "done": int(ended.sum())})
     except KeyboardInterrupt:
         pass
-    status = [
-        Status.interrupted if not over else Status.done if finite else Status.diverged
-        for over, finite in zip(ended, records.finite[:, -1], strict=True)
-    ]
+    step = np.cumsum(plan.steps)[plan.record]
+    status = [records.status(place, step) if over else Status.interrupted for place, over in enumerate(ended)]
     names = {method.name: None for _, method, _ in sweep.cases}
     networks = {repr(network): None for network, _, _ in sweep.cases}
     return Sweep(
@@ -204,12 +216,14 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
         seeds=tuple(point.seed for point in sweep.runs),
         cases=tuple(point.case for point in sweep.runs),
         status=tuple(status),
-        history={"step": np.cumsum(plan.steps)[plan.record], **records.rows},
+        history={"step": step, **records.rows},
         steps=plan.total,
         method=", ".join(names),
         network=", ".join(networks) if len(networks) < 4 else f"{len(networks)} networks",
         batches=tuple(records.sizes),
-        seconds=time.perf_counter() - begun,
+        seconds=records.seconds.steps,
+        compiling=clock.lap().compiling,
+        measuring=records.seconds.measuring,
     )
 
 
@@ -230,8 +244,8 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
                     now = plan.total * before + done * fresh
                     report(now, plan.total * count, {"runs": count, "done": before})
 
-            rows, finite = run(sweep.program, batch.take(members), plan.steps, plan.record, between)
-            records.keep(places, rows, finite, plan.record)
+            ran = run(sweep.program, batch.take(members), plan.steps, plan.record, between)
+            records.keep(places, ran, plan.record)
             records.sizes.append(size)
             earlier += fresh
             yield np.unique(places)

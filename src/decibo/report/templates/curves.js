@@ -4,11 +4,14 @@
   const byId = (id) => document.getElementById(id);
   const AXES = {
     step: { name: "steps", unit: "steps" },
-    gradients: { name: "gradients, all agents", unit: "gradients" },
+    work: {
+      name: "work, in gradients of all agents", unit: "gradients",
+      note: "A product with second derivatives counts as two gradients, a value of an objective as half of one.",
+    },
     bytes: { name: "bytes sent, all links", unit: "bytes" },
     seconds: {
       name: "seconds", unit: "seconds",
-      note: "Seconds are the time of the whole run, compilation included, shared out equally over its steps: single steps are not timed.",
+      note: "Seconds are the time of all steps, without compiling and measuring, shared out equally: single steps are not timed.",
     },
   };
   const SVG = "http://www.w3.org/2000/svg";
@@ -111,9 +114,9 @@
   // Runs that diverged go off the top rather than flatten all others.
   function limits(drawn, logY) {
     let x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity, wild = false;
-    const calm = drawn.some((l) => l.run.status !== "diverged" && l.points.some((p) => p));
+    const calm = drawn.some((l) => l.run.sound && l.points.some((p) => p));
     for (const line of drawn) {
-      const only = calm && line.run.status === "diverged";
+      const only = calm && !line.run.sound;
       let first = true;
       for (const p of line.points) {
         if (!p) continue;
@@ -167,7 +170,7 @@
         d: path(line.points, X, Y, box.bottom), fill: "none", stroke: `var(--c${line.run.colour})`, "stroke-width": 2,
         "stroke-dasharray": line.run.dash, "stroke-linejoin": "round", "data-line": line.k,
       }));
-      const left = line.run.status === "diverged" && (line.points.find((p) => p && p.y > range.y1) || line.points.findLast((p) => p));
+      const left = !line.run.sound && (line.points.find((p) => p && p.y > range.y1) || line.points.findLast((p) => p));
       if (left) inside.append(cross(X.at(left.x), Math.max(box.top + 5, Y.at(left.y)), line.run.colour));
     }
     chart.append(inside, shape("g", { id: "focus" }));
@@ -226,7 +229,7 @@
       shape("line", { x1: q.px, x2: q.px, y1: scene.box.top, y2: scene.box.bottom, stroke: "var(--soft)", "stroke-dasharray": "2 3" }),
       shape("circle", { cx: q.px, cy: q.py, r: 5, fill: `var(--c${q.line.run.colour})`, stroke: "var(--panel)", "stroke-width": 2 }));
     const step = `step ${q.p.step.toLocaleString("en-GB")}`;
-    const cost = scene.axis === "step" ? "" : `, ${spent(q.p.x, scene.axis)}${scene.axis === "gradients" ? " gradients" : ""}`;
+    const cost = scene.axis === "step" ? "" : `, ${spent(q.p.x, scene.axis)}${scene.axis === "work" ? " gradients" : ""}`;
     tip.replaceChildren(node("b", {}, q.line.run.label), `${byId("measure").value} ${measured(q.p.y)}`, node("br"), step + cost);
     place(q);
   }
