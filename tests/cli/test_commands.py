@@ -193,19 +193,32 @@ def test_a_module_of_the_user_that_cannot_be_imported_keeps_its_traceback(here, 
 
 
 def test_compare_shares_settings_and_keeps_every_run(here, call):
-    words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.02,gamma=0.1,lam=20]", "-m", "sparkle_ed"]
+    words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.02,beta=0.005,gamma=0.1,lam=20]", "-m", "sparkle_ed"]
     sets = ["--set", "compare.alpha=0.05", "--set", "compare.beta=0.1", "--set", "compare.gamma=0.1"]
     done = call("compare", "quad.toml", *words, *sets)
     assert done.code == 0, done.err
     assert "sparkle_ed" in tidy(done.out)
     settings = {path.parent.name: json.loads(path.read_text())["method"] for path in here.glob("out/*/*/run.json")}
-    assert set(settings) == {"ahead_exact", "ahead_alpha=0.02_gamma=0.1_lam=20", "sparkle_ed"}
+    assert set(settings) == {"ahead_exact", "ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20", "sparkle_ed"}
     assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # from [method]
-    assert settings["ahead_alpha=0.02_gamma=0.1_lam=20"]["settings"]["alpha"] == 0.02  # its own before the shared one
+    assert settings["ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20"]["settings"]["alpha"] == 0.02  # its own before the shared one
     assert settings["sparkle_ed"]["settings"]["beta"] == 0.1
     page = call("report", "out/quad-compare")
     assert page.code == 0, page.err
     assert (here / "out/quad-compare/report.html").is_file()
+
+
+def test_compare_says_which_run_came_to_nothing(here, call):
+    words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.05,beta=0.1,gamma=0.1,lam=20]"]
+    done = call("compare", "quad.toml", *words)
+    assert done.code == Exit.DIVERGED
+    assert "ahead[alpha=0.05,beta=0.1,gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in tidy(
+        done.out
+    )
+    statuses = {path.parent.name[:11]: json.loads(path.read_text())["status"] for path in here.glob("out/*/*/run.json")}
+    assert statuses == {"ahead_exact": "done", "ahead_alpha": "diverged"}
+    latex = call("report", "out/quad-compare", "--latex").out
+    assert "& diverged &" in latex
 
 
 def test_compare_takes_its_methods_from_the_file(here, call):

@@ -140,7 +140,7 @@ def show_runs(runs: dict[str, Solution]) -> None:
         )
         for label, run in runs.items()
     ]
-    table(("method", "status", *shared, "work", "sent", "steps take"), rows, left=2, gap=1 if len(shared) > 1 else 2)
+    table(("method", "status", *shared, "work", "sent", "time"), rows, left=2, gap=1 if len(shared) > 1 else 2)
     others = [name for name in names if name not in shared]
     if others:
         say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")

@@ -21,7 +21,7 @@ from decibo.execute.loop import Chunk, Inputs, Program, Progress
 from decibo.execute.pace import Clock, Pace
 from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status
-from decibo.measure.cost import Cost
+from decibo.measure.cost import Cost, Seconds
 from decibo.measure.measures import as_trees
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
@@ -97,7 +97,7 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
     saved = run.step if run.step else -1  # the step of the last checkpoint
     try:
         with GracefulStop() as stop:
-            _prepare_records(setup, run, pace, clock)
+            run = _compiled(setup, run, pace, clock)
             while run.step < setup.steps and status is Status.done:
                 part = _next(setup, run, pace)
                 votes = pace.votes(stop.requested)
@@ -179,15 +179,18 @@ def _advance(
     return end, run._replace(seconds=run.seconds.plus(seconds))
 
 
-def _prepare_records(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> None:
-    """Compile, and see what a call takes that does nothing."""
+def _compiled(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> RunState:
+    """The same state after the program has been compiled; also sees what a call takes that does nothing."""
     nothing = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool))
+    clock.lap()
     for _ in range(2):
-        clock.lap()
         votes = pace.votes(None)
         end = loop.advance(setup.program, setup.inputs_of(run), run.agents, np.int32(run.step), nothing, votes)
         end.interval.block_until_ready()
-    pace.records.idle = clock.lap().steps
+        lap = clock.lap()
+        pace.records.idle = lap.steps
+        run = run._replace(seconds=run.seconds.plus(Seconds(compiling=lap.compiling)))
+    return run
 
 
 def _missed(setup: Setup, run: RunState) -> bool:
