@@ -201,7 +201,8 @@ def test_compare_shares_settings_and_keeps_every_run(here, call):
     settings = {path.parent.name: json.loads(path.read_text())["method"] for path in here.glob("out/*/*/run.json")}
     assert set(settings) == {"ahead_exact", "ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20", "sparkle_ed"}
     assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # from [method]
-    assert settings["ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20"]["settings"]["alpha"] == 0.02  # its own before the shared one
+    own = settings["ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20"]["settings"]
+    assert own["alpha"] == 0.02  # its own before the shared one
     assert settings["sparkle_ed"]["settings"]["beta"] == 0.1
     page = call("report", "out/quad-compare")
     assert page.code == 0, page.err
@@ -212,9 +213,8 @@ def test_compare_says_which_run_came_to_nothing(here, call):
     words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.05,beta=0.1,gamma=0.1,lam=20]"]
     done = call("compare", "quad.toml", *words)
     assert done.code == Exit.DIVERGED
-    assert "ahead[alpha=0.05,beta=0.1,gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in tidy(
-        done.out
-    )
+    told = " ".join(done.out.split())
+    assert "gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in told
     statuses = {path.parent.name[:11]: json.loads(path.read_text())["status"] for path in here.glob("out/*/*/run.json")}
     assert statuses == {"ahead_exact": "done", "ahead_alpha": "diverged"}
     latex = call("report", "out/quad-compare", "--latex").out
