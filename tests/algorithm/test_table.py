@@ -413,3 +413,4 @@ def test_a_step_costs_what_the_docstring_says(row):
         cost.numbers,
     )
     assert found == COSTS[row](twin.n, twin.r)
+    assert cost.calls == cost.hessian_products  # H v and J v in one
