@@ -7,8 +7,8 @@ must be. Damage of the storage (bits, blocks, truncated, lost, swapped and repla
 fit; what is changed by hand (entries of the manifest, names, shapes and types of arrays) has checksums that do. Arrays
 that are empty at the start of a run may have any shape later, and are not changed by hand.
 
-Then a hundredth as many cases kill a single process (SIGKILL) once or twice while it writes a checkpoint every 10 steps,
-the first kill often before there is one, and resume it until it is done: same bits, no lock, draft or other file left.
+Then a hundredth as many cases kill a single process (SIGKILL) once or twice while it writes a checkpoint every 10
+steps, often before there is one, and resume it until it is done: same bits, no lock, draft or other file left.
 """
 
 from __future__ import annotations
