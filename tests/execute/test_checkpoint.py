@@ -47,11 +47,11 @@ def kept(tmp_path, once):
 
 
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, kept):
-    assert sorted(path.name for path in kept.iterdir()) == ["step-00000050", "step-00000100", "step-00000120"]
+    assert sorted(path.name for path in kept.glob("step-*")) == ["step-00000050", "step-00000100", "step-00000120"]
     resumed, whole = solve(kept, 300, resume=True), solve(tmp_path / "other", 300)
     assert same(resumed, whole)
     assert resumed.steps == 300
-    assert len(list(kept.iterdir())) == 3  # the newest three
+    assert len(list(kept.glob("step-*"))) == 3  # the newest three
 
 
 def test_automatic_step_sizes_resume_where_they_were(tmp_path):
@@ -119,7 +119,7 @@ def shifted(problem):
             r"method: .*alpha=0.05.* there, .*alpha=0.04",
         ),
         ({"network": decibo.networks.star(6)}, r"network: .*ring.* there, .*star.* here"),
-        ({"problem": decibo.problems.quadratic(6, seed=3)}, r"data: \w+ there, \w+ here"),
+        ({"problem": decibo.problems.quadratic(6, seed=3)}, "began with other data of agent 0"),
         ({"problem": decibo.problems.quadratic(6, n=2, seed=2)}, r"problem: .*\[3\].* there, .*\[2\].* here"),
         ({"problem": shifted(decibo.problems.quadratic(6, seed=2))}, r"\(outer: another function there than here\)"),
         ({"seed": 1}, r"seed: 0 there, 1 here"),
@@ -129,7 +129,7 @@ def shifted(problem):
 def test_checkpoints_of_other_runs_are_rejected_with_what_differs(kept, change, words):
     with pytest.raises(decibo.InputError, match=words):
         solve(kept, resume=True, **change)
-    assert len(list(kept.iterdir())) == 3
+    assert len(list(kept.glob("step-*"))) == 3
 
 
 def test_a_folder_that_cannot_be_written_is_rejected_before_any_work(tmp_path):
@@ -151,7 +151,7 @@ def test_new_checkpoints_outlive_a_damaged_one_of_a_later_step(kept, keep):
 
     with pytest.warns(UserWarning, match="Continuing from step 100"), pytest.raises(RuntimeError, match="power cut"):
         solve(kept, 300, checkpoint=every, progress=crash)
-    left = sorted(path.name for path in kept.iterdir())
+    left = sorted(path.name for path in kept.glob("step-*"))
     assert len(left) == keep
     assert stored.newest(kept, lambda saved: saved.step) == int(left[-1][5:]) < 120
 
@@ -163,7 +163,7 @@ def test_a_kill_during_the_first_write_leaves_a_folder_for_a_new_run(tmp_path, k
     with pytest.raises(decibo.InputError, match=r"no checkpoint in .* to resume from"):
         solve(folder, resume=True)
     solve(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in kept.iterdir())
+    assert sorted(path.name for path in folder.glob("step-*")) == sorted(path.name for path in kept.glob("step-*"))
 
 
 def test_fewer_steps_than_were_done_are_rejected(kept):
@@ -175,7 +175,7 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_what_was_there(kept, m
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    before = sorted(path.name for path in kept.iterdir())
+    before = sorted(path.name for path in kept.glob("step-*"))
     synced = files.os.fsync
     monkeypatch.setattr(
         files.os, "fsync", lambda handle: synced(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else full(handle)
@@ -189,7 +189,7 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_what_was_there(kept, m
     monkeypatch.setattr(files.os, "fsync", synced)
     with pytest.raises(StorageError, match=r"kept/step-\d+ could not be written: No space left on device"):
         solve(kept, 200, resume=True, progress=soon)
-    assert sorted(path.name for path in kept.iterdir()) == before
+    assert sorted(path.name for path in kept.glob("step-*")) == before
 
 
 @pytest.mark.parametrize("name", ["decibo", "jax"])

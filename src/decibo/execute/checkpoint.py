@@ -21,14 +21,14 @@ import numpy as np
 from decibo.automatic.controller import RunState
 from decibo.errors import CorruptedFileError, InputError, first_line, short
 from decibo.execute import stored
-from decibo.execute.fingerprint import PROGRAMS, digest, software
+from decibo.execute.fingerprint import PROGRAMS, software
 from decibo.execute.lock import hold
+from decibo.execute.private import Marks
 from decibo.execute.stored import Saved, damaged
 from decibo.files import check_writable
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
 from decibo.parallel.processes import all_gather, barrier, check_same
-from decibo.pytree import Tree
 from decibo.validate import integer
 
 
@@ -67,6 +67,7 @@ class Checkpointer:
     placement: Placement | None
     local: np.ndarray
     fingerprint: dict[str, str]
+    marks: Marks
 
     @property
     def every(self) -> int:
@@ -222,15 +223,6 @@ def _fits(leaf: object, array: np.ndarray) -> bool:
     return (shaped or (first.size == 0 and array.ndim > 0)) and (
         array.dtype.kind in "biufc" or array.dtype == jnp.bfloat16
     )
-
-
-def data_fingerprint(data: Tree, local: np.ndarray, agents: int) -> str:
-    """A checksum of the data of all agents, of which every process knows only its own."""
-    marks = np.zeros(agents, np.uint32)
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
-    for row, agent in enumerate(local):
-        marks[agent] = int(digest(*(leaf[row] for leaf in leaves))[:8], 16)
-    return digest(all_gather(marks).sum(axis=0, dtype=np.uint32))
 
 
 def check_folder(folder: Path) -> Path:

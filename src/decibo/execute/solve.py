@@ -15,10 +15,11 @@ from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
 from decibo.errors import InputError
 from decibo.execute import loop
-from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder, data_fingerprint
+from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder
 from decibo.execute.fingerprint import PARTS, fingerprint
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.pace import Clock
+from decibo.execute.private import Marks
 from decibo.execute.progress import Report
 from decibo.execute.run import Setup, begin, finish, watched
 from decibo.execute.solution import Solution
@@ -101,6 +102,7 @@ def solve(
             run = run._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
             if setup.checkpointer:
                 run = setup.checkpointer.restore(run, steps)
+                setup.checkpointer.marks.check() if run.step else setup.checkpointer.marks.write()
             return finish(setup, run, report, throw, clock)
 
 
@@ -198,8 +200,7 @@ def prepare(
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:
-        identity = identity | {"data": data_fingerprint(data, local, network.agents)}
-        checkpointer = Checkpointer(checkpoints, placement, local, identity)
+        checkpointer = Checkpointer(checkpoints, placement, local, identity, Marks(checkpoints.path, local, data))
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core)
     center = np.asarray(rows["x"]).mean(axis=0)

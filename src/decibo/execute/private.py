@@ -1,0 +1,97 @@
+"""Whether a run resumes with the data it began with, without telling anybody anything about the data.
+
+Every process marks the data of its own agents with a key that it draws itself,
+
+    mark of agent i = HMAC-SHA256(key, data of agent i)
+
+and keeps both in a file of its own beside the checkpoints, which only its user may read. Marks are compared where the
+data is; no other process sees them, and without the key they say nothing, not even about a single bit.
+
+    DIR/data-0-4.json     the key and the marks of agents 0 to 4
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from decibo.errors import InputError
+from decibo.pytree import Tree
+
+PATTERN = "data-*.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The data of this process's agents, and where their marks are kept."""
+
+    folder: Path
+    agents: np.ndarray
+    data: Tree
+
+    def write(self) -> None:
+        """Mark the data of a new run, with a new key."""
+        key = secrets.token_bytes(32)
+        marks = {str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)}
+        content = json.dumps({"key": key.hex(), "marks": marks}, indent=1)
+        target = self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json"
+        handle, draft = tempfile.mkstemp(prefix=".data-", dir=self.folder)  # only its owner can read it
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(content)
+            os.replace(draft, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+
+    def check(self) -> None:
+        """Reject other data than those with which the run began; warn where this cannot be found out."""
+        known = self._known()
+        unknown = [int(agent) for agent in self.agents if int(agent) not in known]
+        for key in {key for key, _ in known.values()}:
+            for agent, mark in zip(self.agents.tolist(), self._marks(key), strict=True):
+                if agent in known and known[agent][0] == key and not hmac.compare_digest(known[agent][1], mark):
+                    raise InputError(
+                        f"The run in {self.folder} began with other data of agent {agent}, and a run resumes only with "
+                        "the same data.",
+                        "Pass the same data, or choose another folder.",
+                    )
+        if unknown:
+            warnings.warn(
+                f"Whether agent {unknown[0]} still has the data with which the run in {self.folder} began cannot be "
+                f"checked: no file {PATTERN} there that this process can read knows it ({len(unknown)} such agents).",
+                stacklevel=3,
+            )
+
+    def _known(self) -> dict[int, tuple[bytes, str]]:
+        """The key and the mark of each agent, as far as this process may read them."""
+        known: dict[int, tuple[bytes, str]] = {}
+        for path in sorted(self.folder.glob(PATTERN)):
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+                content = json.loads(path.read_text(encoding="utf-8"))
+                key = bytes.fromhex(content["key"])
+                known |= {int(agent): (key, str(mark)) for agent, mark in content["marks"].items()}
+        return known
+
+    def _marks(self, key: bytes) -> Iterator[str]:
+        """The marks of this process's agents, in their order."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.data)]
+        for row in range(len(self.agents)):
+            total = hmac.new(key, digestmod=hashlib.sha256)
+            for leaf in leaves:
+                total.update(f"{leaf.dtype}{leaf.shape[1:]}".encode())
+                total.update(np.ascontiguousarray(leaf[row]).tobytes())
+            yield total.hexdigest()
