@@ -16,6 +16,7 @@ data, theory, report, sklearn       data sets and splits, the theory as function
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
 from decibo.algorithm import compression, consensus, direction, prox, schedules
 from decibo.algorithm.algorithm import CATALOG, Algorithm

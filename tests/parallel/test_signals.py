@@ -1,7 +1,9 @@
 """One graceful stop: the first signal asks, a second Ctrl-C interrupts, and the handlers come back."""
 
+import gc
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -67,3 +69,27 @@ def test_other_threads_install_nothing():
     thread.start()
     thread.join()
     assert handlers == [before]
+
+
+def test_a_request_that_python_dropped_is_not_lost(monkeypatch):
+    """An exception in a callback of the garbage collector is printed and forgotten; the request must not be."""
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    def collecting(phase, info):
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def run():
+        with GracefulStop(patience=0):
+            gc.callbacks.append(collecting)
+            try:
+                gc.collect()
+            finally:
+                gc.callbacks.remove(collecting)
+            assert len(dropped) == 1
+            with GracefulStop() as inner:
+                assert inner.requested == "SIGINT"
+
+    with pytest.raises(KeyboardInterrupt):
+        run()

@@ -27,6 +27,7 @@ from decibo.cli.doctor import doctor as show_machine
 from decibo.cli.doctor import version_line
 from decibo.cli.errors import MEANING, Exit, report_error
 from decibo.cli.list import KINDS, listing
+from decibo.cli.run import interruptible
 from decibo.cli.run import resume as resume_run
 from decibo.cli.run import run as run_config
 from decibo.cli.sweep import sweep as sweep_settings
@@ -321,10 +322,12 @@ def call(argv: Sequence[str]) -> int:
         warnings.simplefilter("default")
         warnings.showwarning = _note
         try:
-            code = app(words, prog_name="decibo", standalone_mode=False)
+            with interruptible():
+                code = app(words, prog_name="decibo", standalone_mode=False)
             return int(code) if isinstance(code, int) else Exit.RAN
         except typer.Exit as stop:
-            return stop.exit_code
+            interrupted = stop.exit_code == Exit.INTERRUPTED  # what typer makes of KeyboardInterrupt
+            return failed(KeyboardInterrupt()) if interrupted else stop.exit_code
         except SystemExit as stop:  # how typer ends when the reader of its output is gone
             if isinstance(stop.__context__, OSError):
                 return Exit.RAN

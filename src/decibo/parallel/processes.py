@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import jax
 import numpy as np
@@ -310,7 +310,11 @@ class GracefulStop:
                raises it at once, and with None nothing ever does.
 
     Previous handlers are restored at the end. Outside the main thread, where Python allows none, nothing happens.
+    Python drops an exception that is raised while it collects garbage. No request is lost that way: a block inside
+    another one begins with what the outer one has received, and without patience the block ends in KeyboardInterrupt.
     """
+
+    active: ClassVar[list[GracefulStop]] = []
 
     def __init__(self, patience: int | None = 1) -> None:
         self.patience = patience
@@ -324,6 +328,8 @@ class GracefulStop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            self.received += GracefulStop.active[-1].received if GracefulStop.active else []
+            GracefulStop.active.append(self)
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._receive)
         return self
@@ -333,7 +339,11 @@ class GracefulStop:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python
-        self._previous.clear()
+        if self._previous:
+            GracefulStop.active.remove(self)
+            self._previous.clear()
+            if self.patience == 0 and self.received and error is None:
+                raise KeyboardInterrupt
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
