@@ -71,7 +71,7 @@ class Member(threading.Thread):
         self.inside = 1  # how many blocks of code are open in which only the others can help
         self.busy = False  # whether the user's own code is loading data
         self.ending = threading.Lock()  # whoever has it ends this process, and never gives it back
-        self.signals: list[float] = []
+        self.signals: list[tuple[float, int]] = []  # when, and which
         self.wake, self.alarm = socket.socketpair()
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class Member(threading.Thread):
                             self._decide(0, gone(0))
                             self.alone = time.monotonic()
                     else:
-                        self.signals += [time.monotonic() for number in self._alarms() if number in SIGNALS]
+                        self.signals += [(time.monotonic(), number) for number in self._alarms() if number in SIGNALS]
                 now = time.monotonic()
                 heard = now if now - before > self.heartbeat / 2 else heard  # it was this process that slept
                 before = now
@@ -138,7 +138,7 @@ class Member(threading.Thread):
     def _end_if_due(self, now: float) -> None:
         """Inside a run the end comes at once; outside, the program has the time of a heartbeat to finish what it does.
 
-        A signal asks a run to stop after the steps under way. If these do not end in time, or at a second signal, the
+        A signal asks a run to stop after the steps under way. If these do not end in time, or if Ctrl-C follows, the
         process ends without them.
         """
         if self.ending.locked():
@@ -150,11 +150,17 @@ class Member(threading.Thread):
                 end(LOST, conclusion(self.verdict[1]))
         if not self.inside:
             self.signals.clear()
-        elif any(now - since > wait for since, wait in zip(self.signals, (self.heartbeat, TICK), strict=False)):
+        elif self._is_overdue(now):
             self.claim()
             sentence = f"{describe(self.process)} was interrupted before the steps under way were done"
             self.tell_failure(sentence)
             end(INTERRUPTED, sentence)
+
+    def _is_overdue(self, now: float) -> bool:
+        """Whether a signal has waited too long, or Ctrl-C has followed it."""
+        again = [since for since, number in self.signals[1:] if number == signal.SIGINT]
+        first = [since for since, _ in self.signals[:1]]
+        return any(now - since > TICK for since in again) or any(now - since > self.heartbeat for since in first)
 
     def claim(self) -> None:
         """From now on only this thread ends the process; a thread that comes later waits for that."""
