@@ -53,3 +53,11 @@ def short(value: object, most: int = 60) -> str:
     """A value as text of at most `most` characters."""
     text = "nothing" if value is None else str(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def short_repr(value: object) -> str:
+    """A value as Python writes it, if it can and the text is short."""
+    try:
+        return short(repr(value))
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of too many digits
+        return "too long to be shown"

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-from decibo.errors import InputError, short
+from decibo.errors import InputError, short, short_repr
 
 # Words that other libraries, or papers, use for ours.
 SYNONYMS = {
@@ -30,7 +30,7 @@ def integer(name: str, value: object, least: int = 1) -> int:
         number = None
     if number is None or isinstance(value, bool) or number < least:
         rule = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise InputError(f"{name} must be {rule}, but it is {short(repr(value))}.")
+        raise InputError(f"{name} must be {rule}, but it is {short_repr(value)}.")
     return number
 
 
@@ -62,7 +62,7 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
     words = list(known)
     if not isinstance(value, str) or value not in words:
         raise InputError(
-            f"{name} must be one of {', '.join(words)}, but it is {short(repr(value))}.", did_you_mean(value, words)
+            f"{name} must be one of {', '.join(words)}, but it is {short_repr(value)}.", did_you_mean(value, words)
         )
     return value
 
@@ -101,5 +101,5 @@ def _number(name: str, value: object, rule: str, holds: Callable[[float], bool])
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and holds(number)):
-        raise InputError(f"{name} must be {rule}, but it is {short(repr(value))}.")
+        raise InputError(f"{name} must be {rule}, but it is {short_repr(value)}.")
     return number

@@ -174,7 +174,10 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
 
         @wraps(factory)
         def make(*args: P.args, **kwargs: P.kwargs) -> Algorithm:
-            bound = signature.bind_partial(*args, **kwargs)
+            try:
+                bound = signature.bind_partial(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{factory.__name__} {error}.") from None
             absent = [each.name for each in signature.parameters.values() if _is_absent(each, bound.arguments)]
             if absent:
                 raise TypeError(f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}.")

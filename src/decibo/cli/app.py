@@ -25,7 +25,7 @@ from decibo.cli.check import check as check_config
 from decibo.cli.compare import compare as compare_methods
 from decibo.cli.doctor import doctor as show_machine
 from decibo.cli.doctor import version_line
-from decibo.cli.errors import MEANING, Exit, report_error
+from decibo.cli.errors import MEANING, Exit, one_line, report_error
 from decibo.cli.list import KINDS, listing
 from decibo.cli.run import interruptible
 from decibo.cli.run import resume as resume_run
@@ -320,7 +320,7 @@ def call(argv: Sequence[str]) -> int:
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        warnings.showwarning = _note
+        warnings.showwarning = _Notes()
         try:
             with interruptible():
                 code = app(words, prog_name="decibo", standalone_mode=False)
@@ -338,5 +338,11 @@ def call(argv: Sequence[str]) -> int:
             return failed(error)
 
 
-def _note(message: Warning | str, *_: object, **__: object) -> None:
-    print("decibo: note: " + " ".join(str(message).split()), file=sys.stderr)
+class _Notes(set[str]):
+    """Warnings as notes, each once for a command."""
+
+    def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
+        text = one_line(str(message))
+        if text not in self:
+            print(f"decibo: note: {text}", file=sys.stderr)
+        self.add(text)

@@ -223,7 +223,7 @@ def _run(value: object, at: Places) -> RunOptions:
     for name, least in LEAST.items():
         number = getattr(options, name)
         if number is not None and integer(at("run", name), number, least) > LARGEST:
-            raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {number}.")
+            raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {shown(number)}.")
     for key, names in (("measures", options.measures or ()), ("until", options.until)):
         for name in names:
             _check_measure(name, at("run", key))

@@ -74,22 +74,22 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
         return Exit.INTERRUPTED, "interrupted; unfinished results were not written"
     if own := _own_bug(error):
         place = f"{_own_place(own)} raised {type(own).__name__}: {first_line(own)}"
-        return Exit.OWN, _one_line(place if own is error else str(error))
+        return Exit.OWN, one_line(place if own is error else str(error))
     if isinstance(error, InputError | CorruptedFileError | UnreachableError | ImportError):
-        return Exit.WRONG, _one_line(str(error))
+        return Exit.WRONG, one_line(str(error))
     if isinstance(error, StorageError):
-        return Exit.STORAGE, _one_line(str(error))
+        return Exit.STORAGE, one_line(str(error))
     if isinstance(error, DivergedError):
-        return Exit.DIVERGED, _one_line(str(error))
+        return Exit.DIVERGED, one_line(str(error))
     if isinstance(error, LostError) or is_lost(error):
-        return Exit.LOST, _one_line(str(error))
+        return Exit.LOST, one_line(str(error))
     if isinstance(error, OSError) and error.errno in DISK:
-        return Exit.STORAGE, _one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
+        return Exit.STORAGE, one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
-        return Exit.WRONG, _one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+        return Exit.WRONG, one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
     if hasattr(error, "format_message"):  # typer could not parse the command line
-        return Exit.WRONG, _one_line(error.format_message())  # type: ignore[attr-defined]
-    return Exit.BROKEN, _one_line(f"unexpected {type(error).__name__}: {first_line(error)[:200]}")
+        return Exit.WRONG, one_line(error.format_message())  # type: ignore[attr-defined]
+    return Exit.BROKEN, one_line(f"unexpected {type(error).__name__}: {first_line(error)[:200]}")
 
 
 def _own_bug(error: BaseException | None) -> BaseException | None:
@@ -129,7 +129,7 @@ def _internal(error: BaseException, debug: bool) -> str:
     return "".join("\n        " + line for line in lines)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """On one line, of at most so many characters, none of which could control a terminal."""
     line = " ".join(text.split())
     return "".join(mark if mark.isprintable() else "?" for mark in short(line, LONGEST))

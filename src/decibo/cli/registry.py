@@ -26,7 +26,7 @@ from decibo.algorithm.schedules import growing, polynomial
 from decibo.cli.trust import NOBODY, Trust, import_module
 from decibo.data.dataset import Dataset
 from decibo.data.loaders import find
-from decibo.errors import InputError, first_line, short
+from decibo.errors import InputError, first_line, short_repr
 from decibo.measure.measures import available
 from decibo.problems.minimax import KINDS as MINIMAX
 from decibo.validate import did_you_mean, only_known
@@ -122,7 +122,9 @@ def convert(value: object, hint: object, where: str) -> Any:
     kinds = [kind for kind in kinds if kind is Any or described(kind)] or [Any]
     try:
         result = msgspec.convert(value, Union[tuple(kinds)])  # noqa: UP007  a union of a list of types
-        if _finite(result):
+        if _all(_is_finite, result) and not _all(_is_word, result):
+            raise InputError(f"{where} must have at most 64 bits, but it is {shown(value)}.")
+        if _all(_is_finite, result):
             return result
         inside = ""
     except (msgspec.ValidationError, RecursionError) as error:
@@ -141,10 +143,7 @@ def members_of(hint: object) -> tuple[list[Any], bool]:
 
 def shown(value: object) -> str:
     """A value in a message: as TOML has it where that differs from Python, and never a page of it."""
-    try:
-        return str(value).lower() if isinstance(value, bool) else short(repr(value))
-    except (RecursionError, ValueError):  # of nesting, or of digits, there are more than Python prints
-        return "too long to be shown"
+    return str(value).lower() if isinstance(value, bool) else short_repr(value)
 
 
 def described(kind: object) -> str:
@@ -160,12 +159,19 @@ def described(kind: object) -> str:
     return IN_WORDS.get(origin, "")
 
 
-def _finite(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return all(map(_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_finite, value))
+def _all(holds: Callable[[object], bool], value: object) -> bool:
+    """Whether it holds for every number in a value."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
+    return holds(value) if inner is None else all(_all(holds, item) for item in inner)
+
+
+def _is_finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def _is_word(value: object) -> bool:
+    """TOML's integers have 64 bits, although Python reads and computes with longer ones."""
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
 # Names, from the library

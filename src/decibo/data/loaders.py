@@ -207,6 +207,8 @@ def _from_idx(paths: Mapping[str, Path], sums: Mapping[str, str]) -> dict[str, n
 
 def _read_libsvm(path: Path, features: int | None) -> Split:
     load = _sklearn("decibo.data.libsvm").load_svmlight_file
+    if path.exists() and not path.is_file():  # a pipe or a device may never end
+        raise InputError(f"{path} cannot be read: it is not a regular file.")
     try:
         sparse, labels = load(str(path), n_features=features, zero_based=False)
     except OSError as error:

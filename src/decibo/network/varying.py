@@ -48,7 +48,7 @@ class Varying(Mixing):
         assert k is not None
         assert key is not None
         if not len(self.neighbours):  # a single agent
-            return S
+            return jnp.zeros_like(S)
         flat = S.reshape(S.shape[0], -1)
         received = jnp.asarray(received).reshape(received.shape[0], -1)
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)

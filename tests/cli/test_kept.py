@@ -1,0 +1,323 @@
+"""Files of the user's are kept, refusals leave nothing behind, and what is broken is named."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+import decibo
+from decibo.cli.errors import Exit
+from decibo.report import check_target, read_run, report, write_run
+from decibo.runs.folder import stamped
+from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
+
+MINE = '# mine\nproblem = "quadratic"\nnetwork = { name = "ring", agents = 4 }\n[sweep]\nalpha = [0.05]\n'
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(done, *said):
+    assert done.code == Exit.WRONG, done.err
+    assert done.err.count("\n") == 1
+    assert all(word in done.err for word in said), done.err
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Nothing may be computed."""
+
+    def computed(*_, **__):
+        raise AssertionError("it was run")
+
+    monkeypatch.setattr(decibo, "solve", computed)
+    monkeypatch.setattr(decibo, "sweep", computed)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "checkpoint"])
+@pytest.mark.parametrize("name", ["config.toml", "history.csv", "run.json", "sweep.csv", "solution.npz"])
+def test_names_alone_do_not_make_a_file_ours(here, idle, decibo_call, command, name):
+    (here / "exp").mkdir()
+    (here / "exp" / name).write_text(MINE)
+    before = files(here)
+    words = ["run", "--checkpoint"] if command == "checkpoint" else [command]
+    words += ["-g", "alpha=0.01,0.02"] if command == "sweep" else []
+    refused(decibo_call(*words, "quad.toml", "--out", "exp"), "cannot be written to exp", name)
+    assert files(here) == before
+
+
+def test_a_run_in_the_folder_of_its_configuration_is_refused(here, idle, decibo_call, monkeypatch):
+    (here / "exp").mkdir()
+    (here / "exp/config.toml").write_text(MINE)
+    monkeypatch.chdir(here / "exp")
+    for words in (["run", "config.toml"], ["run", "config.toml", "--checkpoint"], ["sweep", "config.toml"]):
+        refused(decibo_call(*words, "--out", "."), "config.toml")
+    assert files(here / "exp") == {"config.toml": MINE.encode()}
+
+
+def test_a_configuration_that_was_edited_is_not_replaced(here, decibo_call):
+    assert decibo_call("run", "quad.toml").code == 0
+    path = here / "out/quad/config.toml"
+    path.write_text(path.read_text() + "# and a note\n")
+    before = files(here)
+    refused(decibo_call("run", "quad.toml"), "'config.toml', which has been edited")
+    assert files(here) == before
+    path.unlink()
+    assert decibo_call("run", "quad.toml").code == 0
+
+
+def test_write_run_deletes_nothing_that_is_not_of_a_run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.toml").write_text(MINE)
+    with pytest.raises(decibo.InputError, match=r"config\.toml"):
+        written(folder, curve([1.0, 0.5]))
+    assert files(folder) == {"config.toml": MINE.encode()}
+    (folder / "config.toml").unlink()
+    written(folder, curve([1.0, 0.5]))
+    (folder / "config.toml").write_text(MINE)  # put there after the run, which has none
+    (folder / "history.parquet").write_text("mine")
+    before = files(folder)
+    with pytest.raises(decibo.InputError, match=r"config\.toml"):
+        written(folder, curve([1.0, 0.5]))
+    assert files(folder) == before
+
+
+def test_a_run_that_was_killed_can_be_written_again(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "config.toml").write_text(stamped("seed = 1\n"))
+    check_target(tmp_path)
+    (tmp_path / "config.toml").write_text("seed = 1\n")
+    with pytest.raises(decibo.InputError, match=r"config\.toml"):
+        check_target(tmp_path)
+    check_target(tmp_path, resume=True)
+    write_run(tmp_path / "new", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config=stamped("seed = 1\n"))
+    assert read_run(tmp_path / "new").config == "seed = 1\n"
+
+
+def test_a_sweep_replaces_a_sweep_and_nothing_else(here, decibo_call, monkeypatch):
+    words = ["sweep", "quad.toml", "-g", "alpha=0.01,0.02", "--out", "swept"]
+    assert decibo_call(*words).code == 0
+    assert decibo_call(*words).code == 0
+    (here / "swept/notes.txt").write_text("mine")
+    assert decibo_call(*words).code == 0
+    (here / "swept/sweep.csv").write_text("annotated")
+    before = files(here)
+    refused(decibo_call(*words), "sweep.csv")
+    assert files(here) == before
+
+
+def test_a_page_replaces_a_page_and_nothing_else(tmp_path):
+    folder = written(tmp_path / "run", curve([1.0, 0.5]))
+    page = report(folder, tmp_path / "page.html")
+    report(folder, page)
+    for content in ("<p>mine", ""):
+        (tmp_path / "thesis.html").write_text(content)
+        with pytest.raises(decibo.InputError, match="decibo did not write it"):
+            report(folder, tmp_path / "thesis.html")
+        assert (tmp_path / "thesis.html").read_text() == content
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep"])
+def test_a_folder_that_cannot_be_written_is_found_before_the_run(here, idle, decibo_call, command):
+    extra = {"compare": ["-m", "ahead_exact"], "sweep": ["-g", "alpha=0.01,0.02"]}.get(command, [])
+    refused(decibo_call(command, "quad.toml", *extra, "--out", "/proc/decibo"), "/proc/decibo")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["run.measures=['nowhere_at_all:f']", 'run.until={"phi"=1.0,"consensus_q"=1.0}', "run.start={seed=1,scale=-1.0}"],
+)
+def test_a_refused_run_with_checkpoints_leaves_no_folder(here, decibo_call, setting):
+    refused(decibo_call("run", "quad.toml", "--checkpoint", "--out", "a/b", "--set", setting))
+    assert sorted(os.listdir(here)) == ["quad.toml"]
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(here, decibo_call, monkeypatch):
+    assert decibo_call("run", "quad.toml", "--out", "a").code == 0
+    before = files(here)
+
+    def refuse(*_, **__):
+        raise decibo.InputError("No.")
+
+    monkeypatch.setattr(decibo, "solve", refuse)
+    for folder in ("a", "b/c"):
+        refused(decibo_call("run", "quad.toml", "--out", folder, "--checkpoint", "--set", "problem.seed=2"))
+    assert files(here) == before
+    assert sorted(os.listdir(here)) == ["a", "quad.toml"]
+
+
+# compare
+
+
+def test_methods_with_similar_labels_have_folders_of_their_own(here, decibo_call):
+    text = "ahead_exact[alpha=0.05000000000000000000000000000000000000000,gamma=0.1000000000000000000000000,lam={}]"
+    words = ["-m", text.format("10.00000000000000001"), "-m", text.format("10.5"), "-m", text.format(20)]
+    done = decibo_call("compare", "quad.toml", *words, "--json")
+    assert done.code == 0, done.err
+    folders = [run["folder"] for run in done.json["runs"]]
+    assert len({folder.lower() for folder in folders}) == 3
+    settings = [read_run(here / folder).method["settings"]["lam"] for folder in folders]
+    assert settings == [10.0, 10.5, 20.0]
+
+
+def test_the_same_method_in_other_words_is_listed_twice(here, idle, decibo_call):
+    done = decibo_call("compare", "quad.toml", "-m", "ahead_exact[lam=20]", "-m", "ahead_exact[ lam = 20.0 ]")
+    refused(done, "listed twice")
+
+
+def test_measures_without_a_column_are_named(here, decibo_call):
+    words = ["compare", "quad.toml", "-m", "ahead_exact", "--set", "run.measures=['outer','stationarity','phi']"]
+    assert "Also recorded: outer." in decibo_call(*words).out
+
+
+def test_a_shared_setting_can_be_switched_off(here, decibo_call):
+    words = ["compare", "quad.toml", "--json", "--set", "run.measures=outer", "--set", "compare.alpha=none"]
+    runs = decibo_call(*words, "-m", "ahead_exact", "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]").json["runs"]
+    assert "alpha=0.05" in runs[1]["method"]
+    assert "alpha=0.05," not in runs[0]["method"]  # of [method]: now it is chosen automatically
+    refused(decibo_call(*words[:-1], "compare.lam=none", "-m", "ahead[alpha=1,gamma=1,lam=1]"), "can do without lam")
+
+
+# reports
+
+
+def broken_runs(folder):
+    """One sound run, and four that are not; what must be said about each."""
+    for name in ("sound", "cut", "history", "killed", "lost"):
+        written(folder / name, curve([1.0, 0.5]), label=name)
+    (folder / "cut/run.json").write_bytes((folder / "cut/run.json").read_bytes()[:-20])
+    (folder / "history/history.csv").write_text("step,outer\n0,1\n")
+    shutil.rmtree(folder / "killed")
+    (folder / "killed/checkpoint").mkdir(parents=True)
+    (folder / "lost/run.json").unlink()
+    (folder / "figures").mkdir()
+    return {
+        "cut": "not JSON",
+        "history": "checksum differs",
+        "killed": "run.json is missing",
+        "lost": "run.json is missing",
+    }
+
+
+def test_broken_runs_are_left_out_and_named(here, decibo_call):
+    reasons = broken_runs(here / "runs")
+    done = decibo_call("report", "runs", "--latex")
+    assert done.code == 0, done.err
+    notes = done.err.splitlines()
+    page = (here / "runs/report.html").read_text()
+    assert len(notes) == len(reasons)
+    for name, reason in reasons.items():
+        assert [note for note in notes if f"runs/{name}" in note and reason in note]
+        assert f"runs/{name}" in page
+    assert page.count("Left out: ") == 4
+    assert "sound" in page
+
+
+def test_a_broken_run_alone_is_an_error_and_beside_another_a_note(here, decibo_call):
+    broken_runs(here / "runs")
+    for name in ("cut", "history", "killed", "lost"):
+        refused(decibo_call("report", f"runs/{name}"), f"runs/{name}")
+        done = decibo_call("report", f"runs/{name}", "runs/sound", "--out", f"{name}.html")
+        assert (done.code, done.err.count("Left out: ")) == (0, 1)
+
+
+# what is not a file, not short, or not flat
+
+
+@pytest.mark.parametrize("name", ["pipe", "zero", "large", "folder", "loop"])
+def test_only_regular_files_of_reasonable_size_are_read(here, decibo_call, name):
+    os.mkfifo(here / "pipe")
+    (here / "zero").symlink_to("/dev/zero")
+    (here / "loop").symlink_to("loop")
+    (here / "folder").mkdir()
+    with (here / "large").open("wb") as file:
+        file.truncate(1 << 33)
+    refused(decibo_call("run", name), f"{name} cannot be read")
+    written(here / "run", curve([1.0, 0.5]))
+    for inside in ("run.json", "history.csv"):
+        shutil.copytree(here / "run", here / inside)
+        (here / inside / inside).unlink()
+        (here / name).rename(here / inside / inside)
+        refused(decibo_call("report", inside), inside)
+        (here / inside / inside).rename(here / name)
+    data = f'problem={{name="hyper_cleaning",data={{name="libsvm",path="{name}"}}}}'
+    if name != "large":
+        refused(decibo_call("check", "quad.toml", "--set", data), "cannot be read")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--set", "method" + ".a" * 3000 + "=1"],
+        ["--set", "method.a=" + "{a=" * 60 + "1" + "}" * 60],
+        ["--set", "method.alpha=" + "[" * 90 + "]" * 90],
+        ["--set", "problem=" + "q" * 100_000],
+        ["--set", "q" * 100_000 + "=1"],
+        ["--set", "run." + "q" * 100_000 + "=1"],
+        ["--set", 'run."\x1b[2J"=1'],
+        ["--set", "run.steps=0x" + "f" * 5000],
+        ["--set", "method.alpha=0x" + "f" * 5000],
+        ["--set", "problem.seed=0x" + "f" * 5000],
+        ["--set", "network.agents=-0x" + "f" * 5000],
+        ["--out", "\x1b[2J/" * 3, "--set", "run.steps=0"],
+    ],
+)
+def test_messages_are_short_and_cannot_control_a_terminal(here, idle, decibo_call, words):
+    done = decibo_call("run", "quad.toml", *words)
+    refused(done)
+    assert len(done.err) < 700
+    assert done.err[:-1].isprintable()
+
+
+def test_files_nested_too_deeply_are_refused(here, idle, decibo_call):
+    for text in ("problem" + ".a" * 3000 + " = 1", "problem = " + "[" * 40 + "]" * 40):
+        (here / "deep.toml").write_text(text)
+        refused(decibo_call("run", "deep.toml"), "nested more than 8 deep")
+
+
+# numbers, agents, help
+
+
+def test_check_takes_no_settings_beyond_all_numbers(here, decibo_call):
+    for lam in ("1e300", "1e100"):
+        refused(
+            decibo_call("check", "quad.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={lam}]"),
+            "between 1e-60 and 1e+60",
+        )
+
+
+@pytest.mark.parametrize("kind", ["failing", "sleeping"])
+def test_one_agent_may_be_unreliable(kind):
+    network = getattr(decibo.networks, kind)(decibo.ring(1), 0.5)
+    problem = decibo.problems.quadratic(1)
+    method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+    ends = [decibo.solve(problem, net, method, steps=20, measures=["outer"]) for net in (network, decibo.ring(1))]
+    assert ends[0].history["outer"].tolist() == ends[1].history["outer"].tolist()
+
+
+def test_a_method_names_itself_and_all_that_it_lacks():
+    with pytest.raises(TypeError, match=r"ahead needs gamma=\.\.\., lam=\.\.\.\."):
+        decibo.ahead(alpha=0.1)
+    with pytest.raises(TypeError, match="sparkle_ed"):
+        decibo.methods.sparkle_ed(alhpa=0.1)
+
+
+def test_without_words_there_is_help(decibo_call):
+    done = decibo_call()
+    assert done == decibo_call("--help")
+    assert len(done.out.splitlines()) > 20
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_an_edited_configuration_can_be_resumed(here, decibo_call):
+    words = ["run", "quad.toml", "--checkpoint", "--out", "a", "--set", "run.every=5", "--set", "run.steps=20"]
+    assert decibo_call(*words).code == 0
+    path = here / "a/config.toml"
+    path.write_text(path.read_text().replace("steps = 20", "steps = 40  # more"))
+    done = decibo_call("resume", "a", "--json")
+    assert (done.code, done.json["steps"]) == (0, 40)
+    assert json.loads((here / "a/run.json").read_text())["steps"] == 40
+    assert decibo_call("resume", "a", "--json").code == 0
