@@ -1,8 +1,8 @@
 """Damage checkpoints in every way, and kill a run while it writes them, and resume.
 
-Of `count` cases each damages the newest checkpoint of a finished run, or several, and resumes it: the newest sound one
+Of `count` cases each damages the newest checkpoint of a run, or several, and resumes it: the newest sound one
 must be used, with a warning for each of the others, or, if none is left, one error must say so. Every tenth case then
-runs to more steps, and the result must be that of an uninterrupted run bit for bit; in the others the restored state
+runs to the end, and the result must be that of an uninterrupted run bit for bit; in the others the restored state
 must be. Damage of the storage (bits, blocks, truncated, lost, swapped and replaced files) leaves checksums that do not
 fit; what is changed by hand (entries of the manifest, names, shapes and types of arrays) has checksums that do. Arrays
 that are empty at the start of a run may have any shape later, and are not changed by hand.
@@ -43,8 +43,7 @@ from decibo.execute.solve import prepare  # noqa: E402
 from decibo.files import sha256  # noqa: E402
 
 PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))  # and automatic step sizes: the richest state
-STEPS = 60
-FURTHER = 80
+STEPS = 80
 KEPT = ("step-00000020", "step-00000040", "step-00000060")
 TIMEOUT = 120  # seconds for a single process that starts, compiles and runs for a few seconds
 CONFIG = """
@@ -80,14 +79,14 @@ def damages(count: int, drawn: random.Random, folder: Path) -> Iterator[Outcome]
 
 
 class World:
-    """A finished run with three checkpoints, the states in them, and the longer run that they can be resumed to."""
+    """A run that was killed after three checkpoints, the states in them, and the run as a whole."""
 
     def __init__(self, folder: Path):
         self.kept = folder / "kept"
-        self.whole = solve(folder / "whole", FURTHER, resume=False)
-        solve(self.kept, STEPS, resume=False)
+        self.whole = solve(self.kept, resume=False)
+        shutil.rmtree(self.kept / "step-00000080")  # as if it had been killed before it was done
         self.checkpoints = decibo.Checkpoints(self.kept, every=20, resume=True)
-        setup = prepare(*PARTS, decibo.ahead_exact(), steps=FURTHER, every=10, checkpoints=self.checkpoints)
+        setup = prepare(*PARTS, decibo.ahead_exact(), steps=STEPS, every=10, checkpoints=self.checkpoints)
         assert setup.checkpointer is not None
         self.checkpointer = setup.checkpointer
         self.start = begin(setup)
@@ -101,7 +100,7 @@ class World:
         """What a run in this folder resumes from."""
         checkpointer = replace(self.checkpointer, checkpoints=replace(self.checkpoints, folder=folder))
         with checkpointer.held():
-            return checkpointer.restore(self.start, FURTHER)
+            return checkpointer.restore(self.start, STEPS)
 
 
 def judged(case: str, copy: Path, spoilt: int, world: World, whole: bool) -> Outcome:
@@ -113,7 +112,7 @@ def judged(case: str, copy: Path, spoilt: int, world: World, whole: bool) -> Out
         warnings.simplefilter("always")
         try:
             if whole:
-                right = same(solve(copy, FURTHER, resume=True), world.whole)
+                right = same(solve(copy, resume=True), world.whole)
             else:
                 both = zip(jax.tree.leaves(world.restored(copy)), jax.tree.leaves(world.states[spoilt]), strict=True)
                 right = all(np.array_equal(a, b, equal_nan=True) for a, b in both)
@@ -130,9 +129,9 @@ def judged(case: str, copy: Path, spoilt: int, world: World, whole: bool) -> Out
     return Outcome(case, detail=detail[:300], seconds=time.perf_counter() - begun, **flags)
 
 
-def solve(folder: Path, steps: int, resume: bool) -> decibo.Solution:
-    checkpoint = decibo.Checkpoints(folder, every=20, resume=resume)
-    return decibo.solve(*PARTS, steps=steps, every=10, progress=False, checkpoint=checkpoint)
+def solve(folder: Path, resume: bool) -> decibo.Solution:
+    checkpoint = decibo.Checkpoints(folder, every=20, keep=4, resume=resume)
+    return decibo.solve(*PARTS, steps=STEPS, every=10, progress=False, checkpoint=checkpoint)
 
 
 def same(one: decibo.Solution, two: decibo.Solution) -> bool:
@@ -239,11 +238,11 @@ def seal(folder: Path, manifest: object) -> None:
 
 def manifest(folder: Path, drawn: random.Random) -> str:
     entries = json.loads((folder / "manifest.json").read_text())
-    name = drawn.choice(["kind", "step", "software", "files", "fingerprint", "all"])
+    name = drawn.choice(["kind", "step", "software", "plan", "files", "fingerprint", "all"])
     value = drawn.choice([None, True, -1, 2**70, 1.5, "", "x" * 1000, [], [[]], {}, {"a": {}}, {"shared.npz": 0}])
     if name == "all":
         entries = value
-    elif name in ("software", "fingerprint") and value == {}:  # words, if none: another run, which is no damage
+    elif name in ("software", "plan", "fingerprint") and value == {}:  # words, if none: another run, which is no damage
         del entries[name]
     else:
         entries[name] = value

@@ -159,6 +159,7 @@ MANIFESTS = {
     "no fingerprint": ({"fingerprint": None}, "KeyError"),
     "a fingerprint in numbers": ({"fingerprint": {"seed": 0}}, "table of words"),
     "no software": ({"software": None}, "KeyError"),
+    "no plan": ({"plan": None}, "KeyError"),
     "another kind": ({"kind": "something else"}, "not a checkpoint of decibo"),
 }
 

@@ -25,7 +25,7 @@ def write(folder: Path, step: int) -> None:
             np.arange(6),
             rows,
             {"step": np.array([step])},
-            {"fingerprint": {"run": "a"}, "software": {}},
+            {"fingerprint": {"run": "a"}, "software": {}, "plan": {}},
             lock=lock,
             leader=True,
             barrier=lambda _: None,

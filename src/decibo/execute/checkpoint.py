@@ -61,13 +61,17 @@ class Checkpoints:
 
 @dataclass(frozen=True, eq=False)
 class Checkpointer:
-    """Writes and restores the state of one run, of which this process has the agents in `local`."""
+    """Writes and restores the state of one run, of which this process has the agents in `local`.
+
+    plan   what may differ from the checkpoint that a run resumes from, but has left its mark on the state there
+    """
 
     checkpoints: Checkpoints
     placement: Placement | None
     local: np.ndarray
     fingerprint: dict[str, str]
     marks: Marks
+    plan: dict[str, str]
 
     @property
     def every(self) -> int:
@@ -98,7 +102,7 @@ class Checkpointer:
                 self.local,
                 rows,
                 shared,
-                {"fingerprint": self.fingerprint, "software": software()},
+                {"fingerprint": self.fingerprint, "software": software(), "plan": self.plan},
                 lock=lock,
                 leader=jax.process_index() == 0,
                 barrier=barrier,
@@ -171,6 +175,13 @@ class Checkpointer:
             else:
                 leaves.append(self.placement.split(array[self.local], self.local))
         _warn_of_versions(saved)
+        if saved.plan != self.plan:
+            warnings.warn(
+                f"The automatic step sizes of the run in {saved.folder.parent} were planned for "
+                f"{saved.plan.get('steps')} steps. Resumed to {self.plan.get('steps')}, it ends close to a run of that "
+                "many steps, but not with the same numbers.",
+                stacklevel=2,
+            )
         return jax.tree.unflatten(jax.tree.structure(start), leaves)
 
 

@@ -200,7 +200,9 @@ def prepare(
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:
-        checkpointer = Checkpointer(checkpoints, placement, local, identity, Marks(checkpoints.path, local, data))
+        plan = {} if method.controller is None else {"steps": str(steps)}  # what a controller is told at the start
+        marks = Marks(checkpoints.path, local, data)
+        checkpointer = Checkpointer(checkpoints, placement, local, identity, marks, plan)
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core)
     center = np.asarray(rows["x"]).mean(axis=0)

@@ -45,12 +45,14 @@ class Saved:
     step         the steps that the state has behind it
     fingerprint  what the run was given, by name
     software     the versions that wrote it
+    plan         how many steps a run with a controller was to have, which its state depends on
     """
 
     folder: Path
     step: int
     fingerprint: dict[str, str]
     software: dict[str, str]
+    plan: dict[str, str]
     files: tuple[str, ...]
 
     def rows(self, agents: int) -> dict[str, np.ndarray]:
@@ -91,7 +93,7 @@ def write(
 ) -> None:
     """Write a checkpoint together with all other processes; the leader completes it and removes old ones.
 
-    about   the fingerprint of the run and the software that runs it
+    about   the fingerprint of the run, the software that runs it and the plan
     """
     draft = folder / f"{WRITING}{step:08d}-{lock.token}"
     final = folder / name_of(step)
@@ -216,7 +218,7 @@ def _read(folder: Path) -> Saved:
     files = manifest["files"]
     if folder.name != name_of(step):
         raise damaged(folder, f"it holds step {step}")
-    words = {name: manifest[name] for name in ("fingerprint", "software", "files")}
+    words = {name: manifest[name] for name in ("fingerprint", "software", "plan", "files")}
     for name, entries in words.items():
         if not (isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())):
             raise damaged(folder, f"{name!r} in its manifest is not a table of words")
@@ -228,7 +230,7 @@ def _read(folder: Path) -> Saved:
             raise damaged(folder, f"{name} is missing")
         if sha256(path) != checksum:
             raise damaged(folder, f"{name} is not what was written (checksum)")
-    return Saved(folder, step, words["fingerprint"], words["software"], tuple(files))
+    return Saved(folder, step, words["fingerprint"], words["software"], words["plan"], tuple(files))
 
 
 def _content(folder: Path, name: str) -> bytes:
