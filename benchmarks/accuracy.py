@@ -2,8 +2,8 @@
 
     python benchmarks/accuracy.py [--quick]
 
-Every method gets the same budget for tuning: 240 settings of as many steps, 10 values of alpha times 8 of the inner
-step times 3 of what else the method has: lam for penalties (10, 100, 1000), the weight of the moving average for
+Every method gets the same budget for tuning, as many settings of as many steps: values of alpha times values of the
+inner step times 3 of what else the method has: lam for penalties (10, 100, 1000), the weight of the moving average for
 SPARKLE (0.2, 0.5, 1; 1 is none), the ratio of the two inner steps for SLDBO (1/3, 1, 3). The settings that reach the
 deepest level in the fewest steps are taken. A method whose best step sizes lie at an edge of the grid is tuned once
 more beyond it, and a row says so. Levels are shares of |grad Phi(xbar)|^2 at the start.
@@ -42,12 +42,12 @@ RATIOS = (1 / 3, 1.0, 3.0)
 
 
 class Setting(NamedTuple):
-    """A problem, a network, and the ranges of steps to try."""
+    """A problem, a network, and the ranges of step sizes to try, with how many values of each."""
 
     problem: Callable[[], Any]
     network: Any
-    alphas: tuple[float, float]
-    inners: tuple[float, float]
+    alphas: tuple[float, float, int]
+    inners: tuple[float, float, int]
     steps: int
     every: int
 
@@ -71,9 +71,9 @@ def logistic() -> decibo.Problem:
 
 SETTINGS = {
     "quadratic": Setting(
-        lambda: decibo.problems.quadratic(condition=10.0), decibo.ring(10), (3e-3, 3.0), (1e-2, 1.0), 1000, 4
+        lambda: decibo.problems.quadratic(condition=10.0), decibo.ring(10), (3e-3, 3.0, 10), (1e-2, 1.0, 8), 500, 4
     ),
-    "logistic": Setting(logistic, decibo.ring(10), (30.0, 10_000.0), (5e-2, 3.0), 400, 4),
+    "logistic": Setting(logistic, decibo.ring(10), (100.0, 10_000.0, 6), (0.1, 2.0, 5), 200, 4),
 }
 
 
@@ -158,8 +158,7 @@ def tune_and_widen(problem: Any, at: Setting, entry: Entry, steps: int, alphas: 
 def one(label: str, at: Setting, quick: bool) -> Iterator[Row]:
     problem = at.problem()
     steps = at.steps // (10 if quick else 1)
-    alphas = np.geomspace(*at.alphas, 2 if quick else 10)
-    inners = np.geomspace(*at.inners, 2 if quick else 8)
+    alphas, inners = (np.geomspace(low, high, 2 if quick else size) for low, high, size in (at.alphas, at.inners))
     found = {name: tune_and_widen(problem, at, entry, steps, alphas, inners) for name, entry in entries().items()}
     more = "".join(f"; {name} {each.tried}" for name, each in found.items() if each.widened)
     settings = float(min(each.tried for each in found.values()))

@@ -37,12 +37,12 @@ TITLES = {
     "accuracy": (
         "Accuracy in every currency",
         "The cost until |grad Phi(xbar)|^2 falls to a fraction of its start and stays there. Every method was tuned "
-        "with the same budget: 240 settings of as many steps, over alpha, the inner step and what else it has: lam, "
-        "the weight of SPARKLE's moving average (1 is none), or the ratio of SLDBO's inner steps. `ahead_exact` and "
-        "`sparkle_ed` without moving average follow the same recursion if g is quadratic in y, so they need the same "
-        "number of steps; they differ in what a step costs. Gradients and products are those of all agents; a product "
-        "is H v and J v at once, and equivalents count it as long as it takes, in units of a gradient of g measured in "
-        "the same run. Bytes are counted over all links, in both directions.",
+        "with the same budget, as many settings of as many steps, over alpha, the inner step and what else it has: "
+        "lam, the weight of SPARKLE's moving average (1 is none), or the ratio of SLDBO's inner steps. `ahead_exact` "
+        "and `sparkle_ed` without moving average follow the same recursion if g is quadratic in y, so they need the "
+        "same number of steps; they differ in what a step costs. Gradients and products are those of all agents; one "
+        "product is H v and J v at once, and equivalents count it as long as it takes, in units of a gradient of g "
+        "measured in the same run. Bytes are counted over all links, in both directions.",
     ),
     "second": (
         "Second derivatives",

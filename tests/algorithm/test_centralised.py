@@ -116,6 +116,24 @@ def bias(method, steps=600):
     return [np.sqrt(solution.history[name][-1]) for name in measures]
 
 
+@pytest.mark.parametrize(
+    ("method", "steps", "said"),
+    [
+        (f2sa(alpha=0.1, gamma=0.1, lam=10.0), 2000, 1.4e-1),
+        (f2sa(alpha=0.1, gamma=0.1, lam=100.0), 2000, 1.6e-2),
+        (bome(alpha=0.1, gamma=0.2, T=50), 4000, 1.4e-1),
+        (bome(alpha=0.01, gamma=0.2, T=50), 40_000, 1.5e-2),
+        (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=10.0), 20_000, 2.7e-1),
+        (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=100.0), 20_000, 3.4e-2),
+    ],
+    ids=["f2sa 10", "f2sa 100", "bome 0.1", "bome 0.01", "lv_hba 10", "lv_hba 100"],
+)
+def test_methods_land_where_their_docstrings_say(method, steps, said):
+    problem = decibo.problems.quadratic(agents=1)
+    solution = decibo.solve(problem, decibo.complete(1), method, steps=steps, every=steps, measures=["stationarity"])
+    assert np.sqrt(solution.history["stationarity"][-1]) == pytest.approx(said, rel=0.1)
+
+
 @pytest.mark.parametrize("p", [2, 4])
 def test_the_bias_of_f2sa_p_is_of_order_p(p):
     lams = np.array([30.0, 60.0, 120.0])

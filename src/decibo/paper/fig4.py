@@ -2,8 +2,7 @@
 
 Step sizes are tuned by a grid of equal size for every method, for the lowest mean validation loss over all splits
 of the data, on each of which a setting must stay finite. All settings get the same amount of work: a gradient counts
-1 and a second-derivative product counts 1 too, which favours the Hessian-based methods (a product costs about two
-gradients).
+1, and so do H v and J v each, which together are one product that costs about two gradients.
 """
 
 from __future__ import annotations
