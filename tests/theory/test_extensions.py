@@ -387,6 +387,71 @@ def test_lemma_10_sums_of_two_coupled_recursions(seed, sigma, kappa, share):
     at_most(norm(np.hypot(m, v)), start + 3 * norm(i) + moved * norm(d))
 
 
+@settings(max_examples=60, deadline=None)
+@given(**state)
+@example(1, decibo.ring(4), 1000.0, 0.5, -6.0, 1e-8, True, (1.0, 1.0))  # nothing but noise
+def test_lemma_11_noise_of_the_mean_and_of_the_rest(seed, network, lam, share, power, size, near, falls):
+    """(N5) and (N6): the mean has the noise over sqrt(m); the rest forgets it at the speed of the network."""
+    m = network.agents
+    world = Sampled(seed, m, 2, beta=0.2, spread=0.5)
+    c = world.constants()
+    gamma = share * 2 / (c.mu_g + c.L_yy)
+    steps = ahead_exact_steps(c, network, gamma=gamma, alpha=10**power / c.L_Phi)
+    alpha, sigma, chi, L = steps.alpha, steps.sigma, steps.chi, c.L_yy
+    later = gamma * falls[1]
+    s, C = random_state(world, c, lam, alpha, gamma, seed, size, near)
+    E = Enorm(network.W)
+    now = errors(world, E, s, C, lam, alpha, gamma)
+    before = inner_errors(world, E, s, C, lam, gamma)
+    after = []
+    for choice in world.choices():
+        new = step(world.drawn(choice), network.W, s, C, lam, (alpha, gamma, gamma))
+        after.append(inner_errors(world, E, *new, lam, later))
+    after = np.mean(np.square(after), axis=0)  # over choices: (c, w) times (mean, rest)
+    s_c, s_w, s_x = noise(world, s, lam)
+    middle = s[0].mean(0) - alpha * directions(world, *s, lam)[0].mean(0)
+    b_c, b_w, _ = (norm(part) / math.sqrt(m) for part in references(world, middle, *world.solve(middle)[:2]))
+    s_bar, d = s_x / math.sqrt(m), now["d"]
+    i_c = c.L_xy * now["x"] + c.L_g2 * now["R"] ** 2 / (2 * lam**2)
+    i_w = c.M_y * (now["x"] + now["c"]) + c.L_g3 * c.V * now["R"] ** 2 / (6 * lam**2)
+    rounding = 1e-12 * (1 + lam * norm(s[1])) ** 2
+    for (m_k, v_k), (mean, rest), i, own, of_rest, noisy, b in (
+        (before[0], after[0], i_c, c.L_ystar, c.L_xy + L * c.L_ystar, s_c, b_c),
+        (before[1], after[1], i_w, c.L_wstar, c.M_y * c.s + L * c.L_wstar, s_w, b_w),
+    ):
+        X = (1 - gamma * c.mu_g) * m_k + gamma * (L * v_k + i) + alpha * own * (d + s_bar)
+        at_most(mean, X**2 + (gamma * noisy / math.sqrt(m) + alpha * own * s_bar) ** 2, rounding)  # (N5)
+        X = sigma * ((1 + gamma * L) * v_k + gamma * (L * m_k + i)) + alpha * chi * gamma * of_rest * (d + s_bar)
+        X += chi * (gamma - later) * b
+        at_most(rest, X**2 + (sigma * gamma * noisy + alpha * chi * gamma * of_rest * s_bar) ** 2, rounding)  # (N6)
+
+
+@given(seeds, st.floats(0.01, 0.999), st.floats(1, 100), st.floats(0, 1), st.floats(0, 1))
+def test_lemma_12_sums_with_noise_and_falling_steps(seed, sigma, kappa, a, b):
+    """Lemma 10 with weights, at equality; mu = 1."""
+    rng = np.random.default_rng(seed)
+    K, L = 60, kappa
+    k = 1.0 + np.arange(K)
+    gamma = rng.uniform(0.01, 1) * min(2 / (1 + L), (1 - sigma) / (4 * sigma * L**2)) * k ** -min(a, b)
+    alpha = rng.exponential() * k ** -max(a, b)
+    some = lambda: rng.exponential(size=K) * (rng.random(K) < 0.5)
+    i, d, noise_m, noise_v, beta_m, beta_v = (some() * gamma**h for h in (0, 0, 1, 1, 1, 1))
+    of_mean, of_rest = rng.exponential(size=2)
+    m, v = [rng.exponential()], [rng.exponential()]
+    for j in range(K - 1):
+        inner, g = (m[-1], v[-1]), gamma[j]
+        X = (1 - g) * inner[0] + g * (L * inner[1] + i[j]) + alpha[j] * of_mean * d[j] + beta_m[j]
+        Y = sigma * ((1 + g * L) * inner[1] + g * (L * inner[0] + i[j])) + alpha[j] * g * of_rest * d[j] + beta_v[j]
+        m.append(math.hypot(X, noise_m[j]))
+        v.append(math.hypot(Y, noise_v[j]))
+    total = lambda values: math.sqrt(np.sum(alpha * values**2))
+    p = 0.75 * (1 - sigma)
+    mean = math.sqrt(alpha[0] / gamma[0]) * m[0] + total(beta_m / gamma) + total(noise_m / np.sqrt(gamma))
+    rest = math.sqrt(alpha[0] / p) * v[0] + total(beta_v) / p + total(noise_v) / math.sqrt(p)
+    moved = 2 * alpha[0] / gamma[0] * (of_mean + 2 * gamma[0] ** 2 * L * of_rest / (1 - sigma))
+    at_most(total(np.hypot(m, v)), 2 * mean + 3 * kappa * rest + 3 * total(i) + moved * total(d))
+
+
 @pytest.mark.parametrize(("kind", "m"), [("path", 3), ("ring", 4)])
 def test_theorem_h_along_runs(kind, m):
     """A run with the steps of Theorem H, R measured: the bound holds, and |grad Phi| falls."""
