@@ -204,6 +204,7 @@ def network(**changes):
         ("run.json", edit(steps="many"), "'steps' must not be of type str"),
         ("run.json", edit(label=["a"]), "'label' must not be of type list"),
         ("run.json", edit(versions={"jax": 1}), "'versions'"),
+        ("run.json", edit(cost={"gradients": 1, "bytes": 1, "agents": 1, "links": 1, "measuring": "1"}), "'cost'"),
         ("run.json", edit(files={"../../secret": "0"}), "not part of a run folder"),
         ("run.json", edit(files={}), "no history"),
         ("run.json", network(edges=[[0, 99, 0.1]]), "'network.edges'"),

@@ -322,6 +322,8 @@ def _check(path: Path, record: Mapping) -> None:
             raise _damaged(path, f"'{name}' must not be of type {type(value).__name__}")
     if not all(isinstance(name, str) for name in record["measures"]):
         raise _damaged(path, "'measures' must be names")
+    if not all(isinstance(value, NUMBER) for value in record["cost"].values()):
+        raise _damaged(path, "'cost' must hold numbers only")
     for name in ("versions", "files"):
         if not all(isinstance(value, str) for value in record[name].values()):
             raise _damaged(path, f"'{name}' must hold text only")
