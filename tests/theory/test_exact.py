@@ -423,6 +423,9 @@ def test_the_floor_and_what_it_needs():
     assert with_third.F(10.0) == pytest.approx(100 * with_third.F(100.0))  # O(1/lam^2)
     assert without.F(1e4) == pytest.approx(10 * without.F(1e5), rel=1e-3)  # O(1/lam)
     assert without.F(10.0, R=0.0) == 0
+    eps_c = 0.5 * 2.0**2 / (2 * 10.0**2)  # L_g2 = 0.5, R = 2, lam = 10; mu_g = 1, L_xy = 3, V = 4
+    for steps, eps_w in ((with_third, 1.0 * 4 * 2.0**2 / (6 * 10.0**2)), (without, 0.5 * 4 * 2.0 / (2 * 10.0))):
+        assert steps.F(10.0, R=2.0) == pytest.approx(steps.tau * (steps.L_G * eps_c + 3 * eps_w) + eps_w)
     assert ahead_exact_steps(replace(fine_constants(c), L_g2=0.0), 0.5).bound(math.inf, 1.0).total == 0
     with pytest.raises(decibo.InputError, match="C_f"):
         ahead_exact_steps(c, ring).F(10.0)

@@ -27,8 +27,8 @@ SUFFICIENT = (
 )
 SUFFICIENT_EXACT = (
     "Theorem B's conditions are sufficient, not necessary. With exact constants the\n"
-    "largest stable alpha is typically 3 (one agent) to 30 (network) times larger;\n"
-    "with constants that follow from those above, 100 to 10,000 times."
+    "largest stable alpha is typically 5 (one agent) to 100 (network) times larger;\n"
+    "with constants that follow from those above, 1,000 to 10 million times."
 )
 MINIMAX = "Corollary 2"  # the case g = -f
 LARGEST = 1e60  # of a setting: powers of larger ones are no numbers any more
