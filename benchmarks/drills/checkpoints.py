@@ -45,7 +45,7 @@ from decibo.files import sha256  # noqa: E402
 PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))  # and automatic step sizes: the richest state
 STEPS = 80
 KEPT = ("step-00000020", "step-00000040", "step-00000060")
-TIMEOUT = 120  # seconds for a single process that starts, compiles and runs for a few seconds
+PATIENCE = 10  # times the duration of an undisturbed run, after which a resumed one counts as hung
 CONFIG = """
 problem = "quadratic"
 [network]
@@ -310,7 +310,7 @@ def kills(count: int, drawn: random.Random, folder: Path) -> Iterator[Outcome]:
             process = started(folder, *command)
             hits.append(killed(process, out, drawn, duration))
             command = ["resume", out.name] if (out / "config.toml").exists() else command
-        code, said, hung = ended(started(folder, *command))
+        code, said, hung = ended(started(folder, *command), PATIENCE * duration)
         left = [path.name for path in (*out.iterdir(), *(out / "checkpoint").iterdir()) if path.name.startswith(".")]
         got = arrays(out) if code == 0 else {}
         right = got.keys() == expected.keys() and all(np.array_equal(got[name], expected[name]) for name in got)
@@ -336,7 +336,7 @@ def killed(process: subprocess.Popen, out: Path, drawn: random.Random, duration:
     deadline = time.perf_counter() + duration * drawn.random()
     eager = drawn.random() < 0.34
     writing = lambda: next((out / "checkpoint").glob(".writing-*"), None)
-    while process.poll() is None and time.perf_counter() < deadline + TIMEOUT * eager and not (eager and writing()):
+    while process.poll() is None and time.perf_counter() < deadline + duration * eager and not (eager and writing()):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -345,9 +345,9 @@ def killed(process: subprocess.Popen, out: Path, drawn: random.Random, duration:
     return f"{moment}, newest {complete[-1] if complete else 'none'}" if process.returncode < 0 else "too late"
 
 
-def ended(process: subprocess.Popen) -> tuple[int, str, bool]:
+def ended(process: subprocess.Popen, seconds: float) -> tuple[int, str, bool]:
     try:
-        said = process.communicate(timeout=TIMEOUT)[1]
+        said = process.communicate(timeout=seconds)[1]
         return process.returncode, said, False
     except subprocess.TimeoutExpired:
         process.kill()

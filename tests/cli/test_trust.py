@@ -145,7 +145,15 @@ def test_only_what_declares_its_result_is_called(here, module, decibo_call, sett
 
 
 def test_a_measure_of_ones_own_can_be_waited_for(here, module, decibo_call):
-    words = ["--set", 'run.until={"own_code:size"=0.99}', "--set", "run.measures=outer", "--trust", "own_code", "--json"]
+    words = [
+        "--set",
+        'run.until={"own_code:size"=0.99}',
+        "--set",
+        "run.measures=outer",
+        "--trust",
+        "own_code",
+        "--json",
+    ]
     done = decibo_call("run", "quad.toml", *words)
     assert done.code == 0, done.err
     assert (done.json["status"], set(done.json["last"])) == ("converged", {"outer", "size"})

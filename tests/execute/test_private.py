@@ -1,8 +1,11 @@
 """Marks: other data is rejected, the same data is not, and what is kept says nothing to others."""
 
 import json
+import shutil
 import stat
+from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -40,3 +43,38 @@ def test_marks_that_cannot_be_read_are_said_to_be_missing(tmp_path):
     (tmp_path / "data-0-2.json").write_text("{")
     with pytest.warns(UserWarning, match="agent 0 still has the data .* cannot be checked"):
         marks(tmp_path).check()
+
+
+def test_damaged_marks_are_missing_and_no_reason_to_reject_the_data(tmp_path):
+    marks(tmp_path).write()
+    path = tmp_path / "data-0-2.json"
+    content = path.read_text()
+    mark = json.loads(content)["marks"]["0"]
+    path.write_text(content.replace(mark, mark[:-1] + chr(ord(mark[-1]) ^ 1)))
+    with pytest.warns(UserWarning, match="agent 0 still has the data .* cannot be checked"):
+        marks(tmp_path).check()
+
+
+def solve(folder, shift=0.0, resume=False):
+    problem = decibo.problems.quadratic(4, seed=1)
+    moved = replace(problem, data=jax.tree.map(lambda leaf: leaf + shift, problem.data))
+    method = decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1)
+    checkpoint = decibo.Checkpoints(folder, every=10, resume=resume)
+    return decibo.solve(moved, decibo.ring(4), method, steps=20, progress=False, checkpoint=checkpoint)
+
+
+def test_other_data_is_rejected_even_if_no_step_was_done(tmp_path):
+    solve(tmp_path)
+    for step in (10, 20):
+        shutil.rmtree(tmp_path / f"step-{step:08d}")
+    with pytest.raises(decibo.InputError, match="other data of agent 0"):
+        solve(tmp_path, shift=1.0, resume=True)
+
+
+def test_a_new_run_does_not_keep_the_marks_of_one_without_a_checkpoint(tmp_path):
+    (tmp_path / "data-0-9.json").write_text("{}")  # of a run with other agents in each process
+    (tmp_path / ".data-half").write_text("")
+    solve(tmp_path)
+    assert not (tmp_path / "data-0-9.json").exists()
+    assert not (tmp_path / ".data-half").exists()
+    assert solve(tmp_path, resume=True).steps == 20

@@ -127,13 +127,22 @@ class Checkpointer:
                 raise InputError(
                     f"There is no checkpoint in {folder} to resume from.", "Leave resume out to start a new run."
                 )
+            self._mark()
             return start
         if run.step > steps:
             raise InputError(
                 f"The run in {folder} has already done {run.step} steps, but steps is {steps}.",
                 f"Pass at least {run.step}, or start a new run in another folder.",
             )
+        self.marks.check()
         return run
+
+    def _mark(self) -> None:
+        """Mark the data of a new run, and remove the marks of a run that never came to its first checkpoint."""
+        if jax.process_index() == 0:
+            self.marks.clear()
+        barrier("marks of earlier runs are gone")
+        self.marks.write()
 
     def _newest(self, start: RunState) -> RunState | None:
         """The state of the newest sound checkpoint, which must be the same for all processes; None if there is none."""

@@ -28,9 +28,11 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError
+from decibo.files import encode, sha256
 from decibo.pytree import Tree
 
 PATTERN = "data-*.json"
+DRAFT = ".data-"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +47,25 @@ class Marks:
         """Mark the data of a new run, with a new key."""
         key = secrets.token_bytes(32)
         marks = {str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)}
-        content = json.dumps({"key": key.hex(), "marks": marks}, indent=1)
+        body = {"key": key.hex(), "marks": marks}
+        content = json.dumps({**body, "checksum": _checksum(body)}, indent=1)
         target = self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json"
-        handle, draft = tempfile.mkstemp(prefix=".data-", dir=self.folder)  # only its owner can read it
+        handle, draft = tempfile.mkstemp(prefix=DRAFT, dir=self.folder)  # only its owner can read it
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(draft, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
             raise
+
+    def clear(self) -> None:
+        """Remove all marks and their drafts; for a new run, before any process writes its own."""
+        for path in (*self.folder.glob(PATTERN), *self.folder.glob(f"{DRAFT}*")):
+            path.unlink(missing_ok=True)
 
     def check(self) -> None:
         """Reject other data than those with which the run began; warn where this cannot be found out."""
@@ -82,6 +92,8 @@ class Marks:
         for path in sorted(self.folder.glob(PATTERN)):
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
                 content = json.loads(path.read_text(encoding="utf-8"))
+                if content.pop("checksum") != _checksum(content):  # damage is no other data
+                    continue
                 key = bytes.fromhex(content["key"])
                 known |= {int(agent): (key, str(mark)) for agent, mark in content["marks"].items()}
         return known
@@ -95,3 +107,7 @@ class Marks:
                 total.update(f"{leaf.dtype}{leaf.shape[1:]}".encode())
                 total.update(np.ascontiguousarray(leaf[row]).tobytes())
             yield total.hexdigest()
+
+
+def _checksum(body: dict) -> str:
+    return sha256(encode(json.dumps(body, sort_keys=True)))

@@ -102,7 +102,6 @@ def solve(
             run = run._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
             if setup.checkpointer:
                 run = setup.checkpointer.restore(run, steps)
-                setup.checkpointer.marks.check() if run.step else setup.checkpointer.marks.write()
             return finish(setup, run, report, throw, clock)
 
 
