@@ -163,5 +163,5 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     drawn = random.Random(seed)
     for number, stage in zip(range(count), itertools.cycle(STAGES), strict=False):
         processes = 2 + number % 3
-        supervised = (number + number // len(STAGES)) % 2 == 0
+        supervised = (number + number // len(STAGES) + seed) % 2 == 0
         yield case(stage, drawn.randrange(processes), processes, supervised, folder / f"case{number}")

@@ -26,7 +26,6 @@ from types import TracebackType
 from typing import NoReturn
 
 from decibo.errors import InputError, LostError, UnreachableError, first_line
-from decibo.files import atomic_write
 from decibo.parallel.hub import (
     LONGEST,
     TICK,
@@ -221,6 +220,14 @@ def _call(host: str, port: int, processes: int, process: int, secret: bytes, hea
     else:
         raise unreachable(f"{host}:{port}", reason)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        return _greet(line, f"{host}:{port}", processes, process, secret, heartbeat)
+    except BaseException:
+        line.close()
+        raise
+
+
+def _greet(line: socket.socket, address: str, processes: int, process: int, secret: bytes, heartbeat: float) -> Member:
     nonce = secrets.token_hex(16)
     try:
         greeting, unread = next_message(line, b"")
@@ -230,15 +237,15 @@ def _call(host: str, port: int, processes: int, process: int, secret: bytes, hea
         send(line, me | {"pid": os.getpid(), "host": socket.gethostname()})
         answer, unread = next_message(line, unread)
     except (OSError, ValueError) as error:
-        raise unreachable(f"{host}:{port}", first_line(error)) from error
+        raise unreachable(address, first_line(error)) from error
     if "refused" in answer:
         raise InputError(
-            f"Process 0 at {host}:{port} refused this process: {answer['refused']}.",
+            f"Process 0 at {address} refused this process: {answer['refused']}.",
             "Start every process of a run once, with the same number of processes and the same DECIBO_SECRET.",
         )
     if not hmac.compare_digest(str(answer.get("proof")), proof_of(secret, "hub", nonce, theirs, str(process))):
         raise InputError(
-            f"Whoever listens at {host}:{port} does not know the secret of this run.",
+            f"Whoever listens at {address} does not know the secret of this run.",
             "Choose another port, and give every process the same DECIBO_SECRET.",
         )
     line.settimeout(None)
@@ -418,7 +425,7 @@ def write_status(name: str, text: str) -> None:
     """Leave a word for the supervisor, if there is one: only the wording of its messages depends on it."""
     if folder := os.environ.get(STATUS):
         with suppress(OSError):
-            atomic_write(Path(folder) / name, text)
+            Path(folder, name).write_text(text, encoding="utf-8", errors="replace")
 
 
 def conclusion(sentence: str) -> str:

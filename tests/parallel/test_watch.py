@@ -1,0 +1,187 @@
+"""One process fails, all end: the hub without processes, then two processes that are started by hand."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import decibo
+from decibo.parallel import hub, processes, watch
+from decibo.parallel.launch import launch
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SECRET = b"known to the run"
+
+
+@pytest.fixture
+def meeting():
+    """The port of a hub for two processes."""
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = hub.Hub(server, 2, SECRET, heartbeat=30.0, port=4321)
+    thread.start()
+    return server.getsockname()[1]
+
+
+@pytest.fixture
+def call(meeting):
+    """Join the hub as a process."""
+    called = []
+
+    def join(process, secret=SECRET, count=2):
+        called.append(watch._call("127.0.0.1", meeting, count, process, secret, 30.0))
+        return called[-1]
+
+    yield join
+    for member in called:
+        for line in (member.line, member.wake, member.alarm):
+            line.close()
+
+
+def read(member):
+    """The next message for this process that is not a sign of life."""
+    while True:
+        message, member.unread = hub.next_message(member.line, member.unread)
+        if "alive" not in message:
+            return message
+
+
+def test_strangers_are_refused_by_name_and_the_run_goes_on(call, meeting, capfd):
+    first = call(0)
+    with pytest.raises(decibo.InputError, match="says that it is process 1, but it does not know the secret"):
+        call(1, b"guessed")
+    with pytest.raises(decibo.InputError, match="process 0, but that one has joined already"):
+        call(0)
+    with pytest.raises(decibo.InputError, match="process 1 of 3, and this run has 2 processes"):
+        call(1, count=3)
+    with socket.create_connection(("127.0.0.1", meeting)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + b'{"failed": "everything"}\n')
+        stranger.recv(100)
+    second = call(1)
+    assert read(first) == read(second) == {"port": 4321}
+    said = capfd.readouterr().err
+    assert said.count("refused a connection from 127.0.0.1:") == 4
+    assert "does not know the secret of this run; the run goes on" in said
+
+
+def test_a_hub_that_does_not_know_the_secret_is_refused():
+    """Somebody else listens there, who lets everybody in."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        answers = threading.Thread(target=pretend, args=(server,))
+        answers.start()
+        with pytest.raises(decibo.InputError, match="does not know the secret of this run"):
+            watch._call("127.0.0.1", port, 2, 1, SECRET, 30.0)
+        answers.join()
+
+
+def pretend(server):
+    line, _ = server.accept()
+    with line:
+        line.sendall(b'{"nonce": "1"}\n')
+        line.recv(1000)
+        line.sendall(b'{"proof": "1", "pid": 1, "host": "here"}\n')
+
+
+def test_the_first_failure_reaches_all_and_so_does_a_broken_line(call):
+    first = call(0)
+    second = call(1)
+    assert "port" in read(first)
+    assert "port" in read(second)
+    hub.send(second.line, {"failed": "process 1 failed: KeyError: 'label'"})
+    hub.send(first.line, {"failed": "process 0 failed: too late"})
+    expected = {"failed": "process 1 failed: KeyError: 'label'", "process": 1}
+    assert read(first) == read(second) == expected
+
+
+def test_a_line_that_breaks_without_a_word_is_a_failure_and_after_leaving_it_is_not(call):
+    first = call(0)
+    second = call(1)
+    assert "port" in read(first)
+    hub.send(first.line, {"leaving": True})
+    second.line.close()
+    assert read(first)["failed"].startswith("process 1 is gone: its connection broke")
+
+
+def test_all_may_go_when_all_are_leaving(call):
+    both = [call(number) for number in (0, 1)]
+    for member in both:
+        assert "port" in read(member)
+        hub.send(member.line, {"leaving": True})
+    assert [read(member) for member in both] == [{"released": True}] * 2
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"DECIBO_COORDINATOR": "127.0.0.1:1"}, "DECIBO_PROCESSES, DECIBO_PROCESS is not, and they belong together"),
+        ({"OMPI_COMM_WORLD_SIZE": "abc"}, "OMPI_COMM_WORLD_SIZE must be an integer, but it is 'abc'"),
+        (
+            {"DECIBO_COORDINATOR": "127.0.0.1:1", "DECIBO_PROCESSES": "2", "DECIBO_PROCESS": "x"},
+            "DECIBO_PROCESS must be an integer, but it is 'x'",
+        ),
+    ],
+)
+def test_a_broken_environment_is_an_error_of_the_input(env, words):
+    with pytest.raises(decibo.InputError, match=re.escape(words)):
+        processes.find_launcher(env)
+
+
+def test_a_heartbeat_that_is_none_is_an_error_of_the_input(monkeypatch):
+    ours = {"DECIBO_COORDINATOR": "127.0.0.1:1", "DECIBO_PROCESSES": "2", "DECIBO_PROCESS": "1"}
+    for name, value in {**ours, "DECIBO_HEARTBEAT": "abc"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(decibo.InputError, match="DECIBO_HEARTBEAT must be a number"):
+        decibo.init_distributed()
+    with pytest.raises(decibo.InputError, match="at most 86400 seconds"):
+        launch(["python", "-c", "pass"], 2, heartbeat=1e300)
+    with pytest.raises(decibo.InputError, match="the number of processes must be a positive integer"):
+        launch(["python", "-c", "pass"], 0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host"), [("node001", "node001"), ("a[07,09-15],b", "a07"), ("a[3-5]", "a3"), ("x,y[1-2]", "x")]
+)
+def test_slurm_says_where_process_0_is(nodes, host):
+    env = {"SLURM_JOB_ID": "4097", "SLURM_STEP_NODELIST": nodes, "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}
+    found = processes.find_launcher(env)
+    assert (found.coordinator, found.processes, found.process) == (f"{host}:61441", 4, 3)
+
+
+def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path):
+    """Started by hand: nobody watches but they themselves."""
+    job = [sys.executable, str(ROOT / "benchmarks" / "drills" / "_failing.py"), "callback", "1", str(tmp_path)]
+    port = str(processes.free_port())
+    both = [
+        subprocess.Popen([*job, port, "2", str(n)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for n in (0, 1)
+    ]
+    survivor, victim = (process.communicate(timeout=240)[1] for process in both)
+    ended = time.time() - float((tmp_path / "event").read_text())
+    assert [process.returncode for process in both] == [71, 1]
+    line = "decibo: process 1 (agents 4 to 7) failed: RuntimeError: callback. All processes of the run end."
+    assert survivor.splitlines()[-1] == line
+    assert "Traceback" not in survivor
+    assert victim.splitlines()[-1] == "RuntimeError: callback"
+    assert ended < 200  # JAX's runtime would have waited for 300 s
+
+
+def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
+    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "python", str(HERE / "_sent.py"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "Gloo" not in done.stdout + done.stderr
+    guide = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
+    table = guide[guide.index("| what leaves a process") :].split("\n\n")[0]
+    listed = set(re.findall(r"`(\w+)`", "".join(row.split("|")[-2] for row in table.splitlines())))
+    for process in (0, 1):
+        found = json.loads((tmp_path / f"{process}.json").read_text())
+        assert found["leaked"] == 0
+        assert found["bytes"] > 100
+        assert {"check_same", "_agreed", "_newest", "inside"} <= set(found["names"]) <= listed
