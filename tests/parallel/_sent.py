@@ -23,7 +23,7 @@ gather = multihost_utils.process_allgather
 def process_allgather(values: np.ndarray, *rest: object, **more: object) -> np.ndarray:
     """As JAX's, but written down, under the name of the function of decibo's that wanted it."""
     frame = sys._getframe(1)
-    while frame.f_code.co_name in ("all_gather", "__enter__", "__exit__"):
+    while frame.f_code.co_name == "all_gather" or "decibo" not in frame.f_globals["__name__"]:
         frame = frame.f_back
     sent.append((frame.f_code.co_name, np.asarray(values).tobytes()))
     return gather(values, *rest, **more)
