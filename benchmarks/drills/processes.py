@@ -38,7 +38,7 @@ STAGES = {
     "objective": ("ZeroDivisionError: objective", ""),
     "measure": ("ValueError: measure", ""),
     "callback": ("failed: RuntimeError: callback", ""),
-    "full disk": ("No space left on device: '", ""),  # and the file
+    "full disk": ("could not be written: No space left on device", ""),
     "finishing": ("failed: KeyError: 'finishing'", ""),
     "sys.exit": ("failed: SystemExit: 5", ""),
     "os._exit": (GONE, "ended with exit code 5"),
