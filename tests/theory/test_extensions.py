@@ -332,7 +332,7 @@ def inner_errors(world, E, s, C, lam, gamma):
     return in_c, split(E, lam * (y - z) / 2 - wstar, lam * (C[1] - C[2]) / 2 - gamma * rest_w)
 
 
-tilted = {"m": st.sampled_from([2, 3, 4]), "tilt": st.sampled_from([1.5, 4.0]), "beta": st.sampled_from([0.0, 0.1])}
+tilted = {"m": st.sampled_from([2, 3, 4]), "tilt": st.sampled_from([2.5, 4.0]), "beta": st.sampled_from([0.0, 0.1])}
 
 
 @settings(max_examples=80, deadline=None)
