@@ -9,6 +9,9 @@ from difflib import get_close_matches
 
 from decibo.errors import InputError, short, short_repr
 
+MOST_SEED = 2**31 - 1
+MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
+
 # Words that other libraries, or papers, use for ours.
 SYNONYMS = {
     "algorithm": "method",
@@ -22,8 +25,8 @@ SYNONYMS = {
 }
 
 
-def integer(name: str, value: object, least: int = 1) -> int:
-    """The value as an int, if it is an integer of at least `least`."""
+def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """The value as an int, if it is an integer of at least `least` and, where there is a bound, at most `most`."""
     try:
         number = operator.index(value)  # pyright: ignore[reportArgumentType]  (a TypeError is what we ask for)
     except TypeError:
@@ -31,7 +34,14 @@ def integer(name: str, value: object, least: int = 1) -> int:
     if number is None or isinstance(value, bool) or number < least:
         rule = "a positive integer" if least == 1 else f"an integer of at least {least}"
         raise InputError(f"{name} must be {rule}, but it is {short_repr(value)}.")
+    if most is not None and number > most:
+        raise InputError(f"{name} must be at most {most:,}, but it is {short(f'{number:,}')}.")
     return number
+
+
+def seed(value: object, name: str = "seed") -> int:
+    """The value as an int, if random numbers can be drawn from it in every precision."""
+    return integer(name, value, least=0, most=MOST_SEED)
 
 
 def positive(name: str, value: object) -> float:
@@ -41,7 +51,8 @@ def positive(name: str, value: object) -> float:
 
 def at_least(name: str, value: object, bound: float) -> float:
     """The value as a float, if it is a finite number that is not below the bound."""
-    return _number(name, value, f"a finite number of at least {bound:g}", lambda number: number >= bound)
+    rule = "a finite number" if bound == -math.inf else f"a finite number of at least {bound:g}"
+    return _number(name, value, rule, lambda number: number >= bound)
 
 
 def above(name: str, value: object, bound: float) -> float:
@@ -55,6 +66,13 @@ def fraction(name: str, value: object, *, most: float = 1.0, zero: bool = True) 
     return _number(
         name, value, f"a number {rule}", lambda number: (number >= 0 if zero else number > 0) and number <= most
     )
+
+
+def flag(name: str, value: object) -> bool:
+    """The value, if it is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, but it is {short_repr(value)}.")
+    return value
 
 
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
@@ -97,7 +115,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 def _number(name: str, value: object, rule: str, holds: Callable[[float], bool]) -> float:
     try:
-        number = math.nan if isinstance(value, bool | str) else float(value)  # pyright: ignore[reportArgumentType]
+        number = math.nan if isinstance(value, bool | str | bytes | bytearray) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and holds(number)):

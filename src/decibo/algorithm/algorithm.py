@@ -18,6 +18,7 @@ all it takes to add a method: tests, command line and reference read CATALOG.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -26,6 +27,7 @@ from types import NoneType
 from typing import Any, ParamSpec, Protocol, cast, get_args, get_type_hints, overload
 
 import jax
+from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
@@ -34,7 +36,7 @@ from decibo.automatic.controller import Controller
 from decibo.errors import InputError
 from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
-from decibo.validate import integer, only_known
+from decibo.validate import at_least, integer, only_known
 
 
 @jax.tree_util.register_dataclass
@@ -205,6 +207,8 @@ def _prepared(name: str, kind: Any, value: Any) -> Any:
     options = get_args(kind)
     if Schedule in options:
         return None if value is None and NoneType in options else schedule(name, cast("Rate", value))
+    if kind is float or (float in options and value is not None):
+        return value if isinstance(value, Tracer) else at_least(name, value, -math.inf)
     return Count(integer(name, value)) if kind is int else value
 
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.tree_util import Partial
 
+from decibo.errors import InputError, first_line
 from decibo.validate import above, at_least, integer, positive
 
 __all__ = ["growing", "polynomial"]
@@ -62,7 +63,14 @@ def polynomial(start: float, power: float, *, delay: float = 1.0) -> Partial:
 def schedule(name: str, value: Rate) -> Schedule:
     """A rate as a function of the step, if it is positive; functions are checked at step 0."""
     if callable(value):
-        _positive(f"{name}(0)", value(0))
+        try:
+            first = value(0)
+        except Exception as error:
+            raise InputError(
+                f"{name} must be a number or a function of the step, but {name}(0) raised {type(error).__name__}: "
+                f"{first_line(error)}."
+            ) from error
+        _positive(f"{name}(0)", first)
         return value if isinstance(value, Partial) else Partial(value)
     return Partial(constant, _positive(name, value))
 

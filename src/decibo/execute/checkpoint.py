@@ -29,7 +29,7 @@ from decibo.files import check_writable
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
 from decibo.parallel.processes import all_gather, barrier, check_same
-from decibo.validate import integer
+from decibo.validate import flag, integer
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Checkpoints:
             raise InputError(f"The folder of checkpoints must be a path, but it is {self.folder!r}.")
         integer("every", self.every)
         integer("keep", self.keep)
+        flag("resume", self.resume)
 
     @property
     def path(self) -> Path:

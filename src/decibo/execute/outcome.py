@@ -21,6 +21,7 @@ GROWN = 1e9  # times the start: finite, but no answer
 WORSE = 1e5  # times the start, where nothing has improved
 MINIMISED = ("outer", "phi", "stationarity", "direction_norm", "distance_x")  # one of them falls in a run that works
 STILL = "x has hardly moved"
+SMALL = 1e-6  # a measure below this is no sign of trouble
 MOVED = 1e-6  # of 1 + the largest number of x0: less than this is hardly a move
 
 
@@ -58,6 +59,12 @@ def grown(history: Mapping[str, np.ndarray], first: float, last: float) -> bool:
         return False
     rows = [history[name] for name in MINIMISED if name in history and len(history[name]) and history[name].ndim == 1]
     return bool(rows) and not any(row[-1] < row[0] for row in rows)
+
+
+def worsened(history: Mapping[str, np.ndarray]) -> bool:
+    """Whether all that is to be minimised ended far above its start: no growth without bound, but suspect."""
+    rows = [history[name] for name in MINIMISED if name in history and len(history[name]) and history[name].ndim == 1]
+    return bool(rows) and all(row[-1] > 10 * abs(row[0]) + SMALL for row in rows)
 
 
 def hardly_moved(start: np.ndarray, end: np.ndarray) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.automatic.controller import Agents, RunState
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.execute import diagnose, loop, outcome
 from decibo.execute.checkpoint import Checkpointer
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
@@ -133,6 +133,11 @@ def watched(progress: bool | Report | None) -> AbstractContextManager[Report | N
     """What to call between chunks: the function that was passed, or a line if it is wanted and somebody watches."""
     if callable(progress):
         return nullcontext(progress)
+    if not isinstance(progress, bool | None):
+        raise InputError(
+            f"progress must be True, False or a function (step, steps, latest measures), but it is "
+            f"{short(repr(progress))}."
+        )
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
@@ -283,7 +288,8 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
     elif found is Status.failed:
         reasons.append(_why_failed(setup, run, solution))
     elif run.step:
-        suspect = controller and (moved or controller.troubled(run))
+        troubled = controller is not None and (bool(moved) or controller.troubled(run))
+        suspect = troubled or outcome.worsened(run.history)
         flat = _flat_inner(setup, solution) if suspect else ""
         found = Status.failed if flat else None
         reasons += [moved, flat]

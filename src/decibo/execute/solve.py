@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -13,7 +14,7 @@ from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.execute import loop
 from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder
 from decibo.execute.fingerprint import PARTS, fingerprint
@@ -27,6 +28,7 @@ from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, Seconds, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.directed import DirectedNetwork
+from decibo.network.graphs import is_graph
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
@@ -37,7 +39,10 @@ from decibo.parallel.processes import check_same
 from decibo.parallel.watch import inside, loading
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
-from decibo.validate import integer
+from decibo.validate import MOST_STEPS, at_least, flag, integer
+from decibo.validate import seed as check_seed
+
+LOST = 0.01  # lam times the rounding error of the type: above it, rounding is seen in the result
 
 
 def solve(
@@ -73,7 +78,9 @@ def solve(
     clock = Clock()
     method = ahead_exact() if method is None else method
     check_types(problem, network, method)
-    steps = integer("steps", steps)
+    steps = integer("steps", steps, most=MOST_STEPS)
+    seed = check_seed(seed)
+    throw = flag("throw", throw)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if not isinstance(checkpoint, Checkpoints | None):
         raise InputError(f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}.")
@@ -113,7 +120,19 @@ def check_types(problem: object, network: object, method: object) -> None:
         ("method", method, Algorithm, "decibo.ahead(alpha=..., beta=..., gamma=..., lam=...)"),
     ):
         if not isinstance(value, kind):
-            raise InputError(f"{name} must be a decibo {name} such as {example}, but it is {value!r:.60}.")
+            wanted = f"a decibo {name} such as {example}"
+            raise InputError(f"{name} must be {wanted}, but it is {short(repr(value))}.", _meant(name, value))
+
+
+def _meant(name: str, value: object) -> str:
+    """What was probably meant, for what people pass in good faith."""
+    if name == "network" and is_graph(value):
+        return "Use decibo.from_graph(graph), or decibo.networks.from_digraph for a directed one: links need weights."
+    if name == "network" and getattr(value, "ndim", 0) == 2:
+        return "Use decibo.from_weights(W)."
+    if name == "method" and callable(value):
+        return "Call it with its settings."
+    return ""
 
 
 def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
@@ -140,6 +159,7 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             "Use decibo.complete(1).",
         )
     _warn_of_small_lam(problem, method)
+    _warn_of_large_lam(problem, method)
 
 
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
@@ -153,6 +173,22 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
         warnings.warn(
             f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
             "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
+            stacklevel=4,
+        )
+
+
+def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
+    """The penalty multiplies differences of gradients, and their rounding errors, by lam."""
+    lam = method.settings.get("lam")
+    if not isinstance(lam, int | float) or not (method.bias or "").startswith("1/lam"):
+        return
+    dtype = problem.y_layout.dtype
+    lost = lam * float(jnp.finfo(dtype).eps)
+    if lost > LOST:
+        advice = "Lower lam" if dtype == jnp.float64 else "Lower lam, or use double precision (jax_enable_x64)"
+        warnings.warn(
+            f"lam = {lam:g} is too large for {dtype}: it multiplies rounding errors to {lost:.1g} of what it should "
+            f"find. {advice}.",
             stacklevel=4,
         )
 
@@ -257,6 +293,11 @@ def finite_at_start(functions: Functions, data: Tree, rows: Mapping[str, jax.Arr
 
 def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, float]:
     """What to wait for, if it is recorded and finite."""
+    if not isinstance(until, Mapping | None):
+        raise InputError(
+            f"until must be a dictionary of measures and values, but it is {short(repr(until))}.",
+            "Pass until={'stationarity': 1e-8}, for example.",
+        )
     targets = {}
     for name, value in (until or {}).items():
         if name not in names:
@@ -264,9 +305,7 @@ def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, f
                 f"until names {name!r}, but only what is recorded can be waited for: {', '.join(names)}.",
                 "Add it to measures.",
             )
-        if not np.isfinite(value):
-            raise InputError(f"until[{name!r}] must be a finite number, but it is {value!r}.")
-        targets[name] = float(value)
+        targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
     return targets
 
 

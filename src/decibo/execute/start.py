@@ -12,7 +12,8 @@ import numpy as np
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.pytree import Layout, Tree
-from decibo.validate import at_least, integer, only_known
+from decibo.validate import at_least, flag, only_known
+from decibo.validate import seed as check_seed
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def random_start(seed: int, scale: float | Mapping[str, float] = 1.0, *, common:
     """
     scales = dict(scale) if isinstance(scale, Mapping) else {"x": scale, "y": scale}
     checked = {name: at_least(f"The scale of {name}", value, 0.0) for name, value in scales.items()}
-    return RandomStart(integer("seed", seed, least=0), checked, common)
+    return RandomStart(check_seed(seed), checked, flag("common", common))
 
 
 Start = Mapping[str, Tree] | RandomStart | None
@@ -73,6 +74,9 @@ def _stacked(name: str, layout: Layout, tree: Tree, agents: int) -> jax.Array:
             f"{jax.tree.unflatten(layout.treedef, wanted)}, but it has {jax.tree.unflatten(treedef, shapes)}.",
             "Stack the agents' points along a new first axis.",
         )
+    for dtype in (np.asarray(leaf).dtype for leaf in leaves):
+        if dtype.kind not in "biuf" and not jnp.issubdtype(dtype, jnp.floating):
+            raise InputError(f"start[{name!r}] must hold real numbers, but it holds {dtype}.")
     if not all(np.isfinite(np.asarray(leaf, dtype=np.float64)).all() for leaf in leaves):
         raise InputError(f"start[{name!r}] must be finite, but it holds a number that is not.")
     typed = [jnp.asarray(leaf, dtype) for leaf, dtype in zip(leaves, layout.dtypes, strict=True)]

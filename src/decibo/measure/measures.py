@@ -253,7 +253,11 @@ def resolve(
     """
     built_in = available(tuple(variables), known, has_direction=has_direction)
     groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)]}
-    if isinstance(requested, str | Mapping) or callable(requested):
+    if (
+        not isinstance(requested, Iterable | None)
+        or isinstance(requested, str | bytes | Mapping)
+        or callable(requested)
+    ):
         raise InputError(
             f"measures must be a list of names and functions, but it is {short(repr(requested))}.",
             "Pass measures=['outer', my_function], for example.",
@@ -279,6 +283,8 @@ def _built_in(name: str, built_in: Mapping[str, Measure]) -> Measure:
 
 
 def _named(item: Measure | tuple[str, Measure]) -> tuple[str, Measure]:
+    if isinstance(item, tuple) and not (len(item) == 2 and isinstance(item[0], str)):
+        raise InputError(f"A measure must be a pair (name, function), but it is {short(repr(item))}.")
     name, measure = item if isinstance(item, tuple) else (getattr(item, "__name__", type(item).__name__), item)
     if not callable(measure):
         raise InputError(f"A measure must be a name or a function of a snapshot, but it is {short(repr(measure))}.")

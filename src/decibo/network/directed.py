@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network.graphs import node_pairs, powers_of_two, shifted
+from decibo.network.graphs import check_graph, node_pairs, powers_of_two, shifted
 from decibo.network.mixing import Mixing, Step, choose_mixing
 from decibo.network.network import dense, entries
 from decibo.network.weights import (
@@ -157,6 +157,7 @@ def from_digraph(
 
     Agents share equally unless A or B is passed: a_ij = 1/(1 + arrows into i), b_ij = 1/(1 + arrows out of j).
     """
+    check_graph(graph)
     if not graph.is_directed():
         raise InputError(
             f"A DirectedNetwork needs a directed graph, but the links of {graph} have no direction.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.network.network import Network
 from decibo.network.weights import check_on_links, check_square, check_symmetric, weigh
 from decibo.validate import fraction, integer, positive
@@ -264,6 +264,7 @@ def from_graph(
 
     W, if passed, must be zero where the graph has no link. Self-loops are ignored, since they are implied.
     """
+    check_graph(graph)
     if graph.is_directed():
         raise InputError(f"The links of a Network go in both directions, but {graph} is directed.", "Use from_digraph.")
     labels = tuple(graph.nodes)
@@ -296,6 +297,20 @@ def from_adjacency(A: ArrayLike | sparray, *, weights: str = METROPOLIS, rho: fl
 def from_weights(W: ArrayLike | sparray, *, rho: float | None = None) -> Network:
     """The network with these weights: a symmetric, doubly stochastic matrix without negative entries."""
     return Network(check_square("W", W), "weights").with_rho(rho)
+
+
+def is_graph(value: object) -> bool:
+    """Whether this is a graph of networkx."""
+    return all(hasattr(value, name) for name in ("is_directed", "nodes", "edges"))
+
+
+def check_graph(graph: object) -> None:
+    """It must be a graph of networkx, which is loaded only where it is used."""
+    if not is_graph(graph):
+        raise InputError(
+            f"graph must be a networkx graph, but it is {short(repr(graph))}.",
+            "Use from_adjacency(A) or from_weights(W) for a matrix.",
+        )
 
 
 def node_pairs(graph: networkx.Graph, labels: tuple[Hashable, ...]) -> np.ndarray:

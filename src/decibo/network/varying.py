@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network
 from decibo.network.weights import check_doubly_stochastic
@@ -95,6 +95,8 @@ def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwor
 
     Matrices must be symmetric and doubly stochastic; all together must connect the agents, each alone need not.
     """
+    if not isinstance(networks, Sequence | None) or isinstance(networks, str):
+        raise InputError(f"networks must be a list of networks, but it is {short(repr(networks))}.")
     if not networks:
         raise InputError("periodic needs at least one network.", "Pass [decibo.ring(8), decibo.networks.star(8)].")
     matrices = [network.weights if isinstance(network, Network) else network for network in networks]

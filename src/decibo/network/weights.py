@@ -178,7 +178,8 @@ def check_symmetric(name: str, matrix: csr_array) -> None:
         j = int(gap.col[worst])
         raise InputError(
             f"{name} must be symmetric, since agents of a network exchange both ways, but "
-            f"{name}[{i}, {j}] = {matrix[i, j]:.6g} and {name}[{j}, {i}] = {matrix[j, i]:.6g}.",
+            f"{name}[{i}, {j}] = {matrix[i, j]:.6g} and {name}[{j}, {i}] = {matrix[j, i]:.6g} differ by "
+            f"{gap.data[worst]:.2g}.",
             "Use (W + W.T)/2 against rounding; for one-way links use from_digraph or from_push_pull.",
         )
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from decibo.problem.problem import Functions, Oracle, Problem
-from decibo.problem.reference import reference
+from decibo.problem.reference import check_problem, reference
 from decibo.pytree import Tree, Vector
 
 
@@ -47,6 +47,7 @@ def heterogeneity(problem: Problem, x: Tree = None, y: Tree = None) -> Heterogen
 
     The paper's constants are the largest values over the x that a run visits.
     """
+    check_problem(problem)
     exact = reference(problem)
     x = problem.x0 if x is None else x
     y = exact.y(x) if y is None else jax.tree.map(jnp.asarray, y)

@@ -13,7 +13,8 @@ products with second derivatives of its own f and g, in flat vectors x, y and v:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
@@ -24,6 +25,7 @@ import numpy as np
 
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector
+from decibo.validate import integer, only_known
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -71,12 +73,26 @@ class Problem:
     name: str = "problem"
     constants: dict[str, float] | None = None
 
+    def __repr__(self) -> str:
+        sizes = f"x of {self.x_layout.size} and y of {self.y_layout.size} numbers"
+        agents = "" if self.agents is None else f"{self.agents} agents, "
+        return f"Problem({self.name}: {agents}{sizes})"
+
     def __post_init__(self) -> None:
+        if self.agents is not None:
+            object.__setattr__(self, "agents", integer("agents", self.agents))
         for name in ("outer", "inner"):
             if not callable(getattr(self, name)):
                 raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(getattr(self, name)))}.")
+        for name in ("sample", "inner_solution"):
+            value = getattr(self, name)
+            if not (value is None or callable(value)):
+                raise InputError(f"{name} must be a function or None, but it is {short(repr(value))}.")
+        if not isinstance(self.constants, Mapping | None):
+            raise InputError(f"constants must be a dictionary such as {{'mu_g': 1.0}}, but it is {self.constants!r}.")
         object.__setattr__(self, "x0", _floating("x0", self.x0))
         object.__setattr__(self, "y0", _floating("y0", self.y0))
+        self._check_solution()
         if not callable(self.data):
             object.__setattr__(self, "data", _stacked(self.data))
             count = jax.tree.leaves(self.data)[0].shape[0]
@@ -122,7 +138,7 @@ class Problem:
             if len(index) == self.agents and (index == np.arange(len(index))).all():
                 return self.data
             return jax.tree.map(lambda leaf: leaf[index], self.data)
-        parts = [jax.tree.map(jnp.asarray, self.data(int(agent))) for agent in agents]
+        parts = [_numbers_of(agent, self.data) for agent in agents]
         shapes = [jax.tree.map(jnp.shape, part) for part in parts]
         for agent, other in zip(agents, shapes, strict=True):
             if other != shapes[0]:
@@ -134,6 +150,20 @@ class Problem:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
         self._trace(stacked)
         return stacked
+
+    def _check_solution(self) -> None:
+        """The known answer looks like x0 and y0."""
+        if not isinstance(self.solution, Mapping | None):
+            raise InputError(f"solution must be a dictionary {{'x': ..., 'y': ...}}, but it is {self.solution!r:.60}.")
+        only_known("The solution of a problem", "variable", self.solution or {}, ("x", "y"))
+        for name, tree in (self.solution or {}).items():
+            layout = Layout.of(_floating(f"solution[{name!r}]", tree))
+            wanted = self.x_layout if name == "x" else self.y_layout
+            if (layout.treedef, layout.shapes) != (wanted.treedef, wanted.shapes):
+                raise InputError(
+                    f"solution[{name!r}] must look like {name}0, with shapes {list(wanted.shapes)}, but it has "
+                    f"{list(layout.shapes)}."
+                )
 
     def _trace(self, data: Tree) -> None:
         """Check, without computing anything, that both objectives return one number for the data of one agent."""
@@ -198,8 +228,10 @@ def _struct(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 
 def _check_scalar(name: str, value: Tree) -> None:
     leaves = jax.tree.leaves(value)
-    if len(leaves) != 1 or leaves[0].shape != () or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+    alone = jax.tree_util.treedef_is_leaf(jax.tree.structure(value))
+    if not alone or not leaves or leaves[0].shape != () or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         listed = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
+        listed = listed if alone or not leaves else f"a {type(value).__name__} of {listed}"
         raise InputError(
             f"An objective must return one floating-point number, but {name} returns {listed}.",
             "Sum or average inside the function, and return only the objective.",
@@ -239,6 +271,7 @@ def _stacked(data: Tree) -> Tree:
     sizes = {}
     for path, leaf in leaves:
         name = "data" + jax.tree_util.keystr(path)
+        _check_numbers(name, leaf)
         if np.ndim(leaf) == 0:
             raise InputError(
                 "Every leaf of data must have a leading axis with one entry for each agent, but "
@@ -256,6 +289,36 @@ def _stacked(data: Tree) -> Tree:
     if 0 in sizes.values():
         raise InputError("There must be at least one agent, but the leading axis of data has length 0.")
     return jax.tree.map(jnp.asarray, data)
+
+
+def _numbers_of(agent: int, data: Callable[[int], Tree]) -> Tree:
+    """The data of one agent as arrays."""
+    try:
+        inspect.signature(data).bind(agent)
+    except TypeError as error:
+        raise InputError(f"data must be a function of an agent's number, but it is not: {error}.") from error
+    except ValueError:  # a function of C, whose signature is not known
+        pass
+    own = data(int(agent))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(own):
+        _check_numbers(f"data({agent}){jax.tree_util.keystr(path)}", leaf)
+    return jax.tree.map(jnp.asarray, own)
+
+
+def _check_numbers(name: str, leaf: object) -> None:
+    """A leaf of data must be an array of numbers: no text, no objects, nothing masked."""
+    if np.ma.isMaskedArray(leaf):
+        raise InputError(
+            f"{name} is a masked array, whose mask the objectives would not see.",
+            "Fill it, and give missing samples weight 0.",
+        )
+    dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
+    if dtype.kind in "OSUMm" and not jnp.issubdtype(dtype, jax.dtypes.extended):
+        kind = "text" if dtype.kind in "SU" else f"of type {dtype}"
+        raise InputError(
+            f"Data must be numbers, but {name} is {kind}: {short(repr(leaf))}.",
+            "Encode labels as integers, with numpy.unique(labels, return_inverse=True)[1], for example.",
+        )
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,18 @@ takes and returns the user's pytrees and raises where `exact` and `solve_inner`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.problem.newton import Exact, Inner, exact, hypergradient, mean_hessian, newton, solve_inner
 from decibo.problem.problem import Functions, Problem
 from decibo.pytree import Layout, Tree, Vector
+from decibo.validate import integer
 
 __all__ = [
     "Answer",
@@ -124,15 +125,28 @@ class Reference:
         )
 
 
+def check_problem(problem: object) -> None:
+    """It must be a problem."""
+    if not isinstance(problem, Problem):
+        raise InputError(
+            f"problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0), but it is "
+            f"{short(repr(problem))}."
+        )
+
+
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
     """The exact y*(x), Phi(x) and grad Phi(x) of a problem, or of some of its agents (a number of them or a list)."""
+    check_problem(problem)
     requested = problem.agents if agents is None else agents
     if requested is None:
         raise InputError(
             "The reference averages over all agents, but the problem does not say how many agents it has.",
             "Pass agents= here or to Problem.",
         )
-    indices = list(range(requested)) if isinstance(requested, int) else [int(agent) for agent in requested]
+    if isinstance(requested, str) or not isinstance(requested, int | Iterable):
+        raise InputError(f"agents must be a number of agents or a list of them, but it is {short(repr(agents))}.")
+    listed = range(requested) if isinstance(requested, int) else requested
+    indices = [integer("An agent's number", agent, least=0) for agent in listed]
     unknown = [agent for agent in indices if agent < 0 or (problem.agents is not None and agent >= problem.agents)]
     if unknown or not indices:
         raise InputError(

@@ -69,7 +69,7 @@ def quadratic(
             f"bend must be below 1/sqrt(condition) = {condition**-0.5:.3g}, or g is not strongly convex in y, but it "
             f"is {bend:g}.",
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
     F = definite(rng, agents, n + r, heterogeneity, condition)
     data = {
         "P": F[:, :n, :n],

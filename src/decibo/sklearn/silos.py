@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from decibo import networks
 from decibo.data.split import by_group
-from decibo.errors import InputError
+from decibo.errors import InputError, first_line
 from decibo.measure.measures import Snapshot
 from decibo.network.network import Network
 from decibo.problem.problem import Objective, Oracle
@@ -76,7 +76,10 @@ def network_of(network: Networks, silos: int) -> Network:
     """The network between the silos: by its name, by a function of their number, or as it is."""
     if isinstance(network, str):
         network = getattr(networks, one_of("network", network, _by_size()))
-    result = network(silos) if callable(network) else network
+    try:
+        result = network(silos) if callable(network) else network
+    except TypeError as error:
+        raise InputError(f"network({silos}) raised TypeError: {first_line(error)}.") from error
     if not isinstance(result, Network):
         raise InputError(
             f"network must be a name, a decibo.Network or a function from the number of silos to one, but it is "

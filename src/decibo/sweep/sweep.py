@@ -18,10 +18,10 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
-from decibo.execute.outcome import judge
+from decibo.execute.outcome import judge, worsened
 from decibo.execute.pace import Clock
 from decibo.execute.progress import Report
-from decibo.execute.run import LONGEST, watched
+from decibo.execute.run import LONGEST, MOREAU, watched
 from decibo.execute.solution import Status
 from decibo.execute.solve import (
     Measures,
@@ -39,10 +39,12 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
+from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree
 from decibo.sweep.batching import Batch, Ran, batch_size, run, stack
 from decibo.sweep.result import Sweep
-from decibo.validate import integer, only_known
+from decibo.validate import MOST_STEPS, integer, only_known
+from decibo.validate import seed as check_seed
 
 AnyNetwork = Network | DirectedNetwork
 SeededStart = Start | Callable[[int], Start]
@@ -80,7 +82,7 @@ def sweep(
     cases = _cases(network, method, start)
     for one, by, _ in cases:
         check_types(problem, one, by)
-    steps = integer("steps", steps)
+    steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if len({one.agents for one, _, _ in cases}) > 1:
         raise InputError("All networks of a sweep must have the same number of agents, but these differ in it.")
@@ -209,6 +211,7 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
         pass
     step = np.cumsum(plan.steps)[plan.record]
     status = [records.status(place, step) if over else Status.interrupted for place, over in enumerate(ended)]
+    status = [_examined(sweep, records, place, found) for place, found in enumerate(status)]
     names = {method.name: None for _, method, _ in sweep.cases}
     networks = {repr(network): None for network, _, _ in sweep.cases}
     return Sweep(
@@ -225,6 +228,17 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
         compiling=clock.lap().compiling,
         measuring=records.seconds.measuring,
     )
+
+
+def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) -> Status:
+    """The status of a run; one that ended far worse than it began has failed if its inner level has no curvature."""
+    point = sweep.runs[place]
+    history = {name: rows[place] for name, rows in records.rows.items()}
+    if found is not Status.done or point.method.bias == MOREAU or not worsened(history):
+        return found
+    x, y = (jnp.mean(sweep.starts[point.case, point.seed][name], axis=0) for name in ("x", "y"))
+    flat = not_strongly_convex(sweep.program.functions, sweep.data, x, y, "at the start")
+    return found if flat is None else Status.failed
 
 
 def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | None) -> Iterator[np.ndarray]:
@@ -352,7 +366,7 @@ def _plain(value: Any) -> Any:
 def _seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         raise InputError(f"seeds must be a list of integers, but it is {seeds!r:.60}.", "Pass range(5), for example.")
-    numbers = [integer("A seed", seed, least=0) for seed in seeds]
+    numbers = [check_seed(seed, "A seed") for seed in seeds]
     if not numbers:
         raise InputError("seeds must hold at least one seed, but it is empty.", "Leave it out for the seed 0.")
     if len(set(numbers)) < len(numbers):
