@@ -243,6 +243,9 @@ def test_only_regular_files_of_reasonable_size_are_read(here, decibo_call, name)
         (here / name).rename(here / inside / inside)
         refused(decibo_call("report", inside), inside)
         (here / inside / inside).rename(here / name)
+    (here / name).rename(here / "run/config.toml")
+    refused(decibo_call("run", "quad.toml", "--out", "run"), "config.toml")
+    (here / "run/config.toml").rename(here / name)
     data = f'problem={{name="hyper_cleaning",data={{name="libsvm",path="{name}"}}}}'
     if name != "large":
         refused(decibo_call("check", "quad.toml", "--set", data), "cannot be read")
@@ -287,6 +290,10 @@ def test_check_takes_no_settings_beyond_all_numbers(here, decibo_call):
             decibo_call("check", "quad.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={lam}]"),
             "between 1e-60 and 1e+60",
         )
+
+
+def test_check_of_an_extreme_problem_is_refused(here, decibo_call):
+    refused(decibo_call("check", "quad.toml", "--set", "problem.heterogeneity=1e30"), "beyond all numbers")
 
 
 @pytest.mark.parametrize("kind", ["failing", "sleeping"])

@@ -14,6 +14,7 @@ from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.run import is_first
 from decibo.cli.trust import trust_for
+from decibo.errors import InputError, first_line
 from decibo.validate import positive
 
 
@@ -26,12 +27,17 @@ def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str]
     config = read(path, sets, trust=trust_for(path, trusted, as_json))
     with precision(config):
         parts, _ = build(config)
-        result = decibo.theory.check(*parts, radius=radius)
-    if is_first() and as_json:
-        print(result.to_json())
-    elif is_first():
-        print(result)
-        print()
+        try:
+            result = decibo.theory.check(*parts, radius=radius)
+            text = result.to_json() if as_json else f"{result}\n"
+        except ArithmeticError as error:
+            raise InputError(
+                f"{path}: the bounds of the theory are beyond all numbers here ({first_line(error).rstrip('.')}).",
+                "Are the options of the problem, or the settings of the method, extremely large or small?",
+            ) from error
+    if is_first():
+        print(text)
+    if is_first() and not as_json:
         terminal.say(f"Next: decibo run {terminal.path_of(path)}{_as_typed(sets)}")
     return Exit.RAN
 

@@ -35,7 +35,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import CorruptedFileError, InputError, missing, short
 from decibo.execute.fingerprint import software
 from decibo.execute.solution import Solution, Status
-from decibo.files import atomic_write_all, check_writable, encode, read_checked, sha256
+from decibo.files import atomic_write_all, check_writable, encode, read_checked, read_file, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
 from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
@@ -261,8 +261,10 @@ def check_target(folder: str | Path, *, resume: bool = False) -> Path:
 
 def _own_files(folder: Path) -> set[str]:
     """The files of an older run in this folder: those that its run.json names, or those of a run that has not ended."""
-    path = folder / "config.toml"
-    config = path.read_bytes() if path.is_file() else b""
+    try:
+        config = read_file(folder / "config.toml", LARGEST)
+    except OSError:
+        config = b""
     try:
         named = _read_json(folder)["files"]
         own = {name for name in named if name in REPLACED - {"config.toml"}} | {"run.json"}
