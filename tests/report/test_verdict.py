@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import decibo
 from decibo.report import read_run
 from decibo.report.verdict import judge
 from helpers.runs import curve, written
@@ -48,6 +49,13 @@ def test_a_gradient_may_grow_after_a_start_on_a_plateau(tmp_path):
     result = judge(read_run(written(tmp_path / "run", history)), "stationarity")
     assert (result.kind, result.title) == ("open", "left a plateau")
     assert "phi fell from 0.7 to 0.1" in result.sentence
+
+
+def test_the_floor_of_an_exact_method_is_its_penalty(tmp_path):
+    method = decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=10.0)
+    exact = judge(read_run(written(tmp_path / "exact", curve(FALLING + 1e-4), method=method)), "stationarity")
+    assert "a larger lam does" in exact.sentence
+    assert "smaller step sizes or an exact method may" in verdict(tmp_path, FALLING + 1e-4).sentence
 
 
 def test_an_objective_settles_but_has_no_floor(tmp_path):

@@ -11,6 +11,7 @@ from decibo.report.summary import vanishes
 from decibo.runs.folder import RunRecord
 
 LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
+PENALISED = ("ahead_exact", "dsgda_gt")  # exact but for their penalty
 FEWEST = 9  # records, to say anything about a trend
 PLATEAU = "left a plateau"
 EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
@@ -63,7 +64,8 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
         )
     if _level(values, third, zero):
         width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
-        return _level_verdict(name, after, int(step[_settled_since(values, after, width)]), first, zero)
+        since = int(step[_settled_since(values, after, width)])
+        return _level_verdict(name, after, since, first, zero, _floor_advice(run))
     return _moving_verdict(name, before, after, int(step[-third]))
 
 
@@ -94,13 +96,19 @@ def _level(values: np.ndarray, third: int, zero: bool) -> bool:
     return abs(slope) * third <= max(share, noise)
 
 
-def _level_verdict(name: str, value: float, since: int, first: float, zero: bool) -> Verdict:
+def _floor_advice(run: RunRecord) -> str:
+    """What lowers the floor of this method: its penalty, if its consensus is exact, otherwise its step sizes."""
+    if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
+        return "neither more nor smaller steps will lower it, a larger lam does, as far as rounding allows"
+    return "more steps will not lower it, smaller step sizes or an exact method may"
+
+
+def _level_verdict(name: str, value: float, since: int, first: float, zero: bool, advice: str) -> Verdict:
     level = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
     if not zero:
         return Verdict("good", "settled", f"{level}.")
     if value > 0.5 * first:
         return Verdict("bad", "stuck", f"{level}; it began at {typeset_number(first)}. Larger step sizes may move it.")
-    advice = "more steps will not lower it, smaller step sizes or an exact method may"
     return Verdict("floor", "floor", f"{level}: {advice}.")
 
 
