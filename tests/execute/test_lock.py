@@ -133,21 +133,23 @@ def test_a_run_whose_lock_was_removed_writes_nothing_more(tmp_path):
 def test_of_many_processes_at_once_one_takes_over(tmp_path):
     """All find the lock of a dead process at the same moment."""
     code = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 from decibo.execute import lock
 folder = Path(sys.argv[1])
+judge = lock._may_be_alive
+lock._may_be_alive = lambda owner: (judge(owner), time.sleep(0.1))[0]  # time for the others to come to the same verdict
 tell, said = os.pipe()[::-1]
 
 def attempt(number):
     try:
         lock._acquire(folder, str(number))
         os.write(tell, b"+")
-    except ValueError:
+    except Exception:
         os.write(tell, b"-")
     signal.pause()  # alive until all have tried
 
-for _ in range(5):
+for _ in range(2):
     (folder / ".lock").write_text(sys.argv[2])
     children = [os.fork() or attempt(number) for number in range(8)]
     print(sum(os.read(said, 1) == b"+" for _ in children))
@@ -157,4 +159,4 @@ for _ in range(5):
 """
     command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), owner(process=2**22 + 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == "1\n" * 5, done.stderr
+    assert done.stdout == "1\n" * 2, done.stderr

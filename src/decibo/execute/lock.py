@@ -101,7 +101,7 @@ def _acquire(folder: Path, token: str) -> None:
                     "taken over.",
                     stacklevel=6,
                 )
-            path.unlink()
+            path.unlink(missing_ok=True)
         try:
             _create(path, encode(json.dumps(mine)))
         except FileExistsError:  # another machine was quicker
