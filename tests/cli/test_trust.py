@@ -159,6 +159,13 @@ def test_a_measure_of_ones_own_can_be_waited_for(here, module, decibo_call):
     assert (done.json["status"], set(done.json["last"])) == ("converged", {"outer", "size"})
 
 
+def test_a_measure_that_fails_at_once_leaves_no_folder(here, module, decibo_call):
+    module.write_text(MODULE + "\n\ndef faulty(s):\n    return s.missing\n")
+    words = ["--set", 'run.measures=["own_code:faulty"]', "--trust", "own_code", "--checkpoint", "--out", "a/b"]
+    assert decibo_call("run", "quad.toml", *words).code == Exit.OWN
+    assert not (here / "a").exists()
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

@@ -6,6 +6,7 @@ Also what every command that solves shares: joining the other processes of a run
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -93,9 +94,12 @@ def _announced(folder: Path, config: Config) -> Iterator[None]:
         with hold(check_folder(checkpoints)), _configured(folder, config) if is_first() else nullcontext():
             yield
     except BaseException:
+        if checkpoints in missing and is_first() and not stored.steps(checkpoints):
+            shutil.rmtree(checkpoints, ignore_errors=True)  # marks of the data, without a checkpoint
         with suppress(OSError):  # it holds something by now
             for each in missing:
-                each.rmdir()
+                if each.exists():
+                    each.rmdir()
         raise
 
 
