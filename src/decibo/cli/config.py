@@ -42,7 +42,11 @@ from decibo.files import read_file
 from decibo.validate import integer, only_known
 
 TABLES = ("problem", "network", "method", "run", "compare", "sweep")
-UNRELIABLE = ("failing", "sleeping")  # options of every network: decibo.networks.failing, decibo.networks.sleeping
+AROUND = {
+    "failing": float,
+    "sleeping": float,
+    "chebyshev": int,
+}  # options of every network: decibo.networks.failing(...)
 CONSENSUS = re.compile(r"consensus_\w+")
 LARGEST = 2**31 - 1  # steps are counted in 32 bits
 LONGEST = 1 << 20  # bytes of a configuration
@@ -78,7 +82,7 @@ class Config:
     network: Choice | None
     method: Choice
     run: RunOptions
-    unreliable: dict[str, float] = field(default_factory=dict)
+    around: dict[str, float] = field(default_factory=dict)
     compare: tuple[Choice, ...] = ()
     grid: dict[str, list] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
@@ -124,7 +128,7 @@ def read(
             raise unknown(at(name), name, "table", TABLES)
     if "problem" not in tables:
         raise InputError(f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".')
-    network, unreliable = _network(tables.get("network"), at)
+    network, around = _network(tables.get("network"), at)
     method = _method(tables.get("method", "ahead_exact"), at)
     values, seeds = _sweep(tables.get("sweep", {}), method, at, grid)
     run = _run(tables.get("run", {}), at)
@@ -133,7 +137,7 @@ def read(
         network=network,
         method=method,
         run=run,
-        unreliable=unreliable,
+        around=around,
         compare=_compare(tables.get("compare", {}), method, at, tuple(methods)),
         grid=values,
         seeds=seeds,
@@ -147,7 +151,7 @@ def resolved(config: Config) -> Table:
     options = {name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())}
     tables: Table = {"problem": config.problem.as_table()}
     if config.network is not None:
-        tables["network"] = config.network.as_table() | config.unreliable
+        tables["network"] = config.network.as_table() | config.around
     return tables | {"method": config.method.as_table(), "run": options}
 
 
@@ -202,10 +206,12 @@ def _network(value: object, at: Places) -> tuple[Choice | None, dict[str, float]
     if value is None:
         return None, {}
     table = {"name": value} if isinstance(value, str) else _table(value, at("network"))
-    unreliable = {name: convert(table.pop(name), float, at("network", name)) for name in UNRELIABLE if name in table}
+    around = {
+        name: convert(table.pop(name), kind, at("network", name)) for name, kind in AROUND.items() if name in table
+    }
     table.setdefault("name", "ring")
     choice = choose(table, registry.networks(), at("network"), at.inside("network"), at.trust)
-    return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice, unreliable
+    return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice, around
 
 
 def _method(value: object, at: Places) -> Choice:
@@ -456,6 +462,6 @@ def _make(choice: Choice, *kinds: type[T]) -> T:
 
 def _make_network(choice: Choice, config: Config) -> decibo.Network | decibo.DirectedNetwork:
     network = _make(choice, decibo.Network, decibo.DirectedNetwork)
-    for name, rate in config.unreliable.items():
-        network = getattr(decibo.networks, name)(network, rate)
+    for name, option in config.around.items():
+        network = getattr(decibo.networks, name)(network, option)
     return network

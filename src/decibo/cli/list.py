@@ -10,7 +10,7 @@ from rich.text import Text
 
 import decibo
 from decibo.cli import registry, terminal
-from decibo.cli.config import UNRELIABLE
+from decibo.cli.config import AROUND
 from decibo.cli.errors import Exit
 from decibo.cli.registry import Registry, options_of
 from decibo.validate import one_of
@@ -20,7 +20,8 @@ GROUPS = {"cheap": "Every measure that needs no exact solution (the default).", 
 HINTS = {
     "methods": 'In a configuration: [method] name = "ahead", alpha = 0.05, ...',
     "problems": 'In a configuration: problem = "quadratic", or your own: problem = "my_module:make_problem".',
-    "networks": 'In a configuration: [network] name = "ring", agents = 10. failing and sleeping are probabilities.',
+    "networks": 'In a configuration: [network] name = "ring", agents = 10. failing and sleeping are probabilities, '
+    "chebyshev is a number of exchanges in a step.",
     "measures": 'In a configuration: [run] measures = ["stationarity", "consensus_x"], or "my_module:my_measure".',
 }
 
@@ -58,7 +59,7 @@ def _entry(name: str, known: Registry) -> dict:
     factory = known.factories[name]
     settings = [str(option) for option in options_of(factory).values()]
     if registry.return_type(factory) is decibo.Network:
-        settings += [f"[{option}]" for option in UNRELIABLE]
+        settings += [f"[{option}]" for option in AROUND]
     provenance = getattr(factory, "provenance", "")  # methods have one
     return {"name": name, "settings": settings, "description": _first_paragraph(factory), "provenance": provenance}
 

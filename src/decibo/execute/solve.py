@@ -247,6 +247,7 @@ def prepare(
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
         rows = placement.split(rows, np.arange(network.agents))
     program = Program(problem.functions, recorded, tuple(targets), placement)
+    cost = cost.with_rounds(inputs.mixing.rounds)
     return Setup(problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer)
 
 

@@ -83,6 +83,11 @@ class Cost:
     compiling: float = 0.0
     measuring: float = 0.0
 
+    def with_rounds(self, rounds: int) -> Cost:
+        """The cost where every exchange is this many messages to each neighbour."""
+        sent = {"messages": self.messages, "numbers": self.numbers, "bytes": self.bytes}
+        return replace(self, **{name: rounds * count for name, count in sent.items()})
+
     @property
     def gradients(self) -> int:
         """Gradients of f and g of one agent in one step."""

@@ -73,6 +73,11 @@ class Mixing:
         """Whether all that an agent sends at once should travel as one vector: a message costs, not its parts."""
         return False
 
+    @property
+    def rounds(self) -> int:
+        """How many messages every neighbour gets in one exchange."""
+        return 1
+
     def stacked(self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """Row i of the result is sum_j w_ij S_j; shape and type are those of S."""
         return self.mixed(S, S, k, key)
