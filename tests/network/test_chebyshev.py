@@ -17,9 +17,9 @@ NETWORKS = {"path": net.path(9), "ring": net.ring(8), "star": net.star(6), "weig
 def test_mixing_is_the_polynomial_of_w(name, rounds):
     network = NETWORKS[name]
     values, vectors = np.linalg.eigh(network.W)
-    r = np.sort(np.abs(values))[-2]
-    T = lambda s: polynomial.chebval(s, [0] * rounds + [1])
-    P = vectors @ np.diag(T(values / r) / T(1 / r)) @ vectors.T
+    low, high = values[0], values[-2]
+    T = lambda value: polynomial.chebval((2 * value - low - high) / (high - low), [0] * rounds + [1])
+    P = vectors @ np.diag(T(values) / T(1)) @ vectors.T
     faster = net.chebyshev(network, rounds)
     S = np.random.default_rng(0).standard_normal((network.agents, 3))
     np.testing.assert_allclose(faster.W, P, atol=1e-13)

@@ -54,7 +54,7 @@ def main() -> None:
         "in turn": decibo.networks.periodic([decibo.ring(12), decibo.networks.star(12)]),
         "large": decibo.networks.random_regular(200, 4, seed=0),
         "hub": decibo.networks.star(200),
-        "chebyshev": decibo.networks.chebyshev(decibo.networks.path(12), 3),
+        "chebyshev": decibo.networks.chebyshev(decibo.ring(12), 3),
     }
     problems = {12: cases.problem("ahead"), 200: decibo.problems.quadratic(200, seed=1)}
     for name, network in more.items():

@@ -1,21 +1,22 @@
 r"""Several exchanges in place of one: networks on which agents agree faster, at the price of more messages.
 
-T_K is the K-th Chebyshev polynomial; r is the largest modulus of an eigenvalue of W, apart from the 1 that belongs to the
-constant vector.
+T_K is the K-th Chebyshev polynomial; [low, high] holds the eigenvalues of W, apart from the 1 of the constant vector.
 
-    (1)  P       = T_K(W/r)/T_K(1/r)                        symmetric, P 1 = 1, |P - 11'/m| = 1/T_K(1/r)
-    (2)  t_0     = 1,  t_1 = 1/r,  t_k+1 = 2 t_k/r - t_k-1,  omega_k = 2 t_k/(r t_k+1)
-    (3)  v_0     = S,  v_1 = W S,  v_k+1 = omega_k W v_k - (omega_k - 1) v_k-1,     v_K = P S
+    (1)  M    = (W - mid I)/half,   mid = (low + high)/2,   half = (high - low)/2,   s = (1 - mid)/half > 1
+    (2)  P    = T_K(M)/T_K(s)                               symmetric, P 1 = 1, |P - 11'/m| = 1/T_K(s)
+    (3)  t_0  = 1,  t_1 = s,  t_k+1 = 2 s t_k - t_k-1,      omega_0 = 1,  omega_k = 2 s t_k/t_k+1
+    (4)  v_0  = S,  v_k+1 = omega_k (v_k + (W - I) v_k/(1 - mid)) - (omega_k - 1) v_k-1,     v_K = P S
 
-No polynomial of degree K with p(1) = 1 is smaller on [-r, r] than (1), so no other way to use K exchanges with the
-same weights is better for every network with this r: what is left of a disagreement, 1/T_K(1/r), is about
-2 exp(-K sqrt(2 (1 - r))) where K plain exchanges leave r^K, about exp(-K (1 - r)).
+(4) is the three-term recursion of T_k(M)/t_k, since M = s I + (W - I)/half. With v_k = S + e_k
 
-By (2), v_k+1 = omega_k (v_k + (W - I) v_k) - (omega_k - 1) v_k-1, so with v_k = S + e_k
-
-    (4)  e_k+1   = omega_k (e_k + (W - I)(S + e_k)) - (omega_k - 1) e_k-1,     e_0 = 0,  omega_0 = 1
+    (5)  e_0  = 0,  e_k+1 = omega_k (e_k + (W - I)(S + e_k)/(1 - mid)) - (omega_k - 1) e_k-1
 
 and (P - I) S = e_K is found from differences between agents alone.
+
+No polynomial of degree K that is 1 at 1 is smaller on [low, high] than (2). What it leaves of a disagreement, 1/T_K(s),
+is about 2 exp(-K sqrt(2 (1 - high)/half)) where K plain exchanges leave about exp(-K (1 - high)). P has negative
+eigenvalues, down to -1/T_K(s): exact diffusion and EXTRA use (I + P)/2 and do not mind; other strategies need smaller
+steps where 1/T_K(s) is close to 1.
 
 Sources: Golub & Varga 1961 for the iteration; Scaman, Bach, Bubeck, Lee & Massoulié 2017 for its use in gossip.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +41,8 @@ from decibo.validate import integer
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+NARROW = 1e-3  # half the width of the eigenvalues where they are all equal and one exchange is enough
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Chebyshev(Mixing):
 
     inside: Mixing
     omegas: tuple[float, ...] = field(metadata={"static": True})
+    gain: float = field(metadata={"static": True})  # 1/(1 - mid)
 
     @property
     def fused(self) -> bool:
@@ -67,7 +71,8 @@ class Chebyshev(Mixing):
         """(P - I) S."""
         before = e = jnp.zeros_like(S)
         for omega in self.omegas:
-            before, e = e, omega * (e + self.inside.difference(S + e, k, key)) - (omega - 1) * before  # (4)
+            moved = e + self.gain * self.inside.difference(S + e, k, key)
+            before, e = e, omega * moved - (omega - 1) * before  # (5)
         return e
 
 
@@ -75,37 +80,44 @@ class Chebyshev(Mixing):
 class ChebyshevNetwork(Network):
     """A network with several exchanges in a step.
 
-    `weights` and the links are those of one exchange; W and rho are those of all of them, W = P of (1).
+    `weights` and the links are those of one exchange; W and rho are those of all of them, W = P of (2).
     """
 
     rounds: int = 1
 
     @cached_property
-    def omegas(self) -> tuple[float, ...]:
-        """The weights of (3): one for each exchange."""
-        return _recursion(_radius(self), self.rounds)[0]
+    def recursion(self) -> Recursion:
+        """The numbers of (3), (4)."""
+        return _recursion(spectrum_of(self.weights, self.shifts), self.rounds)
 
     @property
     def W(self) -> Float[np.ndarray, "agents agents"]:
         """What one mix does, as a dense array."""
-        return _apply(dense(self.weights, "W", "weights"), self.omegas)
+        W = dense(self.weights, "W", "weights")
+        before = v = np.eye(self.agents)
+        for omega in self.recursion.omegas:
+            before, v = v, omega * (v + self.recursion.gain * (W @ v - v)) - (omega - 1) * before  # (4)
+        return v
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """Bounds of the eigenvalues of W; the one that is larger in modulus is attained."""
-        left = 1 / _recursion(_radius(self), self.rounds)[1]
-        return Spectrum(-left, left)
+        return Spectrum(-1 / self.recursion.last, 1 / self.recursion.last)
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """The network's own mixing, `rounds` times."""
-        return Chebyshev(super().mixing(kernel), self.omegas)
+        return self.around(super().mixing(kernel))
+
+    def around(self, exchange: Mixing) -> Chebyshev:
+        """This network's mixing made of single exchanges."""
+        return Chebyshev(exchange, self.recursion.omegas, self.recursion.gain)
 
 
 def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:
     """The network with this many exchanges in a step, so combined that agents agree as fast as possible.
 
     All methods run on it unchanged. A step sends `rounds` times as much; on poor networks (paths, rings, trees) that
-    is repaid several times over. rho becomes 1/T_rounds(1/sqrt(rho))^2.
+    is repaid several times over.
     """
     if not isinstance(network, Network) or isinstance(network, VaryingNetwork | ChebyshevNetwork):
         raise InputError(
@@ -118,25 +130,21 @@ def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:
     )
 
 
-def _radius(network: Network) -> float:
-    """r of (1), kept above 0, where one exchange is enough and any polynomial does."""
-    plain = spectrum_of(network.weights, network.shifts)
-    return max(abs(plain.low), abs(plain.high), 1e-3)
+class Recursion(NamedTuple):
+    """omega_k of all exchanges, 1/(1 - mid), and T_K(s)."""
+
+    omegas: tuple[float, ...]
+    gain: float
+    last: float
 
 
-def _recursion(r: float, rounds: int) -> tuple[tuple[float, ...], float]:
-    """The weights omega of all exchanges, and T_rounds(1/r)."""
-    before, t = 1.0, 1 / r
+def _recursion(plain: Spectrum, rounds: int) -> Recursion:
+    mid = (plain.low + plain.high) / 2
+    half = max((plain.high - plain.low) / 2, NARROW)
+    s = (1 - mid) / half  # (1)
+    before, t = 1.0, s
     omegas = [1.0]
     for _ in range(rounds - 1):
-        before, t = t, 2 * t / r - before  # (2)
-        omegas.append(2 * before / (r * t))
-    return tuple(omegas), t
-
-
-def _apply(W: np.ndarray, omegas: tuple[float, ...]) -> np.ndarray:
-    """(3) on the identity."""
-    before = v = np.eye(len(W))
-    for omega in omegas:
-        before, v = v, omega * (W @ v) - (omega - 1) * before
-    return v
+        before, t = t, 2 * s * t - before
+        omegas.append(2 * s * before / t)  # (3)
+    return Recursion(tuple(omegas), 1 / (1 - mid), t)

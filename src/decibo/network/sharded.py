@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from decibo.network.chebyshev import Chebyshev, ChebyshevNetwork
+from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork, PushPull
 from decibo.network.mixing import Mixing, Step, links_of, make_dense, make_sparse, split_hubs, suits_dense
 from decibo.network.network import Network
@@ -77,7 +77,7 @@ def sharded_mixing(network: Network | DirectedNetwork, placement: Placement) -> 
     if isinstance(network, DirectedNetwork):
         return PushPull(_exchange(network, network.pull, placement), _exchange(network, network.push, placement))
     exchange = _exchange(network, network.weights, placement)
-    return Chebyshev(exchange, network.omegas) if isinstance(network, ChebyshevNetwork) else exchange
+    return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
 
 def _exchange(network: Network | DirectedNetwork, weights: csr_array, placement: Placement) -> Exchange:
