@@ -2,7 +2,7 @@
 
 lost       a file of the user's was changed or removed
 leaked     something was executed without consent: a module imported, a function called, a program started
-hung       it took longer than a minute
+hung       it took longer than three minutes
 wrong      a refusal that is not one clear line, or that left something behind; success with numbers that are not finite
 traceback  exit code 70, or a traceback
 """

@@ -2,7 +2,7 @@
 
 lost       a file of the user's, or the sound run beside it, was changed or removed
 leaked     code was executed without consent, or text of a run became part of a page's HTML
-hung       it took longer than a minute
+hung       it took longer than three minutes
 wrong      a refusal that is not one clear line; a sound run left out of a report, or a broken one without a word; a
            resumed run that ends with other numbers
 traceback  exit code 70, or a traceback
