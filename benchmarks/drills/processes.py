@@ -113,7 +113,7 @@ def case(stage: str, victim: int, processes: int, supervised: bool, folder: Path
     event = float((folder / "event").read_text()) if (folder / "event").exists() else 0.0
     survivors = [each for number, each in enumerate(started) if supervised or number != victim]
     took = max((each.ended for each in survivors), default=0.0) - event
-    promised = SLACK + (30 if stage == "import" and not supervised else HEARTBEAT)
+    promised = SLACK + (30 + SLACK if stage == "import" and not supervised else HEARTBEAT)  # after the last start
     left = [pid for pid in members(folder) if not (freezes and pid == started[victim].process.pid)]
     for each in started:
         each.process.kill()
@@ -123,7 +123,11 @@ def case(stage: str, victim: int, processes: int, supervised: bool, folder: Path
     wrong = _wrong(stage, supervised, started, survivors)
     saved = list((folder / "checkpoints").glob("step-*/manifest.json"))
     late = stage in ("callback", "finishing", "SIGKILL", "SIGSTOP", "SIGSEGV", "SIGTERM", "sys.exit", "os._exit")
-    stacks = ("Please report", "@     0x", *(() if supervised else ("Traceback",)))
+    stacks = (
+        "Please report",
+        "@     0x",
+        *(() if supervised or stage in ("import", "other arguments") else ("Traceback",)),
+    )
     return Outcome(
         f"{stage}, process {victim} of {processes}, {'launch' if supervised else 'by hand'}",
         lost=late and not saved,
@@ -149,6 +153,9 @@ def _wrong(stage: str, supervised: bool, started: list[Started], survivors: list
         lines = [line for line in started[0].text.splitlines() if line.startswith("decibo launch:")]
         fits = codes[0] in expected and any((better or said) in line for line in lines)
         return "" if fits else f"code {codes[0]}, said {lines}"
+    if stage == "import" and 0 not in [number for number, each in enumerate(started) if each in survivors]:
+        polite = set(codes) == {1} and all("no answer from the coordinator" in each.text for each in survivors)
+        return "" if polite else f"codes {codes}"  # without process 0 nobody can tell them more
     if stage == "other arguments":  # every process finds out by itself
         fits = all(code in (1, LOST) and said in each.text for code, each in zip(codes, survivors, strict=True))
         return "" if fits else f"codes {codes}"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import decibo
+from decibo.cli.run import check_processes
 from decibo.parallel import hub, processes, watch
 from decibo.parallel.launch import launch
 
@@ -185,3 +186,19 @@ def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
         assert found["leaked"] == 0
         assert found["bytes"] > 100
         assert {"check_same", "_agreed", "_newest", "inside"} <= set(found["names"]) <= listed
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "agents"),
+    [
+        ('problem = "quadratic"', [], 10),
+        ('problem = "quadratic"\n[network]\nagents = 4', [], 4),
+        ('problem = "quadratic"', ["--set", "problem.agents=3"], 3),
+    ],
+)
+def test_more_processes_than_agents_are_rejected_before_any_is_started(tmp_path, monkeypatch, text, more, agents):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(decibo.InputError, match=f"There are 100 processes for {agents} agents"):
+        check_processes(["run", str(tmp_path / "a.toml"), *more], 100)
+    check_processes(["run", str(tmp_path / "a.toml"), *more], agents)

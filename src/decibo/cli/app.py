@@ -27,7 +27,7 @@ from decibo.cli.doctor import doctor as show_machine
 from decibo.cli.doctor import version_line
 from decibo.cli.errors import MEANING, Exit, one_line, report_error
 from decibo.cli.list import KINDS, listing
-from decibo.cli.run import interruptible
+from decibo.cli.run import check_processes, interruptible
 from decibo.cli.run import resume as resume_run
 from decibo.cli.run import run as run_config
 from decibo.cli.sweep import sweep as sweep_settings
@@ -278,6 +278,7 @@ def launch(
       decibo launch -n 4 --restarts 3 run problem.toml --checkpoint
       decibo launch -n 2 python my_script.py
     """
+    check_processes(command, processes)
     return launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
 
 

@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -153,6 +154,24 @@ def resolved(config: Config) -> Table:
     if config.network is not None:
         tables["network"] = config.network.as_table() | config.around
     return tables | {"method": config.method.as_table(), "run": options}
+
+
+def declared_agents(path: str | Path, sets: Iterable[str] = ()) -> int | None:
+    """How many agents a file names, or its ready-made problem has by default; None if only building it would tell."""
+    tables = _load(Path(path))
+    for text in sets:
+        _set(tables, text, Places(str(path), NOBODY))
+    problem = tables.get("problem")
+    table = problem if isinstance(problem, Mapping) else {"name": problem}
+    for options in (tables.get("network"), table):
+        named = options.get("agents") if isinstance(options, Mapping) else None
+        if isinstance(named, int):
+            return named
+    factory = registry.problems().factories.get(str(table.get("name")))
+    if factory is None or "network" in tables:
+        return None
+    parameter = signature(factory).parameters.get("agents")
+    return parameter.default if parameter is not None and isinstance(parameter.default, int) else None
 
 
 def _load(path: Path) -> Table:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import jax
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.config import Config, Parts, build, precision, read, resolved, solve_arguments
+from decibo.cli.config import Config, Parts, build, declared_agents, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
 from decibo.cli.trust import trust_for
 from decibo.errors import CorruptedFileError, InputError
@@ -187,6 +188,20 @@ def is_first() -> bool:
 def live_view() -> bool | None:
     """The argument `progress` of solve: a line on the terminal, if there is one, from the first process only."""
     return None if is_first() else False
+
+
+def check_processes(command: Sequence[str], processes: int) -> None:
+    """Reject more processes than agents before any is started, where the configuration tells how many there are."""
+    words = list(command[1:] if command[:1] == ["decibo"] else command)
+    path = next((word for word in words[1:] if word.endswith(".toml")), None)
+    if path is None or words[0] not in ("run", "compare"):
+        return
+    agents = declared_agents(path, [value for option, value in pairwise(words) if option in ("--set", "-s")])
+    if agents is not None and 0 < agents < processes:
+        raise InputError(
+            f"There are {processes} processes for {agents} agents, but every process needs at least one agent.",
+            f"Start at most {agents} processes.",
+        )
 
 
 def interruptible() -> GracefulStop:
