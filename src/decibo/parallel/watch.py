@@ -137,6 +137,7 @@ class Member(threading.Thread):
     def _end_if_due(self, now: float) -> None:
         """Inside a run the end comes at once; outside, the program has the time of a heartbeat to finish what it does.
 
+        Without process 0 it has no such time, since JAX's runtime would end it.
         A signal asks a run to stop after the steps under way. If these do not end in time, or if Ctrl-C follows, the
         process ends without them.
         """
@@ -144,7 +145,7 @@ class Member(threading.Thread):
             return
         if self.verdict is not None:
             late = now - self.since > self.heartbeat or (self.alone is not None and now - self.alone > PATIENCE)
-            if self.inside or late:
+            if self.inside or late or self.verdict[0] == 0:
                 self.claim()
                 end(LOST, conclusion(self.verdict[1]))
         if not self.inside:
@@ -407,7 +408,7 @@ def end(code: int, line: str) -> NoReturn:
     flushing = threading.Thread(target=_flush, args=(line,), daemon=True)
     flushing.start()
     flushing.join(PATIENCE)  # nobody may read what this process prints
-    time.sleep(0.1 if _member and _member.process == 0 else 0)  # the hub's last messages
+    time.sleep(0.5 if _member and _member.process == 0 else 0)  # the others go first: JAX's coordinator is here
     os._exit(code)
 
 
