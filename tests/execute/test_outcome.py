@@ -70,6 +70,13 @@ def test_fixed_steps_on_an_inner_level_without_curvature_are_not_told_to_be_smal
     assert "Lower" not in solution.message
 
 
+def test_a_slow_drift_of_y_is_found_out_because_the_objective_rose():
+    method = decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)
+    solution = decibo.solve(stated(inner=plane), NETWORK, method, steps=20_000, progress=False)
+    assert solution.status == "failed"
+    assert "eigenvalue 0" in solution.message
+
+
 def test_growth_is_divergence_long_before_overflow():
     ours, _ = problem("vector", 5)
     solution = decibo.solve(ours, decibo.ring(5), METHOD.replace(gamma=5.0), steps=8)

@@ -62,9 +62,9 @@ def grown(history: Mapping[str, np.ndarray], first: float, last: float) -> bool:
 
 
 def worsened(history: Mapping[str, np.ndarray]) -> bool:
-    """Whether all that is to be minimised ended far above its start: no growth without bound, but suspect."""
-    rows = [history[name] for name in MINIMISED if name in history and len(history[name]) and history[name].ndim == 1]
-    return bool(rows) and all(row[-1] > 10 * abs(row[0]) + SMALL for row in rows)
+    """Whether an objective ended far above its start: no growth without bound, but suspect."""
+    rows = [history[name] for name in ("outer", "phi") if name in history and len(history[name])]
+    return any(row[-1] > 10 * abs(row[0]) + SMALL for row in rows)
 
 
 def hardly_moved(start: np.ndarray, end: np.ndarray) -> str:
