@@ -193,7 +193,7 @@ def test_measuring_is_no_step(every):
 
     begun = time.perf_counter()
     cost = decibo.solve(stated(), NETWORK, METHOD, steps=100, every=every, measures=[slow], progress=False).cost
-    assert cost.measuring >= 0.009 * (1 + 100 // every)
+    assert cost.measuring >= 0.005 * (1 + 100 // every)  # less what a call takes that does nothing
     assert cost.seconds + cost.measuring + cost.compiling <= time.perf_counter() - begun
 
 
