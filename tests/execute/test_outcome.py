@@ -172,18 +172,14 @@ def test_two_targets_one_of_which_holds_at_the_start():
 def test_compiling_is_no_step():
     fresh = lambda x, y, d: f(x, y, d) + 0 * jnp.sum(x)  # another function, so that everything is compiled
     ours = stated(outer=fresh)
-    begun = time.perf_counter()
     first = decibo.solve(ours, NETWORK, METHOD, **STEPS)
-    end = time.perf_counter()
     again = decibo.solve(ours, NETWORK, METHOD, **STEPS)
     assert first.cost.compiling > 10 * again.cost.compiling
-    assert first.cost.compiling > 0.2 * (end - begun)
     table = first.to_pandas()
     assert table["seconds"].iloc[-1] == pytest.approx(first.cost.seconds)
 
 
-@pytest.mark.parametrize("every", [1, 100])
-def test_measuring_is_no_step(every):
+def test_measuring_is_no_step():
     def slow(snapshot):
         def wait(x):
             time.sleep(0.01)
@@ -192,8 +188,8 @@ def test_measuring_is_no_step(every):
         return jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float64), jnp.sum(snapshot.x))
 
     begun = time.perf_counter()
-    cost = decibo.solve(stated(), NETWORK, METHOD, steps=100, every=every, measures=[slow], progress=False).cost
-    assert cost.measuring >= 0.005 * (1 + 100 // every)  # less what a call takes that does nothing
+    cost = decibo.solve(stated(), NETWORK, METHOD, steps=100, every=1, measures=[slow], progress=False).cost
+    assert cost.measuring > cost.seconds  # a record waits for 10 ms, a step takes microseconds
     assert cost.seconds + cost.measuring + cost.compiling <= time.perf_counter() - begun
 
 
