@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 FILES = re.compile(r'```\w+ title="([\w.]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"```console\n\$ decibo ([^\n]*)\n(.*?)```", re.DOTALL)
 RESTARTS = re.compile(r"\s+\d+ restarts\.")
-SECONDS = re.compile(r"\d+(\.\d+)? s\b")
+SECONDS = re.compile(r" *\d+(\.\d+)? (ms|s|min)\b")
 RULE = re.compile("─+")
 
 

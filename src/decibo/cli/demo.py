@@ -8,7 +8,7 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.run import exit_code, interruptible, is_first
-from decibo.formatting import format_bytes
+from decibo.formatting import format_bytes, format_seconds
 from decibo.report import check_target, report, write_run
 
 STEPS = 2000
@@ -65,7 +65,7 @@ def _introduce(problem: decibo.Problem, network: decibo.Network) -> None:
         "",
     )
     first = float(decibo.reference(problem).phi(problem.x0))
-    print(f"{'':29}{'validation':>11}{'test':>10}{'consensus':>11}{'sent':>8}{'time':>8}")
+    print(f"{'':29}{'validation':>11}{'test':>10}{'consensus':>11}{'sent':>8}{'time':>9}")
     print(f"{'':29}{'loss':>11}{'accuracy':>10}{'error x':>11}")
     print(f"{'start':29}{first:11.4f}", flush=True)
 
@@ -75,8 +75,8 @@ def _row(label: str, solution: decibo.Solution, accuracy: float) -> None:
     phi = solution.history["phi"][-1]
     consensus = solution.history["consensus_x"][-1]
     sent = format_bytes(solution.cost.bytes_total)
-    seconds = solution.cost.seconds
-    print(f"{label:29}{phi:11.4f}{accuracy:10.3f}{consensus:11.1e}{sent:>8}{seconds:6.1f} s", flush=True)
+    seconds = format_seconds(solution.cost.seconds)
+    print(f"{label:29}{phi:11.4f}{accuracy:10.3f}{consensus:11.1e}{sent:>8}{seconds:>9}", flush=True)
 
 
 def _close(message: str, page: str) -> None:

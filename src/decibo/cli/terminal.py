@@ -16,7 +16,7 @@ from rich.text import Text
 
 from decibo.execute.outcome import STILL
 from decibo.execute.solution import Solution
-from decibo.formatting import format_bytes, format_number, to_json
+from decibo.formatting import format_bytes, format_number, format_seconds, to_json
 from decibo.measure.cost import Cost
 
 WIDTH = 80
@@ -114,7 +114,8 @@ def show_run(solution: Solution) -> None:
     cost = solution.cost
     say(
         solution.message,
-        f"{cost.seconds:.1f} s of steps, {cost.compiling:.1f} s of compiling, {cost.measuring:.1f} s of measures; "
+        f"{format_seconds(cost.seconds)} of steps, {format_seconds(cost.compiling)} of compiling, "
+        f"{format_seconds(cost.measuring)} of measures; "
         f"{_computed(cost)}, {format_bytes(cost.bytes_total)} sent.",
     )
 
@@ -136,7 +137,7 @@ def show_runs(runs: dict[str, Solution]) -> None:
             *(last(run).get(name) for name in shared),
             f"{run.cost.work_total:.1e}",
             format_bytes(run.cost.bytes_total),
-            f"{run.cost.seconds:.1f} s",
+            format_seconds(run.cost.seconds),
         )
         for label, run in runs.items()
     ]
