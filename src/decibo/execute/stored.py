@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -113,7 +114,7 @@ def write(
                 draft.rename(final)
                 sync_folder(folder)
     except BaseException:
-        if leader:
+        if leader and jax.process_count() == 1:  # others may be writing into it; the next run removes it
             remove(draft)
         raise
     if leader:
