@@ -203,3 +203,17 @@ def test_spans_of_compiling_that_lie_inside_each_other_count_once(monkeypatch):
     pace._listen("something else", 100.0)
     pace._listen(pace.COMPILING + "backend", 2.0)  # from 7 to 9
     assert pace._compiled.total == 5.75
+
+
+def test_a_call_with_steps_and_records_is_shared_out_in_proportion():
+    records = pace.Records()
+    records.idle = 0.001
+    for lap in (0.9, 0.011, 0.5):  # 10 steps: the quickest call counts, less what an empty call takes
+        assert not records.known
+        records.timed_steps(Seconds(steps=lap), 10)
+    records.timed(Seconds(steps=0.010))
+    assert records.known
+    both = records.separated(Seconds(steps=2.0, compiling=0.5), steps=100, records=100)
+    assert both == pytest.approx((0.2, 0.5, 1.8))
+    assert records.separated(Seconds(steps=2.0), steps=100, records=0) == (2.0, 0.0, 0.0)
+    assert records.separated(Seconds(steps=2.0), steps=0, records=1) == (0.0, 0.0, 2.0)

@@ -2,12 +2,13 @@
 
 Time is kept apart: steps, compiling, measures. What was compiling JAX says itself: it reports each span as it ends, and
 spans lie inside each other, so their union counts. Steps and records are one compiled program; to tell them apart, the
-record that ends a chunk is made in a call of its own now and then, which is timed and stands for the other records
-until the next.
+record that ends a chunk is made in a call of its own now and then, and so are the steps of the first intervals. Both
+are timed, and the time of other calls is shared out in the same proportion.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -20,6 +21,7 @@ from decibo.parallel.placement import Placement
 
 SECONDS = 0.5  # how long a chunk should take: often enough for progress, too seldom to be felt
 APART = 8  # every so many chunks, the last record is timed
+SAMPLES = 3  # so many times, the steps of an interval are timed
 LONG = 5e-4  # seconds: records that take longer are always timed, since a call costs little beside them
 COMPILING = "/jax/core/compile/"  # JAX's names of what it reports
 
@@ -67,25 +69,38 @@ class Clock:
 
 
 class Records:
-    """What a record takes, from those that are timed."""
+    """What a step and a record take, from those that are timed alone. Calls with both are shared out in proportion."""
 
     def __init__(self) -> None:
         self.chunks = 0
+        self.samples = 0  # how often steps were timed
+        self.step = math.inf
         self.each = 0.0
         self.idle = 0.0  # seconds of a call that does nothing
 
     def apart(self, each: float | None = None) -> bool:
         """Whether the last record of the next chunk is made in a call of its own; `each` as all processes know it."""
         self.chunks += 1
-        return self.chunks % APART == 1 or (self.each if each is None else each) > LONG
+        return not self.known or self.chunks % APART == 1 or (self.each if each is None else each) > LONG
+
+    @property
+    def known(self) -> bool:
+        """Whether steps were timed often enough."""
+        return self.samples >= SAMPLES
+
+    def timed_steps(self, lap: Seconds, steps: int) -> None:
+        """A call has made so many steps and no record; the quickest counts, since others waited for the machine."""
+        self.samples += 1
+        self.step = min(self.step, max(lap.steps - self.idle, 0.0) / steps)
 
     def timed(self, lap: Seconds) -> None:
         """A call has made one record."""
         self.each = max(lap.steps - self.idle, 0.0)
 
-    def separated(self, lap: Seconds, records: int) -> Seconds:
-        """The time of a chunk with so many records, and theirs set apart."""
-        measuring = min(self.each * records, lap.steps)
+    def separated(self, lap: Seconds, steps: int, records: int) -> Seconds:
+        """The time of a call with so many steps and records, shared out between the two."""
+        both = records * self.each + (steps * self.step if steps else 0.0)
+        measuring = lap.steps * (records * self.each / both) if both > 0 else 0.0
         return lap._replace(steps=lap.steps - measuring, measuring=lap.measuring + measuring)
 
 

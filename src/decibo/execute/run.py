@@ -152,7 +152,7 @@ class Part(NamedTuple):
 
 def _next(setup: Setup, run: RunState, pace: Pace) -> Part:
     """The intervals to run next, as the compiled program takes them."""
-    ends = _boundaries(setup, run, pace.count)
+    ends = _boundaries(setup, run, pace.count if pace.records.known else 1)
     record = (ends % setup.every == 0) | (ends == setup.steps)
     apart = bool(record[-1]) and pace.apart()
     if apart:
@@ -167,22 +167,24 @@ def _advance(
     inputs = setup.inputs_of(run)
     end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), part.chunk, votes)
     intervals = int(end.interval)
-    seconds = clock.lap()
+    lap = clock.lap()
+    steps = int(end.k) - run.step
     records = int(part.chunk.record[:intervals].sum())
+    if records == 0 and steps:
+        pace.records.timed_steps(lap, steps)
     if end.alive:
         run = _recorded(run, part.ends[:intervals], part.chunk.record, end)
+    seconds = run.seconds.plus(pace.records.separated(lap, steps, records))
     if part.apart and end.alive and not end.reached:
         only = Chunk.record_only(missed=bool(end.missed))
         last = loop.advance(setup.program, inputs, end.state, np.int32(int(end.k)), only, votes)
         last.interval.block_until_ready()
         lap = clock.lap()
         pace.records.timed(lap)
-        seconds = seconds.plus(lap)
-        records += 1
+        seconds = seconds.plus(pace.records.separated(lap, 0, 1))
         run = _recorded(run, part.ends[-1:], only.record, last)
         end = last._replace(interval=end.interval, votes=end.votes)
-    seconds = pace.records.separated(seconds, records)
-    return end, run._replace(seconds=run.seconds.plus(seconds))
+    return end, run._replace(seconds=seconds)
 
 
 def _compiled(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> RunState:

@@ -136,7 +136,10 @@ def _timed(
         timed.idle = clock.lap().steps
         jax.block_until_ready(advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool)))
         timed.timed(clock.lap())
-    return end, timed.separated(seconds, int(record.sum()))
+        if steps[-1]:
+            jax.block_until_ready(advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool)))
+            timed.timed_steps(clock.lap(), int(steps[-1]))
+    return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
 
 
 def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
