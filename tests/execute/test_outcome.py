@@ -9,6 +9,7 @@ import pytest
 
 import decibo
 from decibo.execute import outcome, pace
+from decibo.measure.cost import Seconds
 from helpers.twin import problem
 
 AGENTS = 3
