@@ -117,8 +117,8 @@ def _shapes(tree: Tree) -> str:
 def _parts(value: object) -> Iterator[str | np.ndarray]:
     """A traced program, or a parameter of one of its equations, as words and arrays that are the same every time."""
     if isinstance(value, ClosedJaxpr):
-        yield from _parts(value.jaxpr)
-        yield from _parts(value.consts)
+        yield from _program(value.jaxpr)  # in later versions of JAX this is the same object
+        yield from _parts(list(value.consts))
     elif isinstance(value, Jaxpr):
         yield from _program(value)
     elif isinstance(value, dict):
