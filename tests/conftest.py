@@ -1,5 +1,6 @@
 """Every test runs in double precision, with programs that are compiled quickly rather than well, and only once."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.par
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
+import pytest
 from hypothesis import settings
 
 settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
@@ -55,6 +57,20 @@ QUICK = (
     "theory/test_check.py",
 )
 HERE = Path(__file__).parent
+# Every compiled program holds several regions of memory, of which Linux grants a process 65,530; beyond, jaxlib crashes
+# while it compiles. Programs that are needed again come from the cache on disk.
+MAPS = Path("/proc/self/maps")
+MOST = 20_000
+EVERY = 10  # tests: counting takes time too
+_tests = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _few_programs():
+    """Forget compiled programs before there are too many."""
+    yield
+    if next(_tests) % EVERY == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST:
+        jax.clear_caches()
 
 
 def pytest_collection_modifyitems(items):
