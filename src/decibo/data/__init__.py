@@ -1,6 +1,7 @@
 """Data: what is bundled, on disk or to be downloaded, and how it is divided among agents."""
 
 from decibo.data.dataset import Dataset
+from decibo.data.heart_disease import heart_disease
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
 
@@ -12,6 +13,7 @@ __all__ = [
     "digits",
     "dirichlet",
     "find",
+    "heart_disease",
     "iid",
     "libsvm",
     "mnist",

@@ -17,7 +17,11 @@ Split = tuple[np.ndarray, np.ndarray]  # features and labels
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more."""
+    """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more.
+
+    groups, test_groups   the silo of each sample, where samples have one (`by_group` makes each an agent)
+    columns               the names of the features
+    """
 
     features: Float[np.ndarray, "samples features"]
     labels: Shaped[np.ndarray, " samples"]
@@ -25,17 +29,25 @@ class Dataset:
     test_labels: Shaped[np.ndarray, " tests"]
     name: str
     source: str
+    groups: Shaped[np.ndarray, " samples"] | None = None
+    test_groups: Shaped[np.ndarray, " tests"] | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for part, features, labels in (
-            ("", self.features, self.labels),
-            ("test_", self.test_features, self.test_labels),
+        for part, features, labels, groups in (
+            ("", self.features, self.labels, self.groups),
+            ("test_", self.test_features, self.test_labels, self.test_groups),
         ):
             if features.ndim != 2 or labels.shape != features.shape[:1]:
                 raise InputError(
                     f"{part}features must be (samples, features) and {part}labels (samples,), but their shapes are "
                     f"{features.shape} and {labels.shape}.",
                     "Flatten images to one row for each sample.",
+                )
+            if groups is not None and groups.shape != labels.shape:
+                raise InputError(
+                    f"{part}groups must name a silo for each of the {len(labels)} samples, but its shape is "
+                    f"{groups.shape}."
                 )
         if self.features.shape[1] != self.test_features.shape[1]:
             raise InputError(
@@ -46,7 +58,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         samples = f"{len(self.labels)} + {len(self.test_labels)} test samples"
-        size = f"{samples}, {self.features.shape[1]} features"
+        silos = "" if self.groups is None else f" of {len(np.unique(self.groups))} silos"
+        size = f"{samples}{silos}, {self.features.shape[1]} features"
         return f"Dataset({self.name}: {size}, {self.source})"
 
 
