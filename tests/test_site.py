@@ -1,4 +1,4 @@
-"""The site builds strictly, without a warning, and a page loads nothing from anywhere else."""
+"""The site builds strictly, works when it is opened from a disk, and a page loads nothing from anywhere else."""
 
 import importlib.util
 import os
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from helpers.browser import chromium
 
 ROOT = Path(__file__).parent.parent
 LOADED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
@@ -30,10 +32,9 @@ def site(tmp_path_factory):
 
 def test_every_page_is_built(site):
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
-    folder = lambda page: page.parent if page.stem == "index" else page.with_suffix("")
-    assert not [page for page in pages if not (site / folder(page) / "index.html").exists()]
+    assert not [page for page in pages if not (site / page).with_suffix(".html").exists()]
     for example in (ROOT / "examples").glob("*.py"):
-        assert (site / "examples" / example.stem / "index.html").exists()
+        assert (site / "examples" / f"{example.stem}.html").exists()
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
@@ -49,9 +50,44 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_code_blocks_survive(site):
-    pages = {path.name: (site / "how-to" / path.stem / "index.html").read_text() for path in HOW_TO}
+    pages = {path.name: (site / "how-to" / f"{path.stem}.html").read_text() for path in HOW_TO}
     assert "no-run" in (ROOT / "docs" / "how-to" / "data.md").read_text()  # a mark for the suite, not for readers
     for name, page in pages.items():
         assert "no-run" not in page
         source = (ROOT / "docs" / "how-to" / name).read_text()
-        assert page.count('<div class="highlight">') == len(re.findall(r"^```\w", source, flags=re.MULTILINE)) > 0
+        assert (
+            page.count('<div class="highlight">') == len(re.findall(r"^```(?!math)\w", source, flags=re.MULTILINE)) > 0
+        )
+
+
+@pytest.fixture(scope="module")
+def opened(site):
+    """The front page in a browser, opened from the disk; at the end no request may have gone anywhere else."""
+    with chromium() as browser:
+        page = browser.new_page()
+        requests = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"file://{site}/index.html")
+        yield page
+        assert not [url for url in requests if not url.startswith(("file://", "data:", "blob:", "about:"))]
+        assert len(requests) > 10
+
+
+def test_search_works_from_a_disk(site, opened):
+    opened.goto(f"file://{site}/index.html")
+    opened.click("input.md-search__input")
+    opened.keyboard.type("exact diffusion")
+    link = opened.wait_for_selector(".md-search-result__item a")
+    target = link.get_attribute("href").partition("?")[0].partition("#")[0]
+    assert (site / target.removeprefix(f"file://{site}/")).is_file()
+
+
+def test_formulas_are_rendered(site, opened):
+    """Every formula of every page becomes KaTeX, and none is one that KaTeX does not understand."""
+    pages = [file for file in sorted(site.rglob("*.html")) if 'class="arithmatex"' in file.read_text()]
+    assert len(pages) > 5
+    for file in pages:
+        opened.goto(f"file://{file}")
+        marked = opened.locator(".arithmatex").count()
+        assert opened.locator(".arithmatex .katex").count() >= marked > 0, file
+        assert opened.locator(".katex-error").all_inner_texts() == [], file

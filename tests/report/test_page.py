@@ -4,9 +4,7 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 import sys
-import warnings
 import xml.etree.ElementTree as ET
 from collections import Counter
 from html.parser import HTMLParser
@@ -19,17 +17,9 @@ import decibo
 from decibo.errors import InputError
 from decibo.report import report
 from decibo.runs.folder import REQUIRED
+from helpers.browser import chromium
 from helpers.runs import curve, written
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 NONE = "\N{EN DASH}"
 NASTY = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' "
@@ -52,16 +42,8 @@ def folders(place):
 
 @pytest.fixture(scope="module")
 def browser():
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine: the page is not tried in a browser")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of playwright's own event loop
-        with api.sync_playwright() as playwright:
-            started = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-            yield started
-            started.close()
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
