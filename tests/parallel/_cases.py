@@ -17,7 +17,6 @@ AGENTS, STEPS = 12, 200
 RATES = {"alpha": 0.03, "beta": 0.03, "gamma": 0.05, "lam": 4.0, "theta": 0.2, "eta": 0.1, "T": 3, "N": 4, "K": 2}
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
-FEW = ("ahead_exact", "ahead", "fab", "sldbo", "gossip_dsbo", "c2dfb", "gradient_tracking")  # of each kind one or two
 ALONE = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
 
 
@@ -43,18 +42,18 @@ def method(name: str, smooth: bool = False) -> Any:
     return factory(**({key: value for key, value in RATES.items() if key in wanted} | keep))
 
 
-def problem(name: str) -> Any:
+def problem(name: str, agents: int = AGENTS) -> Any:
     import decibo
 
     if name in MINIMAX:
-        return decibo.problems.minimax("quadratic", agents=AGENTS, seed=3)
+        return decibo.problems.minimax("quadratic", agents=agents, seed=3)
     if name in SINGLE:
         import jax.numpy as jnp
 
         return decibo.problems.single_level(
-            _square, {"a": jnp.linspace(0.5, 2.0, AGENTS), "b": jnp.arange(1.0 * AGENTS)}, {"u": jnp.ones(3)}
+            _square, {"a": jnp.linspace(0.5, 2.0, agents), "b": jnp.arange(1.0 * agents)}, {"u": jnp.ones(3)}
         )
-    return decibo.problems.quadratic(AGENTS, seed=3)
+    return decibo.problems.quadratic(agents, seed=3)
 
 
 def _square(x: Any, d: Any) -> Any:
@@ -76,7 +75,7 @@ def cases(names: Sequence[str], everywhere: bool) -> Iterator[tuple[str, str]]:
 
 
 def run(
-    name: str, net: str, steps: int = STEPS, nudge: bool = False, smooth: bool = False, **options: Any
+    name: str, network: Any, steps: int = STEPS, nudge: bool = False, smooth: bool = False, **options: Any
 ) -> dict[str, Any]:
     """The agents' states and the history; if nudged, from a start that differs in the last digit."""
     import jax
@@ -87,15 +86,14 @@ def run(
     digit = np.finfo(np.float64 if jax.config.jax_enable_x64 else np.float32).eps
     start = decibo.random_start(5, float(0.3 * (1 + digit)) if nudge else 0.3)
     solution = decibo.solve(
-        problem(name),
-        networks()[net],
+        problem(name, network.agents),
+        network,
         method(name, smooth),
         steps=steps,
         every=steps // 2,
-        measures=["outer", "consensus_x"],
         start=start,
         progress=False,
-        **options,
+        **({"measures": ["outer", "consensus_x"]} | options),
     )
     leaves = jax.tree.leaves(vars(solution.agents))
     history = np.concatenate([np.atleast_1d(solution.history[key][-1]) for key in sorted(solution.history)])
@@ -118,8 +116,9 @@ def main() -> None:
 
     decibo.init_distributed()
     found = {}
+    nets = networks()
     for name, net in cases(options.methods or several(), options.all):
-        found |= {f"{name} {net} {key}": value for key, value in run(name, net, nudge=options.nudge).items()}
+        found |= {f"{name} {net} {key}": value for key, value in run(name, nets[net], nudge=options.nudge).items()}
     if jax.process_index() == 0:
         np.savez(options.out, **found)
 

@@ -1,13 +1,12 @@
 """What the processes of the tests run: a small problem, with whatever can go wrong.
 
-python tests/parallel/_job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT]
+python tests/parallel/_job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT ...]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ jax.config.update("jax_enable_x64", True)
 import numpy as np  # noqa: E402
 
 import decibo  # noqa: E402
+from decibo.errors import LostError  # noqa: E402
 
 calls: list[int] = []
 
@@ -40,20 +40,35 @@ def inner(x, y, d):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--agents", type=int, default=10)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--checkpoint")
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--slow", type=float, default=0.0, help="seconds to wait between stretches")
-    parser.add_argument("--automatic", action="store_true")
-    parser.add_argument("--spoil", default="", help="steps, seed or data: what process 1 is given differently")
+    parser.add_argument("--spoil", nargs="*", default=[], help="what is wrong in so many runs: agents, steps, data")
     options = parser.parse_args()
     me = decibo.init_distributed()
-    spoil = options.spoil if me == 1 else ""
-    private = (lambda agent: data(agent) | {"b": np.full(3, np.nan)}) if spoil == "data" else data
-    problem = decibo.Problem(outer, inner, private, np.zeros(3), np.zeros(3), agents=options.agents, name="job")
-    method = None if options.automatic else decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1)
+    for spoil in options.spoil:
+        try:
+            run(options, me, spoil)
+        except (decibo.InputError, LostError) as error:
+            print(f"process {me}: {error}", flush=True)
+    if options.spoil:
+        return
+    solution = run(options, me)
+    said = {"agents": calls, "status": str(solution.status), "steps": solution.steps, "message": solution.message}
+    options.out.with_suffix(f".{me}.json").write_text(json.dumps(said))
+    if me == 0:
+        state = {name: np.asarray(value) for name, value in vars(solution.agents).items()}
+        np.savez(options.out, **state, stationarity=solution.history["stationarity"], step=solution.history["step"])
+
+
+def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solution:
+    """One run; where something is to be wrong, process 1 has other steps or data than the others, or one agent."""
+    other = spoil if me == 1 else ""
+    private = (lambda agent: data(agent) | {"b": np.full(3, np.nan)}) if other == "data" else data
+    agents = 1 if spoil == "agents" else 10
+    problem = decibo.Problem(outer, inner, private, np.zeros(3), np.zeros(3), agents=agents, name="job")
 
     def watch(step: int, steps: int, latest: dict) -> None:
         if me == 0:
@@ -63,26 +78,16 @@ def main() -> None:
     checkpoint = None
     if options.checkpoint:
         checkpoint = decibo.Checkpoints(options.checkpoint, every=options.every, resume=options.resume)
-    try:
-        solution = decibo.solve(
-            problem,
-            decibo.ring(options.agents) if options.agents > 2 else decibo.networks.path(options.agents),
-            method,
-            steps=options.steps + (spoil == "steps"),
-            every=10,
-            seed=int(spoil == "seed"),
-            measures=["all"],
-            progress=watch,
-            checkpoint=checkpoint,
-        )
-    except decibo.InputError as error:
-        print(f"process {me}: {error}", flush=True)
-        os._exit(2)
-    said = {"agents": calls, "status": str(solution.status), "steps": solution.steps, "message": solution.message}
-    options.out.with_suffix(f".{me}.json").write_text(json.dumps(said))
-    if me == 0:
-        state = {name: np.asarray(value) for name, value in vars(solution.agents).items()}
-        np.savez(options.out, **state, stationarity=solution.history["stationarity"], step=solution.history["step"])
+    return decibo.solve(
+        problem,
+        decibo.ring(agents) if agents > 2 else decibo.complete(agents),
+        decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1),
+        steps=options.steps + (other == "steps"),
+        every=10,
+        measures=["all"],
+        progress=watch,
+        checkpoint=checkpoint,
+    )
 
 
 if __name__ == "__main__":
