@@ -9,7 +9,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
     solution = decibo.solve(problem, decibo.ring(10))
 
 methods, networks, problems         what there is by name
-direction, consensus, prox          what methods are composed of; with schedules and compression
+direction, estimator, consensus     what methods are composed of; with prox, schedules and compression
 data, theory, report, sklearn       data sets and splits, the theory as functions, pages about runs, estimators
 """
 
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
-from decibo.algorithm import compression, consensus, direction, prox, schedules
+from decibo.algorithm import compression, consensus, direction, estimator, prox, schedules
 from decibo.algorithm.algorithm import CATALOG, Algorithm
-from decibo.algorithm.compose import compose, minibatch
+from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
@@ -70,6 +70,7 @@ __all__ = [
     "consensus",
     "data",
     "direction",
+    "estimator",
     "from_graph",
     "from_weights",
     "heterogeneity",
@@ -88,6 +89,7 @@ __all__ = [
     "solve",
     "sweep",
     "theory",
+    "with_estimator",
 ]
 
 LAZY = ("report", "sklearn")  # loaded on first use: they need more than jax, numpy and networkx

@@ -69,6 +69,7 @@ class Algorithm:
     directed        whether it keeps its promise on a directed network
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
+    batches         whether these must be a fixed list, `decibo.data.Batches`
     fixed_network   whether links must not come and go
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
@@ -88,6 +89,7 @@ class Algorithm:
     directed: bool = False
     centralised: bool = False
     stochastic: bool = False
+    batches: bool = False
     fixed_network: bool = False
     direction: Direction | None = None
     answer: str = "y"

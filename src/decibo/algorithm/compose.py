@@ -1,6 +1,6 @@
 r"""Direction x consensus = algorithm; and what wraps an algorithm into another, such as minibatches.
 
-(1)  d  = the direction at the agent's own variables s
+(1)  d  = the direction at the agent's own variables s, or what the estimator makes of it
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
 (3)  s+ = the consensus strategy's step from s along d, with the step size and proximal map of each variable
 """
@@ -18,6 +18,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
+from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.prox import Projection, Prox, as_prox
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
 from decibo.errors import InputError
@@ -27,11 +28,12 @@ from decibo.pytree import Tree, Vector
 
 
 class State(NamedTuple):
-    """The state of one agent: its variables, the strategies' memories, and the moving averages."""
+    """The state of one agent: its variables, the memories of strategies and estimator, and the moving averages."""
 
     variables: Tree
     memory: tuple[Tree, ...]
     average: dict[str, Vector]
+    estimate: Tree = ()  # the estimator's memory
 
 
 class Recipe(NamedTuple):
@@ -41,12 +43,14 @@ class Recipe(NamedTuple):
     strategies: tuple[tuple[Consensus, dict[str, Prox | None]], ...]  # with the variables that each looks after
     rates: dict[str, Schedule]
     average: dict[str, Schedule]
+    estimator: Estimator | None = None
 
 
 def compose(
     direction: Direction,
     consensus: Consensus | Mapping[str, Consensus],
     *,
+    estimator: Estimator | None = None,
     average: Mapping[str, Rate] | None = None,
     prox: Mapping[str, Prox | Projection] | None = None,
     **steps: Rate,
@@ -54,6 +58,7 @@ def compose(
     """The algorithm that moves along `direction` and agrees by `consensus`.
 
     consensus   one strategy for all variables, or one for each: {"x": tracking(), "y": dgd(), "v": dgd()}
+    estimator   from which samples the direction is found: estimator.saga(); by default from all data at every step
     average     variables that follow a moving average of their direction, with its weight: {"x": 0.2}
     prox        variables with a projection or proximal map: {"x": prox.box(0, 1)}, or a function of the vector
     steps       the step size of each variable: compose(penalty(lam=20.0), dgd(), x=1e-3, y=1e-3, z=1e-2)
@@ -70,17 +75,20 @@ def compose(
         tuple((strategy, {name: maps[name] for name in names}) for strategy, names in groups),
         {name: schedule(name, steps[name]) for name in direction.variables},
         {name: schedule(f"average of {name}", value) for name, value in (average or {}).items()},
+        check_estimator(estimator),
     )
     names = " + ".join(strategy.name for strategy, _ in groups)
     return Algorithm(
         init=Partial(_init, recipe),
         step=Partial(_step, recipe),
         view=Partial(_view, direction),
-        name=f"{direction.name} x {names}",
+        name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
         directed=all(strategy.directed for strategy, _ in groups),
         direction=direction,
         answer=direction.answer,
         bias=direction.bias,
+        stochastic=estimator is not None and estimator.sampled,
+        batches=estimator is not None and estimator.batches,
     )
 
 
@@ -117,12 +125,17 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
     for _, maps in recipe.strategies:
         s = s._replace(**{name: prox(getattr(s, name), 0.0) for name, prox in maps.items() if prox})
     memory = tuple(strategy.start({name: getattr(s, name) for name in maps}) for strategy, maps in recipe.strategies)
-    return State(s, memory, {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average})
+    average = {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average}
+    return State(s, memory, average, recipe.estimator.start(oracle, s) if recipe.estimator else ())
 
 
 def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
     s = state.variables
-    d = recipe.direction.at(oracle, s, k)  # (1)
+    estimate = state.estimate
+    if recipe.estimator is None:
+        d = recipe.direction.at(oracle, s, k)  # (1)
+    else:
+        d, estimate = recipe.estimator.at(recipe.direction, oracle, s, estimate, k, key)
     average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
     d = d._replace(**average)  # (2)
     new: dict[str, Vector] = {}
@@ -134,7 +147,7 @@ def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, 
         moved, memory = strategy.step(mix, _Proxes(maps), own, memory, along, h)  # (3)
         new |= moved
         memories.append(memory)
-    return State(type(s)(**new), tuple(memories), average)
+    return State(type(s)(**new), tuple(memories), average, estimate)
 
 
 class _Proxes(NamedTuple):
@@ -160,6 +173,44 @@ def minibatch(method: Algorithm) -> Algorithm:
 def _sampled(step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array) -> Tree:
     draw, rest = jax.random.split(key)
     return step(oracle.sampled(draw), mix, state, k, rest)
+
+
+def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
+    """The method with its direction found by an estimator: with_estimator(ahead_exact(...), estimator.saga()).
+
+    For methods that are a direction times a consensus strategy.
+    """
+    check_wrappable(method)
+    check_estimator(estimator)
+    recipe = method.core.step.args[0] if method.core.step.func is _step else None
+    if recipe is None:
+        raise InputError(
+            f"{method.name} is not just a direction times a consensus strategy, so that {estimator.name} has no "
+            "direction to estimate.",
+            "Use decibo.minibatch(method), or wrap the estimator first and anything else around it.",
+        )
+    if recipe.estimator is not None:
+        raise InputError(f"{method.name} has the estimator {recipe.estimator.name} already.", "Compose it anew.")
+    recipe = recipe._replace(estimator=estimator)
+    return wrapped(
+        method,
+        estimator.name,
+        lambda method: with_estimator(method, estimator),
+        Partial(_init, recipe),
+        Partial(_step, recipe),
+        method.view,
+        stochastic=estimator.sampled,
+        batches=estimator.batches,
+    )
+
+
+def check_estimator(estimator: Estimator | None) -> Estimator | None:
+    """Reject what is not an estimator."""
+    if not isinstance(estimator, Estimator | None):
+        raise InputError(
+            f"An estimator must be one of decibo.estimator, such as estimator.saga(), but this is {estimator!r}."
+        )
+    return estimator
 
 
 def check_wrappable(method: Algorithm) -> None:

@@ -1,11 +1,13 @@
 """Data: what is bundled, on disk or to be downloaded, and how it is divided among agents."""
 
+from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset
 from decibo.data.heart_disease import heart_disease
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
 
 __all__ = [
+    "Batches",
     "Dataset",
     "breast_cancer",
     "by_group",

@@ -203,6 +203,20 @@ def values(functions: Functions, data: Tree, X: jax.Array, Y: jax.Array) -> tupl
     return jax.vmap(one)(data, X, Y)
 
 
+@partial(jax.jit, static_argnames=("functions", "count"))
+def mean_values(
+    functions: Functions, count: int, data: Tree, X: jax.Array, Y: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The means of every agent's f and g over a fixed list of batches, at its own point."""
+
+    def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        on = lambda j: Oracle(functions, d).batch(j)
+        values = lax.map(lambda j: (on(j).outer_value(x, y), on(j).inner_value(x, y)), jnp.arange(count))
+        return jnp.mean(values[0]), jnp.mean(values[1])
+
+    return jax.vmap(one)(data, X, Y)
+
+
 @partial(jax.jit, static_argnames="program")
 def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The variables of all agents as rows."""

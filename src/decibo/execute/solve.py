@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.methods import ahead_exact
+from decibo.data.batches import Batches
 from decibo.errors import InputError, short
 from decibo.execute import loop
 from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder
@@ -37,7 +38,7 @@ from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same
 from decibo.parallel.watch import inside, loading
-from decibo.problem.problem import Functions, Oracle, Problem
+from decibo.problem.problem import BATCHES, Functions, Oracle, Problem
 from decibo.pytree import Tree
 from decibo.validate import MOST_STEPS, at_least, flag, integer
 from decibo.validate import seed as check_seed
@@ -146,7 +147,13 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     if method.stochastic and problem.sample is None:
         raise InputError(
             f"{method.name} draws minibatches, but the problem does not say how.",
-            "Pass Problem(..., sample=lambda d, key: ...).",
+            BATCHES if method.batches else "Pass Problem(..., sample=lambda d, key: ...).",
+        )
+    if method.batches and not isinstance(problem.sample, Batches):
+        raise InputError(
+            f"{method.name} remembers what it found on every batch, but the problem draws minibatches that have no "
+            "number.",
+            BATCHES,
         )
     if method.fixed_network and isinstance(network, VaryingNetwork):
         raise InputError(
@@ -224,6 +231,8 @@ def prepare(
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
         finite_at_start(problem.functions, data, here, local)
+        if isinstance(problem.sample, Batches) and method.stochastic:
+            batches_add_up(problem.functions, problem.sample.count, data, here, local)
     except Exception as error:
         if several:
             check_same(dict.fromkeys(PARTS, "") | shared, error)
@@ -289,6 +298,24 @@ def finite_at_start(functions: Functions, data: Tree, rows: Mapping[str, jax.Arr
                 f"Both objectives must be finite where a run starts, but {name} of agent {agents[bad[0]]} is "
                 f"{float(row[bad[0]])} there ({bad.size} of {len(row)} agents).",
                 "Check the data of this agent for NaN, or start elsewhere with start=.",
+            )
+
+
+def batches_add_up(
+    functions: Functions, count: int, data: Tree, rows: Mapping[str, jax.Array], agents: np.ndarray
+) -> None:
+    """Reject batches over which an objective of these agents has another mean than it has on all data."""
+    whole = loop.values(functions, data, rows["x"], rows["y"])
+    means = loop.mean_values(functions, count, data, rows["x"], rows["y"])
+    for name, value, mean in zip(("outer", "inner"), whole, means, strict=True):
+        apart = np.abs(np.asarray(value) - np.asarray(mean))
+        allowed = float(jnp.finfo(mean.dtype).eps) ** 0.5 * (np.abs(np.asarray(value)) + np.abs(np.asarray(mean)))
+        bad = np.flatnonzero(apart > allowed)
+        if bad.size:
+            raise InputError(
+                f"The mean of an objective over the {count} batches must be the objective itself, but {name} of agent "
+                f"{agents[bad[0]]} is {float(value[bad[0]]):.6g} on all data and {float(mean[bad[0]]):.6g} on average.",
+                "Average over samples instead of summing, or weight them, or pass Batches(count, take=...).",
             )
 
 

@@ -1,12 +1,14 @@
 """What a step costs, in every currency, found by tracing the step once.
 
 The step is traced with an oracle and a mix whose calls leave a mark in the traced program; the marks are then
-counted, inner loops as often as they run. Nothing is counted in the user's functions, and nothing at run time.
+counted, inner loops as often as they run. Nothing is counted in the user's functions, and nothing at run time. Where a
+step does one thing or another at random, the expected numbers are counted (`sometimes`), and where it works on a
+minibatch, the share of the data that it sees.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 from decibo.errors import InputError
@@ -22,11 +25,14 @@ from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
+SOMETIMES = "sometimes:"
 # What a call costs, in gradients. A product is one forward derivative of a gradient, be it J v, H v or both together.
 PRODUCT = 2.0
 VALUE = 0.5
+WORK = {"outer": 1.0, "inner": 1.0, "products": PRODUCT, "hessian": PRODUCT, "jacobian": PRODUCT, "value": VALUE}
 P = ParamSpec("P")
 T = TypeVar("T")
+Marks = dict[str, float]  # how often each mark was met
 
 
 class Steps(Protocol):
@@ -60,22 +66,25 @@ class Cost:
     """The cost of one step: what one agent computes, and what it sends to EACH neighbour.
 
     calls       of products with second derivatives: J v and H v together are two products, but one call
+    share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth
     seconds     of all steps, without compiling and measuring
     compiling   seconds of tracing and compiling, which a second run of the same kind does not need
     measuring   seconds of recording the measures
 
-    The properties that end in `_total` are for the whole run and all agents.
+    What a step does only sometimes counts as often as it is expected. The properties that end in `_total` are for the
+    whole run and all agents.
     """
 
-    outer_gradients: int = 0
-    inner_gradients: int = 0
-    hessian_products: int = 0
-    jacobian_products: int = 0
-    values: int = 0
-    calls: int = 0
-    messages: int = 0
-    numbers: int = 0
-    bytes: int = 0
+    outer_gradients: float = 0
+    inner_gradients: float = 0
+    hessian_products: float = 0
+    jacobian_products: float = 0
+    values: float = 0
+    calls: float = 0
+    share: float = 1
+    messages: float = 0
+    numbers: float = 0
+    bytes: float = 0
     agents: int = 1
     links: int = 0
     steps: int = 0
@@ -89,22 +98,23 @@ class Cost:
         return replace(self, **{name: rounds * count for name, count in sent.items()})
 
     @property
-    def gradients(self) -> int:
+    def gradients(self) -> float:
         """Gradients of f and g of one agent in one step."""
         return self.outer_gradients + self.inner_gradients
 
     @property
-    def products(self) -> int:
+    def products(self) -> float:
         """Hessian- and Jacobian-vector products of one agent in one step."""
         return self.hessian_products + self.jacobian_products
 
     @property
     def work(self) -> float:
-        """What one agent computes in one step, in gradients: a call of products counts PRODUCT, a value VALUE."""
-        return self.gradients + PRODUCT * self.calls + VALUE * self.values
+        """What one agent computes in one step, in gradients on all its data: a call of products counts PRODUCT, a value
+        VALUE, and all of them the share of the data that they see."""
+        return self.share * (self.gradients + PRODUCT * self.calls + VALUE * self.values)
 
     @property
-    def gradients_total(self) -> int:
+    def gradients_total(self) -> float:
         """Gradients of all agents over the whole run."""
         return self.gradients * self.agents * self.steps
 
@@ -114,7 +124,7 @@ class Cost:
         return self.work * self.agents * self.steps
 
     @property
-    def products_total(self) -> int:
+    def products_total(self) -> float:
         """Second-derivative products of all agents over the whole run."""
         return self.products * self.agents * self.steps
 
@@ -134,43 +144,57 @@ class Cost:
         return sums
 
     @property
-    def numbers_total(self) -> int:
+    def numbers_total(self) -> float:
         """Numbers sent over all links, both ways, over the whole run."""
         return self.numbers * self.links * self.steps
 
     @property
-    def bytes_total(self) -> int:
+    def bytes_total(self) -> float:
         """Bytes sent over all links, both ways, over the whole run."""
         return self.bytes * self.links * self.steps
 
 
+@dataclass(frozen=True)
 class MarkedOracle(Oracle):
-    """An oracle whose calls can be counted in a traced program."""
+    """An oracle whose calls can be counted in a traced program, with the share of the agent's data that it sees."""
+
+    share: float = 1.0
+
+    def _counted(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
+        return _marked(f"{name}:{self.share!r}", function)
 
     def outer_value(self, x: Vector, y: Vector) -> jax.Array:
-        return _marked("value", super().outer_value)(x, y)
+        return self._counted("value", super().outer_value)(x, y)
 
     def inner_value(self, x: Vector, y: Vector) -> jax.Array:
-        return _marked("value", super().inner_value)(x, y)
+        return self._counted("value", super().inner_value)(x, y)
 
     def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return _marked("outer", super().outer)(x, y)
+        return self._counted("outer", super().outer)(x, y)
 
     def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return _marked("inner", super().inner)(x, y)
+        return self._counted("inner", super().inner)(x, y)
 
     def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
-        return _marked("products", super().products)(x, y, v)
+        return self._counted("products", super().products)(x, y, v)
 
     def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return _marked("hessian", super().hessian)(x, y, v)
+        return self._counted("hessian", super().hessian)(x, y, v)
 
     def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return _marked("jacobian", super().jacobian)(x, y, v)
+        return self._counted("jacobian", super().jacobian)(x, y, v)
 
-    def sampled(self, key: jax.Array) -> Oracle:
-        plain = super().sampled(key)
-        return MarkedOracle(plain.functions, plain.data)
+    def on(self, data: Tree) -> Oracle:
+        size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
+        return MarkedOracle(self.functions, data, self.share * size(data) / size(self.data))
+
+
+def sometimes(
+    probability: float, due: jax.Array, then: Callable[[T], Tree], otherwise: Callable[[T], Tree], operand: T
+) -> Tree:
+    """`lax.cond(due, then, otherwise, operand)`, counted with the probability that it is due."""
+    choose = lambda due, operand: lax.cond(due, then, otherwise, operand)
+    return _marked(f"{SOMETIMES}{probability!r}", choose)(due, operand)
 
 
 def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
@@ -197,26 +221,38 @@ class MarkedMix:
 
 def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> Cost:
     """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
-    marks: Counter[str] = Counter()
+    marks: Marks = defaultdict(float)
     _count(trace_step(functions, data, start, core).jaxpr, 1, False, marks)
-    cost = Cost(
-        outer_gradients=marks["outer"],
-        inner_gradients=marks["inner"],
-        hessian_products=marks["hessian"] + marks["products"],
-        jacobian_products=marks["jacobian"] + marks["products"],
-        values=marks["value"],
-        calls=marks["products"] + marks["hessian"] + marks["jacobian"],
-    )
+    calls: Marks = defaultdict(float)
+    work = 0.0
+    seen = 0.0
+    messages: list[tuple[float, int, int]] = []
     for mark, times in marks.items():
-        if mark.startswith("mix:"):
-            _, size, bits = mark.split(":")
-            cost = replace(
-                cost,
-                messages=cost.messages + times,
-                numbers=cost.numbers + times * int(size),
-                bytes=cost.bytes + times * -(-int(bits) // 8),
-            )
-    return cost
+        name, *numbers = mark.split(":")
+        if name == "mix":
+            messages.append((times, int(numbers[0]), -(-int(numbers[1]) // 8)))
+        else:
+            calls[name] += times
+            work += times * WORK[name]
+            seen += times * WORK[name] * float(numbers[0])
+    return Cost(
+        outer_gradients=_whole(calls["outer"]),
+        inner_gradients=_whole(calls["inner"]),
+        hessian_products=_whole(calls["hessian"] + calls["products"]),
+        jacobian_products=_whole(calls["jacobian"] + calls["products"]),
+        values=_whole(calls["value"]),
+        calls=_whole(calls["products"] + calls["hessian"] + calls["jacobian"]),
+        share=_whole(seen / work) if work else 1,
+        messages=_whole(sum(times for times, _, _ in messages)),
+        numbers=_whole(sum(times * size for times, size, _ in messages)),
+        bytes=_whole(sum(times * size for times, _, size in messages)),
+    )
+
+
+def _whole(value: float) -> float:
+    """The value without rounding errors in its last digits, and an integer where it is one."""
+    value = round(value, 12)
+    return round(value) if value == round(value) else value
 
 
 def trace_step(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> ClosedJaxpr:
@@ -237,24 +273,40 @@ def _traced(functions: Functions, core: Steps, data: Tree, start: Mapping[str, T
     return _marked("step", lambda s: core.step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
 
 
-def _count(jaxpr: Any, times: int, inside: bool, marks: Counter[str]) -> None:
-    """Add the marks of a traced program; `inside` says whether this is part of the step (and not of init)."""
+def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None) -> None:
+    """Add the marks of a traced program.
+
+    inside   whether this is part of the step (and not of init)
+    chance   the probability of the branch that is due, inside `sometimes`
+    """
     for equation in jaxpr.eqns:
         name = str(equation.params.get("name", ""))
-        if name.startswith(MARK) and name != MARK + "step":
-            marks[name.removeprefix(MARK)] += times * inside
+        mark = name.removeprefix(MARK) if name.startswith(MARK) else ""
+        if mark.startswith(SOMETIMES):
+            for sub in _subprograms(equation.params):
+                _count(sub, times, inside, marks, float(mark.removeprefix(SOMETIMES)))
+            continue
+        if mark and mark != "step":
+            marks[mark] += times * inside
             continue
         repeats = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
-        branches: list[Counter[str]] = [Counter()]
+        branches: list[Marks] = [defaultdict(float)]
         for sub in _subprograms(equation.params):
-            branch: Counter[str] = Counter()
-            _count(sub, repeats, inside or name == MARK + "step", branch)
+            branch: Marks = defaultdict(float)
+            _count(sub, repeats, inside or mark == "step", branch)
             branches.append(branch)
-        if equation.primitive.name == "cond":  # only one branch runs; count the more expensive
-            marks.update(max(branches, key=lambda branch: sum(branch.values())))
-        else:
-            for branch in branches:
-                marks.update(branch)
+        if equation.primitive.name != "cond":
+            _add(branches, [1.0] * len(branches), marks)
+        elif chance is not None and len(branches) == 3:
+            _add(branches, [0.0, 1 - chance, chance], marks)
+        else:  # only one branch runs; count the more expensive
+            _add([max(branches, key=lambda branch: sum(branch.values()))], [1.0], marks)
+
+
+def _add(branches: list[Marks], weights: list[float], marks: Marks) -> None:
+    for branch, weight in zip(branches, weights, strict=True):
+        for mark, times in branch.items():
+            marks[mark] += weight * times
 
 
 def _subprograms(params: dict[str, Any]) -> list[Any]:

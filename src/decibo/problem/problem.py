@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.data.batches import Batches
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector
 from decibo.validate import integer, only_known
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
 Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
+
+BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
 
 
 class Functions(NamedTuple):
@@ -54,7 +57,7 @@ class Problem:
     outer, inner    functions (x, y, d) of ONE agent that return a scalar
     data            a pytree whose leaves all have a leading axis of agents, or a function agent -> its data
     x0, y0          where to start, and the shapes of x and y: any pytrees of floating-point numbers
-    sample          optional, (d, key) -> a minibatch that looks like d
+    sample          optional, (d, key) -> a minibatch that looks like d; or `decibo.data.Batches(count)`, a fixed list
     inner_solution  optional closed form (x, data of all agents) -> y*(x), used by `decibo.reference` only
     solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and distance_y only
     agents          how many agents there are; needed only if data is a function
@@ -102,6 +105,7 @@ class Problem:
                 )
             object.__setattr__(self, "agents", count)
             self._trace(self.data)
+            self._check_batches(self.data)
 
     @cached_property
     def x_layout(self) -> Layout:
@@ -149,7 +153,13 @@ class Problem:
                 )
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
         self._trace(stacked)
+        self._check_batches(stacked)
         return stacked
+
+    def _check_batches(self, data: Tree) -> None:
+        """A fixed list of batches must fit the data."""
+        if isinstance(self.sample, Batches):
+            self.sample.check(data)
 
     def _check_solution(self) -> None:
         """The known answer looks like x0 and y0."""
@@ -358,6 +368,15 @@ class Oracle:
 
     def sampled(self, key: jax.Array) -> Oracle:
         """The same agent on a minibatch, if the problem says how to draw one."""
-        if self.functions.sample is None:
-            return self
-        return Oracle(self.functions, self.functions.sample(self.data, key))
+        return self if self.functions.sample is None else self.on(self.functions.sample(self.data, key))
+
+    def batch(self, j: jax.Array) -> Oracle:
+        """The same agent on batch j of a fixed list."""
+        batches = self.functions.sample
+        if not isinstance(batches, Batches):
+            raise InputError("This needs a fixed list of batches.", BATCHES)
+        return self.on(batches.batch(self.data, j))
+
+    def on(self, data: Tree) -> Oracle:
+        """The same agent on some of its data."""
+        return Oracle(self.functions, data)
