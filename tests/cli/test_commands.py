@@ -239,16 +239,25 @@ def test_sweep_finds_the_best(here, call):
     assert [row["status"] for row in said.json["rows"]] == ["diverged", "diverged"]
 
 
-def test_the_demo_ends_with_a_page(here, call, monkeypatch):
-    monkeypatch.setattr(demo, "STEPS", 10)
-    monkeypatch.setattr(demo, "METHODS", dict(list(demo.METHODS.items())[:2]))  # one program for both
+def test_the_demo_compares_and_ends_with_a_page(here, call, monkeypatch):
+    monkeypatch.setattr(demo, "SPLITS", (43, 1))
     done = call("demo", "--out", "shown")
     assert done.code == 0, done.err
+    assert max(map(len, done.out.splitlines())) <= 80
     assert "Open shown/report.html in a browser" in tidy(done.out)
-    assert all(label in done.out for label in demo.METHODS)
+    assert "Published by FLamby" in done.out
     said = call("demo", "--out", "shown", "--json").json
-    assert set(said["runs"]) == set(demo.METHODS)
-    assert (here / said["page"]).read_text().lower().startswith("<!doctype html>")
+    page = (here / said["page"]).read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert all(label in done.out and label in page for label in said["runs"])
+    scores = said["accuracy"]
+    together = scores["together, with decibo"][0]
+    assert together >= scores["all records in one place, if allowed"][0] - 0.025  # one standard error
+    assert all(together > score[0] for label, score in scores.items() if label.endswith("alone"))
+    assert all(row[name] == min(row[other] for other in said["swapped"]) for name, row in said["swapped"].items())
+    assert all(row["learned trust"] >= row["equal trust"] for row in said["swapped"].values())
+    curve = decibo.report.read_run(here / said["runs"]["together, with decibo"]["folder"]).history
+    assert curve["loss_on_new_patients"][-1] < 0.7 * curve["loss_on_new_patients"][0]
 
 
 def test_check_says_what_the_theory_promises(here, call):

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from decibo.data import breast_cancer, digits
+from decibo.data import breast_cancer, digits, heart_disease
 from decibo.errors import InputError
 from decibo.problem.reference import reference
 from decibo.problems.cleaning import hyper_cleaning, hyper_cleaning_mask, hyper_cleaning_separation
@@ -141,7 +141,8 @@ def test_hyper_cleaning_finds_the_corrupted():
         (lambda: quadratic(bend=0.6), "strongly convex"),
         (lambda: quadratic_constants(quadratic(bend=0.1)), "bend=0"),
         (lambda: quadratic_constants(synthetic()), "synthetic"),
-        (lambda: logistic_hyperparameters(split="odd"), "iid, by_label, dirichlet"),
+        (lambda: logistic_hyperparameters(split="odd"), "iid, by_label, dirichlet, by_group"),
+        (lambda: logistic_hyperparameters(split="by_group"), "have no silos"),
         (lambda: logistic_hyperparameters(loss="max"), "sum, mean"),
         (lambda: logistic_hyperparameters(scale=0), "above 0"),
         (lambda: logistic_hyperparameters(training=200, validation=200), "292 samples"),
@@ -161,3 +162,16 @@ def test_hyper_cleaning_finds_the_corrupted():
 def test_invalid_options_are_named(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_each_silo_of_a_dataset_is_an_agent_with_half_of_its_samples_for_validation():
+    data = heart_disease()
+    sizes = np.unique(data.groups, return_counts=True)[1]
+    for problem in (
+        logistic_hyperparameters(data, split="by_group"),
+        hyper_cleaning(data, split="by_group", training=243, validation=243),
+    ):
+        assert problem.agents == 4
+        for kind in ("training", "validation"):
+            counts = (np.asarray(problem.data[kind]["weights"]) > 0).sum(axis=1)
+            assert np.abs(counts - sizes / 2).max() <= 1

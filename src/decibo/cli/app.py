@@ -40,7 +40,7 @@ ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem
 
 \b
 First steps:
-  decibo demo                      ten silos tune a classifier
+  decibo demo                      four hospitals learn one model
   decibo list methods              available methods and their settings
   decibo run problem.toml          solve what a file describes
   decibo compare problem.toml -m ahead_exact -m 'ahead[lam=20]'
@@ -109,9 +109,9 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> int:
-    """Let ten silos tune a classifier together.
+    """Let four hospitals learn one model, alone and together.
 
-    It uses embedded data and ends with a table and the path of a page to open.
+    It uses embedded data and ends with two tables and the path of a page to open.
     """
     from decibo.cli.demo import demo as show_demo
 

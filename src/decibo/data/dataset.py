@@ -62,6 +62,13 @@ class Dataset:
         size = f"{samples}{silos}, {self.features.shape[1]} features"
         return f"Dataset({self.name}: {size}, {self.source})"
 
+    def silos(self, test: bool = False) -> np.ndarray:
+        """The silo of each training sample, or of each test sample."""
+        groups = self.test_groups if test else self.groups
+        if groups is None:
+            raise InputError(f"The samples of {self.name} have no silos.", "Pass groups, one for each sample.")
+        return groups
+
 
 def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> Split:
     """The samples of two classes with labels +1 and -1, or all samples with the labels they have."""

@@ -22,7 +22,7 @@ from decibo.data.loaders import digits
 from decibo.data.split import shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.problems.logistic import Samples, sampler, splitter, two_pools, weighted
+from decibo.problems.logistic import Samples, sampler, split_keys, splitter, two_pools, weighted
 from decibo.validate import above, fraction, integer
 
 
@@ -66,13 +66,14 @@ def hyper_cleaning(
     data = dataset if dataset is not None else digits(None, None)
     agents = integer("agents", agents)
     ridge = above("ridge", ridge, 0.0)
-    train, held_out = two_pools(len(data.labels), training, validation, seed)
+    train, held_out = two_pools(data, training, validation, split, seed)
+    keys = split_keys(data, split)
     cut = splitter(split, agents, ratios, concentration, seed)
     labels = np.maximum(data.labels, 0).astype(np.int32)  # -1 and +1 become 0 and 1
     classes = int(labels.max()) + 1
     noisy, wrong = _corrupt(labels, train, classes, fraction("corruption", corruption), seed)
-    parts = cut(data.labels[train])
-    held_out_parts = cut(data.labels[held_out])
+    parts = cut(keys[train])
+    held_out_parts = cut(keys[held_out])
     index = shards(np.arange(len(train)), wrong, parts)
     samples = {
         "training": weighted(shards(data.features[train], noisy, parts), "mean"),

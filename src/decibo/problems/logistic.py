@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from decibo.data.dataset import Dataset
 from decibo.data.loaders import digits
-from decibo.data.split import Parts, by_label, dirichlet, iid, shards
+from decibo.data.split import Parts, by_group, by_label, dirichlet, iid, shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.validate import above, integer, one_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 Samples = dict[str, jax.Array]  # features, labels and weights of one agent's samples
-SPLITS = ("iid", "by_label", "dirichlet")
+SPLITS = ("iid", "by_label", "dirichlet", "by_group")
 
 
 def logistic_loss(y: jax.Array, samples: Samples) -> jax.Array:
@@ -63,19 +63,21 @@ def logistic_hyperparameters(
 ) -> Problem:
     """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
 
-    split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`
+    split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`; "by_group" makes each
+                silo of the dataset an agent, whatever `agents` is
     ratios      one for each agent; from 0.1 to 0.9 by default
     training    samples of all agents together, as `validation`; by default half of the dataset each
     scale       features are divided by it (not those of the test set: the sign of s'y does not change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
     """
     data = signed(dataset if dataset is not None else digits())
-    parts = two_pools(len(data.labels), training, validation, seed)
+    parts = two_pools(data, training, validation, split, seed)
     one_of("loss", loss, ("sum", "mean"))
     above("scale", scale, 0.0)
     cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
+    keys = split_keys(data, split)
     stacked = {
-        kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(data.labels[pool])), loss)
+        kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(keys[pool])), loss)
         for kind, pool in zip(("training", "validation"), parts, strict=True)
     }
     n = data.features.shape[1]
@@ -100,8 +102,11 @@ def signed(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def two_pools(samples: int, training: int | None, validation: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Disjoint random samples to train and to validate on."""
+def two_pools(
+    dataset: Dataset, training: int | None, validation: int | None, split: str, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Disjoint random samples to train and to validate on; with split="by_group" the same share of every silo."""
+    samples = len(dataset.labels)
     first = integer("training", samples // 2 if training is None else training)
     rest = samples - first
     second = integer("validation", min(rest, max(first, 1)) if validation is None else validation)
@@ -111,7 +116,17 @@ def two_pools(samples: int, training: int | None, validation: int | None, seed: 
             f"{first} and {second}.",
         )
     order = np.random.default_rng((seed, 7)).permutation(samples)
+    if split == "by_group":  # dealt so that every stretch has its share of every silo
+        place = np.empty(samples)
+        for rows in by_group(split_keys(dataset, split)[order]):
+            place[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+        order = order[np.argsort(place, kind="stable")]
     return order[:first], order[first : first + second]
+
+
+def split_keys(dataset: Dataset, split: str) -> np.ndarray:
+    """What the samples are divided by: their silos, or else their labels."""
+    return dataset.silos() if split == "by_group" else dataset.labels
 
 
 def splitter(
@@ -124,6 +139,8 @@ def splitter(
         return lambda labels: by_label(labels, agents, shares, seed=seed)
     if ratios is not None:
         raise InputError(f"ratios belong to split='by_label', but split is {split!r}.")
+    if split == "by_group":
+        return by_group
     if split == "dirichlet":
         return lambda labels: dirichlet(labels, agents, concentration, seed=seed)
     return lambda labels: iid(labels, agents, seed=seed)

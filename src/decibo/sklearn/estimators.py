@@ -64,7 +64,7 @@ class _Silo(BaseEstimator):
         scale = silos.agreed_scale(self.network_, parts, X)
         fold = silos.dealt(parts, labels, k, check_random_state(self.random_state))
         data = silos.stacked(scale(X), targets, parts, fold, k)
-        self.solution_ = solution = self._solve(data, loss, (k + 1, targets.shape[1]))
+        self.solution_ = solution = self._solve(data, loss)
         p = X.shape[1]
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
@@ -73,14 +73,9 @@ class _Silo(BaseEstimator):
         coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
-    def _solve(self, data: dict[str, np.ndarray], loss: str, shape: tuple[int, int]) -> Solution:
-        models, columns = shape
-        width = data["features"].shape[2]
-        x0 = {"common": np.asarray(silos.START), "own": np.zeros(width)}
-        y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
-        problem = decibo.Problem(*silos.LOSSES[loss], data, x0, y0, name="silos")
+    def _solve(self, data: dict[str, np.ndarray], loss: str) -> Solution:
         solution = decibo.solve(
-            problem,
+            silos.problem_of(data, loss),
             self.network_,
             decibo.ahead_exact(lam=float(self.lam)),
             steps=self.steps,

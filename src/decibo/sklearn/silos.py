@@ -35,7 +35,8 @@ from decibo.data.split import by_group
 from decibo.errors import InputError, first_line
 from decibo.measure.measures import Snapshot
 from decibo.network.network import Network
-from decibo.problem.problem import Objective, Oracle
+from decibo.parallel.collectives import average
+from decibo.problem.problem import Objective, Oracle, Problem
 from decibo.validate import one_of
 
 START = -3.0  # of the common log-penalty
@@ -136,12 +137,17 @@ def dealt(parts: list[np.ndarray], labels: np.ndarray | None, k: int, random: np
 
 
 def stacked(
-    features: np.ndarray, targets: np.ndarray, parts: list[np.ndarray], fold: np.ndarray, k: int
+    features: np.ndarray,
+    targets: np.ndarray,
+    parts: list[np.ndarray],
+    fold: np.ndarray,
+    k: int,
+    size: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The silos' data with a leading axis of silos; padding is zero and weighs nothing."""
+    """The silos' data with a leading axis of silos; padding, to `size` samples, is zero and weighs nothing."""
     m = len(parts)
     samples = len(fold)
-    size = 1 << (max(SAMPLES // m, *map(len, parts)) - 1).bit_length()
+    size = size or 1 << (max(SAMPLES // m, *map(len, parts)) - 1).bit_length()
     index = np.zeros((m, size), dtype=int)
     real = np.zeros((m, size), dtype=bool)
     for row, part in enumerate(parts):
@@ -202,6 +208,16 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
 LOSSES = {"log": _levels(log_loss), "squared": _levels(squared_loss)}
 
 
+def problem_of(data: dict[str, np.ndarray], loss: str, name: str = "silos") -> Problem:
+    """The two levels for stacked data, with their start."""
+    models = data["training"].shape[1]
+    width = data["features"].shape[2]
+    columns = data["targets"].shape[2]
+    x0 = {"common": np.asarray(START), "own": np.zeros(width)}
+    y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
+    return Problem(*LOSSES[loss], data, x0, y0, name=name)
+
+
 def residual(s: Snapshot) -> jax.Array:
     """How far the silos are from a fixed point, by first gradients only.
 
@@ -209,7 +225,8 @@ def residual(s: Snapshot) -> jax.Array:
     between the silos' x and answers.
     """
     rows = s.rows
-    inner = jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner(x, y)[1])(s.data, rows["x"], rows[s.answer])
-    moves = [jnp.max(jnp.abs(mean)) for mean in (s.mean_direction.x, jnp.mean(inner, axis=0))]
+    own = lambda d, x, y: Oracle(s.functions, d).inner(x, y)[1]
+    inner = average(jax.vmap(own)(s.here, s.local["x"], s.local[s.answer]))
+    moves = [jnp.max(jnp.abs(mean)) for mean in (s.mean_direction.x, inner)]
     apart = [jnp.max(jnp.abs(row - jnp.mean(row, axis=0))) for row in (rows["x"], rows[s.answer])]
     return jnp.max(jnp.stack([*moves, *apart]))
