@@ -240,7 +240,7 @@ def _listed(shares: dict[str, float]) -> str:
 
 def _show_trust(names: Sequence[str], trusts: dict[str, dict[str, float]]) -> None:
     terminal.say(
-        "If a hospital swaps sick and healthy by mistake, the outer level finds out which:",
+        "If one hospital swaps sick and healthy by mistake, the outer level can tell:",
         "x is the trust in each hospital, judged on records that were checked.",
     )
     print(f"{'':12}{'correct on new':>17}{'learned trust in':>24}")
