@@ -113,7 +113,7 @@ def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Tria
         decibo.ahead_exact(),
         steps=STEPS,
         every=10,
-        measures=[loss_on_new_patients, error_on_new_patients, silos.residual],
+        measures=[error_on_new_patients, loss_on_new_patients, silos.residual],
         until={"residual": 1e-3},
         progress=False,
     )

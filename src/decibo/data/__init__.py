@@ -4,6 +4,7 @@ from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset
 from decibo.data.heart_disease import heart_disease
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
+from decibo.data.samples import samples
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "iid",
     "libsvm",
     "mnist",
+    "samples",
     "shards",
 ]

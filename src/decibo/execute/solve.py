@@ -36,7 +36,7 @@ from decibo.network.varying import VaryingNetwork
 from decibo.parallel.hub import introduce
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
-from decibo.parallel.processes import check_same
+from decibo.parallel.processes import check_same, share
 from decibo.parallel.watch import inside, loading
 from decibo.problem.problem import BATCHES, Functions, Oracle, Problem
 from decibo.pytree import Tree
@@ -222,8 +222,7 @@ def prepare(
         introduce(placement.names)
         report_agents(placement.names[jax.process_index()])
     try:
-        with loading():
-            data = problem.local(local.tolist())
+        data = _agreed_data(problem, local.tolist()) if several else problem.local(local.tolist())
         variables = variables_of(problem.functions, data, method.core)
         rows = start_of(problem, network.agents, start, method, variables)
         known = known_solution(problem)
@@ -258,6 +257,21 @@ def prepare(
     program = Program(problem.functions, recorded, tuple(targets), placement)
     cost = cost.with_rounds(inputs.mixing.rounds)
     return Setup(problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer)
+
+
+def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
+    """The data of this process's agents, of the shape that those of all processes have."""
+    if not callable(problem.data):
+        return problem.local(agents)
+    parts: list[Tree] = []
+    failure: Exception | None = None
+    try:
+        with loading():
+            parts = problem.loaded(agents)
+    except Exception as error:
+        failure = error
+    check_same({}, failure)
+    return problem.stacked(parts, agents, share)
 
 
 def one_of(tree: Tree) -> Tree:

@@ -17,13 +17,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from decibo.data.batches import Batches
+from decibo.data.samples import Samples
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector
 from decibo.validate import integer, only_known
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
 Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
+Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 
 BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
 
@@ -142,16 +144,31 @@ class Problem:
             if len(index) == self.agents and (index == np.arange(len(index))).all():
                 return self.data
             return jax.tree.map(lambda leaf: leaf[index], self.data)
-        parts = [_numbers_of(agent, self.data) for agent in agents]
-        shapes = [jax.tree.map(jnp.shape, part) for part in parts]
-        for agent, other in zip(agents, shapes, strict=True):
-            if other != shapes[0]:
+        return self.stacked(self.loaded(agents), agents)
+
+    def loaded(self, agents: Sequence[int]) -> list[Tree]:
+        """The data of each of these agents, from a data function."""
+        return [_numbers_of(agent, self.data) for agent in agents]
+
+    def stacked(self, parts: list[Tree], agents: Sequence[int], share: Share | None = None) -> Tree:
+        """The data of these agents with a leading axis, if that of all agents has one shape; `Samples` are padded.
+
+        share   tells all processes what this one has found, and returns what each has
+        """
+        mine = [[int(agent), *_described(part)] for agent, part in zip(agents, parts, strict=True)]
+        everyone = [found for process in (share(mine) if share else [mine]) for found in process]
+        first, words, _ = everyone[0]
+        for agent, other, _ in everyone:
+            if other != words:
                 raise InputError(
                     "The data of all agents must have the same structure and shapes, but "
-                    f"data({agents[0]}) has {shapes[0]} and data({agent}) has {other}.",
-                    "Pad the smaller ones and give padded samples weight 0 (decibo.data.shards does).",
+                    f"data({first}) has {words} and data({agent}) has {other}.",
+                    "Where only the number of samples differs, return decibo.data.samples(features=..., labels=...): "
+                    "it pads them to one size and adds weights, 0 for padding.",
                 )
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+        largest = np.max([sizes for _, _, sizes in everyone], axis=0)
+        padded = [_padded(part, largest) for part in parts]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
         self._trace(stacked)
         self._check_batches(stacked)
         return stacked
@@ -313,6 +330,26 @@ def _numbers_of(agent: int, data: Callable[[int], Tree]) -> Tree:
     for path, leaf in jax.tree_util.tree_leaves_with_path(own):
         _check_numbers(f"data({agent}){jax.tree_util.keystr(path)}", leaf)
     return jax.tree.map(jnp.asarray, own)
+
+
+def _is_samples(node: object) -> bool:
+    return isinstance(node, Samples)
+
+
+def _described(part: Tree) -> tuple[str, list[int]]:
+    """The structure and shapes of an agent's data, and how many samples it has where that may differ."""
+    nodes = jax.tree.leaves(part, is_leaf=_is_samples)
+    shapes = jax.tree.map(
+        lambda node: node.shapes() if _is_samples(node) else jnp.shape(node), part, is_leaf=_is_samples
+    )
+    return str(shapes), [len(node) for node in nodes if isinstance(node, Samples)]
+
+
+def _padded(part: Tree, sizes: np.ndarray) -> Tree:
+    """The data with `Samples` as dictionaries of arrays of these sizes, in the order of the tree."""
+    left = iter(sizes.tolist())
+    pad = lambda node: node.padded(next(left)) if isinstance(node, Samples) else node
+    return jax.tree.map(jnp.asarray, jax.tree.map(pad, part, is_leaf=_is_samples))
 
 
 def _check_numbers(name: str, leaf: object) -> None:
