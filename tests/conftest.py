@@ -5,14 +5,12 @@ import os
 from pathlib import Path
 
 # Before jax is imported. Most of the suite's time is compilation of small programs that run for milliseconds; those
-# that are the same in several tests, workers and subprocesses are taken from a cache. A flag that jaxlib no longer knows
-# ends it with a message that names the flag: remove it here.
-FLAGS = (
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_use_fusion_emitters=false",  # they take half of the time of a compilation
+# that are the same in several tests, workers and subprocesses are taken from a cache. XLA's fusion emitters take half of
+# the time of a compilation. (jaxlib ends with the name of a flag that it does not know: remove it here.)
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
 )
-os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
