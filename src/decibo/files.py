@@ -19,18 +19,21 @@ from typing import BinaryIO
 
 from decibo.errors import CorruptedFileError, InputError, StorageError
 
+PUBLIC, PRIVATE = 0o666, 0o600  # who may read a new file: whom the umask allows, or only its owner
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk is full, or fails
 
 
-def atomic_write(path: str | Path, content: str | bytes) -> Path:
+def atomic_write(path: str | Path, content: str | bytes, mode: int = PUBLIC) -> Path:
     """Write one file, as a whole or not at all, into a folder that is created if need be."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_all(path.parent, {path.name: content})
+    atomic_write_all(path.parent, {path.name: content}, mode=mode)
     return path
 
 
-def atomic_write_all(folder: Path, contents: Mapping[str, str | bytes], outdated: Iterable[str] = ()) -> None:
+def atomic_write_all(
+    folder: Path, contents: Mapping[str, str | bytes], outdated: Iterable[str] = (), mode: int = PUBLIC
+) -> None:
     """Write several files of a folder that belong together.
 
     Only when all of them are on disk are the outdated ones removed and the new ones renamed, in the given order.
@@ -38,7 +41,7 @@ def atomic_write_all(folder: Path, contents: Mapping[str, str | bytes], outdated
     drafts = {name: temporary(folder / name) for name in contents}
     try:
         for name, content in contents.items():
-            with named(folder / name), synced(drafts[name]) as file:
+            with named(folder / name), synced(drafts[name], mode) as file:
                 file.write(encode(content))
         for name in outdated:
             (folder / name).unlink(missing_ok=True)
@@ -82,13 +85,13 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def synced(path: Path) -> Iterator[BinaryIO]:
+def synced(path: Path, mode: int = PUBLIC) -> Iterator[BinaryIO]:
     """A new file to write to, which is on the disk when the block ends; fails if something of this name exists.
 
     An error while writing, such as that of a full disk, names the file.
     """
     try:
-        with path.open("xb") as file:
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -1,6 +1,8 @@
 """Marks: other data is rejected, the same data is not, and what is kept says nothing to others."""
 
+import errno
 import json
+import os
 import shutil
 import stat
 from dataclasses import replace
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import decibo
+from decibo.errors import StorageError
 from decibo.execute.private import Marks
 
 AGES = {"age": np.array([[37.0], [81.0], [5.0]])}
@@ -36,6 +39,16 @@ def test_only_the_owner_can_read_the_key_and_every_run_has_its_own(tmp_path):
     second = json.loads(path.read_text())
     assert first["key"] != second["key"]
     assert not set(first["marks"].values()) & set(second["marks"].values())  # nothing to compare with
+
+
+def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match=r"data-0-2\.json could not be written: No space left on device"):
+        marks(tmp_path).write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_marks_that_cannot_be_read_are_said_to_be_missing(tmp_path):

@@ -33,7 +33,7 @@ from decibo.cli.run import run as run_config
 from decibo.cli.sweep import sweep as sweep_settings
 from decibo.parallel.launch import launch as launch_processes
 from decibo.parallel.processes import init_distributed
-from decibo.parallel.watch import is_watched, quit_now
+from decibo.parallel.watch import end, is_watched
 
 CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem together.
@@ -316,7 +316,7 @@ def call(argv: Sequence[str]) -> int:
     def failed(error: BaseException) -> int:
         code = int(report_error(error, "--debug" in own, "--json" in own))
         if is_watched():  # the others end too: nobody is left to wait for
-            quit_now(code)
+            end(code)
         return code
 
     with warnings.catch_warnings():

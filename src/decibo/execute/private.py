@@ -15,9 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,11 +26,11 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.files import encode, sha256
+from decibo.files import PRIVATE, atomic_write, encode, sha256
 from decibo.pytree import Tree
 
 PATTERN = "data-*.json"
-DRAFT = ".data-"
+DRAFTS = ".data-*"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,22 +47,11 @@ class Marks:
         marks = {str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)}
         body = {"key": key.hex(), "marks": marks}
         content = json.dumps({**body, "checksum": _checksum(body)}, indent=1)
-        target = self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json"
-        handle, draft = tempfile.mkstemp(prefix=DRAFT, dir=self.folder)  # only its owner can read it
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        atomic_write(self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json", content, PRIVATE)
 
     def clear(self) -> None:
         """Remove all marks and their drafts; for a new run, before any process writes its own."""
-        for path in (*self.folder.glob(PATTERN), *self.folder.glob(f"{DRAFT}*")):
+        for path in (*self.folder.glob(PATTERN), *self.folder.glob(DRAFTS)):
             path.unlink(missing_ok=True)
 
     def check(self) -> None:

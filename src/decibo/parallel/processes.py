@@ -16,7 +16,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -200,8 +199,8 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
         launcher.coordinator, launcher.processes, launcher.process, launcher.secret, heartbeat, bind, free_port
     )
     coordinator = f"{host}:{number}"
-    if launcher.process:
-        _wait_for(host, number)
+    if launcher.process:  # JAX would end the process without an error that could be caught
+        watch.connect(host, number).close()
     try:
         jax.distributed.initialize(
             coordinator,
@@ -222,20 +221,6 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
     with _quiet():
         barrier("found each other")
     watch.left_start()
-
-
-def _wait_for(host: str, port: int) -> None:
-    """Wait until JAX's coordinator listens. JAX would end the process without an error that could be caught."""
-    reason = "no time"
-    deadline = time.monotonic() + WAIT
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((host.strip("[]"), port), timeout=WAIT).close()
-            return
-        except OSError as error:
-            reason = error.strerror or str(error)
-        time.sleep(0.1)
-    raise watch.unreachable(f"{host}:{port}", reason)
 
 
 @contextmanager

@@ -188,7 +188,7 @@ def join(
     host, _, number = address.rpartition(":")
     if process == 0:
         Hub(_listen(bind, int(number), address), processes, key, heartbeat, port()).start()
-    member = _call(host.strip("[]"), int(number), processes, process, key, heartbeat)
+    member = _call(host, int(number), processes, process, key, heartbeat)
     _member = member
     _install(member)
     member.start()
@@ -209,23 +209,26 @@ def _listen(bind: str, port: int, address: str) -> socket.socket:
 
 def _call(host: str, port: int, processes: int, process: int, secret: bytes, heartbeat: float) -> Member:
     """Connect to the hub, prove to each other that both know the secret, and return the open line."""
-    deadline = time.monotonic() + WAIT
-    reason = "no time"
-    while time.monotonic() < deadline:
-        try:
-            line = socket.create_connection((host, port), timeout=WAIT)
-            break
-        except OSError as error:
-            reason = error.strerror or str(error)
-        time.sleep(0.1)
-    else:
-        raise unreachable(f"{host}:{port}", reason)
+    line = connect(host, port)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         return _greet(line, f"{host}:{port}", processes, process, secret, heartbeat)
     except BaseException:
         line.close()
         raise
+
+
+def connect(host: str, port: int) -> socket.socket:
+    """A connection, as soon as somebody listens there."""
+    reason = "no time"
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
+        try:
+            return socket.create_connection((host.strip("[]"), port), timeout=WAIT)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        time.sleep(0.1)
+    raise unreachable(f"{host}:{port}", reason)
 
 
 def _greet(line: socket.socket, address: str, processes: int, process: int, secret: bytes, heartbeat: float) -> Member:
@@ -268,7 +271,7 @@ def _install(member: Member) -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if announce(error) is None:
             before(kind, error, trace)
-        quit_now(INTERRUPTED if isinstance(error, KeyboardInterrupt) else LOST if is_lost(error) else 1)
+        end(INTERRUPTED if isinstance(error, KeyboardInterrupt) else LOST if is_lost(error) else 1)
 
     sys.excepthook = hook
     atexit.register(_leave)
@@ -360,11 +363,6 @@ def announce(error: BaseException, text: str | None = None) -> str | None:
     return reason if same or is_lost(error) else None
 
 
-def quit_now(code: int) -> NoReturn:
-    """End this process at once: at a normal end, JAX's runtime would wait for the others, which wait for this one."""
-    end(code, "")
-
-
 def is_watched() -> bool:
     """Whether this process has a line to the others."""
     return _member is not None
@@ -403,8 +401,11 @@ def _leave() -> None:
         end(INTERRUPTED, f"{describe(member.process)} was interrupted while it waited for the others to end")
 
 
-def end(code: int, line: str) -> NoReturn:
-    """Print a line, unless a supervisor prints it for all processes, and end this process now."""
+def end(code: int, line: str = "") -> NoReturn:
+    """Print a line, unless a supervisor prints it for all processes, and end this process at once.
+
+    At a normal end, JAX's runtime would wait for the others, which wait for this one.
+    """
     flushing = threading.Thread(target=_flush, args=(line,), daemon=True)
     flushing.start()
     flushing.join(PATIENCE)  # nobody may read what this process prints
