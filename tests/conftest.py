@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 # Before jax is imported. Most of the suite's time is compilation of small programs that run for milliseconds; those
-# that are the same in several tests, workers and subprocesses are taken from a cache. XLA's fusion emitters take half of
-# the time of a compilation. (jaxlib ends with the name of a flag that it does not know: remove it here.)
+# that are the same in several tests, workers and subprocesses are taken from a cache. XLA's fusion emitters take half
+# of the time of a compilation. (jaxlib ends with the name of a flag that it does not know: remove it here.)
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
