@@ -9,7 +9,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
     solution = decibo.solve(problem, decibo.ring(10))
 
 methods, networks, problems         what there is by name
-direction, estimator, consensus     what methods are composed of; with prox, schedules and compression
+direction, estimator, rule, consensus   what methods are composed of; with prox, schedules and compression
 data, theory, report, sklearn       data sets and splits, the theory as functions, pages about runs, estimators
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
-from decibo.algorithm import compression, consensus, direction, estimator, prox, schedules
+from decibo.algorithm import compression, consensus, direction, estimator, prox, rule, schedules
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
@@ -84,6 +84,7 @@ __all__ = [
     "reference",
     "report",
     "ring",
+    "rule",
     "schedules",
     "sklearn",
     "solve",

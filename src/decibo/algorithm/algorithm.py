@@ -7,12 +7,13 @@
 another agent, so that being decentralised is a matter of the signature.
 
     @method(provenance=READ)
-    def dgda(*, alpha: Rate, beta: Rate) -> Algorithm:
+    def dgda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
         return compose(direction.minimax(), consensus.dgd(), x=alpha, y=beta)
 
 `@method` prepares a factory's arguments, records its settings and enters it in CATALOG. The factory sees every argument
-annotated `Rate` as a function of the step, and every `int` as a checked integer that is part of the program. That is
-all it takes to add a method: tests, command line and reference read CATALOG.
+annotated `Rate` as a function of the step, one annotated `StepSize` as that or as a rule, and every `int` as a checked
+integer that is part of the program. That is all it takes to add a method: tests, command line and reference read
+CATALOG.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
+from decibo.algorithm.rule import Rule, as_rule, is_rule
 from decibo.algorithm.schedules import Rate, Schedule, number, schedule
 from decibo.automatic.controller import Controller
 from decibo.errors import InputError
@@ -186,7 +188,7 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
             if absent:
                 raise TypeError(f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}.")
             bound.apply_defaults()
-            settings = dict(bound.arguments)
+            settings = {name: _named(value) for name, value in bound.arguments.items()}
             for name, value in settings.items():
                 bound.arguments[name] = _prepared(name, kinds.get(name), value)
             algorithm = factory(*bound.args, **bound.kwargs)
@@ -199,16 +201,27 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
     return name if factory is None else name(factory)
 
 
+def _named(value: Any) -> Any:
+    """A setting as it is kept and shown: optax's transformations, which are functions without a name, as rules."""
+    return as_rule("", value) if is_rule(value) else value
+
+
 def _is_absent(parameter: inspect.Parameter, arguments: dict[str, object]) -> bool:
     variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return not variadic and parameter.default is parameter.empty and parameter.name not in arguments
 
 
 def _prepared(name: str, kind: Any, value: Any) -> Any:
-    """An argument as the factory sees it: rates as schedules, integers checked and static."""
+    """An argument as the factory sees it: rates as schedules or rules, integers checked and static."""
     options = get_args(kind)
     if Schedule in options:
-        return None if value is None and NoneType in options else schedule(name, cast("Rate", value))
+        if value is None and NoneType in options:
+            return None
+        return (
+            as_rule(name, cast("Rule", value))
+            if Rule in options and is_rule(value)
+            else schedule(name, cast("Rate", value))
+        )
     if kind is float or (float in options and value is not None):
         return value if isinstance(value, Tracer) else at_least(name, value, -math.inf)
     return Count(integer(name, value)) if kind is int else value

@@ -1,8 +1,10 @@
-r"""Direction x consensus = algorithm; and what wraps an algorithm into another, such as minibatches.
+r"""Direction x estimator x rule x consensus = algorithm; and what wraps an algorithm into another, such as minibatches.
 
 (1)  d  = the direction at the agent's own variables s, or what the estimator makes of it
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
-(3)  s+ = the consensus strategy's step from s along d, with the step size and proximal map of each variable
+(3)  t  = what the consensus strategy follows: d itself, or the tracked direction
+(4)  h u = the rule's move along t; with a plain step size h it is h t
+(5)  s+ = the strategy's step from s by h u, with the proximal map of each variable
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.estimator import Estimator
-from decibo.algorithm.prox import Projection, Prox, as_prox
+from decibo.algorithm.prox import Projection, Prox, as_prox, suits
+from decibo.algorithm.rule import Rule, StepSize, as_rule, together
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
 from decibo.errors import InputError
 from decibo.network.mixing import Mix
@@ -28,12 +31,13 @@ from decibo.pytree import Tree, Vector
 
 
 class State(NamedTuple):
-    """The state of one agent: its variables, the memories of strategies and estimator, and the moving averages."""
+    """The state of one agent: its variables, moving averages, and the memories of strategies, estimator and rule."""
 
     variables: Tree
     memory: tuple[Tree, ...]
     average: dict[str, Vector]
     estimate: Tree = ()  # the estimator's memory
+    rule: Tree = ()  # the rule's memory
 
 
 class Recipe(NamedTuple):
@@ -41,7 +45,7 @@ class Recipe(NamedTuple):
 
     direction: Direction
     strategies: tuple[tuple[Consensus, dict[str, Prox | None]], ...]  # with the variables that each looks after
-    rates: dict[str, Schedule]
+    rule: Rule  # for all variables together
     average: dict[str, Schedule]
     estimator: Estimator | None = None
 
@@ -53,7 +57,8 @@ def compose(
     estimator: Estimator | None = None,
     average: Mapping[str, Rate] | None = None,
     prox: Mapping[str, Prox | Projection] | None = None,
-    **steps: Rate,
+    rule: Rule | None = None,
+    **steps: StepSize,
 ) -> Algorithm:
     """The algorithm that moves along `direction` and agrees by `consensus`.
 
@@ -61,19 +66,24 @@ def compose(
     estimator   from which samples the direction is found: estimator.saga(); by default from all data at every step
     average     variables that follow a moving average of their direction, with its weight: {"x": 0.2}
     prox        variables with a projection or proximal map: {"x": prox.box(0, 1)}, or a function of the vector
-    steps       the step size of each variable: compose(penalty(lam=20.0), dgd(), x=1e-3, y=1e-3, z=1e-2)
+    steps       the step size of each variable: compose(penalty(lam=20.0), dgd(), x=1e-3, y=1e-3, z=1e-2). A number, a
+                function of the step, a rule such as decibo.rule.heavy_ball(0.1), or an optax GradientTransformation
+    rule        one rule for all variables in place of step sizes: decibo.rule.tuning_free()
     """
-    _exactly("step sizes", steps, direction)
+    rules = _rules(direction, rule, steps)
     if isinstance(consensus, Mapping):
         _exactly("strategies", consensus, direction)
     _among("moving average", average or {}, direction)
     _among("proximal map", prox or {}, direction)
     maps = {name: as_prox(name, prox[name]) if prox and name in prox else None for name in direction.variables}
     groups = _groups(direction, consensus)
+    for strategy, names in groups:
+        for name in names:
+            _check_rule(name, rules[name], strategy, maps[name])
     recipe = Recipe(
         direction,
         tuple((strategy, {name: maps[name] for name in names}) for strategy, names in groups),
-        {name: schedule(name, steps[name]) for name in direction.variables},
+        together(rules) if rule is None else rule,
         {name: schedule(f"average of {name}", value) for name, value in (average or {}).items()},
         check_estimator(estimator),
     )
@@ -102,6 +112,43 @@ def _groups(direction: Direction, consensus: Consensus | Mapping[str, Consensus]
     return list(groups.values())
 
 
+def _rules(direction: Direction, rule: Rule | None, steps: Mapping[str, StepSize]) -> dict[str, Rule]:
+    """The rule of each variable; a joint one for all of them."""
+    if rule is None:
+        _exactly("step sizes", steps, direction)
+        return {name: as_rule(name, steps[name]) for name in direction.variables}
+    if not isinstance(rule, Rule) or not rule.joint:
+        raise InputError(
+            f"rule must be one rule for all variables, such as decibo.rule.tuning_free(), but it is {rule!r}.",
+            f"Pass the rules of single variables as their step sizes: {direction.variables[0]}=...",
+        )
+    if steps:
+        raise InputError(f"With rule={rule} there are no step sizes, but they are given for {', '.join(steps)}.")
+    if rule.variables and set(rule.variables) != set(direction.variables):
+        raise InputError(
+            f"{rule} is for the variables {', '.join(rule.variables)}, but the direction {direction.name!r} moves "
+            f"{', '.join(direction.variables)}.",
+            "Use it with the implicit direction.",
+        )
+    return dict.fromkeys(direction.variables, rule)
+
+
+def _check_rule(name: str, rule: Rule, strategy: Consensus, prox: Prox | None) -> None:
+    """Reject a rule that would lead the strategy, or the proximal map, to another point than the solution."""
+    if strategy.needs_linear and not rule.linear:
+        raise InputError(
+            f"{strategy.name} is exact only if all agents move by the same multiple of their directions, but with "
+            f"{rule} for {name} every agent has steps of its own: they would come to rest elsewhere.",
+            "Use consensus.tracking() or atc_tracking(), where the direction itself vanishes at the solution.",
+        )
+    if prox is not None and not suits(prox, rule.sizes):
+        raise InputError(
+            f"{rule} does not move all entries of {name} by the same multiple of the direction, so that this proximal "
+            "map would lead to another point than the solution.",
+            "Use prox.box (or prox.l1 with adam and amsgrad), or a rule with one step for all entries.",
+        )
+
+
 def _exactly(what: str, names: Collection[str], direction: Direction) -> None:
     if set(names) != set(direction.variables):
         raise InputError(
@@ -126,7 +173,8 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
         s = s._replace(**{name: prox(getattr(s, name), 0.0) for name, prox in maps.items() if prox})
     memory = tuple(strategy.start({name: getattr(s, name) for name in maps}) for strategy, maps in recipe.strategies)
     average = {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average}
-    return State(s, memory, average, recipe.estimator.start(oracle, s) if recipe.estimator else ())
+    estimate = recipe.estimator.start(oracle, s) if recipe.estimator else ()
+    return State(s, memory, average, estimate, recipe.rule.start(s._asdict()))
 
 
 def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
@@ -138,16 +186,21 @@ def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, 
         d, estimate = recipe.estimator.at(recipe.direction, oracle, s, estimate, k, key)
     average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
     d = d._replace(**average)  # (2)
+    along: dict[str, Vector] = {}
+    followed: list[Tree] = []
+    for (strategy, maps), memory in zip(recipe.strategies, state.memory, strict=True):
+        t, memory = strategy.follow(mix, memory, {name: getattr(d, name) for name in maps})  # (3)
+        along |= t
+        followed.append(memory)
+    rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (4)
     new: dict[str, Vector] = {}
     memories: list[Tree] = []
-    for (strategy, maps), memory in zip(recipe.strategies, state.memory, strict=True):
-        own = {name: getattr(s, name) for name in maps}
-        along = {name: getattr(d, name) for name in maps}
-        h = {name: recipe.rates[name](k) for name in maps}
-        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, along, h)  # (3)
+    for (strategy, maps), memory in zip(recipe.strategies, followed, strict=True):
+        own, move, size = ({name: part[name] for name in maps} for part in (s._asdict(), u, h))
+        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (5)
         new |= moved
         memories.append(memory)
-    return State(type(s)(**new), tuple(memories), average, estimate)
+    return State(type(s)(**new), tuple(memories), average, estimate, rule)
 
 
 class _Proxes(NamedTuple):

@@ -1,6 +1,7 @@
 r"""Consensus strategies: how neighbours agree on a variable s that moves along d with step h.
 
 W~ = (I + W)/2; P is the proximal map of the variable (the identity unless one is given); all memories start at 0.
+With a rule (rule.py) in place of the step size, h d and h t stand for its move h u along d or t.
 
 dgd               combine, then adapt                                 sends s         lands O(h) off
     (1)  s+ = P(W s - h d)
@@ -69,13 +70,18 @@ tree_map = jax.tree.map
 class Consensus:
     """A strategy: `start(s)` creates its memory, `step(mix, prox, s, memory, d, h)` returns the new (s, memory).
 
-    directed   whether it is exact on a directed network; the others need W doubly stochastic
+    follow        `follow(mix, memory, d)` comes before the step and returns the direction that the step follows, with
+                  the memory for it: a tracked one, or by default d itself
+    directed      whether it is exact on a directed network; the others need W doubly stochastic
+    needs_linear  whether it is exact only with rules that are linear and the same at all agents
     """
 
     start: Callable[[Group], Tree]
     step: Callable[..., tuple[Group, Tree]]
     name: str = field(metadata={"static": True})
     directed: bool = field(default=False, metadata={"static": True})
+    follow: Callable[..., tuple[Group, Tree]] = field(default_factory=lambda: Partial(_own))
+    needs_linear: bool = field(default=False, metadata={"static": True})
 
 
 def dgd() -> Consensus:
@@ -90,27 +96,28 @@ def atc() -> Consensus:
 
 def tracking() -> Consensus:
     """Gradient tracking: two vectors sent; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_tracking), "tracking")
+    return Consensus(Partial(_two_zeros), Partial(_tracking), "tracking", follow=Partial(_tracked))
 
 
 def atc_tracking() -> Consensus:
     """Gradient tracking in adapt-then-combine form: two vectors sent, one after the other; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_atc_tracking), "atc_tracking")
+    return Consensus(Partial(_two_zeros), Partial(_atc), "atc_tracking", follow=Partial(_tracked_and_mixed))
 
 
 def extra() -> Consensus:
     """EXTRA: one vector sent; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_extra), "extra")
+    return Consensus(Partial(_two_zeros), Partial(_extra), "extra", needs_linear=True)
 
 
 def exact_diffusion() -> Consensus:
     """Exact diffusion: one vector sent; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_exact_diffusion), "exact_diffusion")
+    return Consensus(Partial(_two_zeros), Partial(_exact_diffusion), "exact_diffusion", needs_linear=True)
 
 
 def push_pull() -> Consensus:
     """Push-pull: two vectors sent; exact on directed networks."""
-    return Consensus(Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True)
+    follow = Partial(_tracked)
+    return Consensus(Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True, follow=follow)
 
 
 def local() -> Consensus:
@@ -138,25 +145,34 @@ def _add(memory: Pair, e: Group) -> Pair:
     return new, tree_map(lambda t, new, c: t - (new - c), t, new, c)  # (16)
 
 
+def _own(mix: Mix, memory: Tree, d: Group) -> tuple[Group, Tree]:
+    return d, memory
+
+
+def _tracked(mix: Mix, memory: Pair, d: Group) -> tuple[Group, Pair]:
+    wt, d_old = memory
+    t = tree_map(lambda wt, d, old: wt + d - old, wt, d, d_old)  # (3), (13)
+    return t, (t, d)
+
+
+def _tracked_and_mixed(mix: Mix, memory: Pair, d: Group) -> tuple[Group, Pair]:
+    t_old, d_old = memory
+    t = mix(tree_map(lambda t, d, old: t + d - old, t_old, d, d_old))  # (5)
+    return t, (t, d)
+
+
 def _dgd(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda ws, h, d: ws - h * d, mix(s), h, d), h), memory  # (1)
 
 
-def _atc(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
-    return prox(mix(tree_map(lambda s, h, d: s - h * d, s, h, d)), h), memory  # (2)
+def _atc(mix: Mix, prox: Proxes, s: Group, memory: Tree, d: Group, h: Rates) -> tuple[Group, Tree]:
+    return prox(mix(tree_map(lambda s, h, d: s - h * d, s, h, d)), h), memory  # (2), (6)
 
 
 def _tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
-    wt, d_old = memory
-    t = tree_map(lambda wt, d, old: wt + d - old, wt, d, d_old)  # (3)
+    t, d_old = memory
     ws, wt = mix((s, t))
-    return prox(tree_map(lambda ws, h, t: ws - h * t, ws, h, t), h), (wt, d)  # (4)
-
-
-def _atc_tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
-    t_old, d_old = memory
-    t = mix(tree_map(lambda t, d, old: t + d - old, t_old, d, d_old))  # (5)
-    return prox(mix(tree_map(lambda s, h, t: s - h * t, s, h, t)), h), (t, d)  # (6)
+    return prox(tree_map(lambda ws, h, d: ws - h * d, ws, h, d), h), (wt, d_old)  # (4)
 
 
 def _extra(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
@@ -173,9 +189,8 @@ def _exact_diffusion(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h
 
 
 def _push_pull(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
-    bt, d_old = memory
-    t = tree_map(lambda bt, d, old: bt + d - old, bt, d, d_old)  # (13)
-    return prox(tree_map(lambda a, h, t: a - h * t, mix(s), h, t), h), (mix.push(t), d)  # (14)
+    t, d_old = memory
+    return prox(tree_map(lambda a, h, d: a - h * d, mix(s), h, d), h), (mix.push(t), d_old)  # (14)
 
 
 def _local(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:

@@ -20,13 +20,14 @@ from decibo.algorithm import consensus
 from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
+from decibo.algorithm.rule import StepSize
 from decibo.algorithm.schedules import Rate, Schedule, Step, Weight
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 
 @method(provenance=f"{RECALLED} {RUN}")
-def mdbo(*, alpha: Rate, beta: Rate, eta: Rate, theta: Weight = 0.2, N: int = 50) -> Algorithm:
+def mdbo(*, alpha: StepSize, beta: StepSize, eta: Rate, theta: Weight = 0.2, N: int = 50) -> Algorithm:
     """MDBO (Gao, Gu & Thai 2022), with full gradients. For agents with nearly equal data ONLY.
 
     alpha, beta   step sizes of x and y

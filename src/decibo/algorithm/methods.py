@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from decibo.algorithm import consensus, direction, prox
 from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
+from decibo.algorithm.rule import StepSize, heavy_ball, is_rule, plain
 from decibo.algorithm.schedules import Rate, Weight, matched, number, polynomial
 from decibo.automatic.steps import REST, automatic_steps
+from decibo.errors import InputError
 
 # direction x consensus
 
@@ -23,7 +26,13 @@ from decibo.automatic.steps import REST, automatic_steps
     "Li, Chayti & Zhang 2026) with f half way between y and z; for g quadratic in y its steps are those of SPARKLE-ED "
     f"(Zhu et al. 2024) without moving average. {RUN}"
 )
-def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Rate = 100.0) -> Algorithm:
+def ahead_exact(
+    *,
+    alpha: StepSize | None = None,
+    gamma: StepSize | None = None,
+    lam: Rate = 100.0,
+    momentum: float | None = None,
+) -> Algorithm:
     r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with matched inner steps.
 
         (1)  c = (y + z)/2
@@ -37,27 +46,37 @@ def ahead_exact(*, alpha: Rate | None = None, gamma: Rate | None = None, lam: Ra
             docs/explanation/theorem.md proves how small is enough
     gamma   step size of y and z, about 1/L_g
     lam     penalty; 10 to 100 does for most problems: with matched steps it drops out of both step sizes
+    momentum   of y and z, the same for both: they follow moving averages of d_y and d_z with this weight of the past.
+            With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition number kappa it takes
+            about sqrt(kappa) steps instead of kappa
 
     Without alpha or gamma `solve` chooses the step sizes, and changes them during the run if necessary.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
     """
+    given = alpha is not None and gamma is not None
+    if momentum is not None and not given:
+        raise InputError("momentum goes with given step sizes only.", "Pass alpha and gamma too.")
+    inner = REST if gamma is None else gamma
+    if momentum is not None:
+        inner = heavy_ball(plain("gamma", inner) or REST, momentum)
+    automatic = lambda: automatic_steps(number(plain("alpha", alpha)), number(plain("gamma", gamma)), number(lam))
     return replace(
         compose(
             direction.symmetric_penalty(lam),
             consensus.exact_diffusion(),
             x=REST if alpha is None else alpha,
-            y=REST if gamma is None else gamma,
-            z=REST if gamma is None else gamma,
+            y=inner,
+            z=inner,
         ),
-        controller=None if alpha and gamma else automatic_steps(number(alpha), number(gamma), number(lam)),
-        theorem="Theorem B",
+        controller=None if given else automatic(),
+        theorem=None if any(map(is_rule, (alpha, inner))) else "Theorem B",
     )
 
 
 @method(provenance=f"{READ} {RUN}")
-def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> Algorithm:
+def ahead(*, alpha: StepSize, beta: StepSize | None = None, gamma: StepSize, lam: Rate) -> Algorithm:
     r"""AHEAD as published: penalty x dgd.
 
         (1)  z+ = W z - gamma g_y(x, z)
@@ -74,12 +93,15 @@ def ahead(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate) -> A
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(step) from the solution if the agents differ, plus O(1/lam).
     """
-    along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=matched(beta, gamma, lam), z=gamma)
-    return replace(along, theorem="Theorem 1")
+    if beta is None and is_rule(gamma):
+        raise InputError("With a rule for gamma there is no matched step size gamma/lam of y.", "Pass beta too.")
+    inner = matched(None, cast("Rate", gamma), lam) if beta is None else beta
+    along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=inner, z=gamma)
+    return replace(along, theorem=None if any(map(is_rule, (alpha, beta, gamma))) else "Theorem 1")
 
 
 @method(provenance=READ)
-def ahead_minimax(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
+def ahead_minimax(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """AHEAD's minimax case for g = -f (equations minmax-z to minmax-x): minimax_penalty x dgd.
 
     With lam = 1, beta = gamma and equal starts, x and z are those of `dgda`. The paper is that of `ahead`.
@@ -95,7 +117,7 @@ def ahead_minimax(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorit
 
 
 @method(provenance=READ)
-def dgda(*, alpha: Rate, beta: Rate) -> Algorithm:
+def dgda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
     """Distributed gradient descent ascent for g = -f: minimax x dgd.
 
     alpha, beta   step sizes of x and y
@@ -107,7 +129,7 @@ def dgda(*, alpha: Rate, beta: Rate) -> Algorithm:
 
 
 @method(provenance=READ)
-def gt_gda(*, alpha: Rate, beta: Rate) -> Algorithm:
+def gt_gda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
     """Gradient descent ascent with gradient tracking for g = -f: minimax x tracking.
 
     alpha, beta   step sizes of x and y
@@ -119,7 +141,7 @@ def gt_gda(*, alpha: Rate, beta: Rate) -> Algorithm:
 
 
 @method(provenance=f"{INFERRED} The order of mixing and the scaling of d_y are not known to us. {RUN}")
-def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
+def dsgda_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """DSGDA-GT (Wang, Chen, Ma & Zhang 2024): penalty x tracking, with AHEAD's scaling.
 
     alpha, beta, gamma   step sizes of x, y and z
@@ -132,7 +154,7 @@ def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
 
 
 @method(provenance=ABSTRACT)
-def fab(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
+def fab(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """FAB (2026), for directed networks: penalty x push-pull.
 
     alpha, beta, gamma   step sizes of x, y and z
@@ -151,9 +173,9 @@ def fab(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate) -> Algorithm:
 )
 def meha(
     *,
-    alpha: Rate,
-    beta: Rate,
-    gamma: Rate,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
     c: Rate | None = None,
     proximity: Weight = 1.0,
     tracking: bool = True,
@@ -173,7 +195,7 @@ def meha(
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sldbo(*, alpha: Rate, beta: Rate, gamma: Rate, radius: float | None = None) -> Algorithm:
+def sldbo(*, alpha: StepSize, beta: StepSize, gamma: StepSize, radius: float | None = None) -> Algorithm:
     """SLDBO (Dong, Ma, Yang & Yin 2023): implicit x tracking.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -190,7 +212,7 @@ def sldbo(*, alpha: Rate, beta: Rate, gamma: Rate, radius: float | None = None) 
     f"v. {RUN}"
 )
 def d_soba(
-    *, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2, difference: float | None = None
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2, difference: float | None = None
 ) -> Algorithm:
     """D-SOBA (Kong et al. 2024): implicit x atc, where x follows a moving average.
 
@@ -205,7 +227,7 @@ def d_soba(
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-GT (Zhu et al. 2024): implicit x atc_tracking, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -218,7 +240,7 @@ def sparkle_gt(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_extra(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-EXTRA (Zhu et al. 2024): implicit x EXTRA, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -231,7 +253,7 @@ def sparkle_extra(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None 
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_ed(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
     """SPARKLE-ED (Zhu et al. 2024): implicit x exact diffusion, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -245,7 +267,9 @@ def sparkle_ed(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0
 
 
 @method(provenance=f"{RECALLED} {RUN}")
-def lopa(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2, tracking: bool = False) -> Algorithm:
+def lopa(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2, tracking: bool = False
+) -> Algorithm:
     """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed.
 
     It solves another problem, y*_i(x) = argmin g_i(x, .): every agent has its own inner solution.
@@ -270,7 +294,7 @@ def lopa(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight | None = 0.2, tr
 
 
 @method(provenance=READ)
-def dgd(*, alpha: Rate) -> Algorithm:
+def dgd(*, alpha: StepSize) -> Algorithm:
     """Distributed gradient descent (Nedic & Ozdaglar 2009), for one level: only f counts.
 
     alpha   step size
@@ -282,7 +306,7 @@ def dgd(*, alpha: Rate) -> Algorithm:
 
 
 @method(provenance=READ)
-def gradient_tracking(*, alpha: Rate) -> Algorithm:
+def gradient_tracking(*, alpha: StepSize) -> Algorithm:
     """Gradient tracking (Nedic, Olshevsky & Shi 2017), for one level: only f counts.
 
     alpha   step size
@@ -294,7 +318,7 @@ def gradient_tracking(*, alpha: Rate) -> Algorithm:
 
 
 @method(provenance=READ)
-def extra(*, alpha: Rate) -> Algorithm:
+def extra(*, alpha: StepSize) -> Algorithm:
     """EXTRA (Shi, Ling, Wu & Yin 2015), for one level: only f counts.
 
     alpha   step size
@@ -306,7 +330,7 @@ def extra(*, alpha: Rate) -> Algorithm:
 
 
 @method(provenance=READ)
-def exact_diffusion(*, alpha: Rate) -> Algorithm:
+def exact_diffusion(*, alpha: StepSize) -> Algorithm:
     """Exact diffusion (Yuan, Ying, Zhao & Sayed 2019), for one level: only f counts.
 
     alpha   step size
@@ -319,9 +343,9 @@ def exact_diffusion(*, alpha: Rate) -> Algorithm:
 
 def _implicit(
     strategies: consensus.Consensus | Mapping[str, consensus.Consensus],
-    alpha: Rate,
-    beta: Rate,
-    gamma: Rate,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
     theta: Weight | None,
     *,
     radius: float | None = None,

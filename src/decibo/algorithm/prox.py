@@ -66,6 +66,12 @@ def as_prox(name: str, function: Prox | Projection | None) -> Prox:
     return Partial(_Projection(name, function))  # type: ignore[arg-type]
 
 
+def suits(prox: Prox, sizes: str) -> bool:
+    """Whether a proximal map may follow a move with such steps: "one", "entries" or "hidden", as a Rule says."""
+    maps = {"entries": (_box, _l1, _identity), "hidden": (_box, _identity)}
+    return sizes not in maps or (isinstance(prox, Partial) and prox.func in maps[sizes])
+
+
 @dataclass(frozen=True)
 class _Projection:
     """A user's projection, which must return a vector like the one it receives."""
