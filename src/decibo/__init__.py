@@ -8,9 +8,9 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
 
     solution = decibo.solve(problem, decibo.ring(10))
 
-methods, networks, problems         what there is by name
-direction, estimator, rule, consensus   what methods are composed of; with prox, schedules and compression
-data, theory, report, sklearn       data sets and splits, the theory as functions, pages about runs, estimators
+methods, networks, problems            what there is by name
+direction, estimator, rule, consensus  what methods are composed of; with prox, schedules and compression
+data, theory, report, sklearn          data sets and splits, the theory as functions, pages about runs, estimators
 """
 
 from importlib import import_module
