@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo quick test check docs bench clean
 
@@ -19,11 +20,11 @@ demo: $(STAMP)
 quick: $(STAMP)
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
 	@log=$$(mktemp); $(BIN)/pyright > $$log & types=$$!; \
-	$(BIN)/python -m pytest -n 2 -m quick; tests=$$?; \
+	$(PYTEST) -m quick; tests=$$?; \
 	wait $$types || tests=1; cat $$log; rm -f $$log; exit $$tests
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2
+	@$(PYTEST)
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

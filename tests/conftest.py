@@ -6,10 +6,12 @@ from pathlib import Path
 
 # Before jax is imported. Most of the suite's time is compilation of small programs that run for milliseconds; those
 # that are the same in several tests, workers and subprocesses are taken from a cache. XLA's fusion emitters take half
-# of the time of a compilation. (jaxlib ends with the name of a flag that it does not know: remove it here.)
+# of the time of a compilation, and a program in one part takes fewer regions of memory (MAPS below). If jaxlib ends
+# with the name of a flag that it does not know, remove it here.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
@@ -60,6 +62,9 @@ QUICK = (
     "test_validate.py",
     "theory/test_check.py",
 )
+# Files that take longest come first, so that one worker does not end long after the other (`--dist loadfile`: tests of
+# one file share fixtures and compiled programs, so they stay together).
+LONG = ("test_docs.py", "parallel/test_processes.py", "parallel/test_devices.py", "paper/test_experiments.py")
 HERE = Path(__file__).parent
 # Every compiled program holds several regions of memory, of which Linux grants a process 65,530; beyond, jaxlib crashes
 # while it compiles. Programs that are needed again come from the cache on disk.
@@ -78,9 +83,11 @@ def _few_programs():
 
 
 def pytest_collection_modifyitems(items):
+    name = lambda item: item.nodeid.removeprefix(f"{HERE.name}/")
     for item in items:
-        if item.nodeid.removeprefix(f"{HERE.name}/").startswith(QUICK):
+        if name(item).startswith(QUICK):
             item.add_marker("quick")
+    items.sort(key=lambda item: not name(item).startswith(LONG))  # the order of all others stays
 
 
 def pytest_ignore_collect(collection_path, config):
