@@ -7,16 +7,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pictures
+
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 LEVELS = ("0.01", "0.0001", "1e-06", "1e-08")
 
 HEAD = """# Performance
 
-What a step costs, how the cost grows, and what everything around the steps adds. `make bench` measures all of it and
-prints one table; `python benchmarks/page.py bench.json` makes this page from it. The two sides of a comparison were
-measured alternately in one run; ratios are ratios of medians, and the spread is the middle half of the ratios of
-consecutive measurements.
+What a step costs, how the cost grows, and what everything around the steps adds. In ten sentences:
+
+{summary}
+
+`make bench` measures all of it and prints one table; `python benchmarks/page.py bench.json` makes this page from it.
+The two sides of a comparison were measured alternately in one run; ratios are ratios of medians, and the spread is the
+middle half of the ratios of consecutive measurements.
 """
+CHARTS = {  # drawn by pictures.py from the tables
+    "step": "Milliseconds for a step of five methods: decibo, a hand-written JAX loop, numpy and PyTorch",
+    "growth": "Milliseconds for a step against the number of agents, on three kinds of network",
+    "accuracy": "Squared gradient of Phi against the gradients spent, for four methods",
+}
 
 TITLES = {
     "step": (
@@ -109,7 +119,16 @@ def section(group: str, rows: list[dict[str, Any]]) -> list[str]:
     title, text = TITLES[group]
     steps = [row for row in rows if ": steps to " in row["what"]]
     others = [row for row in rows if row not in steps]
-    return ["", f"## {title}", "", text, *(currencies(steps) if steps else [""]), *(table(others) if others else [])]
+    chart = [f"![{CHARTS[group]}](figures/performance_{group}.svg)", ""] if group in CHARTS else []
+    return [
+        "",
+        f"## {title}",
+        "",
+        *chart,
+        text,
+        *(currencies(steps) if steps else [""]),
+        *(table(others) if others else []),
+    ]
 
 
 def notes(rows: list[dict[str, Any]]) -> list[str]:
@@ -133,13 +152,16 @@ def page(results: dict[str, Any]) -> str:
         mine = [row for row in rows if row["group"] == group]
         lines += section(group, mine) if mine else []
     lines += ["", (Path(__file__).parent / "gpu.md").read_text().strip()]
-    return "\n".join([*lines, *notes(rows)]) + "\n"
+    text = "\n".join([*lines, *notes(rows)]) + "\n"
+    return text.replace("{summary}", "(too few measurements)" if results["quick"] else pictures.summary(text))
 
 
 def main() -> None:
     results = json.loads(Path(sys.argv[1]).read_text())
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else PAGE
     target.write_text(page(results))
+    if target == PAGE:
+        pictures.performance()
     print(f"{target} written from {sys.argv[1]}")
 
 

@@ -1,4 +1,9 @@
-"""Every example runs on its own, finishes, and says what to look at."""
+"""Every example runs on its own, says what to look at, and prints what its page in the documentation shows.
+
+The pages show the files of examples/output. To write them again:
+
+    python tests/test_examples.py [NAME ...]      all of them, or those that are named
+"""
 
 import subprocess
 import sys
@@ -6,15 +11,44 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
-EXAMPLES = [path for path in EXAMPLES if path.stem != "silos"]  # sklearn/test_silos_example.py runs it
+from test_docs import agree
+
+FOLDER = Path(__file__).parent.parent / "examples"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+TESTED = [name for name in NAMES if name != "silos"]  # it takes minutes: sklearn/test_silos_example.py runs a part
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(example):
-    command = [sys.executable, str(example), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def printed(name):
+    command = [sys.executable, str(FOLDER / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Look at:" in done.stdout
-    assert "nan" not in done.stdout.split()
-    assert "diverged" not in done.stdout
+    return done.stdout
+
+
+def output(name):
+    return FOLDER / "output" / f"{name}.txt"
+
+
+def sentences(text):
+    """The lines that have words; the others are pictures made of characters, which rounding may change."""
+    return "\n".join(line for line in text.splitlines() if any(letter.isalpha() for letter in line))
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_example_prints_what_its_page_shows(name):
+    text = printed(name)
+    assert "Look at:" in text
+    assert "nan" not in text.split()
+    assert "diverged" not in text
+    shown = sentences(output(name).read_text())
+    assert agree(shown, sentences(text), about=True), f"the page shows\n{shown}\nbut it printed\n{text}"
+
+
+def test_every_example_has_an_output():
+    assert sorted(path.stem for path in (FOLDER / "output").glob("*.txt")) == NAMES
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or NAMES:
+        output(name).write_text(printed(name))
+        print(f"{output(name)} written")

@@ -51,6 +51,10 @@ PROBLEMS = {
         lambda: make(x0=np.zeros(2, int)),
         r"x0 must be floating-point.*a leaf of type int64.*0\.0 instead of 0",
     ),
+    "y0 with a function, as equinox modules have": (
+        lambda: make(y0={"a": jnp.zeros(2), "activation": jnp.tanh}),
+        r"leaves of y0 must be arrays.*the function.*equinox\.partition",
+    ),
     "y0 integer": (lambda: make(y0={"a": 0}), r"y0 must be floating-point.*a leaf of type int64"),
     "x0 empty": (lambda: make(x0={}), r"x0 must hold at least one number, but it is \{\}"),
     "x0 NaN": (lambda: make(x0=np.array([np.nan, 0.0])), r"x0 must be finite"),

@@ -271,6 +271,12 @@ def _floating(name: str, tree: Tree) -> Tree:
     if not leaves:
         raise InputError(f"{name} must hold at least one number, but it is {short(repr(tree))}.")
     for leaf in leaves:
+        if callable(leaf):
+            raise InputError(
+                f"The leaves of {name} must be arrays, but one is the function {getattr(leaf, '__name__', leaf)}.",
+                "Pass the arrays only, and put the model together inside outer and inner; for an equinox module: "
+                f"{name}, static = equinox.partition(model, equinox.is_inexact_array), then equinox.combine.",
+            )
         try:
             array = np.asarray(leaf)
         except Exception as error:
