@@ -24,7 +24,7 @@ from typing import Any
 os.environ["DECIBO_CACHE"] = "off"  # compilation is part of what is measured
 sys.path.insert(0, str(Path(__file__).parent))
 
-MODULES = ("step", "growth", "sweeps", "overheads", "accuracy", "second", "peers")
+MODULES = ("step", "growth", "sweeps", "overheads", "accuracy", "momentum", "second", "peers")
 
 
 def machine() -> dict[str, Any]:

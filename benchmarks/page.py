@@ -54,6 +54,11 @@ TITLES = {
         "product is H v and J v at once, and equivalents count it as long as it takes, in units of a gradient of g "
         "measured in the same run. Bytes are counted over all links, in both directions.",
     ),
+    "momentum": (
+        "Momentum and Chebyshev rounds",
+        "|grad Phi(xbar)|^2 of `ahead_exact` after equal steps on quadratics whose inner level has this condition "
+        "number, every row the best of the same grid of 24 pairs (alpha, gamma).",
+    ),
     "second": (
         "Second derivatives",
         "The inner level is a neural network 784 - 128 - 10; there are four agents. Memory is what the compiled step "

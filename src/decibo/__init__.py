@@ -22,6 +22,7 @@ from decibo.algorithm import compression, consensus, direction, estimator, prox,
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
+from decibo.algorithm.local_steps import local_steps
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
 from decibo.execute.checkpoint import Checkpoints
@@ -75,6 +76,7 @@ __all__ = [
     "from_weights",
     "heterogeneity",
     "init_distributed",
+    "local_steps",
     "methods",
     "minibatch",
     "networks",

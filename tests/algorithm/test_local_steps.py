@@ -1,0 +1,154 @@
+"""K steps for each exchange: against numpy, where they land, and what they cost."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import decibo
+from decibo import compression, consensus, direction, local_steps, rule
+from helpers.twin import NETWORKS, as_rows, as_start, problem
+
+K = 3
+PROBLEM = problem("vector", 6)
+QUADRATIC = decibo.problems.quadratic()
+
+
+def descent(twin, s):
+    d_x = [twin.f_x(i, x, y) for i, (x, y) in enumerate(zip(s["x"], s["y"], strict=True))]
+    d_y = [twin.f_y(i, x, y) for i, (x, y) in enumerate(zip(s["x"], s["y"], strict=True))]
+    return {"x": np.stack(d_x), "y": np.stack(d_y)}
+
+
+def exact_diffusion(W):
+    """p+ = s - h d, s+ = W~ (p+ + c), c+ = s+ - p+, with W~ = I when alone and a lazier W~ when together."""
+    c = {}
+
+    def step(s, d, together, h=0.05):
+        I = np.eye(len(W))
+        lazy = I + (W - I) / 2 * 4 / (K + 2) if together else I
+        new = {}
+        for name in s:
+            p = s[name] - h * d[name]
+            new[name] = lazy @ (p + c.get(name, 0))
+            c[name] = new[name] - p
+        return new
+
+    return step
+
+
+def tracking(W):
+    past = {}
+
+    def step(s, d, together, h=0.05):
+        now = W if together else np.eye(len(W))
+        t = {name: past["Wt"][name] + d[name] - past["d"][name] if past else d[name] for name in s}
+        past.update(Wt={name: now @ t[name] for name in t}, d=d)
+        return {name: now @ s[name] - h * t[name] for name in s}
+
+    return step
+
+
+@pytest.mark.parametrize("network", ["path", "ring"])
+@pytest.mark.parametrize("strategy", [exact_diffusion, tracking])
+def test_steps_equal_numpy(strategy, network):
+    network = NETWORKS[network]()
+    ours, twin = PROBLEM
+    start = {name: twin.starts()[name] for name in ("x", "y")}
+    plain = decibo.compose(direction.single(), getattr(consensus, strategy.__name__)(), x=0.05, y=0.05)
+    options = {"steps": 2, "start": as_start(ours, start), "measures": ["outer"]}
+    found = as_rows(ours, decibo.solve(ours, network, local_steps(plain, K), **options))
+    step = strategy(network.W)
+    s = start
+    for k in range(2 * K):
+        s = step(s, descent(twin, s), together=k % K == K - 1)
+    for name, rows in s.items():
+        np.testing.assert_allclose(found[name], rows, rtol=0, atol=1e-12, err_msg=name)
+
+
+@given(steps=st.integers(1, 50), w=st.floats(-0.999, 0.999))
+def test_alone_or_not_the_memory_stays_bounded(steps, w):
+    """(3) of local_steps.py, for every K and every eigenvalue of W, in the limit of small curvatures."""
+    less = (1 - w) / 2 * min(1, 4 / (steps + 2))
+    s, c = np.eye(2)
+    apart = s + steps * c
+    modes = np.linalg.eigvals(np.array([(1 - less) * apart, c - less * apart]))
+    assert np.abs(modes).max() < 1
+
+
+def lands(method, network, steps=1500):
+    end = decibo.solve(QUADRATIC, network, method, steps=steps, measures=["distance_x"], every=steps)
+    assert end.status == "done"
+    return float(end.history["distance_x"][-1])
+
+
+@pytest.mark.parametrize("strategy", ["exact_diffusion", "tracking"])
+def test_exact_methods_stay_exact(strategy):
+    plain = decibo.compose(direction.implicit(), getattr(consensus, strategy)(), x=0.01, y=0.02, v=0.02)
+    wrapped = local_steps(plain, 10)
+    for network in (decibo.ring(10), decibo.complete(10)):
+        assert lands(wrapped, network) <= 1e-20
+
+
+def test_without_a_gentler_memory_exact_diffusion_would_diverge(monkeypatch):
+    """On a complete network, l = 1/2, twelve local steps are beyond l < 4/(K + 2)."""
+    from decibo.algorithm import local_steps as module
+
+    monkeypatch.setattr(module._Gentle, "__init__", lambda self, mix, r: vars(self).update(mix=mix, r=1.0))
+    method = local_steps(decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=0.01, y=0.02, v=0.02), 12)
+    end = decibo.solve(QUADRATIC, decibo.complete(10), method, steps=1500, measures=["distance_x"], every=1500)
+    assert end.status == "diverged" or end.history["distance_x"][-1] > 1
+
+
+def test_the_floor_of_dgd_grows_with_the_steps_alone():
+    """|xbar - x*|, which one step leaves O(h) off, is K times as large at the same h."""
+    plain = decibo.compose(direction.implicit(), consensus.dgd(), x=0.005, y=0.01, v=0.01)
+    one, four = (np.sqrt(lands(local_steps(plain, count), decibo.ring(10), 4000)) for count in (1, 4))
+    assert 3 < four / one < 5
+
+
+def test_a_step_costs_k_gradients_and_one_message():
+    plain = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+    ours, _ = PROBLEM
+    costs = [
+        decibo.solve(ours, decibo.ring(6), method, steps=1, measures=["outer"]).cost
+        for method in (plain, local_steps(plain, 4))
+    ]
+    assert costs[1].gradients == 4 * costs[0].gradients
+    assert (costs[1].messages, costs[1].numbers, costs[1].bytes) == (1, costs[0].numbers, costs[0].bytes)
+
+
+def test_functions_of_the_step_count_all_steps():
+    """One step alone and one together with a step size of 1/(1 + k) are two steps of the method."""
+    falling = lambda k: 0.1 / (1 + k)
+    ours, _ = PROBLEM
+    plain = decibo.compose(direction.single(), consensus.local(), x=falling, y=falling)
+    one = decibo.solve(ours, decibo.ring(6), local_steps(plain, 2), steps=3, measures=["outer"])
+    two = decibo.solve(ours, decibo.ring(6), plain, steps=6, measures=["outer"])
+    np.testing.assert_allclose(one.agents.x, two.agents.x, rtol=0, atol=1e-14)
+
+
+def test_it_wraps_and_is_wrapped():
+    method = local_steps(decibo.methods.sldbo(alpha=rule.amsgrad(0.01), beta=0.02, gamma=0.02), 2)
+    assert method.name == "sldbo + 2 local steps"
+    assert method.replace(beta=0.01).name == method.name
+    packed = compression.compressed(method, compression.top_k(0.5))
+    assert decibo.solve(*(QUADRATIC, decibo.ring(10), packed), steps=2, measures=["outer"]).cost.messages == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: local_steps(decibo.ahead_exact(), 2), "without its step sizes"),
+        (lambda: local_steps(decibo.ahead_exact(alpha=0.1, gamma=0.1), 0), "K must be a positive integer"),
+        (
+            lambda: local_steps(
+                compression.compressed(decibo.ahead_exact(alpha=0.1, gamma=0.1), compression.top_k(0.5)), 2
+            ),
+            "Wrap in the other order",
+        ),
+    ],
+)
+def test_mistakes_are_sentences(make, words):
+    with pytest.raises(decibo.InputError, match=words):
+        make()
