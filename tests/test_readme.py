@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def test_hello_world_runs_as_printed():
     wanted = [4.0, 2.0, 2.0, 1.0]
     assert len(numbers) == 4
     assert all(abs(number - value) < 1e-3 for number, value in zip(numbers, wanted, strict=True))
+    assert f"```text\n{done.stdout}```" in README.read_text()
 
 
 def test_every_block_runs_after_the_ones_before_it():
@@ -30,6 +32,19 @@ def test_every_block_runs_after_the_ones_before_it():
             exec(compile(block, str(README), "exec"), namespace)
     assert namespace["solution"].status == "done"
     assert namespace["model"].coef_.shape == (1, 30)
+
+
+def test_the_command_line_works_as_described(tmp_path):
+    functions, _, rest = BLOCKS[0].partition("targets =")
+    body = textwrap.indent("targets =" + rest.partition("solution =")[0] + "return problem\n", "    ")
+    (tmp_path / "mine.py").write_text(f"{functions}def make_problem() -> decibo.Problem:\n{body}")
+    (tmp_path / "mine.toml").write_text(re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)[0])
+    assert "def make_problem() -> decibo.Problem:" in README.read_text()
+    (line,) = re.findall(r"^\$ decibo (run .*?) +#", README.read_text(), flags=re.MULTILINE)
+    command = [sys.executable, "-m", "decibo", *line.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("out/*/solution.npz"))
 
 
 def test_it_counts_the_methods():
