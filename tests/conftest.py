@@ -1,5 +1,6 @@
 """Every test runs in double precision, with programs that are compiled quickly rather than well, and only once."""
 
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -23,6 +24,8 @@ from hypothesis import settings
 settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
 settings.load_profile("decibo")
 jax.config.update("jax_enable_x64", True)
+gc.freeze()  # tracing makes many small objects: searching them and all of jax for garbage every time takes a tenth
+gc.set_threshold(50_000, 20, 20)
 
 # What `make quick` runs: files, or single tests of slow files, that touch every package within a minute on two cores.
 QUICK = (
@@ -80,6 +83,7 @@ def _few_programs():
     yield
     if next(_tests) % EVERY == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST:
         jax.clear_caches()
+        gc.collect()
 
 
 def pytest_collection_modifyitems(items):
