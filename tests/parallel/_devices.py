@@ -43,6 +43,16 @@ def pairs() -> dict[str, tuple[decibo.Network, str]]:
         "large": (decibo.networks.random_regular(200, 4, seed=0), "sldbo"),
         "hub": (decibo.networks.star(200), "sldbo"),
         "chebyshev": (decibo.networks.chebyshev(plain["ring"], 3), "sldbo"),
+        "one for each variable": (
+            decibo.networks.each(
+                {
+                    "x": plain["ring"],
+                    "y": decibo.networks.chebyshev(plain["star"], 2),
+                    "z": decibo.networks.failing(plain["torus"], 0.3),
+                }
+            ),
+            "ahead",
+        ),
     }
 
 

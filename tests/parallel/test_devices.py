@@ -19,7 +19,7 @@ def eight() -> dict:
 def test_every_method_gives_the_same_as_on_one_device(eight):
     wrong = {name: value for name, value in eight["differences"].items() if not value <= 1e-12}
     assert not wrong
-    assert len(eight["differences"]) == 11
+    assert len(eight["differences"]) == 12
 
 
 def test_a_step_sends_to_neighbours_and_to_nobody_else(eight):

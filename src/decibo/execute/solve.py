@@ -29,6 +29,7 @@ from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, Seconds, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.directed import DirectedNetwork
+from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import is_graph
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
@@ -48,7 +49,7 @@ LOST = 0.01  # lam times the rounding error of the type: above it, rounding is s
 
 def solve(
     problem: Problem,
-    network: Network | DirectedNetwork,
+    network: Network | DirectedNetwork | Mapping[str, Network],
     method: Algorithm | None = None,
     *,
     steps: int = 1000,
@@ -64,6 +65,7 @@ def solve(
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
+    network     a network, or one for each variable of the method: {"x": ring(10), "y": complete(10), "z": complete(10)}
     steps       the number of steps
     every       the number of steps between two records; by default there are about a hundred records
     measures    what to record: names and functions of a snapshot; ["cheap"] by default, ["all"] adds the exact ones
@@ -78,6 +80,7 @@ def solve(
     """
     clock = Clock()
     method = ahead_exact() if method is None else method
+    network = each(network) if isinstance(network, Mapping) else network
     check_types(problem, network, method)
     steps = integer("steps", steps, most=MOST_STEPS)
     seed = check_seed(seed)
@@ -139,6 +142,8 @@ def _meant(name: str, value: object) -> str:
 def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
     """The method must be able to solve this problem on this network."""
     problem.check_agents(network.agents)
+    if isinstance(network, EachNetwork):
+        network.check_variables(method.name, method.direction.variables if method.direction else None)
     if network.directed and not method.directed:
         raise InputError(
             f"{method.name} needs symmetric, doubly stochastic weights, which the directed {network!r} does not have.",
@@ -155,7 +160,8 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             "number.",
             BATCHES,
         )
-    if method.fixed_network and isinstance(network, VaryingNetwork):
+    parts = network.networks if isinstance(network, EachNetwork) else (network,)
+    if method.fixed_network and any(isinstance(part, VaryingNetwork) for part in parts):
         raise InputError(
             f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would falsify.",
             "Use a fixed network, or a method without compression.",
@@ -247,7 +253,8 @@ def prepare(
         marks = Marks(checkpoints.path, local, data)
         checkpointer = Checkpointer(checkpoints, placement, local, identity, marks, plan)
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
-    cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core)
+    shares = network.shares if isinstance(network, EachNetwork) else ()
+    cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core, shares)
     center = np.asarray(rows["x"]).mean(axis=0)
     if placement is None:
         inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals)

@@ -9,7 +9,7 @@ minibatch, the share of the data that it sees.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -21,6 +21,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 from decibo.errors import InputError
+from decibo.network.each import Share, places_of
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
@@ -64,6 +65,8 @@ class Seconds(NamedTuple):
 @dataclass(frozen=True)
 class Cost:
     """The cost of one step: what one agent computes, and what it sends to EACH neighbour.
+
+    With a network for each variable, what it sends is the mean over all links, which need not be a whole number.
 
     calls       of products with second derivatives: J v and H v together are two products, but one call
     share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth
@@ -146,12 +149,12 @@ class Cost:
     @property
     def numbers_total(self) -> float:
         """Numbers sent over all links, both ways, over the whole run."""
-        return self.numbers * self.links * self.steps
+        return round(self.numbers * self.links * self.steps)
 
     @property
     def bytes_total(self) -> float:
         """Bytes sent over all links, both ways, over the whole run."""
-        return self.bytes * self.links * self.steps
+        return round(self.bytes * self.links * self.steps)
 
 
 @dataclass(frozen=True)
@@ -206,23 +209,45 @@ def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
 
 
 class MarkedMix:
-    """A mix whose messages can be counted. `bits` is what one message really carries, if less than its numbers."""
+    """A mix whose messages can be counted. `bits` is what one message really carries, if less than its numbers.
+
+    groups   variables that share a network, if not all do: their parts are messages of their own
+    """
+
+    def __init__(self, groups: tuple[tuple[str, ...], ...] = ()):
+        self.groups = groups
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
+        if not self.groups:
+            return self._message(tree, bits, 0)
+        leaves, treedef = jax.tree.flatten(tree)
+        for group, places in enumerate(places_of(tree, self.groups)):
+            sent = self._message([leaves[i] for i in places], bits, group) if places else []
+            for place, leaf in zip(places, sent, strict=True):
+                leaves[place] = leaf
+        return jax.tree.unflatten(treedef, leaves)
+
+    def _message(self, tree: T, bits: int | None, group: int) -> T:
         leaves = jax.tree.leaves(tree)
         size = sum(leaf.size for leaf in leaves)
         if bits is None:
             bits = sum(leaf.size * leaf.dtype.itemsize * 8 for leaf in leaves)
-        return _marked(f"mix:{size}:{bits}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t))(tree)
+        return _marked(f"mix:{size}:{bits}:{group}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t))(tree)
 
     push = __call__
     difference = __call__
 
 
-def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> Cost:
-    """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes."""
+def step_cost(
+    functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps, shares: Sequence[Share] = ()
+) -> Cost:
+    """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes.
+
+    shares   with a network for each variable: how much of the traffic each group of variables has
+    """
     marks: Marks = defaultdict(float)
-    _count(trace_step(functions, data, start, core).jaxpr, 1, False, marks)
+    groups = tuple(share.group for share in shares)
+    _count(trace_step(functions, data, start, core, groups).jaxpr, 1, False, marks)
     calls: Marks = defaultdict(float)
     work = 0.0
     seen = 0.0
@@ -230,7 +255,8 @@ def step_cost(functions: Functions, data: Tree, start: Mapping[str, Tree], core:
     for mark, times in marks.items():
         name, *numbers = mark.split(":")
         if name == "mix":
-            messages.append((times, int(numbers[0]), -(-int(numbers[1]) // 8)))
+            sent = times * shares[int(numbers[2])].messages if shares else times
+            messages.append((sent, int(numbers[0]), -(-int(numbers[1]) // 8)))
         else:
             calls[name] += times
             work += times * WORK[name]
@@ -255,10 +281,16 @@ def _whole(value: float) -> float:
     return round(value) if value == round(value) else value
 
 
-def trace_step(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> ClosedJaxpr:
+def trace_step(
+    functions: Functions,
+    data: Tree,
+    start: Mapping[str, Tree],
+    core: Steps,
+    groups: tuple[tuple[str, ...], ...] = (),
+) -> ClosedJaxpr:
     """The first step of one agent as a traced program, whose arguments are the numbers of the method among others."""
     try:
-        return _traced.trace(functions, core, data, start, jax.random.key(0)).jaxpr
+        return _traced.trace(functions, groups, core, data, start, jax.random.key(0)).jaxpr
     except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
         raise InputError(
             "The step looks at other agents by other means than mix, the only way that is counted.",
@@ -266,11 +298,19 @@ def trace_step(functions: Functions, data: Tree, start: Mapping[str, Tree], core
         ) from error
 
 
-@partial(jax.jit, static_argnames="functions")
-def _traced(functions: Functions, core: Steps, data: Tree, start: Mapping[str, Tree], key: jax.Array) -> Tree:
+@partial(jax.jit, static_argnames=("functions", "groups"))
+def _traced(
+    functions: Functions,
+    groups: tuple[tuple[str, ...], ...],
+    core: Steps,
+    data: Tree,
+    start: Mapping[str, Tree],
+    key: jax.Array,
+) -> Tree:
     """The first step. Only ever traced, and once for all numbers of a method."""
-    state = core.init(Oracle(functions, data), MarkedMix(), start)
-    return _marked("step", lambda s: core.step(MarkedOracle(functions, data), MarkedMix(), s, jnp.int32(0), key))(state)
+    mix = MarkedMix(groups)
+    state = core.init(Oracle(functions, data), mix, start)
+    return _marked("step", lambda s: core.step(MarkedOracle(functions, data), mix, s, jnp.int32(0), key))(state)
 
 
 def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None) -> None:

@@ -78,6 +78,10 @@ class Mixing:
         """How many messages every neighbour gets in one exchange."""
         return 1
 
+    def shared_out(self, tree: T, exchange: Callable[[Mixing, T], T]) -> T:
+        """Exchange a tree: as a whole, unless there is a network for each variable."""
+        return exchange(self, tree)
+
     def stacked(self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """Row i of the result is sum_j w_ij S_j; shape and type are those of S."""
         return self.mixed(S, S, k, key)
@@ -114,21 +118,25 @@ class AgentMix:
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         """What agent i receives if every agent sends `tree`."""
-        return self._exchange(self.mixing.stacked, tree)
+        return self._exchange(lambda mixing: mixing.stacked, tree)
 
     def push(self, tree: T, bits: int | None = None) -> T:
         """The same with column-stochastic weights."""
-        return self._exchange(self.mixing.pushed, tree)
+        return self._exchange(lambda mixing: mixing.pushed, tree)
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         """By how much the neighbours differ from agent i."""
-        return self._exchange(self.mixing.difference, tree)
+        return self._exchange(lambda mixing: mixing.difference, tree)
 
-    def _exchange(self, together: Callable[..., jax.Array], tree: T) -> T:
+    def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         agent = _agent()
-        # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
-        one = lambda leaf: _own(agent, together(lax.all_gather(leaf, AGENTS), self.k, self.key))
-        return _as_one(one, tree) if self.mixing.fused else jax.tree.map(one, tree)
+
+        def over(mixing: Mixing, tree: T) -> T:
+            # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
+            one = lambda leaf: _own(agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key))
+            return _as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
+
+        return self.mixing.shared_out(tree, over)
 
 
 def _as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:

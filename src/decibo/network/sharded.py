@@ -22,6 +22,7 @@ from jax import lax
 
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork, PushPull
+from decibo.network.each import EachNetwork
 from decibo.network.mixing import Mixing, Step, links_of, make_dense, make_sparse, split_hubs, suits_dense
 from decibo.network.network import Network
 from decibo.network.varying import Varying, VaryingNetwork, make_varying
@@ -74,6 +75,8 @@ class Exchange(Mixing):
 
 def sharded_mixing(network: Network | DirectedNetwork, placement: Placement) -> Mixing:
     """The network's mixing for agents in blocks; its arrays have a leading axis of devices."""
+    if isinstance(network, EachNetwork):
+        return network.around(lambda one: sharded_mixing(one, placement))
     if isinstance(network, DirectedNetwork):
         return PushPull(_exchange(network, network.pull, placement), _exchange(network, network.push, placement))
     exchange = _exchange(network, network.weights, placement)

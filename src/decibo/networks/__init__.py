@@ -5,6 +5,7 @@ All named graphs take `weights`, the rule for W, and `rho`, to which W is then s
 
 from decibo.network.chebyshev import ChebyshevNetwork, chebyshev
 from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
+from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import (
     complete,
     erdos_renyi,
@@ -28,12 +29,14 @@ from decibo.network.varying import VaryingNetwork, failing, periodic, sleeping
 __all__ = [
     "ChebyshevNetwork",
     "DirectedNetwork",
+    "EachNetwork",
     "Network",
     "VaryingNetwork",
     "chebyshev",
     "complete",
     "directed_exponential",
     "directed_ring",
+    "each",
     "erdos_renyi",
     "exponential",
     "failing",

@@ -36,6 +36,7 @@ from decibo.execute.start import Start
 from decibo.measure.cost import Seconds
 from decibo.measure.measures import resolve
 from decibo.network.directed import DirectedNetwork
+from decibo.network.each import each
 from decibo.network.mixing import Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
@@ -54,7 +55,7 @@ Grid = Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]]
 
 def sweep(
     problem: Problem,
-    network: AnyNetwork | Sequence[AnyNetwork],
+    network: AnyNetwork | Mapping[str, Network] | Sequence[AnyNetwork | Mapping[str, Network]],
     method: Algorithm | Sequence[Algorithm],
     grid: Grid | None = None,
     *,
@@ -116,6 +117,7 @@ Case = tuple[AnyNetwork, Algorithm, SeededStart]
 def _cases(network: object, method: object, start: object) -> list[Any]:
     """(network, method, start) of each case; what is not a list is the same in all."""
     parts = {"network": network, "method": method, "start": start}
+    parts["network"] = _by_variable(network)
     lists = {name: list(part) for name, part in parts.items() if isinstance(part, list | tuple)}
     sizes = {len(part) for part in lists.values()}
     if len(sizes) > 1 or 0 in sizes:
@@ -124,6 +126,13 @@ def _cases(network: object, method: object, start: object) -> list[Any]:
     count = sizes.pop() if sizes else 1
     columns = [lists.get(name, [part] * count) for name, part in parts.items()]
     return list(zip(*columns, strict=True))
+
+
+def _by_variable(network: object) -> object:
+    """A network, or a list of them, with dictionaries turned into networks for each variable."""
+    if isinstance(network, list | tuple):
+        return [_by_variable(one) for one in network]
+    return each(network) if isinstance(network, Mapping) else network
 
 
 @dataclass(frozen=True, eq=False)
