@@ -53,7 +53,7 @@ def main() -> None:
         try:
             saved = stored.newest(folder, lambda saved: saved)
             assert saved is not None
-            rows = saved.rows(6)
+            rows = saved.rows(np.arange(6))
             good = saved.step >= last and (rows["a"] == saved.step).all() and rows["b"][0] == saved.step
             good = good and saved.shared()["step"] == [saved.step]
             last = saved.step

@@ -98,15 +98,16 @@ def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Tria
     parts = [np.arange(a, b) for a, b in pairwise(starts)]
     features = data.features[kept]
     sick = (data.labels[kept] > 0).astype(float)
-    scale = silos.agreed_scale(network, parts, features)
-    fold = silos.dealt(parts, sick, FOLDS, np.random.RandomState(0))
-    stacked = silos.stacked(scale(features), sick[:, None], parts, fold, FOLDS, SIZE)
+    census = silos.alone(names, parts)
+    scale = silos.agreed_scale(census, features)
+    fold = silos.dealt(census, sick, FOLDS, seed=0)
+    stacked = silos.stacked(census, scale(features), sick[:, None], fold, FOLDS, SIZE)
     new = shards(scale(data.test_features), data.test_labels > 0, by_group(data.silos(test=True)))
     width = stacked["features"].shape[2] - new["features"].shape[2]
     stacked["new_features"] = np.pad(new["features"], ((0, 0), (0, 0), (0, width)))
     stacked["new_targets"] = new["labels"][..., None].astype(float)
     stacked["new"] = new["weights"] * len(names) / len(data.test_labels)
-    problem = silos.problem_of(stacked, "log", name="heart disease in four hospitals")
+    problem = silos.problem_of(census, stacked, "log", name="heart disease in four hospitals")
     solution = decibo.solve(
         problem,
         network,

@@ -2,14 +2,18 @@
 
 from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset
+from decibo.data.encode import Encoding
 from decibo.data.heart_disease import heart_disease
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.samples import samples
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
+from decibo.data.tables import Table, read_table
 
 __all__ = [
     "Batches",
     "Dataset",
+    "Encoding",
+    "Table",
     "breast_cancer",
     "by_group",
     "by_label",
@@ -20,6 +24,7 @@ __all__ = [
     "iid",
     "libsvm",
     "mnist",
+    "read_table",
     "samples",
     "shards",
 ]

@@ -28,7 +28,7 @@ from decibo.execute.stored import Saved, damaged
 from decibo.files import check_writable
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
-from decibo.parallel.processes import all_gather, barrier, check_same
+from decibo.parallel.processes import all_gather, barrier, check_same, share
 from decibo.validate import flag, integer
 
 
@@ -36,16 +36,19 @@ from decibo.validate import flag, integer
 class Checkpoints:
     """Where and how often to save the state of a run, so that it can be resumed: `solve(..., checkpoint=...)`.
 
-    folder   where to save it; all processes must be able to access the folder
+    folder   where to save it; all processes must be able to access the folder, unless it is not shared
     every    the number of steps between two checkpoints; there is also one at the end, and after Ctrl-C
     keep     how many of the newest checkpoints to keep
     resume   whether to continue from the newest checkpoint in the folder, on any number of processes
+    shared   False if each process passes a folder of its own, on a disk of its own: it saves its own agents there, and
+             the run resumes from the newest step that all of them have, on the same processes
     """
 
     folder: str | os.PathLike[str]
     every: int = 1000
     keep: int = 3
     resume: bool = False
+    shared: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str | os.PathLike) or not str(self.folder):
@@ -53,6 +56,7 @@ class Checkpoints:
         integer("every", self.every)
         integer("keep", self.keep)
         flag("resume", self.resume)
+        flag("shared", self.shared)
 
     @property
     def path(self) -> Path:
@@ -79,11 +83,21 @@ class Checkpointer:
         """How many steps between two checkpoints."""
         return self.checkpoints.every
 
+    @property
+    def own(self) -> bool:
+        """Whether each process has a folder of its own."""
+        return not self.checkpoints.shared and jax.process_count() > 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process completes checkpoints in its folder."""
+        return self.own or jax.process_index() == 0
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other runs out of the folder; all processes call it together."""
-        with hold(self.checkpoints.path):
-            if jax.process_index() == 0:
+        with hold(self.checkpoints.path, self.own):
+            if self.leads:
                 stored.clear(self.checkpoints.path)
             yield
 
@@ -96,7 +110,7 @@ class Checkpointer:
                 rows[name] = _local_rows(self.placement, leaf)
             else:
                 shared[name] = np.asarray(leaf)
-        with hold(self.checkpoints.path) as lock:
+        with hold(self.checkpoints.path, self.own) as lock:
             stored.write(
                 self.checkpoints.path,
                 run.step,
@@ -105,7 +119,7 @@ class Checkpointer:
                 shared,
                 {"fingerprint": self.fingerprint, "software": software(), "plan": self.plan},
                 lock=lock,
-                leader=jax.process_index() == 0,
+                leader=self.leads,
                 barrier=barrier,
                 keep=self.checkpoints.keep,
             )
@@ -116,12 +130,14 @@ class Checkpointer:
         resume = self.checkpoints.resume
         restarted = RESTARTED in os.environ  # by `decibo launch`, which starts processes again
         there = stored.steps(folder)
+        failure: InputError | None = None
         if there and not (resume or restarted):
-            raise InputError(
+            failure = InputError(
                 f"{folder} already holds a checkpoint, of step {stored.step_of(there[-1])}, and a new run does not "
                 "overwrite it.",
                 "Pass resume=True to continue from it, or choose another folder.",
             )
+        check_same({}, failure)
         run = self._newest(start)
         if run is None:
             if resume and not restarted:
@@ -140,7 +156,7 @@ class Checkpointer:
 
     def _mark(self) -> None:
         """Mark the data of a new run, and remove the marks of a run that never came to its first checkpoint."""
-        if jax.process_index() == 0:
+        if self.leads:
             self.marks.clear()
         barrier("marks of earlier runs are gone")
         self.marks.write()
@@ -148,6 +164,8 @@ class Checkpointer:
     def _newest(self, start: RunState) -> RunState | None:
         """The state of the newest sound checkpoint, which must be the same for all processes; None if there is none."""
         folder = self.checkpoints.path
+        if self.own:
+            return stored.newest_of_all(folder, lambda saved: self._restored(start, saved), share)
         failure: InputError | CorruptedFileError | None = None
         run: RunState | None = None
         try:
@@ -168,9 +186,14 @@ class Checkpointer:
         """The state in a checkpoint, in the structure of the state that the run would start from."""
         compare(saved, self.fingerprint)
         named = _named(start)
-        count = len(self.local) if self.placement is None else self.placement.count
+        kept = self.local if self.own or self.placement is None else np.arange(self.placement.count)
+        if self.own and f"agents-{kept[0]}-{kept[-1]}.npz" not in saved.files:
+            raise InputError(
+                f"{saved.folder} holds other agents than this process now has ({kept[0]} to {kept[-1]}).",
+                "Resume with as many processes as before, each with its own folder.",
+            )
         try:
-            arrays = _checked(saved, named, count)
+            arrays = _checked(saved, named, kept)
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
@@ -183,7 +206,8 @@ class Checkpointer:
             elif self.placement is None:
                 leaves.append(jnp.asarray(array))
             else:
-                leaves.append(self.placement.split(array[self.local], self.local))
+                rows = array if self.own else array[self.local]
+                leaves.append(self.placement.split(rows, self.local))
         _warn_of_versions(saved)
         if saved.plan != self.plan:
             warnings.warn(
@@ -213,8 +237,8 @@ def _local_rows(placement: Placement | None, leaf: jax.Array) -> np.ndarray:
     return np.concatenate([pieces[device] for device in sorted(pieces)])
 
 
-def _checked(saved: Saved, named: Mapping[str, object], agents: int) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, rows of all agents among them, if they can be the state that begins as `named`."""
+def _checked(saved: Saved, named: Mapping[str, object], agents: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint, rows of these agents among them, if they can be the state that begins as `named`."""
     rows = saved.rows(agents)
     shared = saved.shared()
     arrays = rows | shared

@@ -51,32 +51,37 @@ class Lock:
 
 
 @contextmanager
-def hold(folder: Path) -> Iterator[Lock]:
-    """Keep other runs out of an existing folder. All processes of a run call it together."""
+def hold(folder: Path, own: bool = False) -> Iterator[Lock]:
+    """Keep other runs out of an existing folder, which each process has for itself if it is its own.
+
+    All processes of a run call it together.
+    """
     here = (folder.resolve(), threading.get_ident())
     if here in _held:
         yield _held[here]
         return
-    lock = _agreed(folder)
+    lock = _agreed(folder, own)
     _held[here] = lock
     try:
         yield lock
     finally:
         del _held[here]
-        if jax.process_index() == 0:
+        if own or jax.process_index() == 0:
             _release(lock)
 
 
-def _agreed(folder: Path) -> Lock:
-    """The lock that the first process has acquired; if it could not, all of them raise."""
+def _agreed(folder: Path, own: bool) -> Lock:
+    """The lock that the first process has acquired, or each its own; if one could not, all of them raise."""
     token = secrets.randbits(64)
     failure: Exception | None = None
-    if jax.process_index() == 0:
+    if own or jax.process_index() == 0:
         try:
             _acquire(folder, f"{token:016x}")
         except (InputError, OSError) as error:
             failure = error
     check_same({}, failure)
+    if own:
+        return Lock(folder, f"{token:016x}")
     high, low = (int(word) for word in all_gather(np.array([token >> 32, token & 0xFFFFFFFF], np.uint32))[0])
     return Lock(folder, f"{high << 32 | low:016x}")
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -224,6 +225,8 @@ def prepare(
     several = jax.process_count() > 1
     local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
     shared = {"steps": steps, "every": every, "checkpoint": checkpoints}
+    if checkpoints is not None and not checkpoints.shared:
+        shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     if several and placement is not None:
         introduce(placement.names)
         report_agents(placement.names[jax.process_index()])

@@ -5,7 +5,8 @@
     DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own agents
     DIR/step-00001000/shared.npz        what is the same for all agents: history, settings, the controller's numbers
 
-A checkpoint is written under another name and renamed when it is complete and on the disk, so a crash at any instant
+Processes that have no file system in common keep a folder each, with their own agents and all that is shared. A
+checkpoint is written under another name and renamed when it is complete and on the disk, so a crash at any instant
 leaves the one before. Plain arrays and JSON, nothing that could be executed, and nothing about processes: any number of
 them can continue from it.
 """
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ import numpy as np
 from decibo.errors import CorruptedFileError, InputError, first_line
 from decibo.execute.lock import Lock
 from decibo.files import encode, named, read_checked, sha256, sync_folder, synced
+from decibo.parallel.processes import check_same
 
 FORMAT = 3
 KIND = "decibo checkpoint"
@@ -56,13 +58,14 @@ class Saved:
     plan: dict[str, str]
     files: tuple[str, ...]
 
-    def rows(self, agents: int) -> dict[str, np.ndarray]:
-        """The leaves with an axis of agents, by name, for all of so many agents in their order."""
+    def rows(self, agents: np.ndarray) -> dict[str, np.ndarray]:
+        """The leaves with an axis of agents, by name, for these agents, in their order."""
         parts = [_load(self.folder / name) for name in self.files if name.startswith("agents-")]
         numbers = [part.pop("agents") for part in parts]
         order = np.concatenate(numbers) if numbers else np.zeros(0, int)
-        if order.dtype.kind != "i" or not np.array_equal(np.sort(order), np.arange(agents)):
-            raise damaged(self.folder, f"it does not hold the states of agents 0 to {agents - 1}, each once")
+        if order.dtype.kind != "i" or not np.array_equal(np.sort(order), agents):
+            span = f"{agents[0]} to {agents[-1]}"
+            raise damaged(self.folder, f"it does not hold the states of agents {span}, each once")
         for part, own in zip(parts, numbers, strict=True):
             if part.keys() != parts[0].keys() or any(rows.shape[:1] != own.shape for rows in part.values()):
                 raise damaged(self.folder, "the states of its agents do not have the same parts")
@@ -94,6 +97,9 @@ def write(
 ) -> None:
     """Write a checkpoint together with all other processes; the leader completes it and removes old ones.
 
+    Where each process has a folder of its own, each is the leader of its folder; old checkpoints are removed only when
+    all have completed the new one, so that there is always a step that all of them have.
+
     about   the fingerprint of the run, the software that runs it and the plan
     """
     draft = folder / f"{WRITING}{step:08d}-{lock.token}"
@@ -117,8 +123,35 @@ def write(
         if leader and jax.process_count() == 1:  # others may be writing into it; the next run removes it
             remove(draft)
         raise
+    barrier("a checkpoint is complete")
     if leader:
         _prune(folder, step, keep)
+
+
+def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]) -> T | None:
+    """As `newest`, where each process has a folder of its own: of the newest step that is sound in all of them."""
+    everyone = share([step_of(path) for path in steps(folder)])
+    common = sorted(set.intersection(*map(set, everyone)))
+    while common:
+        step = common.pop()
+        taken = broken = failure = None
+        try:
+            taken = take(read(folder / name_of(step)))
+        except CorruptedFileError as error:
+            broken = error
+        except InputError as error:
+            failure = error
+        check_same({}, failure)
+        bad = [process for process, sound in enumerate(share(broken is None)) if not sound]
+        if not bad:
+            return taken
+        warnings.warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.", stacklevel=2)
+    if any(everyone):
+        raise CorruptedFileError(
+            f"The folders of the processes have no checkpoint of the same step that is sound in all of them: they have "
+            f"steps {', '.join(map(str, everyone))}. Start a new run in another folder."
+        )
+    return None
 
 
 def newest(folder: Path, take: Callable[[Saved], T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators whose samples stay in their silos: `SiloLogisticRegression` and `SiloRidge`."""
+"""Scikit-learn estimators whose samples stay in their silos, and the encoding of tables that goes with them."""
 
 from decibo.errors import missing
 
@@ -7,6 +7,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise missing("scikit-learn", "decibo.sklearn", "data") from error
 
+from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.stored import load, save
 
-__all__ = ["SiloLogisticRegression", "SiloRidge"]
+__all__ = ["SiloEncoder", "SiloLogisticRegression", "SiloRidge", "load", "save"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import replace
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -14,9 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import decibo
 from decibo.errors import InputError
+from decibo.execute import stored
+from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
+from decibo.parallel.processes import check_same, share
 from decibo.sklearn import silos
 from decibo.validate import fraction, integer, positive
+
+EVERY = 100  # steps between two checkpoints
 
 
 class _Silo(BaseEstimator):
@@ -33,6 +41,7 @@ class _Silo(BaseEstimator):
         steps: int = 2000,
         tol: float = 1e-3,
         random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
     ):
         self.network = network
         self.validation = validation
@@ -40,31 +49,40 @@ class _Silo(BaseEstimator):
         self.steps = steps
         self.tol = tol
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def _features(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict for."""
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
 
-    def _gather(self, groups: ArrayLike | None, samples: int) -> list[np.ndarray]:
-        """The rows of each silo, if all parameters are usable."""
+    def _gather(self, groups: ArrayLike | None, X: np.ndarray) -> silos.Census:
+        """Who has which samples, if all parameters are usable."""
         integer("steps", self.steps)
         positive("lam", self.lam)
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
-        self.silos_, parts = silos.members(groups, samples)
-        self.network_ = silos.network_of(self.network, len(parts))
-        return parts
+        census = silos.census(groups, len(X))
+        if jax.process_count() > 1:
+            check_same({"The number of features": X.shape[1], "The settings of the estimator": self._settings()})
+        self.silos_ = census.names
+        self.network_ = silos.network_of(self.network, census.count)
+        return census
+
+    def _settings(self) -> dict[str, object]:
+        """What all processes must agree on; each may keep its checkpoints elsewhere."""
+        return {name: value for name, value in self.get_params().items() if name != "checkpoint"}
 
     def _learn(
-        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, parts: list[np.ndarray], loss: str
+        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, census: silos.Census, loss: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (features, columns) and intercepts (columns,) for features as they were passed."""
         k = round(1 / self.validation)
-        scale = silos.agreed_scale(self.network_, parts, X)
-        fold = silos.dealt(parts, labels, k, check_random_state(self.random_state))
-        data = silos.stacked(scale(X), targets, parts, fold, k)
-        self.solution_ = solution = self._solve(data, loss)
+        scale = silos.agreed_scale(census, X)
+        seed = census.share(int(check_random_state(self.random_state).randint(2**31 - 1)))[0]
+        fold = silos.dealt(census, labels, k, seed)
+        data = silos.stacked(census, scale(X), targets, fold, k)
+        self.solution_ = solution = self._solve(silos.problem_of(census, data, loss))
         p = X.shape[1]
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
@@ -73,15 +91,16 @@ class _Silo(BaseEstimator):
         coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
-    def _solve(self, data: dict[str, np.ndarray], loss: str) -> Solution:
+    def _solve(self, problem: decibo.Problem) -> Solution:
         solution = decibo.solve(
-            silos.problem_of(data, loss),
+            problem,
             self.network_,
             decibo.ahead_exact(lam=float(self.lam)),
             steps=self.steps,
             measures=[silos.residual],
             until={"residual": self.tol},
             progress=False,
+            checkpoint=self._checkpoints(),
         )
         if solution.status is not Status.converged:
             warnings.warn(
@@ -91,6 +110,13 @@ class _Silo(BaseEstimator):
                 stacklevel=4,
             )
         return solution
+
+    def _checkpoints(self) -> Checkpoints | None:
+        """Where to save the state; a fit that was interrupted goes on from there."""
+        if self.checkpoint is None or isinstance(self.checkpoint, Checkpoints):
+            return self.checkpoint
+        here = Checkpoints(self.checkpoint, every=EVERY, shared=False)
+        return replace(here, resume=any(share(bool(stored.steps(here.path)))))
 
 
 class SiloLogisticRegression(ClassifierMixin, _Silo):
@@ -108,6 +134,11 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     steps         the most steps; n_iter_ of them were needed
     tol           stop once no mean direction and no disagreement is larger than this
     random_state  for dealing the samples
+    checkpoint    a folder, of each process its own: the state is saved there every 100 steps, and `fit` continues from
+                  what it finds there; or `decibo.Checkpoints`
+
+    In a run of several processes (`decibo launch`, mpiexec, srun) each passes the samples of its own silos only, and
+    all get the same model.
 
     Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their names, in the order
     of the agents), network_, n_iter_, n_features_in_, and solution_, the run that decibo returned.
@@ -116,14 +147,18 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloLogisticRegression:
         """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out)."""
         table: np.ndarray
+        classes: np.ndarray
+        number: np.ndarray
         table, classes = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # pyright: ignore
         check_classification_targets(classes)
-        self.classes_, number = np.unique(classes, return_inverse=True)
+        census = self._gather(groups, table)
+        self.classes_ = silos.agreed_classes(census, classes)
+        number = np.atleast_1d(np.searchsorted(self.classes_, classes))
         if len(self.classes_) < 2:
             raise InputError(f"A classifier needs two classes or more, but y has one class, {self.classes_[0]!r}.")
         one_hot = np.eye(len(self.classes_))[number]
         targets = one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
-        coef, self.intercept_ = self._learn(table, targets, number, self._gather(groups, len(table)), "log")
+        coef, self.intercept_ = self._learn(table, targets, number, census, "log")
         self.coef_ = coef.T
         return self
 
@@ -157,9 +192,9 @@ class SiloRidge(RegressorMixin, _Silo):
         table: np.ndarray
         table, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)  # pyright: ignore
         column = np.asarray(numbers, dtype=np.float64)[:, None]
-        parts = self._gather(groups, len(table))
-        unit = silos.agreed_scale(self.network_, parts, column)
-        coef, intercept = self._learn(table, unit(column), None, parts, "squared")
+        census = self._gather(groups, table)
+        unit = silos.agreed_scale(census, column)
+        coef, intercept = self._learn(table, unit(column), None, census, "squared")
         self.coef_ = (coef * unit.deviation)[:, 0]
         self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
         return self

@@ -15,15 +15,16 @@ however unequal the silos are. The end of (4) expects log-penalties within 1 of 
 level strongly convex. Runs start at common = -3, where penalties are large, the inner level is fast, and x comes down
 from there.
 
-What silos tell each other before a run: how many samples they have, the sums of their features (and targets), and the
-sums of squares about the common mean. They are averaged along the links of the network; no sample is sent.
+What silos tell each other before a run: their names, how many samples they have in each part, their classes, the sums
+of their features (and targets), and the sums of squares about the common mean. No sample is sent.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,12 +37,13 @@ from decibo.errors import InputError, first_line
 from decibo.measure.measures import Snapshot
 from decibo.network.network import Network
 from decibo.parallel.collectives import average
+from decibo.parallel.placement import place_agents
+from decibo.parallel.processes import share
 from decibo.problem.problem import Objective, Oracle, Problem
 from decibo.validate import one_of
 
 START = -3.0  # of the common log-penalty
 INTERCEPT = 1e-4  # r
-AGREED = 1e-26  # of the squared disagreement may be left
 # Tables are padded to multiples of so many features and powers of 2 samples, at least so many in all, so that one
 # compiled program serves many shapes: compiling takes longer than most fits.
 FEATURES = 8
@@ -61,16 +63,79 @@ class Scale(NamedTuple):
         return (table - self.mean) / self.deviation
 
 
-def members(groups: ArrayLike | None, samples: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The names of the silos, and the rows of each; all rows are one silo if nothing is said."""
+@dataclass(frozen=True, eq=False)
+class Census:
+    """All silos, and the samples of those in this process.
+
+    names   of all silos, in the order of the agents
+    parts   the rows of each silo of this process
+    first   the number of the first of these
+    sizes   how many samples each of all silos has
+    share   what this process has -> what each process has
+    """
+
+    names: np.ndarray
+    parts: list[np.ndarray]
+    first: int
+    sizes: list[int]
+    share: Callable[[Any], list[Any]]
+
+    @property
+    def count(self) -> int:
+        """How many silos there are."""
+        return len(self.names)
+
+    @property
+    def samples(self) -> int:
+        """How many samples all of them have."""
+        return sum(self.sizes)
+
+    def total(self, rows: ArrayLike) -> np.ndarray:
+        """The sum over all silos of what each of this process's silos has; bit for bit the same on any processes."""
+        return np.sum([row for process in self.share(np.asarray(rows).tolist()) for row in process], axis=0)
+
+
+def alone(names: np.ndarray, parts: list[np.ndarray]) -> Census:
+    """All silos are in this process."""
+    return Census(names, parts, 0, [len(part) for part in parts], lambda value: [value])
+
+
+def census(groups: ArrayLike | None, samples: int) -> Census:
+    """Who has which samples; all rows of a process are one silo if nothing is said.
+
+    In a run of several processes each passes the samples of its own silos, and all call this together.
+    """
     if groups is None:
-        return np.zeros(1, dtype=int), [np.arange(samples)]
-    groups = np.asarray(groups)
-    if groups.shape != (samples,):
+        names = np.array([jax.process_index()])
+        parts = [np.arange(samples)]
+    else:
+        groups = np.asarray(groups)
+        if groups.shape != (samples,):
+            raise InputError(
+                f"groups must name one silo for each of the {samples} samples, but its shape is {groups.shape}.",
+            )
+        names = np.unique(groups)
+        parts = by_group(groups)
+    if jax.process_count() == 1:
+        return alone(names, parts)
+    everyone = share([names.tolist(), [len(part) for part in parts]])
+    listed = [name for theirs, _ in everyone for name in theirs]
+    doubled = next((name for name in listed if listed.count(name) > 1), None)
+    if doubled is not None:
         raise InputError(
-            f"groups must name one silo for each of the {samples} samples, but its shape is {groups.shape}.",
+            f"Silo {doubled!r} is in several processes, but in such a run each process passes the samples of its own "
+            "silos only.",
         )
-    return np.unique(groups), by_group(groups)
+    counts = [len(theirs) for theirs, _ in everyone]
+    placement = place_agents(len(listed))
+    wanted = counts if placement is None else [len(placement.own(process)) for process in range(len(everyone))]
+    if counts != wanted:
+        raise InputError(
+            f"The processes have {counts} silos, but {len(listed)} on {len(everyone)} processes must be {wanted}.",
+            "Start one process for each silo.",
+        )
+    sizes = [size for _, theirs in everyone for size in theirs]
+    return Census(np.array(listed), parts, sum(counts[: jax.process_index()]), sizes, share)
 
 
 def network_of(network: Networks, silos: int) -> Network:
@@ -103,67 +168,61 @@ def _by_size() -> list[str]:
     ]
 
 
-def agreed_mean(network: Network, rows: np.ndarray) -> np.ndarray:
-    """The mean of the silos' rows as every silo knows it after mixing with its neighbours often enough."""
-    if network.agents == 1:
-        return rows[0]
-    mixes = int(np.ceil(np.log(AGREED) / np.log(max(network.rho, AGREED))))
-    return (np.linalg.matrix_power(network.W, mixes) @ rows)[0]
-
-
-def agreed_scale(network: Network, parts: list[np.ndarray], table: np.ndarray) -> Scale:
+def agreed_scale(silos: Census, table: np.ndarray) -> Scale:
     """Means and deviations of the columns of all silos, from sums of each; a constant column keeps deviation 1."""
-    sums = np.stack([np.append(table[part].sum(axis=0), len(part)) for part in parts])
-    total = agreed_mean(network, sums)
-    mean = total[:-1] / total[-1]
-    squares = np.stack([((table[part] - mean) ** 2).sum(axis=0) for part in parts])
-    deviation = np.sqrt(agreed_mean(network, squares) / total[-1])
+    sums = silos.total([table[part].sum(axis=0) for part in silos.parts])
+    mean = sums / silos.samples
+    squares = silos.total([((table[part] - mean) ** 2).sum(axis=0) for part in silos.parts])
+    deviation = np.sqrt(squares / silos.samples)
     flat = deviation <= 1e-10 * (1 + np.abs(mean))  # what rounding leaves of a constant
     return Scale(mean, np.where(flat, 1.0, deviation))
 
 
-def dealt(parts: list[np.ndarray], labels: np.ndarray | None, k: int, random: np.random.RandomState) -> np.ndarray:
+def agreed_classes(silos: Census, labels: np.ndarray) -> np.ndarray:
+    """The classes of all silos, sorted."""
+    own = np.unique(labels)
+    everyone = silos.share(own.tolist())
+    return own if len(everyone) == 1 else np.unique([label for theirs in everyone for label in theirs])
+
+
+def dealt(silos: Census, labels: np.ndarray | None, k: int, seed: int) -> np.ndarray:
     """Which of k parts every sample validates: each silo deals its own samples, class by class, after shuffling.
 
-    Every silo begins with a part of its own, so that silos of a sample or two validate as well.
+    Every silo begins with a part of its own, so that silos of a sample or two validate as well. What a silo draws
+    depends on the seed and on its number only, so that it is the same in any process.
     """
-    fold = np.zeros(sum(map(len, parts)), dtype=int)
-    for part in parts:
+    fold = np.zeros(sum(map(len, silos.parts)), dtype=int)
+    for number, part in enumerate(silos.parts, start=silos.first):
+        random = np.random.default_rng((seed, number))
         order = random.permutation(part)
         if labels is not None:
             order = order[np.argsort(labels[order], kind="stable")]
-        fold[order] = (np.arange(len(order)) + random.randint(k)) % k
+        fold[order] = (np.arange(len(order)) + random.integers(k)) % k
     return fold
 
 
 def stacked(
-    features: np.ndarray,
-    targets: np.ndarray,
-    parts: list[np.ndarray],
-    fold: np.ndarray,
-    k: int,
-    size: int | None = None,
+    silos: Census, features: np.ndarray, targets: np.ndarray, fold: np.ndarray, k: int, size: int | None = None
 ) -> dict[str, np.ndarray]:
-    """The silos' data with a leading axis of silos; padding, to `size` samples, is zero and weighs nothing."""
-    m = len(parts)
-    samples = len(fold)
-    size = size or 1 << (max(SAMPLES // m, *map(len, parts)) - 1).bit_length()
-    index = np.zeros((m, size), dtype=int)
-    real = np.zeros((m, size), dtype=bool)
-    for row, part in enumerate(parts):
+    """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero and weighs nothing."""
+    m = silos.count
+    size = size or 1 << (max(SAMPLES // m, *silos.sizes) - 1).bit_length()
+    index = np.zeros((len(silos.parts), size), dtype=int)
+    real = np.zeros(index.shape, dtype=bool)
+    for row, part in enumerate(silos.parts):
         index[row, : len(part)] = part
         real[row, : len(part)] = True
-    # (m, k + 1, size): the last model leaves out no samples
+    # (silos, k + 1, size): the last model leaves out no samples
     left_out = (fold[index][:, None] == np.arange(k + 1)[:, None]) & real[:, None]
     trained = real[:, None] & ~left_out
-    counts = np.maximum(trained.sum(axis=(0, 2)), 1)
+    counts = np.maximum(silos.total(trained.sum(axis=2)), 1)
     wide = np.pad(features, ((0, 0), (0, -features.shape[1] % FEATURES)))
     return {
         "features": wide[index] * real[..., None],
         "targets": targets[index] * real[..., None],
         "training": trained * (m / counts)[:, None],
-        "validation": left_out * (m / samples),
-        "prior": np.full(m, 0.5 / samples),
+        "validation": left_out * (m / silos.samples),
+        "prior": np.full(len(silos.parts), 0.5 / silos.samples),
     }
 
 
@@ -208,14 +267,17 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
 LOSSES = {"log": _levels(log_loss), "squared": _levels(squared_loss)}
 
 
-def problem_of(data: dict[str, np.ndarray], loss: str, name: str = "silos") -> Problem:
-    """The two levels for stacked data, with their start."""
+def problem_of(silos: Census, data: dict[str, np.ndarray], loss: str, name: str = "silos") -> Problem:
+    """The two levels for the data of this process's silos, with their start."""
     models = data["training"].shape[1]
     width = data["features"].shape[2]
     columns = data["targets"].shape[2]
     x0 = {"common": np.asarray(START), "own": np.zeros(width)}
     y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
-    return Problem(*LOSSES[loss], data, x0, y0, name=name)
+    if len(silos.parts) == silos.count:
+        return Problem(*LOSSES[loss], data, x0, y0, name=name)
+    own = lambda agent: {key: leaf[agent - silos.first] for key, leaf in data.items()}
+    return Problem(*LOSSES[loss], own, x0, y0, agents=silos.count, name=name)
 
 
 def residual(s: Snapshot) -> jax.Array:
