@@ -1,6 +1,7 @@
 """The site builds strictly, works when it is opened from a disk, and a page loads nothing from anywhere else."""
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import decibo
 from helpers.browser import chromium
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +60,21 @@ def test_code_blocks_survive(site):
         assert (
             page.count('<div class="highlight">') == len(re.findall(r"^```(?!math)\w", source, flags=re.MULTILINE)) > 0
         )
+
+
+def test_docstrings_are_pages(site):
+    """Every public name has its docstring on the page of its namespace, and the reference leads to it."""
+    modules = {"decibo": decibo} | {
+        f"decibo.{name}": getattr(decibo, name) for name in decibo.__all__ if inspect.ismodule(getattr(decibo, name))
+    }
+    reference = (site / "reference.html").read_text()
+    for path, module in modules.items():
+        page = (site / "reference" / f"{path}.html").read_text()
+        names = [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
+        assert not [name for name in names if f'<h2 id="{name.lower()}"' not in page]
+        assert not [name for name in names if f'href="reference/{path}.html#{name.lower()}"' not in reference]
+    solve = (site / "reference" / "decibo.html").read_text()
+    assert re.search(r"<td><code>every</code></td>\s*<td>the number of steps between two records", solve)
 
 
 @pytest.fixture(scope="module")
