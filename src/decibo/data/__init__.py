@@ -4,6 +4,7 @@ from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset
 from decibo.data.encode import Encoding
 from decibo.data.heart_disease import heart_disease
+from decibo.data.idx import idx
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.samples import samples
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
@@ -21,6 +22,7 @@ __all__ = [
     "dirichlet",
     "find",
     "heart_disease",
+    "idx",
     "iid",
     "libsvm",
     "mnist",

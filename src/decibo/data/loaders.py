@@ -1,8 +1,7 @@
 """Data sets by name and from files: what scikit-learn bundles, MNIST, and LIBSVM's text format.
 
 Files are looked for in $DECIBO_DATA first, then in the cache, $XDG_CACHE_HOME/decibo or ~/.cache/decibo, where
-downloads go. Every byte of MNIST is checked, wherever it comes from. Its files are in the IDX format: a header, the
-magic number 0x0000080k for k axes and the k lengths as big-endian 32-bit numbers, then the bytes themselves; arrays
+downloads go. Every byte of MNIST is checked, wherever it comes from. Its files are in the IDX format (idx.py); arrays
 from mnist.npz are checked by the sum of the IDX file they make.
 """
 
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from decibo.data.dataset import Dataset, Split, hold_out, select
+from decibo.data.idx import parse_idx, unpacked
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, missing
 from decibo.files import sha256
 
@@ -192,16 +192,19 @@ def _from_npz(path: Path, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
 def _from_idx(paths: Mapping[str, Path], sums: Mapping[str, str]) -> dict[str, np.ndarray]:
     arrays = {}
     for name, path in paths.items():
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            try:
-                content = gzip.decompress(content)
-            except (OSError, EOFError, zlib.error) as error:
-                raise CorruptedFileError(f"{path} is damaged: {error}. Download it again.") from error
-        _check(content, sums[name], str(path))
-        axes = content[3]
-        shape = struct.unpack(f">{axes}i", content[4 : 4 + 4 * axes])
-        arrays[MNIST_ARRAYS[name]] = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
+        content = unpacked(path)
+        try:
+            array = parse_idx(content, str(path))
+        except (InputError, CorruptedFileError):
+            _check(content, sums[name], str(path))
+            raise
+        if sha256(content) != sums[name]:
+            raise CorruptedFileError(
+                f"{path} is not the {name} of MNIST: its sha256 is {sha256(content)}, but it must be {sums[name]}. If "
+                "it is another data set in the same format, such as Fashion-MNIST, use "
+                f"decibo.data.idx({str(path.parent)!r}); otherwise download it again."
+            )
+        arrays[MNIST_ARRAYS[name]] = array
     return arrays
 
 
