@@ -29,7 +29,7 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **_):
     """Links to examples and names lead to their pages; ```python no-run and ```text about are marks for the suite."""
     markdown = MARK.sub(r"```\1", markdown)
-    markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples/(\w+)\.py\)", r"](\1examples/\2.md)", markdown)
+    markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples/([\w/]+)\.py\)", r"](\1examples/\2.md)", markdown)
     markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples\)", r"](\1examples/index.md)", markdown)
     return _linked(markdown) if page.file.src_uri == "reference.md" else markdown
 
@@ -41,6 +41,7 @@ def _examples():
     paths = sorted(EXAMPLES.glob("*.py"))
     rows = [f"| [{path.name}]({path.stem}.md) | {_story(path)[0]} |" for path in paths]
     pages = {f"examples/{path.stem}.md": _program(path) for path in paths}
+    pages |= {f"examples/{path.parent.name}/{path.stem}.md": _program(path) for path in EXAMPLES.glob("*/*.py")}
     pages["examples/index.md"] = "\n".join(["# Examples", "", "| program | what it does |", "|---|---|", *rows, ""])
     return pages
 
@@ -54,13 +55,15 @@ def _story(path):
 def _program(path):
     title, text = _story(path)
     heading = f"# {title.rstrip('.')}\n\n{text}\n"
-    prints = f"```console\n$ python examples/{path.name}\n{_output(path)}```\n"
-    return f"{heading}\n## What it prints\n\n{prints}\n## The program\n\n```python\n{path.read_text()}```\n"
+    return f"{heading}{_printed(path)}\n## The program\n\n```python\n{path.read_text()}```\n"
 
 
-def _output(path):
-    """What the program printed; tests/test_examples.py compares and refreshes it."""
-    return (EXAMPLES / "output" / f"{path.stem}.txt").read_text()
+def _printed(path):
+    """What the program printed, if that is kept; tests/test_examples.py compares and refreshes it."""
+    output = EXAMPLES / "output" / f"{path.stem}.txt"
+    if not output.exists():
+        return ""
+    return f"\n## What it prints\n\n```console\n$ python examples/{path.name}\n{output.read_text()}```\n"
 
 
 # Docstrings: a page for each namespace, with signatures, what parameters mean, and methods
