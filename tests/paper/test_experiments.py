@@ -22,11 +22,17 @@ def results():
     return {name: suite.run(name, DATA, TINY) for name in suite.EXPERIMENTS}
 
 
+@pytest.fixture(scope="module")
+def folders(results, tmp_path_factory):
+    """Where each of them is written."""
+    return {name: suite.save(result, tmp_path_factory.mktemp(name)) for name, result in results.items()}
+
+
 @pytest.mark.parametrize("name", suite.EXPERIMENTS)
-def test_it_runs_and_is_written_whole(name, results, tmp_path):
-    folder = suite.save(results[name], tmp_path)
+def test_it_runs_and_is_written_whole(name, folders):
+    folder = folders[name]
     assert {path.suffix for path in folder.iterdir()} == {".csv", ".json", ".png", ".pdf"}
-    assert list(tmp_path.iterdir()) == [folder]
+    assert list(folder.parent.iterdir()) == [folder]
     record = json.loads((folder / f"{name}.json").read_text())
     assert {claim["verdict"] for claim in record["claims"]} <= set(Verdict)
     assert all((folder / table).exists() for table in record["tables"])
@@ -50,13 +56,14 @@ def test_only_one_table_holds_wall_times(results):
             assert to_csv(columns) == to_csv(again.tables[table])
 
 
-def test_the_page_shows_everything_and_no_path(results, tmp_path):
-    outcomes = [Outcome(result, suite.save(result, tmp_path), 1.0) for result in results.values()]
+def test_the_page_shows_everything_and_no_path(results, folders, tmp_path):
+    outcomes = [Outcome(result, folders[name], 1.0) for name, result in results.items()]
     path = suite.write_page(outcomes, tmp_path / "docs", quick=True)
     text = path.read_text()
     for result in results.values():
         assert f"## {result.title}" in text
         assert (path.parent / "figures" / f"{result.name}.png").exists()
+    assert not [folder for folder in folders.values() if str(folder.parent) in text]
     assert str(tmp_path) not in text
     assert sorted(p.name for p in path.parent.iterdir()) == ["figures", "reproduction.md"]
 
