@@ -150,7 +150,7 @@ def test_objectives_not_finite_at_the_start():
 
 def test_data_functions_with_unequal_shapes():
     private = decibo.Problem(f, g, lambda agent: np.ones(2 + (agent == 3)), X, Y)
-    with pytest.raises(decibo.InputError, match=r"data\(0\) has \(2,\) and data\(3\) has \(3,\).*Pad"):
+    with pytest.raises(decibo.InputError, match=r"data\(0\) has \(2,\) and data\(3\) has \(3,\).*data\.samples"):
         decibo.solve(private, decibo.ring(4), METHOD, steps=10)
 
 

@@ -1,6 +1,5 @@
 """The named graphs are what they say, and any size works."""
 
-import time
 
 import networkx as nx
 import numpy as np
@@ -111,12 +110,11 @@ def test_repr():
     assert repr(net.ring(5000)) == "Network(ring, agents=5000, edges=5000)"
 
 
-def test_a_large_ring_is_made_quickly():
-    start = time.perf_counter()
+def test_a_large_ring_needs_no_matrix():
+    """As one it would take 80 GB."""
     network = net.ring(100_000)
     S = np.random.default_rng(0).standard_normal((network.agents, 2)).astype(np.float32)
     mixed = network.mixing().stacked(S)
-    assert time.perf_counter() - start < 3  # about 0.2 s; the rest is for busy machines
     np.testing.assert_allclose(mixed, (S + np.roll(S, 1, 0) + np.roll(S, -1, 0)) / 3, atol=1e-6)
     assert network.rho < 1
     with pytest.raises(InputError, match=r"100000 agents.*20000 agents.*\.weights"):
