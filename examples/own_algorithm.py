@@ -1,7 +1,7 @@
 """A method of your own in twenty lines, checked and compared with its relatives.
 
 AHEAD with heavy-ball momentum on x. `check_method` looks for what a method must not do: let data travel further than
-its messages, change the types of its state, or treat agents unequally.
+its messages, change the types of its state, or treat agents unequally; and it says where the method lands.
 
     python examples/own_algorithm.py [--quick]
 """
@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 import decibo
 
+Rate = decibo.schedules.Rate  # a positive number, or a function of the step
 STEPS = 300 if "--quick" in sys.argv else 2000
 
 
@@ -26,20 +28,27 @@ class State(NamedTuple):
     m: jax.Array  # momentum of x
 
 
-def heavy_ball(alpha, gamma, lam, momentum):
-    def init(oracle, mix, start):
-        return State(start["x"], start["y"], start["y"], jnp.zeros_like(start["x"]))
+def init(oracle, mix, start):
+    return State(start["x"], start["y"], start["y"], jnp.zeros_like(start["x"]))
 
-    def step(oracle, mix, s, k, key):
-        f_x, f_y = oracle.outer(s.x, s.y)
-        g_x, g_y = oracle.inner(s.x, s.y)
-        h_x, h_y = oracle.inner(s.x, s.z)
-        m = momentum * s.m + f_x + lam * (g_x - h_x)
-        x, y, z = mix((s.x, s.y, s.z))
-        return State(x - alpha * m, y - gamma * (f_y / lam + g_y), z - gamma * h_y, m)
 
-    view = lambda s: {"x": s.x, "y": s.y, "z": s.z}
-    return decibo.Algorithm(init, step, view, name=f"heavy ball {momentum}")
+def step(alpha, gamma, lam, momentum, oracle, mix, s, k, key):
+    f_x, f_y = oracle.outer(s.x, s.y)
+    g_x, g_y = oracle.inner(s.x, s.y)
+    h_x, h_y = oracle.inner(s.x, s.z)
+    m = momentum * s.m + f_x + lam(k) * (g_x - h_x)
+    x, y, z = mix((s.x, s.y, s.z))
+    return State(x - alpha(k) * m, y - gamma(k) * (f_y / lam(k) + g_y), z - gamma(k) * h_y, m)
+
+
+def view(s):
+    return {"x": s.x, "y": s.y, "z": s.z}
+
+
+@decibo.method
+def heavy_ball(*, alpha: Rate, gamma: Rate, lam: Rate = 100.0, momentum: float = 0.5) -> decibo.Algorithm:
+    """AHEAD with heavy-ball momentum on x."""
+    return decibo.Algorithm(init, Partial(step, alpha, gamma, lam, momentum), view)
 
 
 def main():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
 from decibo.algorithm import compression, consensus, direction, estimator, prox, rule, schedules
-from decibo.algorithm.algorithm import CATALOG, Algorithm
+from decibo.algorithm.algorithm import CATALOG, Algorithm, method
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
@@ -38,6 +38,7 @@ from decibo.parallel.processes import init_distributed
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
 from decibo.problem.reference import reference
+from decibo.sweep.repeat import Repeats, repeat
 from decibo.sweep.result import Sweep
 from decibo.sweep.sweep import sweep
 
@@ -58,6 +59,7 @@ __all__ = [
     "LostError",
     "Network",
     "Problem",
+    "Repeats",
     "Snapshot",
     "Solution",
     "Status",
@@ -77,6 +79,7 @@ __all__ = [
     "heterogeneity",
     "init_distributed",
     "local_steps",
+    "method",
     "methods",
     "minibatch",
     "networks",
@@ -84,6 +87,7 @@ __all__ = [
     "prox",
     "random_start",
     "reference",
+    "repeat",
     "report",
     "ring",
     "rule",

@@ -64,6 +64,38 @@ def latex_number(value: float | None) -> str:
     return f"$10^{{{int(power)}}}$" if digits == "1.0" else rf"${digits} \times 10^{{{int(power)}}}$"
 
 
+def plus_minus(mean: float, deviation: float) -> str:
+    """A mean with its deviation, to the second digit of the deviation: 0.523 ± 0.031, (1.23 ± 0.32)e-5."""
+    if not (math.isfinite(mean) and math.isfinite(deviation)) or _is_tiny(deviation, mean):
+        return f"{typeset_number(mean)} ± {typeset_number(deviation)}"
+    power, digits = _to_second_digit(mean, deviation)
+    both = " ± ".join(digits)
+    return (both if power == 0 else f"({both})e{power}").replace("-", MINUS)
+
+
+def latex_plus_minus(mean: float, deviation: float) -> str:
+    r"""The same for LaTeX: $0.523 \pm 0.031$, $(1.23 \pm 0.32) \times 10^{-5}$."""
+    if not (math.isfinite(mean) and math.isfinite(deviation)) or _is_tiny(deviation, mean):
+        return rf"{latex_number(mean)} $\pm$ {latex_number(deviation)}"
+    power, digits = _to_second_digit(mean, deviation)
+    both = r" \pm ".join(digits)
+    return f"${both}$" if power == 0 else rf"$({both}) \times 10^{{{power}}}$"
+
+
+def _is_tiny(deviation: float, mean: float) -> bool:
+    """Whether writing both numbers with the same digits would take too many."""
+    return deviation < 1e-4 * abs(mean)
+
+
+def _to_second_digit(mean: float, deviation: float) -> tuple[int, list[str]]:
+    """A common power of ten, and both numbers divided by it, to the second digit of the deviation."""
+    size = max(abs(mean), abs(deviation))
+    power = 0 if size == 0 or 1e-2 <= size < 1e5 else math.floor(math.log10(size))
+    scaled = [number / 10.0**power for number in (mean, deviation)]
+    places = max(0, 1 - math.floor(math.log10(scaled[1]))) if deviation else 0
+    return power, [f"{number:.{places}f}" for number in scaled]
+
+
 def format_count(value: float) -> str:
     """A count: in full up to a hundred thousand, then with a prefix."""
     return f"{value:,.0f}" if abs(value) < 1e5 else _prefixed(value).replace(" k", " thousand")

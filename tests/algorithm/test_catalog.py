@@ -58,7 +58,7 @@ def test_rates_become_schedules_and_settings_stay(catalogue):
     assert (seen["alpha"](7), seen["gamma"](2), seen["beta"], seen["T"], seen["radius"]) == (0.1, 0.25, None, 4, 2.0)
     assert algorithm.settings == {"alpha": 0.1, "beta": None, "gamma": halving, "T": 4, "radius": 2.0}
     assert (algorithm.name, algorithm.replace(alpha=0.2).settings["alpha"]) == ("mine", 0.2)
-    assert catalogue["mine"] is mine
+    assert "mine" not in catalogue  # which is that of the package
     assert mine.__doc__ == "Mine."
     assert jax.tree.leaves(seen["T"]) == []  # the length of a loop is part of the program
     for name, value in {"alpha": -1.0, "gamma": "fast", "beta": 0, "T": 0}.items():
@@ -82,10 +82,20 @@ def test_no_method_replaces_another_modules(catalogue):
         """Another AHEAD."""
         return decibo.methods.dgd(alpha=alpha)
 
+    assert method(ahead)(alpha=0.1).name == "ahead"  # a stranger's may have any name
+    assert catalogue["ahead"] is decibo.ahead
+    ahead.__module__ = "decibo.algorithm.another"
     with pytest.raises(decibo.InputError, match=r"ahead in decibo\.algorithm\.methods"):
         method(ahead)
-    ahead.__name__ = "again"
-    assert method(ahead) is not method(ahead)  # a cell of a notebook that is run twice
+
+
+def test_a_method_must_return_an_algorithm():
+    @method
+    def forgetful(*, alpha: Rate) -> Algorithm:
+        decibo.methods.dgd(alpha=alpha)
+
+    with pytest.raises(decibo.InputError, match=r"forgetful must return a decibo\.Algorithm, but it returned None"):
+        forgetful(alpha=0.1)
 
 
 def test_matched_steps_are_gamma_over_lam():

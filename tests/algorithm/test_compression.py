@@ -70,7 +70,7 @@ def test_other_compressors_reach_it_too(compressor):
 
 def test_compressed_methods_conform_and_keep_their_settings():
     method = decibo.compression.compressed(decibo.ahead_exact(alpha=0.02, gamma=0.05), decibo.compression.top_k(0.5))
-    assert "relabelling" in decibo.check_method(method)
+    assert "relabelling" in decibo.check_method(method, landing=False)
     assert method.replace(alpha=0.1).settings["alpha"] == 0.1
     assert repr(method) == "ahead_exact + top_k(0.5)(alpha=0.02, gamma=0.05, lam=100)"
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import decibo
+from decibo.algorithm.conformance import lands
 from decibo.network.mixing import AGENTS, AgentMix, Mixing
 
 
@@ -73,7 +74,7 @@ BAD = {
 
 
 def test_a_good_one_passes():
-    passed = decibo.check_method(GOOD)
+    passed = decibo.check_method(GOOD, landing=False)
     assert passed == [
         "signature",
         "stability",
@@ -89,7 +90,7 @@ def test_a_good_one_passes():
 def test_bad_ones_fail(case):
     algorithm, message = BAD[case]
     with pytest.raises(decibo.ConformanceError, match=message):
-        decibo.check_method(algorithm)
+        decibo.check_method(algorithm, landing=False)
 
 
 def test_only_algorithms_can_be_checked():
@@ -116,5 +117,58 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
         decibo.ConformanceError,
         match=r"(?s)relabelling: renaming the agents.*agreement: equal agents drift apart",
     ):
-        decibo.check_method(GOOD)
+        decibo.check_method(GOOD, landing=False)
     module._steps.clear_cache()
+
+
+def local_adam(oracle, mix, s, k, key):
+    """Every agent divides by the size of its own directions, and by that it weighs agents unequally."""
+    g_x, g_y = oracle.inner(s.x, s.y)
+    f_x, _ = oracle.outer(s.x, s.y)
+    m = 0.9 * s.m + 0.1 * (f_x + g_x)
+    v = 0.99 * s.v + 0.01 * m**2
+    x, y = mix((s.x, s.y))
+    return A(x - 0.01 * m / (jnp.sqrt(v) + 1e-8), y - 0.1 * g_y, m, v)
+
+
+class A(NamedTuple):
+    x: jax.Array
+    y: jax.Array
+    m: jax.Array
+    v: jax.Array
+
+
+def test_a_local_adam_does_not_get_full_marks():
+    start = lambda oracle, mix, start: A(start["x"], start["y"], 0 * start["x"], 0 * start["x"])
+    adam = decibo.Algorithm(start, local_adam, lambda s: {"x": s.x, "y": s.y}, name="local Adam")
+    assert len(decibo.check_method(adam, landing=False)) == 7
+    with pytest.raises(
+        decibo.ConformanceError, match=r"fails 1 of 8 checks:\n  landing: comes to rest at [\d.]+ times"
+    ):
+        decibo.check_method(adam)
+
+
+def test_where_methods_land():
+    """What the fixed points of these methods are known to be, found by trying."""
+    exact = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+    assert decibo.check_method(exact)[-1] == "landing: exact"
+    passed, words = lands(decibo.ahead(alpha=0.02, gamma=0.1, lam=10.0))
+    assert passed
+    assert words.endswith("with half the step sizes")
+    for method, reason in (
+        (exact.replace(alpha=1e-4), "still on its way"),
+        (exact.replace(alpha=5.0), "blow up"),
+        (GOOD, "no settings that could be changed"),
+    ):
+        passed, words = lands(method)
+        assert not passed
+        assert reason in words
+    assert lands(decibo.ahead_exact()) == (True, "not tried, since steps are open")
+
+
+def test_a_method_may_land_on_a_problem_of_its_own():
+    passed, words = lands(decibo.methods.gt_gda(alpha=0.02, beta=0.05), decibo.problems.quadratic(5, bend=0.1))
+    assert not passed
+    assert "known solution" in words
+    one = decibo.methods.f2sa(alpha=0.05, gamma=0.1, lam=100.0)
+    assert lands(one, decibo.problems.quadratic(1))[0]

@@ -308,7 +308,7 @@ def test_interrupted_runs_are_written(here, call, monkeypatch, how):
         if step > 5:
             os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGINT)
 
-    monkeypatch.setattr("decibo.cli.run.live_view", lambda: report)
+    monkeypatch.setattr("decibo.cli.solving.live_view", lambda: report)
     before = signal.getsignal(signal.SIGTERM)
     done = call("run", "quad.toml", "--set", "run.steps=100000", "--set", "run.every=10")
     assert done.code == Exit.INTERRUPTED

@@ -1,6 +1,6 @@
-"""The command line's page: its files are written, its commands typed, and they print what the page says.
+"""Pages with commands: their files are written, their commands typed, and they print what the page says.
 
-python tests/cli/test_page.py                 update the numbers in the outputs of the page
+python tests/cli/test_page.py                 update the numbers in the outputs of the page of the command line
 python tests/cli/test_page.py --words 42      and the words of the output at line 42
 """
 
@@ -11,9 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 import test_docs
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "command-line.md"
+PAGES = [PAGE, DOCS / "how-to" / "paper.md"]
 FILES = re.compile(r'```\w+ title="([\w.]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"```console\n\$ decibo ([^\n]*)\n(.*?)```", re.DOTALL)
 RESTARTS = re.compile(r"\s+\d+ restarts\.")
@@ -27,7 +31,8 @@ def typed(call, text):
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            for name, content in FILES.findall(text):
+            files = dict(FILES.findall(text))
+            for name, content in files.items():
                 Path(name).write_text(content)
             for match in CONSOLE.finditer(text):
                 words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', match[1])]
@@ -36,7 +41,8 @@ def typed(call, text):
         finally:
             os.chdir(before)
             sys.path[:] = [place for place in sys.path if place != folder]
-            sys.modules.pop("my_module", None)
+            for name in files:
+                sys.modules.pop(Path(name).stem, None)
 
 
 def plain(text):
@@ -44,8 +50,9 @@ def plain(text):
     return RULE.sub("─", RESTARTS.sub("", SECONDS.sub("0 s", text)))
 
 
-def test_commands_print_what_the_page_says(decibo_call):
-    for match, done in typed(decibo_call, PAGE.read_text()):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_print_what_the_page_says(decibo_call, page):
+    for match, done in typed(decibo_call, page.read_text()):
         assert done.code == (2 if done.err else 0), done.err
         said, printed = plain(match[2]), plain(done.out + done.err)
         assert not said or test_docs.agree(said, printed, True), f"the page says\n{said}\nit printed\n{printed}"

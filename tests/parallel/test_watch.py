@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import decibo
-from decibo.cli.run import check_processes
+from decibo.cli.solving import check_processes
 from decibo.parallel import hub, processes, watch
 from decibo.parallel.launch import launch
 

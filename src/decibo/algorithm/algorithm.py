@@ -10,10 +10,10 @@ another agent, so that being decentralised is a matter of the signature.
     def dgda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
         return compose(direction.minimax(), consensus.dgd(), x=alpha, y=beta)
 
-`@method` prepares a factory's arguments, records its settings and enters it in CATALOG. The factory sees every argument
-annotated `Rate` as a function of the step, one annotated `StepSize` as that or as a rule, and every `int` as a checked
-integer that is part of the program. That is all it takes to add a method: tests, command line and reference read
-CATALOG.
+`@method` prepares a factory's arguments and records its settings. The factory sees every argument annotated `Rate` as a
+function of the step, one annotated `StepSize` as that or as a rule, and every `int` as a checked integer that is part
+of the program. Methods of this package are also entered in CATALOG, and that is all it takes to add one: tests, command
+line and reference read CATALOG.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from decibo.algorithm.direction import Direction
 from decibo.algorithm.rule import Rule, as_rule, is_rule
 from decibo.algorithm.schedules import Rate, Schedule, number, schedule
 from decibo.automatic.controller import Controller
-from decibo.errors import InputError
+from decibo.errors import InputError, short_repr
 from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
 from decibo.validate import at_least, integer, only_known
@@ -167,9 +167,19 @@ def method(*, provenance: str) -> Callable[[Callable[P, Algorithm]], Method[P]]:
 
 
 def method(factory: Any = None, /, *, provenance: str = "") -> Any:
-    """Turn a factory of algorithms into a named method and enter it in CATALOG: `@method`, or with a provenance.
+    """Turn a function of settings that returns an `Algorithm` into a named method: `@decibo.method`.
 
-    provenance   how sure we are of the rule, in words; the docstring ends with it
+    Its settings can then be replaced, swept and compared, and set in a configuration. Annotations say what they are:
+
+    Rate           a positive number or a function of the step; the function receives it as a function of the step
+    StepSize       the same, or a rule such as `decibo.rule.adam()`, for step sizes that are passed on to `compose`
+    Rate | None    the same, or None, which is passed on
+    int            a positive integer that is part of the program, such as the length of a loop
+    float          a finite number
+
+    All else is passed as it is. The first two are `decibo.schedules.Rate` and `decibo.rule.StepSize`.
+
+    provenance     how sure we are of the rule, in words; the docstring ends with it
     """
 
     def name(factory: Callable[P, Algorithm]) -> Method[P]:
@@ -192,6 +202,10 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
             for name, value in settings.items():
                 bound.arguments[name] = _prepared(name, kinds.get(name), value)
             algorithm = factory(*bound.args, **bound.kwargs)
+            if not isinstance(algorithm, Algorithm):
+                raise InputError(
+                    f"{factory.__name__} must return a decibo.Algorithm, but it returned {short_repr(algorithm)}."
+                )
             return replace(algorithm, name=factory.__name__, settings=settings, factory=make, step_sizes=step_sizes)
 
         if provenance:
@@ -228,10 +242,12 @@ def _prepared(name: str, kind: Any, value: Any) -> Any:
 
 
 def _entered(named: Method[P], provenance: str) -> Method[P]:
-    """A notebook may define its own method again; nobody may replace another module's."""
+    """The catalogue has the methods of this package; a stranger's may have any name."""
+    named.provenance = provenance
+    if named.__module__.partition(".")[0] != "decibo":
+        return named
     known = CATALOG.get(named.__name__)
     if known is not None and known.__module__ != named.__module__:
         raise InputError(f"There is a method called {named.__name__} in {known.__module__} already.", "Rename yours.")
-    named.provenance = provenance
     CATALOG[named.__name__] = named
     return named

@@ -17,13 +17,20 @@ from decibo.network.graphs import from_weights, path, ring
 from decibo.network.mixing import AGENTS, AgentMix, Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
+from decibo.problems.quadratic import quadratic
 from decibo.pytree import Tree
 
 STEPS = 3
 AGENTS_CHECKED = 9  # far enough apart for two steps with two exchanges each
+LANDING_AGENTS = 5
+LANDING_STEPS = 6000
+LOST = 100.0  # times the distance at the start
+STILL = 0.9  # of the distance half way: a method that gets below it in the second half is on its way
+NEARER = 0.8  # of the distance: what helps, helps at least that much
+PENALTY = "lam"  # the setting that is not lowered but raised
 
 
-def check_method(method: Algorithm) -> list[str]:
+def check_method(method: Algorithm, *, landing: bool | Problem = True) -> list[str]:
     """Check that a method behaves as decibo expects; raises a ConformanceError that lists every failure.
 
     signature     init(oracle, mix, start), step(oracle, mix, state, k, key), view(state) with x and y
@@ -33,8 +40,14 @@ def check_method(method: Algorithm) -> list[str]:
     relabelling   renaming the agents renames the answer
     agreement     equal agents that start equal stay equal
     one agent     a network of one agent works
+    landing       it comes to rest at the solution of a quadratic problem with unequal agents on a path: exactly, or as
+                  close as its step sizes are small or its lam is large
 
-    Returns the names of the checks that passed. Nested pytrees and unequal agents are part of every check.
+    landing   False leaves the last check out, for methods that solve something else; a problem with a known solution
+              is where to try it instead
+
+    Returns the names of the checks that passed, the last one with where it landed. Nested pytrees and unequal agents
+    are part of every check.
     """
     if not isinstance(method, Algorithm):
         raise InputError(f"Only an Algorithm can be checked, but this is {method!r}.", "Wrap init and step in one.")
@@ -47,6 +60,9 @@ def check_method(method: Algorithm) -> list[str]:
         "agreement": _agreement,
         "one agent": _one_agent,
     }
+    landed: list[str] = []
+    if landing is not False:
+        checks["landing"] = partial(_landing, on=landing, landed=landed)
     failures: dict[str, str] = {}
     for name, check in checks.items():
         try:
@@ -60,7 +76,7 @@ def check_method(method: Algorithm) -> list[str]:
     if failures:
         listed = "".join(f"\n  {name}: {failure}" for name, failure in failures.items())
         raise ConformanceError(f"{method.name} fails {len(failures)} of {len(checks)} checks:{listed}")
-    return list(checks)
+    return [name for name in checks if name != "landing"] + landed
 
 
 def _raised(error: Exception) -> str:
@@ -255,6 +271,73 @@ def _one_agent(method: Algorithm) -> str | None:
     state = _run(method, _problem(1), path(1), STEPS)
     finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state) if np.issubdtype(leaf.dtype, np.floating))
     return None if finite else "with one agent the state is not finite"
+
+
+# Where it lands
+
+
+def _landing(method: Algorithm, on: bool | Problem, landed: list[str]) -> str | None:
+    passed, words = lands(method, None if isinstance(on, bool) else on)
+    landed += [f"landing: {words}"] if passed else []
+    return None if passed else words
+
+
+def lands(method: Algorithm, problem: Problem | None = None) -> tuple[bool, str]:
+    """Whether the mean of x rests at the solution, or closer to it with smaller steps or a larger lam; and where."""
+    if method.stochastic or method.controller is not None:
+        return True, "not tried, since " + ("it draws minibatches" if method.stochastic else "steps are open")
+    problem = quadratic(1 if method.centralised else LANDING_AGENTS) if problem is None else problem
+    if problem.agents is None or callable(problem.data) or not problem.solution:
+        return False, f"needs a problem with data in memory and a known solution, but {problem!r} has none"
+    far, moving = _distance(method, problem, LANDING_STEPS)
+    if not far < LOST:
+        return False, f"the numbers blow up on {problem.name}: lower the steps, or pass landing=False"
+    if moving:
+        where = f"at {far:.2g} times its first distance to the solution"
+        return False, f"still on its way after {LANDING_STEPS:,} steps, {where}: larger steps?"
+    if far <= _exact():
+        return True, "exact"
+    for words, other, factor in _variants(method):
+        nearer, _ = _distance(other, problem, LANDING_STEPS * factor)
+        if nearer < NEARER * far:
+            return True, f"at {far:.2g} times its first distance to the solution, {nearer:.2g} with {words}"
+    tried = " or ".join(words for words, _, _ in _variants(method))
+    if tried:
+        reason = f"and {tried} does not change that: it solves something else, or misses if agents are unequal"
+    else:
+        reason = "and has no settings that could be changed (@decibo.method) to see whether smaller steps help"
+    where = f"{far:.2g} times its first distance to the solution of {problem.name} with unequal agents"
+    return False, f"comes to rest at {where}, {reason}. If that is meant, pass landing=False"
+
+
+def _distance(method: Algorithm, problem: Problem, steps: int) -> tuple[float, bool]:
+    """How far the mean of x is from the solution, relative to the start, and whether it is still on its way."""
+    assert problem.agents is not None
+    assert problem.solution is not None
+    solution = np.asarray(problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"])))
+    begun = float(np.max(np.abs(np.asarray(_start(problem)["x"]) - solution))) or 1.0
+    network = path(problem.agents)
+    far = []
+    for part in (steps // 2, steps):
+        x = np.asarray(jax.vmap(method.view)(_run(method, problem, network, part))["x"]).mean(axis=0)
+        far.append(float(np.max(np.abs(x - solution))) / begun)
+    return far[1], bool(_exact() < far[1] < STILL * far[0])
+
+
+def _variants(method: Algorithm) -> list[tuple[str, Algorithm, int]]:
+    """The method with half the step sizes and twice the steps, and with four times the penalty."""
+    numbers = {name: value for name, value in method.settings.items() if isinstance(value, int | float)}
+    steps = {name: value / 2 for name, value in numbers.items() if name in method.step_sizes and name != PENALTY}
+    found = []
+    if steps:
+        found.append(("half the step sizes", method.replace(**steps), 2))
+    if PENALTY in numbers:
+        found.append((f"four times {PENALTY}", method.replace(**{PENALTY: 4 * numbers[PENALTY]}), 1))
+    return found
+
+
+def _exact() -> float:
+    return 1e-5 if jnp.zeros(()).dtype == jnp.float64 else 1e-2
 
 
 def _tolerance() -> float:

@@ -27,9 +27,9 @@ from decibo.cli.doctor import doctor as show_machine
 from decibo.cli.doctor import version_line
 from decibo.cli.errors import MEANING, Exit, one_line, report_error
 from decibo.cli.list import KINDS, listing
-from decibo.cli.run import check_processes, interruptible
 from decibo.cli.run import resume as resume_run
 from decibo.cli.run import run as run_config
+from decibo.cli.solving import check_processes, interruptible
 from decibo.cli.sweep import sweep as sweep_settings
 from decibo.parallel.launch import launch as launch_processes
 from decibo.parallel.processes import init_distributed
@@ -79,6 +79,11 @@ Trusted = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the configuration names it."),
 ]
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", metavar="N", help="Repeat with this many seeds, or with a list: 0,3,7."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Keep runs that are complete already, and go on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 
@@ -123,8 +128,10 @@ def demo(
 def run(
     config: ConfigFile,
     sets: Sets = None,
+    seeds: Seeds = None,
     out: Out = None,
     checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")] = False,
+    resumed: Resume = False,
     trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
@@ -135,9 +142,10 @@ def run(
       decibo run problem.toml
       decibo run problem.toml --set run.steps=500 --set method.lam=20
       decibo run problem.toml --out out/first --checkpoint
+      decibo run problem.toml --seeds 5
     """
     _prepare()
-    return run_config(config, sets or (), out, checkpoint, trusted or (), as_json)
+    return run_config(config, sets or (), seeds, out, checkpoint, resumed, trusted or (), as_json)
 
 
 @app.command()
@@ -165,21 +173,26 @@ def compare(
         typer.Option("--method", "-m", metavar="METHOD", help="name[setting=value,...]", autocompletion=_methods),
     ] = None,
     sets: Sets = None,
+    seeds: Seeds = None,
     out: Out = None,
+    resumed: Resume = False,
     trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Run several methods on the same problem and network.
 
     Without -m, the methods are those of [compare] in the configuration.
+    With --seeds, each of them runs once for each seed of data, network and
+    method; the table shows mean and standard deviation.
 
     \b
-    Example:
+    Examples:
       decibo compare problem.toml -m ahead_exact \\
           -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
+      decibo compare problem.toml --seeds 5
     """
     _prepare()
-    return compare_methods(config, sets or (), methods or (), out, trusted or (), as_json)
+    return compare_methods(config, sets or (), methods or (), seeds, out, resumed, trusted or (), as_json)
 
 
 @app.command()
@@ -229,11 +242,15 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
-    measure: Annotated[str | None, typer.Option(help="The measure of the LaTeX table.")] = None,
-    axis: Annotated[str, typer.Option(help="Its unit: step, work, gradients, bytes or seconds.")] = "step",
+    measure: Annotated[str | None, typer.Option(help="The measure of the figures and the LaTeX table.")] = None,
+    axis: Annotated[str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")] = "step",
+    band: Annotated[str, typer.Option(help="Of several seeds in figures: quartiles or range.")] = "quartiles",
     as_json: Json = False,
 ) -> int:
     """Write one page about runs, for any browser.
+
+    Runs that differ in their seed only are one line with a band, and one row
+    with mean and standard deviation.
 
     \b
     Examples:
@@ -242,7 +259,7 @@ def report(
     """
     from decibo.cli.report import report as write_report
 
-    return write_report(folders, out, figures, latex, measure, axis, as_json)
+    return write_report(folders, out, figures, latex, measure, axis, band, as_json)
 
 
 @app.command("list")

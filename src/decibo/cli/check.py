@@ -12,7 +12,7 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
-from decibo.cli.run import is_first
+from decibo.cli.solving import is_first
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError, first_line
 from decibo.validate import positive

@@ -11,7 +11,8 @@ from decibo.cli import terminal
 from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.registry import Choice
-from decibo.cli.run import OUT, carry_out, exit_code, interruptible, is_first, write
+from decibo.cli.seeds import Task, show_seeds, solve_all
+from decibo.cli.solving import OUT, carry_out, exit_code, interruptible, is_first, write
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
@@ -20,19 +21,35 @@ from decibo.runs.folder import check_target
 
 
 def compare(
-    path: Path, sets: Iterable[str], methods: Iterable[str], out: Path | None, trusted: Iterable[str], as_json: bool
+    path: Path,
+    sets: Iterable[str],
+    methods: Iterable[str],
+    seeds: str | None,
+    out: Path | None,
+    resumed: bool,
+    trusted: Iterable[str],
+    as_json: bool,
 ) -> Exit:
-    """Run the methods one after another. Everything is checked before the first one starts."""
-    config = read(path, sets, methods, trust=trust_for(path, trusted, as_json))
+    """Run the methods one after another, with every seed. Everything is checked before the first one starts."""
+    config = read(path, sets, methods, seeds=seeds, trust=trust_for(path, trusted, as_json))
     if not config.compare:
         raise InputError(
             f"{path} does not name methods to compare.",
             "Add -m ahead_exact -m 'ahead[alpha=0.05,gamma=0.1,lam=20]', for example.",
         )
-    folder = out or OUT / f"{path.stem}-compare"
+    folder = out or OUT / f"{path.stem}-compare{'' if config.run.seeds is None else '-seeds'}"
     choices = _by_label(config.compare)
     names = distinct([_file_name(label) for label in choices], "{}-{}", ignore_case=True)
-    places = {label: check_target(folder / name) for label, name in zip(choices, names, strict=True)}
+    places = {label: folder / name for label, name in zip(choices, names, strict=True)}
+    if config.run.seeds is not None or resumed:
+        with precision(config), interruptible():
+            tasks = [Task(label, choice, places[label]) for label, choice in choices.items()]
+            done = solve_all(config, tasks, resumed=resumed)
+        if is_first():
+            show_seeds(done, folder, as_json)
+        return done.exit
+    for place in places.values():
+        check_target(place)
     runs: dict[str, Solution] = {}
     with precision(config), interruptible():
         built = {label: build(replace(config, method=choice)) for label, choice in choices.items()}
@@ -70,4 +87,4 @@ def _by_label(methods: tuple[Choice, ...]) -> dict[str, Choice]:
 
 
 def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.=-]+", "_", label).strip("_.")[:100]
+    return re.sub(r"[^\w.=-]+", "_", label).strip("_.")[:100] or "method"

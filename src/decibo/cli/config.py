@@ -3,8 +3,8 @@
 problem = "quadratic"                          a name, "my_module:make_problem", or a table with options
 [network] name = "ring", agents = 10           without it: a ring of as many agents as the problem has
 [method]  name = "ahead_exact", lam = 100.0    without it: ahead_exact with automatic steps
-[run]     steps, every, measures, seed, until, ...            see RunOptions
-[compare] methods = ["ahead[lam=20]", ...]     other keys are settings for all of these methods that have them
+[run]     steps, every, measures, seed, seeds, until, ...     see RunOptions
+[compare] methods = ["ahead[lam=20]", ...]     or a table, by label; other keys are settings for all that have them
 [sweep]   alpha = [0.1, 0.2], seeds = [0, 1]   settings of the method, lists of values
 """
 
@@ -40,6 +40,7 @@ from decibo.errors import InputError, first_line, short
 from decibo.execute.solve import check_fit
 from decibo.execute.start import random_start
 from decibo.files import read_file
+from decibo.sweep.seeds import seed_numbers
 from decibo.validate import integer, only_known
 
 TABLES = ("problem", "network", "method", "run", "compare", "sweep")
@@ -67,6 +68,7 @@ class RunOptions:
     every: int | None = None
     measures: tuple[str, ...] | None = None
     seed: int = 0
+    seeds: int | tuple[int, ...] | None = None
     until: dict[str, float] = field(default_factory=dict)
     start: dict = field(default_factory=dict)  # the options of decibo.random_start
     dtype: Literal["float32", "float64"] = "float64"
@@ -113,9 +115,10 @@ def read(
     sets: Iterable[str] = (),
     methods: Iterable[str] = (),
     grid: Iterable[str] = (),
+    seeds: str | None = None,
     trust: Trust = NOBODY,
 ) -> Config:
-    """A file, changed by `--set key=value`, `-m method` and `-g setting=values` from the command line.
+    """A file, changed by `--set key=value`, `-m method`, `-g setting=values` and `--seeds` from the command line.
 
     Functions of the user's own that it names are imported here, if `trust` allows it.
     """
@@ -124,6 +127,9 @@ def read(
     at = Places(path.name, trust)
     for text in sets:
         _set(tables, text, at)
+    if seeds is not None:
+        _set(tables, f"run.seeds={f'[{seeds}]' if ',' in seeds and '[' not in seeds else seeds}", at)
+        at["run.seeds"] = "--seeds"
     for name in tables:
         if name not in TABLES:
             raise unknown(at(name), name, "table", TABLES)
@@ -131,7 +137,7 @@ def read(
         raise InputError(f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".')
     network, around = _network(tables.get("network"), at)
     method = _method(tables.get("method", "ahead_exact"), at)
-    values, seeds = _sweep(tables.get("sweep", {}), method, at, grid)
+    values, swept = _sweep(tables.get("sweep", {}), method, at, grid)
     run = _run(tables.get("run", {}), at)
     return Config(
         problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem"), trust),
@@ -141,7 +147,7 @@ def read(
         around=around,
         compare=_compare(tables.get("compare", {}), method, at, tuple(methods)),
         grid=values,
-        seeds=seeds,
+        seeds=swept,
         own_measures=_own_measures(run, at),
         path=path,
     )
@@ -229,8 +235,7 @@ def _network(value: object, at: Places) -> tuple[Choice | None, dict[str, float]
         name: convert(table.pop(name), kind, at("network", name)) for name, kind in AROUND.items() if name in table
     }
     table.setdefault("name", "ring")
-    choice = choose(table, registry.networks(), at("network"), at.inside("network"), at.trust)
-    return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice, around
+    return choose(table, registry.networks(), at("network"), at.inside("network"), at.trust), around
 
 
 def _method(value: object, at: Places) -> Choice:
@@ -249,13 +254,24 @@ def _run(value: object, at: Places) -> RunOptions:
         number = getattr(options, name)
         if number is not None and integer(at("run", name), number, least) > LARGEST:
             raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {shown(number)}.")
+    if options.seeds is not None:
+        _in_place(at("run", "seeds"), lambda: seed_numbers(options.seeds, options.seed))
     for key, names in (("measures", options.measures or ()), ("until", options.until)):
         for name in names:
             _check_measure(name, at("run", key))
     if options.start:
         where = at("run", "start")
-        Choice("random_start", random_start, check_options(options.start, random_start, "start", where), where).make()
+        start = {"seed": options.seed, **options.start}
+        Choice("random_start", random_start, check_options(start, random_start, "start", where), where).make()
     return options
+
+
+def _in_place(where: str, check: Callable[[], object]) -> None:
+    """Let what is wrong say where it was written."""
+    try:
+        check()
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.remedy) from error
 
 
 def _check_measure(name: str, where: str) -> None:
@@ -276,11 +292,14 @@ def _own_measures(run: RunOptions, at: Places) -> dict[str, Callable[..., Any]]:
 def _compare(value: object, method: Choice, at: Places, requested: tuple[str, ...]) -> tuple[Choice, ...]:
     """The methods to compare: those of -m, otherwise of [compare].methods, each with the settings that all share."""
     table = _table(value, at("compare"))
-    listed = convert(table.pop("methods", []), list[str], at("compare", "methods"))
+    listed = convert(table.pop("methods", []), list[str] | dict[str, str], at("compare", "methods"))
     where = "-m" if requested else at("compare", "methods")
+    named = (
+        listed.items() if isinstance(listed, dict) and not requested else [(text, text) for text in requested or listed]
+    )
     choices = [
-        replace(choose(parse_spec(text, where), registry.methods(), where, trust=at.trust), label=text.strip())
-        for text in requested or listed
+        replace(choose(parse_spec(text, where), registry.methods(), where, trust=at.trust), label=label.strip())
+        for label, text in named
     ]
     settings = {name: option for choice in choices for name, option in choice.parameters.items()}
     for key, value in table.items() if choices else ():
@@ -429,6 +448,7 @@ def precision(config: Config) -> Iterator[None]:
 def build(config: Config) -> tuple[Parts, Config]:
     """Problem, network and method, and the configuration with the number of agents filled in where it was left out."""
     choice = config.network or choose("ring", registry.networks(), f"{config.path.name}, [network]")
+    choice = choice.with_defaults(seed=0) if "seed" in choice.missing() else choice
     if "agents" in choice.missing():
         problem = _make(config.problem, decibo.Problem)
         if problem.agents is None:
@@ -445,6 +465,13 @@ def build(config: Config) -> tuple[Parts, Config]:
     return Parts(problem, network, method), replace(config, network=choice)
 
 
+def with_method(parts: Parts, config: Config, choice: Choice) -> tuple[Parts, Config]:
+    """The same with another method."""
+    method = _make(choice, decibo.Algorithm)
+    check_fit(parts.problem, parts.network, method)
+    return parts._replace(method=method), replace(config, method=choice)
+
+
 def solve_arguments(config: Config) -> dict[str, Any]:
     """The arguments of solve besides these three."""
     run = config.run
@@ -452,7 +479,7 @@ def solve_arguments(config: Config) -> dict[str, Any]:
         "steps": run.steps,
         "every": run.every,
         "measures": measures(config),
-        "start": decibo.random_start(**run.start) if run.start else None,
+        "start": decibo.random_start(**{"seed": run.seed, **run.start}) if run.start else None,
         "seed": run.seed,
         "until": {_recorded(name, config): value for name, value in run.until.items()} or None,
     }

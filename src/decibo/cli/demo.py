@@ -20,7 +20,7 @@ import numpy as np
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.run import exit_code, interruptible, is_first
+from decibo.cli.solving import exit_code, interruptible, is_first
 from decibo.data.dataset import Dataset
 from decibo.data.split import by_group, shards
 from decibo.formatting import format_bytes, format_seconds

@@ -11,7 +11,14 @@ from decibo.cli.errors import Exit
 
 
 def report(
-    folders: Sequence[Path], out: Path | None, figures: bool, latex: bool, measure: str | None, axis: str, as_json: bool
+    folders: Sequence[Path],
+    out: Path | None,
+    figures: bool,
+    latex: bool,
+    measure: str | None,
+    axis: str,
+    band: str,
+    as_json: bool,
 ) -> Exit:
     """Write what was requested and say where it is."""
     place = out or _place(folders, pages.is_run(folders[0]))
@@ -19,7 +26,10 @@ def report(
     if latex:
         written["latex"] = pages.latex_table(list(folders), measure=measure, axis=axis)
     page = pages.report(list(folders), place)
-    drawings = pages.figures(list(folders), place.parent / f"{place.stem}-figures") if figures else []
+    drawings = []
+    if figures:
+        chosen = None if measure is None else [measure]
+        drawings = pages.figures(list(folders), place.parent / f"{place.stem}-figures", measures=chosen, band=band)
     written["page"] = page
     if figures:
         written["figures"] = drawings

@@ -1,44 +1,52 @@
-"""decibo run and decibo resume: solve what a configuration describes, write the run folder, show the result.
-
-Also what every command that solves shares: joining the other processes of a run, and stopping early but cleanly.
-"""
+"""decibo run and decibo resume: solve what a configuration describes, write the run folder, show the result."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
 
-import jax
-
-import decibo
 from decibo.cli import terminal
-from decibo.cli.config import Config, Parts, build, declared_agents, precision, read, resolved, solve_arguments
+from decibo.cli.config import Config, Parts, build, precision, read
 from decibo.cli.errors import Exit
+from decibo.cli.seeds import Task, show_seeds, solve_all
+from decibo.cli.solving import OUT, exit_code, interruptible, is_first, solve_into
 from decibo.cli.trust import trust_for
-from decibo.errors import CorruptedFileError, InputError
+from decibo.errors import InputError
 from decibo.execute import stored
-from decibo.execute.checkpoint import Checkpoints, check_folder
-from decibo.execute.lock import hold
 from decibo.execute.solution import Solution, Status
-from decibo.files import atomic_write
-from decibo.parallel.launch import RESTARTED
-from decibo.parallel.processes import GracefulStop, check_same
-from decibo.runs.folder import check_target, stamped, to_toml, write_run
-
-OUT = Path("out")
 
 
 def run(
-    path: Path, sets: Iterable[str], out: Path | None, checkpoint: bool, trusted: Iterable[str], as_json: bool
+    path: Path,
+    sets: Iterable[str],
+    seeds: str | None,
+    out: Path | None,
+    checkpoint: bool,
+    resumed: bool,
+    trusted: Iterable[str],
+    as_json: bool,
 ) -> Exit:
-    """Solve, write, show."""
-    config = read(path, sets, trust=trust_for(path, trusted, as_json))
-    return _run(config, out or OUT / path.stem, checkpoint, False, as_json)
+    """Solve, write, show; with seeds once for each of them."""
+    config = read(path, sets, seeds=seeds, trust=trust_for(path, trusted, as_json))
+    folder = out or OUT / (path.stem if config.run.seeds is None else f"{path.stem}-seeds")
+    if config.run.seeds is None:
+        if resumed:
+            raise InputError(
+                "--resume is for runs with several seeds, but there are no seeds.",
+                f"Continue a single run with: decibo resume {terminal.path_of(folder)}",
+            )
+        return _run(config, folder, checkpoint, False, as_json)
+    return _run_seeds(config, folder, checkpoint, resumed, as_json)
+
+
+def _run_seeds(config: Config, folder: Path, checkpoint: bool, resumed: bool, as_json: bool) -> Exit:
+    with precision(config), interruptible():
+        checkpoint = checkpoint or config.run.checkpoint_every is not None
+        done = solve_all(config, [Task(None, config.method, folder)], checkpoint, resumed)
+    if is_first():
+        show_seeds(done, folder, as_json)
+    return done.exit
 
 
 def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: bool) -> Exit:
@@ -66,100 +74,13 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
 
 
 def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool) -> Exit:
-    check_target(folder, resume=continued)
     checkpoint = checkpoint or config.run.checkpoint_every is not None
-    if checkpoint and not continued:
-        _check_no_checkpoints(folder)
     with precision(config), interruptible():
         parts, config = build(config)
-        if jax.process_count() > 1:
-            check_same({"--checkpoint": checkpoint, "the folder of the run": folder})
-        with _announced(folder, config) if checkpoint else nullcontext():
-            solution = carry_out(parts, config, folder if checkpoint else None, continued)
-            write(folder, solution, parts, config)
+        solution = solve_into(folder, parts, config, checkpoint=checkpoint, continued=continued)
     if is_first():
         _show(solution, parts, folder, config, as_json)
     return exit_code(solution)
-
-
-@contextmanager
-def _announced(folder: Path, config: Config) -> Iterator[None]:
-    """Keep other runs out of the folder of a run with checkpoints, which holds its configuration meanwhile.
-
-    Without it a killed run could not be resumed. If the run is rejected, or fails before its first checkpoint, the
-    folder is again what it was. All processes call it together.
-    """
-    checkpoints = folder / "checkpoint"
-    missing = [each for each in (checkpoints, *checkpoints.parents) if not each.exists()]
-    try:
-        with hold(check_folder(checkpoints)), _configured(folder, config) if is_first() else nullcontext():
-            yield
-    except BaseException:
-        if checkpoints in missing and is_first() and not stored.steps(checkpoints):
-            shutil.rmtree(checkpoints, ignore_errors=True)  # marks of the data, without a checkpoint
-        with suppress(OSError):  # it holds something by now
-            for each in missing:
-                if each.exists():
-                    each.rmdir()
-        raise
-
-
-@contextmanager
-def _configured(folder: Path, config: Config) -> Iterator[None]:
-    path = folder / "config.toml"
-    before = path.read_bytes() if path.is_file() else None
-    atomic_write(path, stamped(to_toml(resolved(config))))
-    try:
-        yield
-    except BaseException as error:
-        begun = bool(stored.steps(folder / "checkpoint"))
-        with suppress(OSError):  # the disk may be full
-            if before is not None and (not begun or isinstance(error, InputError | CorruptedFileError)):
-                atomic_write(path, before)
-            elif not begun:
-                path.unlink(missing_ok=True)
-        raise
-
-
-def _check_no_checkpoints(folder: Path) -> None:
-    """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after a failure."""
-    if RESTARTED not in os.environ and stored.steps(folder / "checkpoint"):
-        place = terminal.path_of(folder)
-        raise InputError(
-            f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
-            f"Continue with: decibo resume {place}, or choose another folder with --out.",
-        )
-
-
-def exit_code(solution: Solution) -> Exit:
-    """What a command ends with after this run."""
-    return code_of(solution.status)
-
-
-def code_of(status: Status) -> Exit:
-    """The exit code of a status."""
-    if not status.sound:
-        return Exit.DIVERGED
-    return Exit.INTERRUPTED if status is Status.interrupted else Exit.RAN
-
-
-def carry_out(parts: Parts, config: Config, folder: Path | None = None, continued: bool = False) -> Solution:
-    """One call of solve, with the live view; checkpoints go into `folder`."""
-    checkpoints = None
-    if folder is not None:
-        options = config.run
-        place = folder / "checkpoint"
-        resume = continued and bool(stored.steps(place))  # killed before its first checkpoint, a run starts again
-        checkpoints = Checkpoints(place, options.checkpoint_every or 1000, options.keep, resume)
-    return decibo.solve(*parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config))
-
-
-def write(folder: Path, solution: Solution, parts: Parts, config: Config, label: str | None = None) -> None:
-    """The run folder, complete or not at all."""
-    options = config.run
-    write_run(
-        folder, solution, *parts, config=resolved(config), label=label, seed=options.seed, history=options.history
-    )
 
 
 def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_json: bool) -> None:
@@ -175,35 +96,3 @@ def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_jso
     elif not solution.status.sound:
         command = f"check {config.path}"
     terminal.say(f"Written to {place}", f"Next: decibo {command}")
-
-
-# One process or several
-
-
-def is_first() -> bool:
-    """Whether this process is the one that prints and writes."""
-    return jax.process_index() == 0
-
-
-def live_view() -> bool | None:
-    """The argument `progress` of solve: a line on the terminal, if there is one, from the first process only."""
-    return None if is_first() else False
-
-
-def check_processes(command: Sequence[str], processes: int) -> None:
-    """Reject more processes than agents before any is started, where the configuration tells how many there are."""
-    words = list(command[1:] if command[:1] == ["decibo"] else command)
-    path = next((word for word in words[1:] if word.endswith(".toml")), None)
-    if path is None or words[0] not in ("run", "compare"):
-        return
-    agents = declared_agents(path, [value for option, value in pairwise(words) if option in ("--set", "-s")])
-    if agents is not None and 0 < agents < processes:
-        raise InputError(
-            f"There are {processes} processes for {agents} agents, but every process needs at least one agent.",
-            f"Start at most {agents} processes.",
-        )
-
-
-def interruptible() -> GracefulStop:
-    """SIGTERM ends a run as Ctrl-C does: cleanly, with everything up to there written."""
-    return GracefulStop(patience=0)

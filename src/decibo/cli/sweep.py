@@ -6,18 +6,24 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.config import Config, build, precision, read, resolved, solve_arguments
+from decibo.cli.config import Config, Parts, build, precision, read, resolved, solve_arguments
 from decibo.cli.errors import Exit
-from decibo.cli.run import OUT, interruptible, is_first, live_view
+from decibo.cli.registry import Table
+from decibo.cli.seeds import at_seed
+from decibo.cli.solving import OUT, interruptible, is_first, live_view
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError, short
 from decibo.execute.solution import Status
 from decibo.files import atomic_write_all, check_writable, encode, read_file, sha256
 from decibo.formatting import to_csv
 from decibo.runs.folder import to_toml
+from decibo.sweep.repeat import sharing
+from decibo.sweep.result import Sweep, joined
+from decibo.sweep.seeds import seed_numbers
 
 RECORD = "sweep.json"
 FILES = {RECORD, "config.toml", "sweep.csv"}
@@ -31,29 +37,51 @@ def sweep(
 ) -> Exit:
     """Run the whole grid, write its table, and name the best."""
     config = read(path, sets, grid=grid, trust=trust_for(path, trusted, as_json))
-    if not config.grid and config.seeds is None:
+    if not config.grid and config.seeds is None and config.run.seeds is None:
         raise InputError(f"{path} does not say what to sweep.", "Add -g alpha=0.05,0.1, or a table [sweep].")
     folder = out or OUT / f"{path.stem}-sweep"
     _check_target(folder)
     config = _complete(config)
     with precision(config), interruptible():
-        parts, config = build(config)
-        arguments = solve_arguments(config)
-        del arguments["until"]
-        del arguments["seed"]
-        seeds = list(config.seeds) if config.seeds is not None else [config.run.seed]
-        result = decibo.sweep(*parts, config.grid, seeds=seeds, progress=live_view(), **arguments)
+        result, stored = _run(config)
         rows = [dict(row) for row in result.table]
     measure = next((name for name in terminal.ordered(result.history) if name in rows[0]), None)
     best = _best(result, measure)
     if is_first():
-        stored = resolved(config) | {"sweep": config.grid | {"seeds": seeds}}
         _write(folder, to_toml(stored), to_csv({name: [row[name] for row in rows] for name in rows[0]}))
         if as_json:
             terminal.print_json({"rows": rows, "measure": measure, "best": best, "folder": str(folder)})
         else:
             _show(rows, measure, best, folder, path)
     return _exit(rows)
+
+
+def _run(config: Config) -> tuple[Sweep, Table]:
+    """The runs, and the configuration that repeats them.
+
+    Seeds of [sweep] change what a method and its network draw, on the same data; those of [run] change all that a seed
+    changes in other commands.
+    """
+    if config.seeds is not None or config.run.seeds is None:
+        seeds = [config.run.seed] if config.seeds is None else list(config.seeds)
+        parts, full = build(config)
+        result = decibo.sweep(*parts, config.grid, seeds=seeds, progress=live_view(), **_arguments(full))
+        return result, resolved(full) | {"sweep": config.grid | {"seeds": seeds}}
+    results: list[Sweep] = []
+    first: Parts | None = None
+    for seed in seed_numbers(config.run.seeds, config.run.seed):
+        parts, full = build(at_seed(config, seed))
+        parts = parts if first is None else parts._replace(problem=sharing(parts.problem, first.problem))
+        first = first or parts
+        results.append(decibo.sweep(*parts, config.grid, seeds=[seed], progress=live_view(), **_arguments(full)))
+        if Status.interrupted in results[-1].status:
+            break
+    return joined(results), resolved(config) | {"sweep": config.grid}
+
+
+def _arguments(config: Config) -> dict[str, Any]:
+    """Those of solve that a sweep has, too."""
+    return {name: value for name, value in solve_arguments(config).items() if name not in ("until", "seed")}
 
 
 def _check_target(folder: Path) -> None:

@@ -97,6 +97,20 @@ def _objectives(problem: Problem, data: Tree) -> dict[str, str]:
     }
 
 
+def same_programs(one: Problem, other: Problem) -> bool:
+    """Whether the functions of two problems with data in memory compute the same, whatever they are called."""
+    if (one.x_layout, one.y_layout) != (other.x_layout, other.y_layout):
+        return False
+    digests = []
+    for problem in (one, other):
+        agent = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), problem.data)
+        closed = "none"
+        if problem.inner_solution is not None:
+            closed = digest(*_parts(jax.make_jaxpr(problem.inner_solution)(problem.x0, problem.data)))
+        digests.append(_objectives(problem, agent) | {"closed form": closed})
+    return digests[0] == digests[1]
+
+
 def _setting(value: object) -> str:
     """A number as it is, a schedule with its numbers, any other function by its name."""
     if isinstance(value, Partial):

@@ -3,6 +3,16 @@
 from decibo.report.figures import figures
 from decibo.report.latex import latex_table
 from decibo.report.page import report
-from decibo.runs.folder import RunRecord, check_target, is_run, read_run, write_run
+from decibo.runs.folder import RunRecord, check_target, is_run, read_run, write_run, write_runs
 
-__all__ = ["RunRecord", "check_target", "figures", "is_run", "latex_table", "read_run", "report", "write_run"]
+__all__ = [
+    "RunRecord",
+    "check_target",
+    "figures",
+    "is_run",
+    "latex_table",
+    "read_run",
+    "report",
+    "write_run",
+    "write_runs",
+]

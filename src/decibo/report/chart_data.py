@@ -9,11 +9,11 @@ import numpy as np
 
 from decibo.formatting import Json
 from decibo.report.figures import DASHES, LIGHT, line_style
+from decibo.report.group import Group, caption
 from decibo.report.summary import (
     AXES,
     TARGETS,
     all_measures,
-    cost_per_step,
     is_logarithmic,
     starts_positive,
     steps_to_targets,
@@ -21,13 +21,15 @@ from decibo.report.summary import (
     vanishes,
 )
 from decibo.runs.folder import RunRecord
+from decibo.sweep.seeds import Course, band
 
 POINTS = 2000  # of a curve
 PAPER = {"ink": "#1c2128", "soft": "#57606c", "line": "#c9ced6", "grid": "#e6e9ee", "panel": "#ffffff"}
 
 
-def chart_data(runs: Sequence[RunRecord], labels: Sequence[str], measure: str | None) -> dict[str, Json]:
+def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
     """Everything the script draws, as JSON can hold it."""
+    runs = [run for group in groups for run in group.runs]
     names = all_measures(runs)
     return {
         "measures": [{"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)} for name in names],
@@ -35,8 +37,9 @@ def chart_data(runs: Sequence[RunRecord], labels: Sequence[str], measure: str | 
         "target": _target_measure(runs, names, measure),
         "targets": list(TARGETS),
         "paper": {**PAPER, **{f"c{k}": colour for k, colour in enumerate(LIGHT)}},
-        "runs": [_run(k, run, label) for k, (run, label) in enumerate(zip(runs, labels, strict=True))],
+        "runs": [_line(k, group) for k, group in enumerate(groups)],
         "dashes": list(DASHES),
+        "bands": caption(groups, "quartiles"),
     }
 
 
@@ -49,20 +52,38 @@ def thinned(count: int, most: int = POINTS) -> np.ndarray:
     return np.unique(np.concatenate([even, log]).round().astype(int))
 
 
-def _run(k: int, run: RunRecord, label: str) -> dict[str, Json]:
+def _line(k: int, group: Group) -> dict[str, Json]:
+    """A group as the script draws it: its medians, and the quartiles around them if there are several seeds."""
     colour, dash = line_style(k)
-    records = thinned(len(run.history["step"]))
+    bands = {name: group.band(name) for name in group.measures}
+    step = next(iter(bands.values())).step if bands else group.first.history["step"]
+    records = thinned(len(step))
+
+    def drawn(part: str) -> Json:
+        return {name: [_rounded(value) for value in getattr(each, part)[records]] for name, each in bands.items()}
+
     return {
-        "label": label,
+        "label": group.legend,
         "colour": colour,
         "dash": dash,
-        "sound": run.sound,
-        "per": {axis: price for axis, price in cost_per_step(run).items() if axis in AXES},
-        "step": run.history["step"][records].tolist(),
-        "values": {name: [_rounded(value) for value in run.history[name][records].tolist()] for name in run.measures},
-        "reach": {name: list(steps_to_targets(run, name)) for name in run.measures},
-        "zero": [name for name in run.measures if not starts_positive(run, name)],
+        "sound": group.sound,
+        "seeds": len(group.runs),
+        "per": {axis: group.price(axis) for axis in AXES},
+        "step": step[records].tolist(),
+        "values": drawn("median"),
+        "low": drawn("low") if group.several else {},
+        "high": drawn("high") if group.several else {},
+        "reach": {name: [_median_step(group, name, target) for target in TARGETS] for name in group.measures},
+        "zero": [name for name in group.measures if not group.reaches(name)],
     }
+
+
+def _median_step(group: Group, measure: str, target: float) -> float | None:
+    """The median over the seeds of the first step at which the target is reached; a seed that does not, never does."""
+    steps = [steps_to_targets(run, measure, [target])[0] for run in group.runs]
+    course = lambda step: Course(np.zeros(1), np.array([np.inf if step is None else step], float), "")
+    median = float(band(list(map(course, steps)), "range").median[0])
+    return median if math.isfinite(median) else None
 
 
 def _rounded(value: float) -> float | None:

@@ -14,19 +14,20 @@ import numpy as np
 
 from decibo.errors import InputError, missing
 from decibo.files import atomic_write, check_own
+from decibo.report.group import Group, caption, grouped
 from decibo.report.network_svg import positions
 from decibo.report.summary import (
     AXES,
     Folders,
     all_measures,
-    cost_per_step,
-    distinct_labels,
     is_logarithmic,
     load,
     main_measure,
     symbols,
 )
 from decibo.runs.folder import NetworkRecord, RunRecord
+from decibo.sweep.seeds import BANDS
+from decibo.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,9 +76,18 @@ def line_style(k: int) -> tuple[int, str]:
     return k % len(LIGHT), dashes[k // len(LIGHT) % len(dashes)]
 
 
-def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
-    """Write measures, costs and networks as PNG and PDF into a folder; returns the files."""
-    runs = load(folders)
+def figures(
+    folders: Folders, out_dir: str | Path, *, measures: Sequence[str] | None = None, band: str = "quartiles"
+) -> list[Path]:
+    """Write measures, costs and networks as PNG and PDF into a folder; returns the files.
+
+    measures  which ones, the first being that of the costs; by default all, the most informative ones first
+    band      of runs that differ in their seed only, a line is the median, and the band around it spans the "quartiles"
+              (25 % to 75 %) or the "range" of the seeds. A seed that diverged counts as infinite from there on.
+    """
+    groups = grouped(load(folders))
+    one_of("band", band, BANDS)
+    shown = _chosen(groups, measures)
     folder = Path(out_dir)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Figures need a folder, but {folder} is a file.")
@@ -88,8 +98,8 @@ def figures(folders: Folders, out_dir: str | Path) -> list[Path]:
     written = []
     with matplotlib.rc_context(RUN_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a label in a script the font lacks
-        for name, draw in (("measures", _measures), ("costs", _costs), ("networks", _networks)):
-            figure = draw(runs)
+        drawn = {"measures": _measures(groups, shown, band), "costs": _costs(groups, shown, band)}
+        for name, figure in (drawn | {"networks": _networks([group.first for group in groups])}).items():
             if figure is not None:
                 written += [
                     atomic_write(check_own(folder / f"{name}.{kind}", MARK), saved(figure, kind))
@@ -106,57 +116,87 @@ def distinct_networks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _measures(runs: Sequence[RunRecord]) -> Figure | None:
+def _chosen(groups: Sequence[Group], measures: Sequence[str] | None) -> list[str]:
+    """The measures to draw, the main one first."""
+    runs = _runs(groups)
+    recorded = all_measures(runs)
+    if measures is not None:
+        return [one_of("The recorded measure", name, recorded) for name in measures]
+    main = main_measure(runs)
+    return recorded if main is None else [main, *(name for name in recorded if name != main)]
+
+
+def _runs(groups: Sequence[Group]) -> list[RunRecord]:
+    return [run for group in groups for run in group.runs]
+
+
+def _measures(groups: Sequence[Group], measures: Sequence[str], band: str) -> Figure | None:
     """Every measure against the steps."""
-    return _panels(runs, [(name, "step") for name in all_measures(runs)[:PANELS]])
+    return _panels(groups, [(name, "step") for name in measures[:PANELS]], band)
 
 
-def _costs(runs: Sequence[RunRecord]) -> Figure | None:
+def _costs(groups: Sequence[Group], measures: Sequence[str], band: str) -> Figure | None:
     """The main measure in every currency."""
-    measure = main_measure(runs)
-    axes = [axis for axis in AXES if any(cost_per_step(run)[axis] for run in runs)]
-    return None if measure is None else _panels(runs, [(measure, axis) for axis in axes])
+    axes = [axis for axis in AXES if any(group.price(axis) for group in groups)]
+    return _panels(groups, [(name, axis) for name in measures[:1] for axis in axes], band)
 
 
-def _panels(runs: Sequence[RunRecord], panels: Sequence[tuple[str, str]]) -> Figure | None:
+def _panels(groups: Sequence[Group], panels: Sequence[tuple[str, str]], band: str) -> Figure | None:
     """A panel for each pair of a measure and an axis."""
     if not panels:
         return None
-    labels = [_plain(label) for label in distinct_labels(runs)]
+    labels = [_plain(group.legend) for group in groups]
+    words = caption(groups, band)
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))  # labels that fit beside each other
-    legend = 0.2 * math.ceil(len(runs) / beside) + 0.1
+    legend = 0.2 * math.ceil(len(groups) / beside) + (0.3 if words else 0.1)
     figure = new_figure(3.6 * columns + 0.2, 2.5 * rows + legend)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax, (measure, axis) in zip(axes, panels, strict=False):
-        _curves(ax, runs, measure, axis)
-    letter(axes[: len(panels)], [_panel_title(measure) for measure, _ in panels])
-    figure.legend(axes[0].get_lines(), labels, loc="outside lower center", ncols=beside)
+        _curves(ax, groups, measure, axis, band)
+    if len(panels) == 1:
+        axes[0].set_title(_panel_title(panels[0][0]), loc="left")
+    else:
+        letter(axes[: len(panels)], [_panel_title(measure) for measure, _ in panels])
+    title = {"title": words, "title_fontsize": 8} if words else {}
+    figure.legend(axes[0].get_lines(), labels, loc="outside lower center", ncols=beside, **title)
     return figure
 
 
-def _curves(ax: Axes, runs: Sequence[RunRecord], measure: str, axis: str) -> None:
+def _curves(ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: str) -> None:
+    runs = _runs(groups)
     bottom, top = _range(runs, measure)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
-    for k, run in enumerate(runs):
+    log = is_logarithmic(runs, measure)
+    floor = bottom / 1e3 if log else -np.inf  # a band that reaches down to zero leaves the figure, too
+    for k, group in enumerate(groups):
         colour, dash = line_style(k)
-        price = cost_per_step(run)[axis]
-        values = run.history.get(measure)
-        x = np.zeros(0)
-        y = np.zeros(0)
-        if values is not None and price is not None:
-            x = run.history["step"] * price
-            y = np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
-        ax.plot(x, y, color=LIGHT[colour], linestyle=DASHES[dash])
-    if is_logarithmic(runs, measure):
+        price = group.price(axis)
+        x = low = middle = high = np.zeros(0)
+        if measure in group.measures and price is not None:
+            curve = group.band(measure, band)
+            x = curve.step * price
+            low, middle, high = (_bounded(each, group, floor, ceiling) for each in curve[1:])
+            middle = np.where(middle > floor, middle, np.nan)  # zero has no logarithm
+        ax.plot(x, middle, color=LIGHT[colour], linestyle=DASHES[dash], zorder=2.5)
+        if group.several:
+            ax.fill_between(x, low, high, color=LIGHT[colour], alpha=0.2, linewidth=0)
+    if log:
         ax.set_yscale("log")
         ax.set_ylim(bottom / 2, top * 2)
     elif top > bottom:
         ax.set_ylim(bottom - 0.05 * (top - bottom), top + 0.05 * (top - bottom))
     _label_axis(ax, axis)
+
+
+def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> np.ndarray:
+    """What can be drawn: in a group, lost seeds count as infinite and leave at the top; a lost single run ends."""
+    if group.several:
+        return np.where(np.isnan(values), np.nan, np.clip(values, floor, ceiling))
+    return np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
 
 
 def _label_axis(ax: Axes, axis: str) -> None:

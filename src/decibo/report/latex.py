@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decibo.errors import InputError
-from decibo.formatting import latex_number
-from decibo.report.summary import (
-    TARGETS,
-    Folders,
-    all_measures,
-    cost_per_step,
-    distinct_labels,
-    last_value,
-    load,
-    main_measure,
-    steps_to_targets,
-)
+from decibo.formatting import latex_number, latex_plus_minus
+from decibo.report.group import Group, grouped
+from decibo.report.summary import TARGETS, Folders, all_measures, load, main_measure
 from decibo.runs.folder import RunRecord
+from decibo.sweep.seeds import Spread
 from decibo.validate import one_of
 
 COUNTS = {"step": "Steps", "work": "Work", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
@@ -46,14 +38,21 @@ def latex_table(
     axis      what to count: "step", "work" (gradients, a product with second derivatives counting two), "gradients"
               alone, "bytes" or "seconds"
 
+    Runs that differ in their seed only share a row: mean and standard deviation (n - 1), and how they ended. Numbers to
+    which not all seeds contribute say how many do: those that gave an answer, or reached the target.
+
     The text needs \usepackage{booktabs}.
     """
-    runs = load(folders)
+    groups = grouped(load(folders))
     one_of("axis", axis, COUNTS)
-    measure = _recorded(runs, measure)
+    measure = _recorded([run for group in groups for run in group.runs], measure)
     columns = len(targets)
+    sizes = {len(group.runs) for group in groups}
+    seeds = [f"% mean and standard deviation over {min(sizes)} to {max(sizes)} seeds"] if max(sizes) > 1 else []
+    seeds = [line.replace(f"{max(sizes)} to {max(sizes)}", str(max(sizes))) for line in seeds]
     head = [
         r"% \usepackage{booktabs}",
+        *seeds,
         rf"\begin{{tabular}}{{ll{'r' * (columns + 1)}}}",
         r"\toprule",
         rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{COUNTS[axis]} to a fraction of the start}} \\",
@@ -61,7 +60,7 @@ def latex_table(
         " & ".join(["Run", "Status", latex_escape(measure), *map(latex_number, targets)]) + r" \\",
         r"\midrule",
     ]
-    rows = [_row(run, label, measure, axis, targets) for run, label in zip(runs, distinct_labels(runs), strict=True)]
+    rows = [_row(group, measure, axis, targets) for group in groups]
     return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -77,9 +76,16 @@ def _recorded(runs: Sequence[RunRecord], measure: str | None) -> str:
     return one_of("The recorded measure", main_measure(runs) if measure is None else measure, names)
 
 
-def _row(run: RunRecord, label: str, measure: str, axis: str, targets: Sequence[float]) -> str:
-    price = cost_per_step(run)[axis]
-    steps = steps_to_targets(run, measure, targets)
-    spent = [None if step is None or price is None else step * price for step in steps]
-    numbers = map(latex_number, [last_value(run, measure), *spent])
-    return " & ".join([latex_escape(label), latex_escape(run.status), *numbers]) + r" \\"
+def _row(group: Group, measure: str, axis: str, targets: Sequence[float]) -> str:
+    numbers = [group.cost_to(measure, axis, target) for target in targets]
+    cells = map(_cell, [group.end(measure) if measure in group.measures else None, *numbers])
+    return " & ".join([latex_escape(group.label), latex_escape(group.ended), *cells]) + r" \\"
+
+
+def _cell(numbers: Spread | None) -> str:
+    """A number; with several seeds its deviation, and how many seeds it is of, unless it is all."""
+    if numbers is None or numbers.count == 0:
+        return latex_number(None)
+    of = "" if numbers.count == numbers.of else f" ({numbers.count}/{numbers.of})"
+    alone = numbers.count == 1
+    return (latex_number(numbers.mean) if alone else latex_plus_minus(numbers.mean, numbers.deviation)) + of

@@ -29,9 +29,10 @@ from decibo.formatting import (
 )
 from decibo.report.chart_data import chart_data
 from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
+from decibo.report.group import Group, caption, grouped, with_spread
 from decibo.report.network_svg import degrees, network_svg
-from decibo.report.summary import Folders, distinct_labels, last_value, load_all, main_measure, symbols
-from decibo.report.verdict import PLATEAU, Verdict, judge
+from decibo.report.summary import Folders, last_value, load_all, main_measure, symbols
+from decibo.report.verdict import PLATEAU, Verdict, judge_group
 from decibo.runs.folder import RunRecord, versions
 
 GENERATOR = b'<meta name="generator" content="decibo">'
@@ -41,16 +42,17 @@ def report(folders: Folders, out: str | Path = "report.html") -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
 
     A folder that is not a run itself but contains runs stands for all of them. The page loads nothing from elsewhere;
-    the same folders give the same page. Damaged and unfinished runs are left out, and the page says so. A file that is
-    not such a page is never replaced.
+    the same folders give the same page. Runs that differ in their seed only are one line, with a band. Damaged and
+    unfinished runs are left out, and the page says so. A file that is not such a page is never replaced.
     """
     runs, left_out = load_all(folders)
     path = Path(out)
     if path.is_dir():
         raise InputError(f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}.")
     check_own(path, GENERATOR)
-    page = replace(page_sections(runs), left_out=left_out)
-    data = chart_data(runs, [run.label for run in page.runs], main_measure(runs))
+    groups = grouped(runs)
+    page = replace(page_sections(groups), left_out=left_out)
+    data = chart_data(groups, main_measure(runs))
     return atomic_write(path, _render(page, data))
 
 
@@ -160,44 +162,70 @@ class Page:
     cards: list[Card]
     runs: list[RunSection]
     networks: list[NetworkSection]
+    bands: str = ""  # what lines and bands are, if there are several seeds
     left_out: list[str] = field(default_factory=list)  # a sentence for each
 
 
-def page_sections(records: Sequence[RunRecord]) -> Page:
+def page_sections(groups: Sequence[Group]) -> Page:
     """The sections of the page about these runs."""
-    labels = distinct_labels(records)
+    records = [run for group in groups for run in group.runs]
     measure = main_measure(records)
-    verdicts = [judge(record, measure) for record in records]
+    verdicts = [judge_group(group, measure) for group in groups]
     ends = _shown_measures(records, measure)
-    settings = _settings(records)
+    settings = _settings(groups)
     runs = []
-    for k, (record, label, verdict) in enumerate(zip(records, labels, verdicts, strict=True)):
+    for k, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
         colour, dash = line_style(k)
+        middle = group.middle(measure)
+        network = group.first.network
         section = RunSection(
-            label=label,
+            label=group.legend,
             colour=colour,
             dash=dash,
-            method=record.method["text"] if record.method["text"] != label else "",
-            network=f"{_spaced(record.network['name'])} of {record.network['agents']}",
+            method=group.first.method["text"] if group.first.method["text"] != group.label else "",
+            network=f"{_spaced(network['name'])} of {network['agents']}",
             verdict=verdict,
             sign=SIGNS[verdict.kind],
-            steps=f"{record.steps:,}",
-            ends=[Cell(name, typeset_number(last_value(record, name))) for name in ends],
-            costs=_costs(record),
+            steps=group.over(lambda run: f"{run.steps:,}"),
+            ends=[Cell(name, _ending(group, name)) for name in ends],
+            costs=_costs(middle),
             settings=settings[k],
-            details=_details(record),
-            config=(record.config or "").strip(),
+            details=_details(middle) | _by_seed(group, measure),
+            config=(middle.config or "").strip(),
         )
         runs.append(section)
-    cards = _cards(records, labels, measure, verdicts)
-    return Page(_title(records), _lead(records), cards, runs, _networks(records, labels))
+    cards = _cards(groups, measure, verdicts)
+    return Page(_title(groups), _lead(records), cards, runs, _networks(groups), caption(groups, "quartiles"))
 
 
-def _title(records: Sequence[RunRecord]) -> str:
+def _ending(group: Group, measure: str) -> str:
+    """The last value; with several seeds mean and deviation of those that gave an answer, and how many they are."""
+    if measure not in group.measures:
+        return NONE
+    return with_spread(group.end(measure))
+
+
+def _by_seed(group: Group, measure: str | None) -> dict[str, str]:
+    """How each seed ended, if there are several; what is above it then is that of the median seed."""
+    if not group.several:
+        return {}
+    lines = {}
+    for run in group.runs:
+        value = None if measure is None else last_value(run, measure)
+        end = "" if value is None else f" {measure} {typeset_number(value)}."
+        lines[f"seed {run.seed}"] = f"{run.status} after {plural(run.steps, 'step')}.{end} {run.message}".strip()
+    return lines
+
+
+def _title(groups: Sequence[Group]) -> str:
     """The problem, or the problems."""
+    records = [run for group in groups for run in group.runs]
     problems = list(dict.fromkeys(_spaced(record.problem["name"]) for record in records))
     shown = ", ".join(problems[:3]) + (", ..." if len(problems) > 3 else "")
-    return f"{records[0].label.strip() or shown} on {shown}" if len(records) == 1 else f"{len(records)} runs on {shown}"
+    if len(groups) == 1:
+        seeds = f", {plural(len(records), 'seed')}" if len(records) > 1 else ""
+        return f"{records[0].label.strip() or shown} on {shown}{seeds}"
+    return f"{len(records)} runs on {shown}"
 
 
 def _lead(records: Sequence[RunRecord]) -> str:
@@ -207,32 +235,42 @@ def _lead(records: Sequence[RunRecord]) -> str:
     return f"Finished {finished} UTC, decibo {', '.join(releases)}."
 
 
-def _cards(
-    records: Sequence[RunRecord], labels: Sequence[str], measure: str | None, verdicts: Sequence[Verdict]
-) -> list[Card]:
-    single = len(records) == 1
+def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verdict]) -> list[Card]:
+    records = [run for group in groups for run in group.runs]
+    single = len(groups) == 1
     if single:
-        cards = [Card("Verdict", verdicts[0].title, f"after {plural(records[0].steps, 'step')}")]
+        ends = f"after {plural(records[0].steps, 'step')}"
+        cards = [
+            Card(
+                "Verdict",
+                verdicts[0].title,
+                f"{plural(len(records), 'seed')}: {groups[0].seeds}" if groups[0].several else ends,
+            )
+        ]
     else:
-        counts = Counter(verdict.title for verdict in verdicts)
-        cards = [Card("Runs", str(len(records)), ", ".join(f"{count} {title}" for title, count in counts.items()))]
+        counts = ", ".join(f"{count} {title}" for title, count in Counter(each.title for each in verdicts).items())
+        seeds = f"{len(groups)} settings: " if len(records) > len(groups) else ""
+        cards = [Card("Runs", str(len(records)), f"{seeds}{counts}")]
     telling = _telling_measure(records, measure, verdicts)
-    lowest = _lowest(records, labels, telling)
+    lowest = _lowest(groups, telling)
     if telling and lowest:
         title = "At the end" if single else "Lowest at the end"
-        value, label = lowest
-        cards.append(Card(f"{title}: {telling}", typeset_number(value), symbols(telling) if single else label))
-    groups = distinct_networks(records)
-    if len(groups) == 1:
+        cards.append(
+            Card(f"{title}: {telling}", _ending(lowest, telling), symbols(telling) if single else lowest.label)
+        )
+    networks = distinct_networks([group.first for group in groups])
+    if len(networks) == 1:
         network = records[0].network
         rho = "" if network["rho"] is None else f", rho = {network['rho']:.4g}"
         size = f"{network['agents']:,} agents, {plural(network['links'], 'link')}{rho}"
         cards.append(Card("Network", _spaced(network["name"]), size))
     else:
-        cards.append(Card("Networks", str(len(groups)), "drawn below"))
+        cards.append(Card("Networks", str(len(networks)), "drawn below"))
     sent = format_bytes(sum(_bytes(record) for record in records))
     spent = format_seconds(sum(record.seconds for record in records))
-    cards.append(Card("Sent over all links", sent, f"in {spent} of steps" + ("" if single else " altogether")))
+    cards.append(
+        Card("Sent over all links", sent, f"in {spent} of steps" + ("" if len(records) == 1 else " altogether"))
+    )
     return cards
 
 
@@ -246,17 +284,18 @@ def _costs(record: RunRecord) -> list[Cell]:
     return cells + [Cell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
 
 
-def _settings(records: Sequence[RunRecord]) -> list[list[Cell]]:
+def _settings(groups: Sequence[Group]) -> list[list[Cell]]:
     """The settings of every run; those in which all agree are grey."""
     rows = []
-    for record in records:
-        row = {"method": record.method["name"]}
-        row |= {name: format_setting(value) for name, value in record.method["settings"].items()}
-        row["seed"] = format_setting(record.seed)
-        row["steps"] = f"{record.steps:,}"
-        row["every"] = NONE if record.every is None else f"{record.every:,}"
+    for group in groups:
+        row = {"method": group.first.method["name"]}
+        for name in dict.fromkeys(name for run in group.runs for name in run.method["settings"]):
+            row[name] = group.over(lambda run, name=name: format_setting(run.method["settings"].get(name)))
+        row["seed"] = group.seeds or NONE
+        row["steps"] = group.over(lambda run: f"{run.steps:,}")
+        row["every"] = group.over(lambda run: NONE if run.every is None else f"{run.every:,}")
         rows.append(row)
-    own = dict.fromkeys(name for record in records for name in record.method["settings"])
+    own = dict.fromkeys(name for group in groups for run in group.runs for name in run.method["settings"])
     columns = list(dict.fromkeys(["method", *own, "seed", "steps", "every"]))
     agreed = {name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1}
     return [[Cell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns] for row in rows]
@@ -277,12 +316,12 @@ def _details(record: RunRecord) -> dict[str, str]:
     }
 
 
-def _networks(records: Sequence[RunRecord], labels: Sequence[str]) -> list[NetworkSection]:
-    """Each network once, with what matters about it."""
-    label_of = dict(zip(map(id, records), labels, strict=True))
+def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
+    """Each network once, with what matters about it; of networks that the seed changes, that of the first seed."""
+    group_of = {id(group.first): group for group in groups}
     sections = []
-    for group in distinct_networks(records):
-        network = group[0].network
+    for same in distinct_networks([group.first for group in groups]):
+        network = same[0].network
         facts = {"agents": f"{network['agents']:,}", "links": f"{network['links']:,}"}
         neighbours = degrees(network)
         if neighbours is not None and neighbours.size:
@@ -293,8 +332,11 @@ def _networks(records: Sequence[RunRecord], labels: Sequence[str]) -> list[Netwo
             facts["rho"] = f"{network['rho']:.4g}"
             facts[f"1 {MINUS} rho"] = f"{1 - network['rho']:.4g}"
         notes = ["Directed: arrows go to the agent that receives."] if network["directed"] else []
-        if len(group) < len(records):
-            notes.append(f"Used by {', '.join(label_of[id(record)] for record in group)}.")
+        users = [group_of[id(record)] for record in same]
+        if len(users) < len(groups):
+            notes.append(f"Used by {', '.join(group.label for group in users)}.")
+        if any(len(distinct_networks(group.runs)) > 1 for group in users):
+            notes.append(f"Seed {same[0].seed}; other seeds have other links.")
         sections.append(NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes))
     return sections
 
@@ -313,16 +355,13 @@ def _telling_measure(records: Sequence[RunRecord], measure: str | None, verdicts
     return objective if plateau and objective else measure
 
 
-def _lowest(records: Sequence[RunRecord], labels: Sequence[str], measure: str | None) -> tuple[float, str] | None:
-    """The lowest final value of a measure, and which run it belongs to."""
+def _lowest(groups: Sequence[Group], measure: str | None) -> Group | None:
+    """The group with the lowest final value of a measure, if its median is an answer."""
     if measure is None:
         return None
-    ends = [
-        (value, label)
-        for record, label in zip(records, labels, strict=True)
-        if record.sound and (value := last_value(record, measure)) is not None and value == value
-    ]
-    return min(ends, default=None)
+    ends = {k: group.end(measure).mean for k, group in enumerate(groups) if group.sound and measure in group.measures}
+    finite = {k: value for k, value in ends.items() if value == value}
+    return groups[min(finite, key=lambda k: finite[k])] if finite else None
 
 
 def _bytes(record: RunRecord) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ Folders = str | Path | Iterable[str | Path]
 
 
 def load(folders: Folders) -> list[RunRecord]:
-    """The runs in these folders; a folder that is not a run but holds runs stands for all of them, by name.
+    """The runs in these folders; a folder that is not a run but holds runs, or folders of runs, stands for all of them.
 
     Damaged and unfinished ones are left out with a warning, unless there is no other.
     """
@@ -143,8 +144,23 @@ def last_value(run: RunRecord, measure: str) -> float | None:
 
 
 def _run_folders(folder: Path) -> list[Path]:
+    """The folder, if it is a run; otherwise the runs in it, and in folders in it, such as one for each seed."""
     if folder.is_dir() and not (folder / "run.json").exists():
-        inner = sorted(path for path in folder.iterdir() if any((path / name).exists() for name in TRACES))
-        if inner:
-            return inner
+        inner = sorted((path for path in folder.iterdir() if path.is_dir()), key=_in_order)
+        found = [run for path in inner for run in ([path] if _is_begun(path) else _begun_in(path))]
+        if found:
+            return found
     return [folder]
+
+
+def _begun_in(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.iterdir() if path.is_dir() and _is_begun(path)), key=_in_order)
+
+
+def _is_begun(folder: Path) -> bool:
+    return any((folder / name).exists() for name in TRACES)
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """seed-9 before seed-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from decibo.formatting import typeset_number
+from decibo.report.group import Group
 from decibo.report.summary import vanishes
 from decibo.runs.folder import RunRecord
 
@@ -38,6 +40,27 @@ def judge(run: RunRecord, measure: str | None) -> Verdict:
         return Verdict("open", "interrupted", f"{run.message} {trend.sentence}")
     message = run.message.removeprefix(f"All {run.steps} steps done.").strip()
     return Verdict(trend.kind, trend.title, f"{trend.sentence} {message}".strip())
+
+
+def judge_group(group: Group, measure: str | None) -> Verdict:
+    """The verdict on the runs of one setting: that of the median seed, after a count if the seeds do not agree.
+
+    One seed without an answer is enough for a bad verdict, with the reason.
+    """
+    verdicts = [judge(run, measure) for run in group.runs]
+    if not group.several:
+        return verdicts[0]
+    run = group.middle(measure)
+    middle = verdicts[group.runs.index(run)]
+    counts = Counter(verdict.title for verdict in verdicts)
+    title = middle.title if len(counts) == 1 else ", ".join(f"{count} {title}" for title, count in counts.items())
+    sentence = f"Seed {run.seed}, the median: {middle.sentence}" if run.sound else ""
+    lost = [(run, verdict) for run, verdict in zip(group.runs, verdicts, strict=True) if not run.sound]
+    if not lost:
+        return Verdict(middle.kind, title, sentence)
+    run, verdict = lost[0]
+    others = f" {len(lost)} of {len(group.runs)} seeds gave no answer." if len(lost) > 1 else ""
+    return Verdict("bad", title, f"Seed {run.seed} {run.status}: {verdict.sentence}{others} {sentence}".strip())
 
 
 def _trend(run: RunRecord, measure: str | None) -> Verdict | None:

@@ -41,6 +41,7 @@ from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network, entries
 from decibo.problem.problem import Problem
+from decibo.sweep.repeat import Repeats
 from decibo.validate import one_of
 
 KIND = "decibo run"
@@ -96,6 +97,7 @@ class RunRecord:
     measures  the columns of history worth a curve
     cost      what a step costs, as in Solution.cost
     config    the text of config.toml, if the run had one
+    setting   the same text in runs that differ in their seed only, if it is known
     """
 
     folder: Path
@@ -117,6 +119,7 @@ class RunRecord:
     config: str | None
     history: Table = field(repr=False)
     files: dict[str, str] = field(repr=False)
+    setting: str | None = None
 
     @property
     def sound(self) -> bool:
@@ -145,6 +148,7 @@ def write_run(
     label: str | None = None,
     seed: int | None = None,
     history: str = "csv",
+    setting: str | None = None,
 ) -> Path:
     """Write everything about a run into `folder`, which may be new, empty or hold an older run.
 
@@ -153,6 +157,7 @@ def write_run(
     label     what pages call this run; by default the method with its settings
     seed      the seed of the run; by default the one in the configuration
     history   "csv" or "parquet"
+    setting   any text that is the same in runs that differ in their seed only: reports draw them as one
 
     With several processes all of them must call it, and only process 0 writes.
     """
@@ -176,6 +181,7 @@ def write_run(
         "method": describe_method(method),
         "network": describe_network(network),
         "seed": _seed(configuration) if seed is None else int(seed),
+        "setting": setting,
         "steps": int(solution.steps),
         "every": int(table["step"][1] - table["step"][0]) if len(table["step"]) > 1 else None,
         "status": str(solution.status),
@@ -193,6 +199,29 @@ def write_run(
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write_all(folder, contents, outdated=sorted(_own_files(folder) - set(contents)))
     return folder
+
+
+def write_runs(folder: str | Path, repeats: Repeats, *, label: str | None = None, history: str = "csv") -> list[Path]:
+    """Write the runs of `decibo.repeat` into the folders seed-0, seed-1, ... of a folder, and return them.
+
+    Reports, figures and tables of this folder show them as one: with a band, and with mean and deviation.
+    """
+    method = repeats.method
+    label = repr(method) if label is None else str(label)
+    network = repeats.networks[0]
+    parts = [label, repr(method), *map(str, describe_problem(repeats.problems[0]).values())]
+    setting = sha256(encode(" ".join([*parts, network.name, str(network.agents), *repeats[0].history])))
+    folders = [check_target(Path(folder) / seed_folder(seed)) for seed in repeats.seeds]
+    runs = zip(folders, repeats.seeds, repeats, repeats.problems, repeats.networks, strict=True)
+    return [
+        write_run(place, run, problem, over, method, label=label, seed=seed, history=history, setting=setting)
+        for place, seed, run, problem, over in runs
+    ]
+
+
+def seed_folder(seed: int) -> str:
+    """What the folder of a run is called among those with other seeds."""
+    return f"seed-{seed}"
 
 
 def read_run(folder: str | Path) -> RunRecord:
@@ -322,6 +351,8 @@ def _check(path: Path, record: Mapping) -> None:
         value = entries[key]
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise _damaged(path, f"'{name}' must not be of type {type(value).__name__}")
+    if not isinstance(record.get("setting"), str | None):
+        raise _damaged(path, "'setting' must be text")
     if not all(isinstance(name, str) for name in record["measures"]):
         raise _damaged(path, "'measures' must be names")
     if not all(isinstance(value, NUMBER) for value in record["cost"].values()):

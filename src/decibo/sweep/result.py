@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +112,29 @@ class Sweep:
                 did_you_mean(measure, scalars) or "Add it to measures.",
             )
         return self.history[measure][:, -1]
+
+
+def joined(sweeps: Sequence[Sweep]) -> Sweep:
+    """Sweeps of the same grid on problems of different seeds as one, setting by setting."""
+    if len(sweeps) == 1:
+        return sweeps[0]
+    first = sweeps[0]
+    order = np.arange(len(sweeps) * len(first)).reshape(len(sweeps), -1).T.ravel()
+
+    def together(name: str) -> tuple[Any, ...]:
+        every = [item for each in sweeps for item in getattr(each, name)]
+        return tuple(every[place] for place in order)
+
+    rows = {
+        name: np.concatenate([each.history[name] for each in sweeps])[order] for name in first.history if name != "step"
+    }
+    return replace(
+        first,
+        **{name: together(name) for name in ("settings", "seeds", "cases", "status")},
+        history={"step": first.history["step"], **rows},
+        batches=tuple(size for each in sweeps for size in each.batches),
+        **{name: sum(getattr(each, name) for each in sweeps) for name in ("seconds", "compiling", "measuring")},
+    )
 
 
 def _number(value: Any) -> Any:

@@ -44,8 +44,8 @@ from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree
 from decibo.sweep.batching import Batch, Ran, batch_size, run, stack
 from decibo.sweep.result import Sweep
+from decibo.sweep.seeds import seed_numbers
 from decibo.validate import MOST_STEPS, integer, only_known
-from decibo.validate import seed as check_seed
 
 AnyNetwork = Network | DirectedNetwork
 SeededStart = Start | Callable[[int], Start]
@@ -59,7 +59,7 @@ def sweep(
     method: Algorithm | Sequence[Algorithm],
     grid: Grid | None = None,
     *,
-    seeds: Iterable[int] | None = None,
+    seeds: int | Iterable[int] | None = None,
     steps: int = 1000,
     every: int | None = None,
     measures: Measures = None,
@@ -70,7 +70,7 @@ def sweep(
 
     grid      settings of the method and their values, {"alpha": [0.1, 0.2], "gamma": [0.1, 0.3]} for all four pairs,
               or a list of dictionaries for exactly these; empty if something else differs
-    seeds     one run for each setting and seed; without, the seed is 0
+    seeds     how many, or a list of them: one run for each setting and seed; without, the seed is 0
     start     as in `solve`, or a function of the seed such as `decibo.random_start`
     steps, every, measures, progress   as in `solve`; progress counts the steps of all runs
 
@@ -323,10 +323,10 @@ class Point(NamedTuple):
     case: int
 
 
-def points(methods: Sequence[Algorithm], grid: Grid, seeds: Iterable[int] | None, listed: bool) -> list[Point]:
+def points(methods: Sequence[Algorithm], grid: Grid, seeds: int | Iterable[int] | None, listed: bool) -> list[Point]:
     """Every case with every combination of settings and every seed, seeds last."""
     combinations = _product(grid) if isinstance(grid, Mapping) else _listed(grid)
-    numbers = [0] if seeds is None else _seeds(seeds)
+    numbers = [0] if seeds is None else seed_numbers(seeds)
     if combinations == [{}] and seeds is None and not listed:
         raise InputError(
             "A sweep needs something to vary, but the grid is empty and there are no seeds.",
@@ -370,17 +370,6 @@ def _values(name: str, items: Any) -> list[Any]:
 def _plain(value: Any) -> Any:
     """Numbers of numpy and jax as numbers of Python, which take the type of what they are multiplied with."""
     return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
-
-
-def _seeds(seeds: Any) -> list[int]:
-    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        raise InputError(f"seeds must be a list of integers, but it is {seeds!r:.60}.", "Pass range(5), for example.")
-    numbers = [check_seed(seed, "A seed") for seed in seeds]
-    if not numbers:
-        raise InputError("seeds must hold at least one seed, but it is empty.", "Leave it out for the seed 0.")
-    if len(set(numbers)) < len(numbers):
-        raise InputError(f"seeds must not repeat a seed, but it is {numbers!r:.60}.")
-    return numbers
 
 
 def _with(method: Algorithm, settings: Settings) -> Algorithm:

@@ -105,9 +105,10 @@
         for (let i = 0; i < values.length; i++) {
           const x = run.step[i] * price, y = values[i];
           const fine = y !== null && !(logX && x <= 0) && !(logY && y <= 0);
-          points.push(fine ? { x, y, step: run.step[i] } : null);
+          points.push(fine ? { x, y, step: run.step[i], low: end(run.low, i, -Infinity), high: end(run.high, i, Infinity) } : null);
         }
       }
+      function end(ends, i, open) { return ends[measure] ? (ends[measure][i] === null ? open : ends[measure][i]) : null; }
       return { run, k, points, shown: !hidden.has(k) };
     });
   }
@@ -124,6 +125,8 @@
         if (only && !first) { wild = wild || p.y > y1; continue; }
         first = false;
         y0 = Math.min(y0, p.y); y1 = Math.max(y1, p.y);
+        if (p.low !== null && Number.isFinite(p.low) && (p.low > 0 || !logY)) y0 = Math.min(y0, p.low);
+        if (p.high !== null && Number.isFinite(p.high) && line.run.sound) y1 = Math.max(y1, p.high);
       }
     }
     if (x0 > x1) return null;
@@ -140,6 +143,22 @@
       d += `${pen ? "L" : "M"}${X.at(p.x).toFixed(1)},${y.toFixed(1)}`;
       pen = true;
     }
+    return d;
+  }
+
+  function area(points, X, Y, bottom) { // between the ends of a band; what is infinite leaves the chart
+    const inside = (v, open) => (Number.isFinite(v) && !(Y.log && v <= 0) ? Math.max(-500, Math.min(bottom + 500, Y.at(v))) : open);
+    let d = "", part = [];
+    const close = () => {
+      if (part.length > 1) {
+        const up = part.map((p) => `${X.at(p.x).toFixed(1)},${inside(p.high, -500).toFixed(1)}`);
+        const down = part.map((p) => `${X.at(p.x).toFixed(1)},${inside(p.low, bottom + 500).toFixed(1)}`).reverse();
+        d += `M${[...up, ...down].join("L")}Z`;
+      }
+      part = [];
+    };
+    for (const p of points) { if (p) part.push(p); else close(); }
+    close();
     return d;
   }
 
@@ -165,6 +184,10 @@
     const Y = scale(range.y0, range.y1, logY, box.bottom, box.top);
     grid(X, Y, box);
     const inside = shape("g", { "clip-path": "url(#inside)" });
+    for (const line of drawn.filter((each) => each.run.seeds > 1)) {
+      inside.append(shape("path", {
+        d: area(line.points, X, Y, box.bottom), fill: `var(--c${line.run.colour})`, "fill-opacity": 0.18, stroke: "none", class: "band" }));
+    }
     for (const line of drawn) {
       inside.append(shape("path", {
         d: path(line.points, X, Y, box.bottom), fill: "none", stroke: `var(--c${line.run.colour})`, "stroke-width": 2,
@@ -230,9 +253,11 @@
       shape("circle", { cx: q.px, cy: q.py, r: 5, fill: `var(--c${q.line.run.colour})`, stroke: "var(--panel)", "stroke-width": 2 }));
     const step = `step ${q.p.step.toLocaleString("en-GB")}`;
     const cost = scene.axis === "step" ? "" : `, ${spent(q.p.x, scene.axis)}${scene.axis === "work" ? " gradients" : ""}`;
-    tip.replaceChildren(node("b", {}, q.line.run.label), `${byId("measure").value} ${measured(q.p.y)}`, node("br"), step + cost);
+    const ends = q.line.run.seeds > 1 ? [`median of ${q.line.run.seeds} seeds; half are from ${bound(q.p.low)} to ${bound(q.p.high)}`, node("br")] : [];
+    tip.replaceChildren(node("b", {}, q.line.run.label), `${byId("measure").value} ${measured(q.p.y)}`, node("br"), ...ends, step + cost);
     place(q);
   }
+  const bound = (v) => (Number.isFinite(v) ? measured(v) : v > 0 ? "∞" : "−∞");
   function place(q) {
     const ratio = plot.clientWidth / scene.width, w = tip.offsetWidth, h = tip.offsetHeight;
     const x = q.px * ratio, y = q.py * ratio;
