@@ -279,7 +279,7 @@ def test_list_names_everything_with_its_settings(call, kind):
     if kind == "methods":
         assert names == list(decibo.CATALOG)
         assert all(entry["provenance"] == decibo.CATALOG[entry["name"]].provenance for entry in said)
-        assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0"]
+        assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0", "[momentum]"]
     if kind == "problems":
         assert {"quadratic", "synthetic", "minimax_auc", "hyper_cleaning"} <= set(names)
         assert not {"minimax", "single_level"} & set(names)
