@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
+from decibo import rule
 from decibo.cli import config
 from decibo.cli.config import build, parse_spec
-from decibo.cli.registry import convert, methods, networks, options_of, problems
+from decibo.cli.registry import choose, convert, methods, networks, options_of, problems
 from decibo.errors import InputError
 
 
@@ -129,3 +130,11 @@ def test_set_reaches_inside_and_replaces(tmp_path):
     assert (found.problem.name, found.problem.options) == ("quadratic", {"n": 2})
     assert found.run.until == {"stationarity": 1e-4}
     assert (found.network.name, found.network.options) == ("star", {"agents": 3})
+
+
+def test_a_step_size_may_be_a_rule_and_lam_may_not():
+    steps = {"alpha": {"name": "amsgrad", "step": 0.03}, "beta": {"name": "heavy_ball", "step": 0.1}, "gamma": 0.1}
+    made = choose({"name": "sldbo", **steps}, methods(), "here").make()
+    assert repr(made) == repr(decibo.methods.sldbo(alpha=rule.amsgrad(0.03), beta=rule.heavy_ball(0.1), gamma=0.1))
+    with pytest.raises(InputError, match="no schedule 'adam'"):
+        choose({"name": "ahead", "lam": {"name": "adam", "step": 0.1}}, methods(), "here")

@@ -22,6 +22,7 @@ import msgspec
 from numpy.typing import ArrayLike
 
 import decibo
+from decibo.algorithm.rule import Rule, adagrad_norm, adam, amsgrad, heavy_ball, nesterov, normalised
 from decibo.algorithm.schedules import growing, polynomial
 from decibo.cli.trust import NOBODY, Trust, import_module
 from decibo.data.dataset import Dataset
@@ -223,6 +224,13 @@ def schedules() -> Registry:
     return Registry("schedule", {f.__name__: f for f in (growing, polynomial)}, (Callable,))
 
 
+@cache
+def rules() -> Registry:
+    """What the step size of a composed method may be besides a number: schedules, and rules for one variable."""
+    found = (heavy_ball, nesterov, normalised, adagrad_norm, adam, amsgrad)
+    return Registry("rule", schedules().factories | {f.__name__: f for f in found}, (Rule, Callable))
+
+
 def measures() -> Mapping[str, Callable[..., object] | None]:
     """Every built-in measure; consensus_s stands for one of each variable of the method."""
     return available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True) | {"cheap": None, "all": None}
@@ -379,7 +387,8 @@ def _option(value: object, hint: object, where: str, trust: Trust) -> object:
     if Dataset in kinds and value != "none":
         return choose(_dataset(value), datasets(), where, trust=trust)
     if isinstance(value, Mapping) and any(typing.get_origin(kind) is Callable for kind in kinds):
-        return choose(value, schedules(), where, trust=trust)  # a rate is a number, or a function of the step
+        # a rate is a number or a function of the step, and a step size may be a rule
+        return choose(value, rules() if Rule in kinds else schedules(), where, trust=trust)
     return convert(value, hint, where)
 
 
