@@ -1,6 +1,5 @@
 import os
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -119,8 +118,6 @@ def test_real_a9a():
     path, test = find("a9a"), find("a9a.t")
     if path is None or test is None:
         pytest.skip("no a9a in DECIBO_DATA")
-    start = time.perf_counter()
     data = libsvm(path, test)
-    assert time.perf_counter() - start < 10
     assert data.features.shape == (32561, 123)
     assert ((data.labels > 0).sum(), (data.test_labels > 0).sum()) == (7841, 3846)
