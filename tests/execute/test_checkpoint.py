@@ -14,7 +14,7 @@ import pytest
 
 import decibo
 from decibo import files
-from decibo.errors import StorageError
+from decibo.errors import CorruptedFileError, StorageError
 from decibo.execute import fingerprint, stored
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
@@ -226,3 +226,27 @@ def test_fifty_kills_in_the_middle_of_writing_leave_a_usable_checkpoint(tmp_path
     assert said["in the middle"] >= 10  # a draft was there: the kill hit the writing itself
     assert said["unusable"] == 0
     shutil.rmtree(tmp_path)
+
+
+def other(steps, sound=()):
+    """What `share` returns if a second process has these steps, of which those in `sound` can be read."""
+    reads = iter(sound)
+    return lambda value: [value, steps if isinstance(value, list) else next(reads)]
+
+
+def test_folders_of_their_own_continue_from_the_newest_step_that_all_have(kept):
+    step_of = lambda saved: saved.step
+    assert stored.newest_of_all(kept, step_of, other([50, 100], [True])) == 100  # the other never completed 120
+    assert stored.newest_of_all(kept.with_name("none"), step_of, other([])) is None
+    with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 1"):
+        assert stored.newest_of_all(kept, step_of, other([50, 100], [False, True])) == 50
+    (kept / "step-00000100" / "shared.npz").write_bytes(b"")
+    with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 0"):
+        assert stored.newest_of_all(kept, step_of, other([50, 100], [True, True])) == 50
+    with pytest.raises(CorruptedFileError, match=r"no checkpoint of the same step.*\[50, 100, 120\], \[70\]"):
+        stored.newest_of_all(kept, step_of, other([70]))
+
+
+def test_an_own_folder_is_an_ordinary_one_in_a_run_of_one_process(tmp_path, kept):
+    own = decibo.Checkpoints(kept, every=50, resume=True, shared=False)
+    assert same(solve(kept, 150, checkpoint=own), solve(tmp_path / "other", 150))

@@ -106,11 +106,11 @@ def point_at(page, x, y):
 
 def test_everything_is_there_and_nothing_hostile_runs(page):
     assert drawn(page) == [0, 1, 2]
-    assert page.locator("#summary tbody tr").count() == 3
+    assert page.locator("#runs tbody tr").count() == 3
     assert NASTY in page.locator("#legend").inner_text().replace("\n", "")
-    badges = page.locator("#summary .badge").all_text_contents()
+    badges = page.locator("#runs .badge").all_text_contents()
     assert [badge.split(" ", 1)[1] for badge in badges] == ["improving", "floor", "diverged"]
-    assert "Gone." in page.locator("#summary .verdict").nth(2).inner_text()
+    assert "Gone." in page.locator("#runs .verdict").nth(2).inner_text()
     assert page.locator("svg.network").count() == 2
     assert page.locator("svg.network").nth(1).locator("circle").count() == 5
     assert page.locator("svg.network").nth(1).locator("polygon").count() == 5  # a directed ring has arrows
