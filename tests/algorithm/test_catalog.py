@@ -85,7 +85,7 @@ def test_no_method_replaces_another_modules(catalogue):
     assert method(ahead)(alpha=0.1).name == "ahead"  # a stranger's may have any name
     assert catalogue["ahead"] is decibo.ahead
     ahead.__module__ = "decibo.algorithm.another"
-    with pytest.raises(decibo.InputError, match=r"ahead in decibo\.algorithm\.methods"):
+    with pytest.raises(decibo.InputError, match=r"ahead already exists in decibo\.algorithm\.methods"):
         method(ahead)
 
 

@@ -98,7 +98,7 @@ SOLVES = {
     "measure named step": ({"measures": [("step", jnp.sum)]}, r"called 'step'"),
     "until of something not recorded": (
         {"until": {"phi": 1.0}},
-        r"until names 'phi', but only what is recorded.*Add it",
+        r"until names 'phi', but a run can only wait for what it records.*Add it",
     ),
     "until NaN": ({"until": {"outer": float("nan")}}, r"until\['outer'\] must be a finite number, but it is nan"),
     "start of the wrong shape": (

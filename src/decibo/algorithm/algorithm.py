@@ -66,9 +66,9 @@ class Algorithm:
     by a Partial (step sizes, lam) can change without compiling again. The rest is declared: what a method needs of
     a network or a problem, and what is known about it.
 
-    name            how reports call it
+    name            what reports call it
     settings        what its factory was called with; `replace` calls the factory again
-    directed        whether it keeps its promise on a directed network
+    directed        whether it works as stated on a directed network
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
     batches         whether these must be a fixed list, `decibo.data.Batches`
@@ -248,6 +248,6 @@ def _entered(named: Method[P], provenance: str) -> Method[P]:
         return named
     known = CATALOG.get(named.__name__)
     if known is not None and known.__module__ != named.__module__:
-        raise InputError(f"There is a method called {named.__name__} in {known.__module__} already.", "Rename yours.")
+        raise InputError(f"A method called {named.__name__} already exists in {known.__module__}.", "Rename yours.")
     CATALOG[named.__name__] = named
     return named

@@ -6,7 +6,7 @@ penalty             x, y, z                                             [AHEAD, 
     (1)  d_z = g_y(x, z)                                   z follows y*(x)
     (2)  d_y = f_y(x, y) + lam g_y(x, y)                   y follows y*(x; lam)
     (3)  d_x = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))     the penalised hypergradient
-symmetric_penalty   x, y, z, with c = (y + z)/2                         [F2SA-2 with f half way between y and z]
+symmetric_penalty   x, y, z, with c = (y + z)/2                         [F2SA-2 with f halfway between y and z]
     (4)  d_y = g_y(x, y) + f_y(x, c)/lam                   y sits on one side of y*(x)
     (5)  d_z = g_y(x, z) - f_y(x, c)/lam                   z on the other
     (6)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
@@ -138,7 +138,7 @@ def penalty(lam: Rate) -> Direction:
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
-    """F2SA-2's penalty with f half way between y and z: 1 + 2 gradients, bias O(1/lam^2), zero if g is quadratic in y.
+    """F2SA-2's penalty with f halfway between y and z: 1 + 2 gradients, bias O(1/lam^2), zero if g is quadratic in y.
 
     y and z need the same step size.
     """

@@ -54,7 +54,7 @@ def local_steps(method: Algorithm, K: int) -> Algorithm:
     count = Count(integer("K", K))
     if method.fixed_network:
         raise InputError(
-            f"{method.name} keeps sums of what neighbours sent, which steps without an exchange would falsify.",
+            f"{method.name} keeps sums of what neighbours sent, which steps without an exchange would invalidate.",
             "Wrap in the other order: compressed(local_steps(method, K), compressor).",
         )
     step = Partial(_round, method.core.step, count)

@@ -23,7 +23,7 @@ from decibo.errors import InputError
 
 @method(
     provenance="The method of this library, derived in docs/explanation/ahead_exact.md. Its penalty is F2SA-2's (Chen, "
-    "Li, Chayti & Zhang 2026) with f half way between y and z; for g quadratic in y its steps are those of SPARKLE-ED "
+    "Li, Chayti & Zhang 2026) with f halfway between y and z; for g quadratic in y its steps are those of SPARKLE-ED "
     f"(Zhu et al. 2024) without moving average. {RUN}"
 )
 def ahead_exact(
@@ -45,7 +45,7 @@ def ahead_exact(
     alpha   step size of x, limited by 1/L_Phi and by the time that y and z need to follow, about 1/(gamma mu_g) steps;
             docs/explanation/theorem.md proves how small is enough
     gamma   step size of y and z, about 1/L_g
-    lam     penalty; 10 to 100 does for most problems: with matched steps it drops out of both step sizes
+    lam     penalty; 10 to 100 suits most problems: with matched steps it drops out of both step sizes
     momentum   of y and z, the same for both: they follow moving averages of d_y and d_z with this weight of the past.
             With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition number kappa it takes
             about sqrt(kappa) steps instead of kappa

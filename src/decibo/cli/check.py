@@ -32,7 +32,8 @@ def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str]
             text = result.to_json() if as_json else f"{result}\n"
         except ArithmeticError as error:
             raise InputError(
-                f"{path}: the bounds of the theory are beyond all numbers here ({first_line(error).rstrip('.')}).",
+                f"{path}: the bounds of the theory are too large for floating-point numbers here "
+                f"({first_line(error).rstrip('.')}).",
                 "Are the options of the problem, or the settings of the method, extremely large or small?",
             ) from error
     if is_first():

@@ -164,7 +164,8 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     parts = network.networks if isinstance(network, EachNetwork) else (network,)
     if method.fixed_network and any(isinstance(part, VaryingNetwork) for part in parts):
         raise InputError(
-            f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would falsify.",
+            f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would "
+            "invalidate.",
             "Use a fixed network, or a method without compression.",
         )
     if method.centralised and network.agents > 1:
@@ -201,8 +202,8 @@ def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
     if lost > LOST:
         advice = "Lower lam" if dtype == jnp.float64 else "Lower lam, or use double precision (jax_enable_x64)"
         warnings.warn(
-            f"lam = {lam:g} is too large for {dtype}: it multiplies rounding errors to {lost:.1g} of what it should "
-            f"find. {advice}.",
+            f"lam = {lam:g} is too large for {dtype}: rounding errors, multiplied by it, reach {lost:.1g} of what "
+            f"it should find. {advice}.",
             stacklevel=4,
         )
 
@@ -354,7 +355,7 @@ def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, f
     for name, value in (until or {}).items():
         if name not in names:
             raise InputError(
-                f"until names {name!r}, but only what is recorded can be waited for: {', '.join(names)}.",
+                f"until names {name!r}, but a run can only wait for what it records: {', '.join(names)}.",
                 "Add it to measures.",
             )
         targets[name] = at_least(f"until[{name!r}]", value, -math.inf)

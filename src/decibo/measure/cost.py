@@ -74,8 +74,8 @@ class Cost:
     compiling   seconds of tracing and compiling, which a second run of the same kind does not need
     measuring   seconds of recording the measures
 
-    What a step does only sometimes counts as often as it is expected. The properties that end in `_total` are for the
-    whole run and all agents.
+    What a step does only sometimes is counted by how often it is expected. The properties that end in `_total` are for
+    the whole run and all agents.
     """
 
     outer_gradients: float = 0

@@ -29,7 +29,7 @@ DRAWS = 100  # of a random graph, until one is connected
 
 
 def ring(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agents in a circle, each linked with the next one and the one before it."""
+    """Agents in a circle, each linked to the next one and the one before it."""
     agents = integer("agents", agents)
     return from_edges("ring", agents, shifted(agents, [1]), weights, rho)
 
@@ -41,18 +41,18 @@ def path(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) ->
 
 
 def star(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agent 0 linked with all others, which have no other link."""
+    """Agent 0 linked to all others, which have no other link."""
     leaves = np.arange(1, integer("agents", agents))
     return from_edges("star", agents, np.stack([np.zeros_like(leaves), leaves], axis=1), weights, rho)
 
 
 def complete(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """All agents linked with each other: W = 11'/m, consensus after one step."""
+    """All agents linked to each other: W = 11'/m, consensus after one step."""
     return from_edges("complete", agents, _all_pairs(integer("agents", agents)), weights, rho)
 
 
 def grid(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """A rectangle of agents, linked with the nearest four or fewer; (r, c) is agent r * columns + c."""
+    """A rectangle of agents, linked to the nearest four or fewer; (r, c) is agent r * columns + c."""
     places = np.arange(integer("rows", rows) * integer("columns", columns)).reshape(rows, columns)
     down = np.stack([places[:-1].ravel(), places[1:].ravel()], axis=1)
     right = np.stack([places[:, :-1].ravel(), places[:, 1:].ravel()], axis=1)
@@ -68,7 +68,7 @@ def torus(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | No
 
 
 def exponential(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agent i linked with i + 2^j and i - 2^j (mod agents): few links, and consensus in about log(agents) steps."""
+    """Agent i linked to i + 2^j and i - 2^j (mod agents): few links, and consensus in about log(agents) steps."""
     agents = integer("agents", agents)
     return from_edges("exponential", agents, shifted(agents, powers_of_two(agents)), weights, rho)
 

@@ -27,8 +27,8 @@ class Sweep:
     settings   the settings of each run that the grid names; `seeds`, `cases` and `status` likewise
     cases      which entry of the lists of networks, methods and starts; all 0 without lists
     history    name of a measure -> array (runs, records, ...); history["step"] (records,) says when
-    batches    how many runs each batch had; a shorter last one was filled up
-    seconds    of the steps of all runs; `compiling` and `measuring` are apart
+    batches    how many runs each batch had; a shorter last one was padded
+    seconds    of the steps of all runs; `compiling` and `measuring` are separate
     """
 
     settings: tuple[dict[str, Any], ...]
@@ -63,7 +63,7 @@ class Sweep:
         """The settings with the lowest last value, for `method.replace(**settings)`.
 
         With several seeds or cases it is the mean over them that counts; settings that diverged or failed with one of
-        them are out.
+        them are excluded.
         """
         values = np.where([status.sound for status in self.status], self._last(measure), np.nan)
         seeds = len(set(self.seeds))

@@ -69,8 +69,8 @@ def sweep(
     """Run `method` with every combination of settings in `grid` and every seed; each is the run that `solve` makes.
 
     grid      settings of the method and their values, {"alpha": [0.1, 0.2], "gamma": [0.1, 0.3]} for all four pairs,
-              or a list of dictionaries for exactly these; empty if something else differs
-    seeds     how many, or a list of them: one run for each setting and seed; without, the seed is 0
+              or a list of dictionaries for exactly these; leave it out if the runs differ in something else
+    seeds     how many, or a list of them: one run for each setting and seed; just seed 0 by default
     start     as in `solve`, or a function of the seed such as `decibo.random_start`
     steps, every, measures, progress   as in `solve`; progress counts the steps of all runs
 
