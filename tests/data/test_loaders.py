@@ -26,6 +26,17 @@ def test_breast_cancer_is_standardised_by_its_training_part():
     assert len(data.labels) + len(data.test_labels) == 569
 
 
+def test_labels_may_be_words():
+    table = np.ones((3, 1))
+    two = Dataset(table, np.array(["no", "yes", "no"]), table[:1], np.array(["yes"]), "votes", "")
+    assert two.labels.tolist() == [-1, 1, -1]
+    assert two.test_labels.tolist() == [1]
+    three = Dataset(table, np.array(["b", "a", "c"], dtype=object), table[:1], np.array(["c"]), "votes", "")
+    assert three.labels.tolist() == [1, 0, 2]
+    with pytest.raises(InputError, match="test labels of votes.*'d' is not"):
+        Dataset(table, np.array(["b", "a", "c"]), table[:1], np.array(["d"]), "votes", "")
+
+
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     for load in (digits, breast_cancer, lambda: libsvm("a9a")):

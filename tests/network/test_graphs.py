@@ -1,6 +1,5 @@
 """The named graphs are what they say, and any size works."""
 
-
 import networkx as nx
 import numpy as np
 import pytest

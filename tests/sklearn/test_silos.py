@@ -175,3 +175,11 @@ def test_too_few_steps_are_reported():
     X, y, groups = ridge_data()
     with pytest.warns(ConvergenceWarning, match="Raise steps or tol"):
         SiloRidge(steps=5, random_state=0).fit(X, y, groups)
+
+
+def test_a_silo_is_in_one_process_only(monkeypatch):
+    """As if a second process had passed the same table."""
+    monkeypatch.setattr(silos.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(silos, "share", lambda value: [value, value])
+    with pytest.raises(decibo.InputError, match="Silo 'north' is in several processes.*its own"):
+        silos.census(np.array(["south", "north"]), 2)

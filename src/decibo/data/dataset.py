@@ -19,6 +19,8 @@ Split = tuple[np.ndarray, np.ndarray]  # features and labels
 class Dataset:
     """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more.
 
+    Labels may also be words: they become such numbers in the order of the alphabet, the last of two being +1.
+
     groups, test_groups   the silo of each sample, where samples have one (`by_group` makes each an agent)
     columns               the names of the features
     """
@@ -34,6 +36,10 @@ class Dataset:
     columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if np.asarray(self.labels).dtype.kind in "OSU":
+            classes = np.unique(self.labels)
+            object.__setattr__(self, "labels", numbered(self.labels, classes, self.name))
+            object.__setattr__(self, "test_labels", numbered(self.test_labels, classes, self.name))
         for part, features, labels, groups in (
             ("", self.features, self.labels, self.groups),
             ("test_", self.test_features, self.test_labels, self.test_groups),
@@ -68,6 +74,17 @@ class Dataset:
         if groups is None:
             raise InputError(f"The samples of {self.name} have no silos.", "Pass groups, one for each sample.")
         return groups
+
+
+def numbered(labels: np.ndarray, classes: np.ndarray, name: str = "the dataset") -> np.ndarray:
+    """Labels as +1 and -1 for two classes (the last is +1), as integers from 0 for more."""
+    unknown = sorted(set(np.unique(labels).tolist()) - set(classes.tolist()))
+    if unknown:
+        raise InputError(
+            f"The test labels of {name} must be classes of its training labels, but {unknown[0]!r} is not."
+        )
+    number = np.searchsorted(classes, labels)
+    return number.astype(np.int32) if len(classes) > 2 else np.where(number == len(classes) - 1, 1.0, -1.0)
 
 
 def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> Split:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from decibo.data.dataset import Dataset, hold_out
+from decibo.data.dataset import Dataset, hold_out, numbered
 from decibo.data.encode import Encoding, column_of
 from decibo.errors import InputError, first_line, missing, short
 from decibo.files import read_file
@@ -49,8 +49,7 @@ class Table(NamedTuple):
         """
         if self.y is None:
             raise InputError("A dataset needs labels, but no column was named.", "Pass label= to read_table.")
-        classes, number = np.unique(self.y, return_inverse=True)
-        signs = number.astype(np.int32) if len(classes) > 2 else np.where(number == len(classes) - 1, 1.0, -1.0)
+        signs = numbered(self.y, np.unique(self.y))
         rows = np.arange(len(signs))[:, None]
         train, labels, held, test_labels = hold_out(rows, signs, test, seed)
         part = lambda chosen: self.X.iloc[chosen[:, 0]]
