@@ -35,7 +35,6 @@ from decibo.network.graphs import is_graph
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
-from decibo.parallel.hub import introduce
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
@@ -229,8 +228,7 @@ def prepare(
     if checkpoints is not None and not checkpoints.shared:
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     if several and placement is not None:
-        introduce(placement.names)
-        report_agents(placement.names[jax.process_index()])
+        report_agents(placement.names)
     try:
         data = _agreed_data(problem, local.tolist()) if several else problem.local(local.tolist())
         variables = variables_of(problem.functions, data, method.core)

@@ -241,8 +241,7 @@ def _seal_of(manifest: bytes) -> str:
 
 def _read(folder: Path) -> Saved:
     content = _content(folder, MANIFEST)
-    sealed = (folder / SEAL).is_file()
-    if not sealed:
+    if not (folder / SEAL).is_file():
         _check_format(folder, json.loads(content))  # formats 1 and 2 had no seal
     if _content(folder, SEAL) != encode(_seal_of(content)):
         raise damaged(folder, "its manifest is not what was written (checksum)")

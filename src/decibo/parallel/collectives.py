@@ -5,8 +5,7 @@ Inside `across` an array has rows for the agents of one device only; these funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,16 +23,6 @@ Result = TypeVar("Result")
 _placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
 
 
-@contextmanager
-def spread(placement: Placement | None) -> Iterator[None]:
-    """Whatever is traced inside belongs to one device of the placement."""
-    token = _placement.set(placement)
-    try:
-        yield
-    finally:
-        _placement.reset(token)
-
-
 def across(placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any) -> Callable[..., Result]:
     """The function on every device of a placement, each with its own block of agents.
 
@@ -43,8 +32,11 @@ def across(placement: Placement | None, function: Callable[..., Result], ins: An
         return function
 
     def block(*arguments: Any) -> Result:
-        with spread(placement):
+        token = _placement.set(placement)  # whatever is traced now belongs to one of its devices
+        try:
             return function(*arguments)
+        finally:
+            _placement.reset(token)
 
     return jax.shard_map(block, mesh=placement.mesh, in_specs=ins, out_specs=outs, check_vma=False)
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from pathlib import Path
 import jax
 
 from decibo.errors import InputError
-from decibo.parallel.hub import is_stopped
+from decibo.parallel.hub import introduce, is_stopped
 from decibo.parallel.processes import HEARTBEAT, LOOPBACK, OURS, SECRET, GracefulStop, free_port, seconds
 from decibo.parallel.watch import INTERRUPTED, LOST, STATUS, write_status
 from decibo.validate import integer
@@ -38,9 +38,10 @@ def _to_stderr(line: str) -> None:
     print(f"decibo launch: {line}", file=sys.stderr, flush=True)
 
 
-def report_agents(agents: str) -> None:
-    """Report this process's agents, in words, to the supervisor, if there is one."""
-    write_status(f"process-{jax.process_index()}.agents", agents)
+def report_agents(agents: Mapping[int, str]) -> None:
+    """Let messages name the agents of each process, in words; those of the supervisor too, if there is one."""
+    introduce(agents)
+    write_status(f"process-{jax.process_index()}.agents", agents[jax.process_index()])
 
 
 @dataclass
