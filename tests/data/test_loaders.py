@@ -33,7 +33,7 @@ def test_labels_may_be_words():
     assert two.test_labels.tolist() == [1]
     three = Dataset(table, np.array(["b", "a", "c"], dtype=object), table[:1], np.array(["c"]), "votes", "")
     assert three.labels.tolist() == [1, 0, 2]
-    with pytest.raises(InputError, match="test labels of votes.*'d' is not"):
+    with pytest.raises(InputError, match=r"[Tt]est labels of votes.*'d' is not"):
         Dataset(table, np.array(["b", "a", "c"]), table[:1], np.array(["d"]), "votes", "")
 
 

@@ -50,7 +50,7 @@ def test_codes_are_read_as_text_if_asked(file):
     [
         ("age,plan\n1,a\n2\n", r"line 3 has 1 cells, but the first line names 2"),
         ("age,age\n1,2\n", "two columns called 'age'"),
-        ("age,churned\n1,yes\nold,no\n", r"Column 'age' .*line 2 has 1\.0 and .*line 3 has 'old'.*missing=\['old'\]"),
+        ("age,churned\n1,yes\nancient,no\n", r"Column 'age' .*line 2 has a number and .*line 3 has text.*missing="),
         ("age,churned\n1,yes\n2,\n", r"column 'churned', but .*line 3 has none"),
         ("age,plan\n1,a\n", "has no column 'churned'. It has age, plan"),
         ("age,churned\n", "no rows"),
@@ -63,7 +63,8 @@ def test_errors_name_file_line_and_column(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(InputError, match=f"(?s){words}") as error:
         read_table(path, label="churned" if "churned" in text + words else None)
-    assert str(path) in str(error.value) or "Column" in str(error.value)
+    assert str(path) in str(error.value)
+    assert "ancient" not in str(error.value)  # other processes see the message
 
 
 def test_files_must_agree(tmp_path):
@@ -138,7 +139,7 @@ def test_unknown_categories_and_wrong_columns():
     assert encoding({"a": [2.0], "b": ["new"]}).tolist() == [[0, 0, 0]]
     with pytest.raises(InputError, match="differ in 'b', 'c'"):
         encoding({"a": [1.0], "c": ["x"]})
-    with pytest.raises(InputError, match="Column 'a' must hold numbers, but row 0 has 'one'"):
+    with pytest.raises(InputError, match="Column 'a' must hold numbers, but row 0 has text"):
         encoding({"a": ["one"], "b": ["x"]})
     assert Encoding.fit(np.arange(6.0).reshape(3, 2)).features == ("x0", "x1")
 

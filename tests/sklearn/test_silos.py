@@ -181,5 +181,5 @@ def test_a_silo_is_in_one_process_only(monkeypatch):
     """As if a second process had passed the same table."""
     monkeypatch.setattr(silos.jax, "process_count", lambda: 2)
     monkeypatch.setattr(silos, "share", lambda value: [value, value])
-    with pytest.raises(decibo.InputError, match="Silo 'north' is in several processes.*its own"):
+    with pytest.raises(decibo.InputError, match=r"Silo 'north' is in several processes.*its own"):
         silos.census(np.array(["south", "north"]), 2)

@@ -76,7 +76,7 @@ class Encoding:
                 continue
             if column.dtype == object and any(value is not None for value in column):
                 row = next(k for k, value in enumerate(column) if value is not None)
-                raise InputError(f"Column {name!r} must hold numbers, but row {row} has {column[row]!r}.")
+                raise InputError(f"Column {name!r} must hold numbers, but row {row} has text.")
             mean, deviation = self.numbers[name]
             values = column.astype(float)
             parts.append((np.where(np.isnan(values), mean, values)[:, None] - mean) / deviation)
@@ -110,7 +110,10 @@ def as_columns(table: object) -> Columns:
 
 
 def column_of(name: str, values: object, where: Callable[[int], str] = lambda row: f"row {row}") -> np.ndarray:
-    """A column as floats or as text; a mixture of numbers and words is refused, with the row of the first word."""
+    """A column as floats or as text; a mixture of numbers and words is refused, with the row of the first word.
+
+    Errors say where, but not what: in a run of several processes all of them see the message.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "biuf":
         return array.astype(float)
@@ -123,13 +126,13 @@ def column_of(name: str, values: object, where: Callable[[int], str] = lambda ro
         except (TypeError, ValueError) as error:
             k = others[0]
             raise InputError(
-                f"Column {name!r} must hold numbers or text, but {where(k)} has {short(repr(cells[k]))}."
+                f"Column {name!r} must hold numbers or text, but {where(k)} has a {type(cells[k]).__name__}."
             ) from error
     if others:
         raise InputError(
-            f"Column {name!r} must hold numbers or text, not both, but {where(others[0])} has {cells[others[0]]!r} and "
-            f"{where(words[0])} has {short(repr(cells[words[0]]))}.",
-            f"If the word stands for a missing value, say so: missing=[{cells[words[0]]!r}]; if the numbers are codes, "
+            f"Column {name!r} must hold numbers or text, not both, but {where(others[0])} has a number and "
+            f"{where(words[0])} has text.",
+            f"If that text stands for a missing value, name it in missing=; if the numbers are codes, pass "
             f"categories=[{name!r}].",
         )
     return np.array(cells, dtype=object)
