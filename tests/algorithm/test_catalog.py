@@ -108,7 +108,8 @@ def test_matched_steps_are_gamma_over_lam():
 
 def _schedules(step) -> list[Schedule]:
     if isinstance(step.args[0], tuple):  # composed
-        return [*step.args[0].rates.values(), step.args[0].direction.at.args[0]]
+        rules = step.args[0].rule.step.args[0]
+        return [*(rule.step.args[0] for rule in rules.values()), step.args[0].direction.at.args[0]]
     return [rate for rate in step.args if callable(rate)][:5]
 
 

@@ -202,7 +202,34 @@ def test_the_joint_rule_equals_numpy(network):
         h = {"x": 0.4 / (a * np.maximum(b, c)), "y": 0.4 / b, "v": 0.4 / np.maximum(b, c)}
         s = {name: network.W @ s[name] - h[name] * t[name] for name in s}
         past.update(t=t, d=d)
-    method = decibo.compose(direction.implicit(), consensus.tracking(), rule=rule.tuning_free(0.4, 0.1))
+    equal(ours, network, decibo.methods.s_tfbo(step=0.4, initial=0.1), start, s)
+
+
+def test_one_agent_with_the_joint_rule_is_s_tfbo():
+    """As it was read: y -= g_y/b, v -= (H v - f_y)/max(b, c), x -= d_x/(a max(b, c))."""
+    ours, twin = problem("vector", 1)
+    s = {name: rows[:1] for name, rows in drawn(twin).items()}
+    start = s
+    a = b = c = 0.0
+    for _ in range(STEPS):
+        d = directions(twin, s)
+        a, b, c = (np.sqrt(past**2 + np.sum(d[name] ** 2)) for past, name in ((a, "x"), (b, "y"), (c, "v")))
+        h = {"x": 1 / (a * max(b, c)), "y": 1 / b, "v": 1 / max(b, c)}
+        s = {name: s[name] - h[name] * d[name] for name in s}
+    equal(ours, decibo.complete(1), decibo.methods.s_tfbo(), start, s)
+
+
+@pytest.mark.parametrize("network", ["path", "ring"])
+def test_adambo_equals_numpy(network):
+    network = NETWORKS[network]()
+    ours, twin = PROBLEM
+    s = start = drawn(twin)
+    moves = {"x": adam(0.05, 0.8, 0.9, 1e-3, False), "y": lambda d, k: 0.1 * d, "v": lambda d, k: 0.2 * d}
+    step = {name: follow("tracking", network.W, move) for name, move in moves.items()}
+    for k in range(STEPS):
+        d = directions(twin, s)
+        s = {name: step[name](s[name], d[name], k) for name in s}
+    method = decibo.methods.adambo(alpha=0.05, beta=0.1, gamma=0.2, b1=0.8, b2=0.9, eps=1e-3)
     equal(ours, network, method, start, s)
 
 
@@ -269,8 +296,7 @@ def test_exact_rules_land_on_the_solution(strategy):
 
 
 def test_the_joint_rule_is_exact_with_tracking():
-    method = decibo.compose(direction.implicit(), consensus.tracking(), rule=rule.tuning_free())
-    assert lands(method, steps=10_000) <= 1e-10
+    assert lands(decibo.methods.s_tfbo(), steps=10_000) <= 1e-10
 
 
 def test_momentum_of_ahead_exact_is_exact_and_matched():

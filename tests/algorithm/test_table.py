@@ -69,6 +69,11 @@ def implicit(twin, i, s):
     }
 
 
+def implicit_with_ridge(twin, i, s, mu=0.3):
+    d = implicit(twin, i, s)
+    return d | {"y": d["y"] + mu * s["y"], "v": d["v"] + mu * s["v"]}
+
+
 def implicit_by_differences(twin, i, s, e=1e-2):
     x, y, v = s["x"], s["y"], s["v"]
     size = e / (e + np.linalg.norm(v))
@@ -263,6 +268,27 @@ TABLE = {
         {"x": A, "y": B, "t": C},
         {},
     ),
+    "sun_dsbo_gt": (
+        methods.sun_dsbo_gt(**three, c=LAM, proximity=0.5),
+        moreau,
+        every(tracking, "xyt"),
+        {"x": A, "y": B, "t": C},
+        {},
+    ),
+    "sun_dsbo_se": (
+        methods.sun_dsbo_se(**three, c=LAM, proximity=0.5),
+        moreau,
+        every(dgd, "xyt"),
+        {"x": A, "y": B, "t": C},
+        {},
+    ),
+    "duet": (
+        methods.duet(**three, ridge=0.3),
+        implicit_with_ridge,
+        {"x": tracking, "y": local, "v": local},
+        XYV,
+        {},
+    ),
     "sldbo": (methods.sldbo(**three), implicit, every(tracking, "xyv"), XYV, {}),
     "sldbo in a ball": (
         methods.sldbo(**three, radius=0.7),
@@ -386,6 +412,9 @@ COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "fab": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "meha": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "meha without tracking": lambda n, r: (1, 2, 0, 0, n + 2 * r),
+    "sun_dsbo_se": lambda n, r: (1, 2, 0, 0, n + 2 * r),
+    "sun_dsbo_gt": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
+    "duet": lambda n, r: (1, 1, 1, 1, 2 * n),
     "sldbo": lambda n, r: (1, 1, 1, 1, 2 * n + 4 * r),
     "d_soba": lambda n, r: (1, 1, 1, 1, n + 2 * r),
     "d_soba by differences": lambda n, r: (1, 3, 0, 0, n + 2 * r),

@@ -16,6 +16,8 @@ implicit            x, y, v                                             [SOBA: D
     (9)  d_x = f_x(x, y) - J v
 implicit with `difference` = e: products by two gradients instead of second derivatives
     (10) (J v, H v) ~ (grad g(x, y + s v) - grad g(x, y - s v)) / (2 s),   s = e / (e + |v|)
+implicit with `ridge` = mu: that of g + (mu/2) |y|^2, whose inner level has a unique solution
+    (23) d_y = g_y(x, y) + mu y,   d_v = H v + mu v - f_y(x, y)
 minimax             x, y                                                [g = -f: Lin, Jin & Jordan 2020]
     (11) d_x = f_x(x, y),   d_y = -f_y(x, y)
 minimax_penalty     x, y, z                                             [AHEAD, eqs. minmax-z to minmax-x]
@@ -163,13 +165,17 @@ def penalty_p(lam: Rate, p: int = 2) -> Direction:
     return Direction(Partial(_start_penalty_p, weights), at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}")
 
 
-def implicit(difference: float | None = None) -> Direction:
+def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> Direction:
     """The hypergradient by the implicit function theorem: no bias, with second derivatives.
 
     difference   None: exact products with second derivatives; a number e: their finite differences, (10)
+    ridge        for an inner level that is not strongly convex: mu of (23), normally a function of the step that falls
     """
     products = Partial(_exact_products) if difference is None else Partial(_differences, difference)
-    return Direction(Partial(_start_implicit), Partial(_implicit, products), "implicit", Implicit._fields)
+    at = Partial(_implicit, products)
+    if ridge is not None:
+        at = Partial(_ridged, products, schedule("ridge", ridge))
+    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields)
 
 
 def minimax() -> Direction:
@@ -290,6 +296,11 @@ def _implicit(products: Products, oracle: Oracle, s: Implicit, k: Step) -> Impli
         v=Hv - f_y,  # (8)
         x=f_x - Jv,  # (9)
     )
+
+
+def _ridged(products: Products, ridge: Schedule, oracle: Oracle, s: Implicit, k: Step) -> Implicit:
+    d = _implicit(products, oracle, s, k)
+    return d._replace(y=d.y + ridge(k) * s.y, v=d.v + ridge(k) * s.v)  # (23)
 
 
 def _exact_products(oracle: Oracle, s: Implicit) -> tuple[Vector, Vector]:

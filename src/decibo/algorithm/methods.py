@@ -13,7 +13,7 @@ from typing import cast
 from decibo.algorithm import consensus, direction, prox
 from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
-from decibo.algorithm.rule import StepSize, heavy_ball, is_rule, plain
+from decibo.algorithm.rule import StepSize, adam, heavy_ball, is_rule, plain, tuning_free
 from decibo.algorithm.schedules import Rate, Weight, matched, number, polynomial
 from decibo.automatic.steps import REST, automatic_steps
 from decibo.errors import InputError
@@ -192,6 +192,97 @@ def meha(
     """
     along = direction.moreau(polynomial(1.0, 0.25) if c is None else c, proximity)
     return compose(along, consensus.tracking() if tracking else consensus.dgd(), x=alpha, y=beta, t=gamma)
+
+
+@method(provenance=f"{ABSTRACT} All variables move from the old point. The public reviews were read as well.")
+def sun_dsbo_se(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, c: Rate | None = None, proximity: Weight = 1.0
+) -> Algorithm:
+    """SUN-DSBO-SE (Ma et al. 2026) with full gradients: moreau x dgd. The inner level may be non-convex.
+
+    alpha, beta, gamma   step sizes of x, y and t
+    c                    penalty, (k + 1)^0.25 unless given
+    proximity            parameter of the Moreau envelope
+
+    Cost: 1 + 2 gradients; sends n + 2r numbers.
+    Lands: O(step) from the solution if the agents differ, plus O(1/c), which falls as slowly as c grows.
+    """
+    return meha(alpha=alpha, beta=beta, gamma=gamma, c=c, proximity=proximity, tracking=False)
+
+
+@method(provenance=f"{ABSTRACT} All variables move from the old point. The public reviews were read as well.")
+def sun_dsbo_gt(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, c: Rate | None = None, proximity: Weight = 1.0
+) -> Algorithm:
+    """SUN-DSBO-GT (Ma et al. 2026) with full gradients: moreau x tracking. The inner level may be non-convex.
+
+    alpha, beta, gamma   step sizes of x, y and t
+    c                    penalty, (k + 1)^0.25 unless given
+    proximity            parameter of the Moreau envelope
+
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
+    Lands: O(1/c) from the solution, which falls as slowly as c grows.
+    """
+    return meha(alpha=alpha, beta=beta, gamma=gamma, c=c, proximity=proximity, tracking=True)
+
+
+@method(
+    provenance=f"{INFERRED} It was read in the code of others, for one agent. On a network it follows tracked "
+    f"directions, which is ours. {RUN}"
+)
+def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
+    """S-TFBO (Yang et al. 2025), without step sizes to tune: implicit x tracking with the rule `tuning_free`.
+
+    On one agent it is S-TFBO. On a network the rule sees tracked directions, so that it stays exact although every
+    agent has steps of its own.
+
+    step      all steps are multiplied by it
+    initial   what the three lengths start with; if 0, the first moves of y and v have the length of the step
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
+    Lands: exact.
+    """
+    return compose(direction.implicit(), consensus.tracking(), rule=tuning_free(step, initial))
+
+
+@method(
+    provenance=f"{INFERRED} The abstract has Adam on x and gradient steps on y from a warm start. How the paper finds "
+    "the hypergradient was not read: here v follows the linear system, and the agents agree by tracking, which is ours."
+)
+def adambo(
+    *, alpha: Rate, beta: StepSize, gamma: StepSize, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> Algorithm:
+    """AdamBO (Gong, Hao & Liu 2026) with full gradients: implicit x tracking, with Adam on x.
+
+    alpha         step size of Adam, normally a function of the step that falls
+    beta, gamma   step sizes of y and v
+    b1, b2        the weights of the past in Adam's two averages
+    eps           added to the root of the second
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
+    Lands: O(alpha) from the solution; exact as alpha falls.
+    """
+    return compose(direction.implicit(), consensus.tracking(), x=adam(alpha, b1, b2, eps), y=beta, v=gamma)
+
+
+@method(
+    provenance=f"{INFERRED} The abstract has the falling ridge, the single loop and gradient tracking; the averages "
+    "that it mentions were not recovered and are left out."
+)
+def duet(*, alpha: StepSize, beta: StepSize, gamma: StepSize, ridge: Rate | None = None) -> Algorithm:
+    """DUET (Qin et al. 2025) for a PERSONALISED inner level that need not be strongly convex: y and v stay local.
+
+    It solves another problem, as `lopa` does: every agent has its own inner solution, of g_i + (ridge/2) |y|^2.
+
+    alpha, beta, gamma   step sizes of x, y and v
+    ridge                what is added to make the inner level strongly convex, (k + 1)^-0.25 unless given
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends 2n numbers.
+    Lands: O(ridge) from its own solution, which falls as slowly as the ridge.
+    """
+    strategies = {"x": consensus.tracking(), "y": consensus.local(), "v": consensus.local()}
+    along = direction.implicit(ridge=polynomial(1.0, -0.25) if ridge is None else ridge)
+    return compose(along, strategies, x=alpha, y=beta, v=gamma)
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
