@@ -49,6 +49,7 @@ def test_the_command_line_works_as_described(tmp_path):
 
 def test_it_counts_the_methods():
     assert f"any of the {len(decibo.CATALOG)} in" in README.read_text()
+    assert f"{len(decibo.CATALOG)} methods" in (README.parent / "docs" / "index.md").read_text()
 
 
 def test_the_estimators_need_no_import_of_their_own():
