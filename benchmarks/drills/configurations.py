@@ -172,7 +172,7 @@ def _change(drawn: random.Random, table: str, entries: Tables) -> None:
     }[table]
     key = drawn.choice([*known, "name", _text(drawn)])
     value = _value(drawn)
-    huge = key in ("steps", "n", "r") and isinstance(value, int) and 7 < value < 2**63
+    huge = key in ("steps", "seeds", "n", "r") and isinstance(value, int) and 7 < value < 2**63
     entries[key] = 3 if huge else value  # what is allowed but takes a day is no case
 
 

@@ -139,6 +139,7 @@ def test_run_with_seeds_and_checkpoints(here, decibo_call):
     assert (here / "out/quad-seeds/seed-1/checkpoint").is_dir()
     refused = decibo_call("run", "quad.toml", "--seeds", 2, "--checkpoint")
     assert refused.code == Exit.WRONG
+    assert "the command that began them and --resume" in decibo_call("resume", "out/quad-seeds").err
     kept = decibo_call("run", "quad.toml", "--seeds", 2, "--checkpoint", "--resume", "--json")
     assert kept.json["kept"] == 2
 

@@ -15,10 +15,10 @@ import pytest
 
 import decibo
 from decibo.errors import InputError
-from decibo.report import report
+from decibo.report import report, write_run
 from decibo.runs.folder import REQUIRED
 from helpers.browser import chromium
-from helpers.runs import curve, written
+from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
 NONE = "\N{EN DASH}"
 NASTY = (
@@ -389,3 +389,19 @@ def test_every_text_of_a_run_is_escaped(tmp_path):
     assert "agent 0 (alice" in (tmp_path / "nasty.html").read_text()
     assert after.names == before.names
     assert after.attributes == before.attributes
+
+
+def test_seeds_of_one_setting_are_a_line_in_a_band(opened, tmp_path):
+    for seed, factor in enumerate((1.0, 2.0, 8.0)):
+        run = made_up(curve(factor * FALLING))
+        write_run(tmp_path / "a" / str(seed), run, PROBLEM, RING, METHOD, label="mine", seed=seed, setting="s")
+    page = opened(report([tmp_path / "a"], tmp_path / "page.html"))
+    assert drawn(page) == [0]
+    assert page.locator("#chart path.band").count() == 1
+    corners = re.findall(r"[\d.]+,([\d.]+)", page.get_attribute("#chart path.band", "d"))
+    upper, lower = float(corners[0]), float(corners[-1])
+    middle = float(re.match(r"M[\d.]+,([\d.]+)", shape(page))[1])
+    assert upper < middle < lower  # pixels count downwards
+    page.focus("#chart")
+    page.keyboard.press("ArrowRight")
+    assert "median of 3 seeds; half are from 1.5 to 5" in page.locator("#tip").inner_text()

@@ -15,6 +15,7 @@ from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.execute import stored
 from decibo.execute.solution import Solution, Status
+from decibo.runs.folder import seed_folder
 
 
 def run(
@@ -53,8 +54,12 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
     """Continue from the last checkpoint of a run folder, with the configuration stored there."""
     path = folder / "config.toml"
     if not path.is_file():
+        several = any(folder.glob(seed_folder("*")))
         raise InputError(
-            f"{folder} is not a run folder: config.toml is missing.", "Pass a folder that run has written."
+            f"{folder} is not a run folder: config.toml is missing.",
+            "Its seeds go on with the command that began them and --resume."
+            if several
+            else "Pass a folder that run has written.",
         )
     if not (folder / "checkpoint").is_dir():
         raise InputError(f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint")

@@ -219,7 +219,7 @@ def write_runs(folder: str | Path, repeats: Repeats, *, label: str | None = None
     ]
 
 
-def seed_folder(seed: int) -> str:
+def seed_folder(seed: int | str) -> str:
     """What the folder of a run is called among those with other seeds."""
     return f"seed-{seed}"
 
