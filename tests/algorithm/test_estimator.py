@@ -43,7 +43,7 @@ def D(twin, i, j, s):
 def drawn(k, i):
     """The batch that agent i draws at step k."""
     _, agents = jax.random.split(jax.random.fold_in(jax.random.key(SEED), k))
-    return int(jax.random.randint(jax.random.fold_in(agents, i), (), 0, BATCHES))
+    return int(jax.random.bits(jax.random.fold_in(agents, i), (), jnp.uint32)) % BATCHES
 
 
 def heads(k):

@@ -49,6 +49,7 @@ from decibo.pytree import Tree
 from decibo.validate import fraction, integer
 from decibo.validate import seed as check_seed
 
+IN = "promise_in_bounds"
 __all__ = ["Estimator", "minibatch", "page", "saga", "sarah", "snapshot", "storm"]
 
 
@@ -77,10 +78,16 @@ class Past(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The direction last found on each batch, and their mean."""
+    """The direction last found on each batch, and their mean.
+
+    What a step finds is written into the table at the next one, before it is read: a table that is read and then
+    written in one step would be copied as a whole.
+    """
 
     rows: Tree
     mean: Tree
+    j: jax.Array  # the batch of the step before
+    found: Tree  # and the direction on it
 
 
 @jax.tree_util.register_static
@@ -162,7 +169,7 @@ def _past(oracle: Oracle, s: Tree) -> Past:
 def _empty_table(oracle: Oracle, s: Tree) -> Table:
     batches = _list_of_batches(oracle)
     rows = jax.tree.map(lambda v: jnp.zeros((batches.count, *v.shape), v.dtype), s)
-    return Table(rows, _zero(oracle, s))
+    return Table(rows, _zero(oracle, s), jnp.int32(0), _zero(oracle, s))
 
 
 def _list_of_batches(oracle: Oracle) -> Batches:
@@ -209,12 +216,12 @@ def _recursive(
 def _saga(direction: Direction, oracle: Oracle, s: Tree, table: Table, k: Step, key: jax.Array) -> tuple[Tree, Table]:
     batches = _list_of_batches(oracle)
     j = batches.draw(key)
+    rows = jax.tree.map(lambda rows, found: rows.at[table.j].set(found, mode=IN), table.rows, table.found)  # (5)
     found = direction.at(oracle.batch(j), s, k)
-    change = jax.tree.map(lambda found, rows: found - rows[j], found, table.rows)
+    change = jax.tree.map(lambda found, rows: found - rows.at[j].get(mode=IN), found, rows)
     d = jax.tree.map(jnp.add, change, table.mean)  # (4)
-    rows = jax.tree.map(lambda rows, found: rows.at[j].set(found), table.rows, found)
     mean = jax.tree.map(lambda mean, change: mean + change / batches.count, table.mean, change)  # (5)
-    return d, Table(rows, mean)
+    return d, Table(rows, mean, j, found)
 
 
 def _snapshot(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -38,8 +39,8 @@ class Batches:
             raise InputError(f"take must be a function (d, j) or None, but it is {self.take!r}.")
 
     def draw(self, key: jax.Array) -> jax.Array:
-        """The number of a batch, all equally likely."""
-        return jax.random.randint(key, (), 0, self.count)
+        """The number of a batch, all equally likely (up to count/2^32): `randint` takes three times as long."""
+        return (jax.random.bits(key, (), jnp.uint32) % jnp.uint32(self.count)).astype(jnp.int32)
 
     def batch(self, d: Tree, j: jax.Array) -> Tree:
         """Batch j of one agent's data."""
