@@ -497,7 +497,7 @@ def quadratic() -> Task:
         return 0.5 * jnp.mean((d["h"] @ y) ** 2) + 0.5 * jnp.mean((d["s"] @ x) ** 2) + bilinear
 
     mean = lambda d, a, b: d[a].T @ d[b] / len(d[a])
-    for _ in range(20):  # until Phi is convex, as in the benchmark
+    while True:  # until Phi is convex, as in the benchmark
         train, validation = samples(32_000), samples(1_280)
         S = -np.linalg.solve(mean(train, "h", "h"), mean(train, "q", "p"))  # y*(x) = S x + t
         t = -np.linalg.solve(mean(train, "h", "h"), train["e"].mean(axis=0))

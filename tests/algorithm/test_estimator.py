@@ -1,7 +1,7 @@
 """Estimators against numpy with the same draws, what they do to bias and variance, and where they land."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -113,30 +113,87 @@ TWINS = {
 }
 
 
+def tracked(D, W, h, hands, steps, normalise=False):
+    """Gradient tracking from 0, agent by agent."""
+    agents = len(W)
+    s = np.zeros((agents, len(h)))
+    t = np.zeros_like(s)
+    old = np.zeros_like(s)
+    for k in range(steps):
+        d = np.stack([hands[i](lambda j, s, i=i: D(i, j, s), s[i].copy(), k, drawn(k, i)) for i in range(agents)])
+        t = W @ t + d - old
+        old = d
+        u = np.stack([_unit(row) for row in t]) if normalise else t
+        s = W @ s - h * u
+    return s
+
+
+def _unit(row):
+    """x, y and the third variable, each divided by its norm where it has one."""
+    return np.concatenate([part / (np.linalg.norm(part) or 1.0) for part in (row[:3], row[3:7], row[7:])])
+
+
+def found_by(problem, network, method, third, steps):
+    solution = decibo.solve(problem, network, method, steps=steps, every=steps, measures=["outer"], seed=SEED)
+    rows = twins.as_rows(problem, solution)
+    return np.hstack([rows["x"], rows["y"], rows[third]])
+
+
+STEPS = 9
+H = np.array([A] * 3 + [B] * 4 + [C] * 4)
+
+
 @pytest.mark.parametrize("name", TWINS)
 def test_equals_numpy_with_the_same_draws(name):
-    """Implicit direction x gradient tracking, agent by agent."""
+    """Implicit direction x gradient tracking."""
     ours, by_hand = TWINS[name]
     problem, twin = finite_sum()
     network = decibo.networks.path(AGENTS)
     method = decibo.compose(direction.implicit(), consensus.tracking(), estimator=ours, x=A, y=B, v=C)
-    steps = 9
-    solution = decibo.solve(problem, network, method, steps=steps, every=steps, measures=["outer"], seed=SEED)
+    wanted = tracked(partial(D, twin), network.W, H, [by_hand() for _ in range(AGENTS)], STEPS)
+    np.testing.assert_allclose(found_by(problem, network, method, "v", STEPS), wanted, rtol=1e-11, atol=1e-13)
+    assert len({drawn(k, i) for k in range(STEPS) for i in range(AGENTS)}) == BATCHES
+    assert 1 < sum(heads(k) for k in range(STEPS)) < STEPS  # both branches were met
 
-    W = network.W
-    h = np.array([A] * 3 + [B] * 4 + [C] * 4)
-    s = np.zeros((AGENTS, 11))
-    t = np.zeros_like(s)
-    old = np.zeros_like(s)
-    hands = [by_hand() for _ in range(AGENTS)]
-    for k in range(steps):
-        d = np.stack([hands[i](lambda j, s, i=i: D(twin, i, j, s), s[i].copy(), k, drawn(k, i)) for i in range(AGENTS)])
-        t = W @ t + d - old if k else d
-        s, old = W @ s - h * t, d
-    found = twins.as_rows(problem, solution)
-    np.testing.assert_allclose(np.hstack([found["x"], found["y"], found["v"]]), s, rtol=1e-11, atol=1e-13)
-    assert len({drawn(k, i) for k in range(steps) for i in range(AGENTS)}) == BATCHES
-    assert 1 < sum(heads(k) for k in range(steps)) < steps  # both branches were met
+
+NAMED = {
+    "saba": (decibo.methods.saba(alpha=A, beta=B, gamma=C), by_table),
+    "srba": (decibo.methods.srba(alpha=A, beta=B, gamma=C, period=3), lambda: by_recursion(lambda k: k % 3 == 0)),
+    "s3ldbo": (decibo.methods.s3ldbo(alpha=A, beta=B, gamma=C, p=P), lambda: by_snapshot(heads)),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_on_one_agent_the_named_methods_are_the_plain_recursions(name):
+    """s - h d, without a network; on several agents they are what is tested above."""
+    method, by_hand = NAMED[name]
+    problem, twin = finite_sum(1)
+    s = np.zeros(11)
+    hand = by_hand()
+    for k in range(STEPS):
+        s = s - H * hand(lambda j, s: D(twin, 0, j, s), s.copy(), k, drawn(k, 0))
+    np.testing.assert_allclose(found_by(problem, decibo.complete(1), method, "v", STEPS)[0], s, rtol=1e-11, atol=1e-13)
+    kinds = {"saba": "saga", "srba": "sarah", "s3ldbo": "snapshot"}
+    assert method.core.step.args[0].estimator.name.startswith(kinds[name])
+    assert method.core.step.args[0].strategies[0][0].name == "tracking"
+
+
+def test_nr_dsbo_equals_numpy():
+    """The penalty with STORM; every variable of every agent is divided by the norm of what it tracks."""
+    problem, twin = finite_sum()
+    lam = 5.0
+
+    def along(i, j, s):
+        x, y, z = s[:3], s[3:7], s[7:]
+        i = i * BATCHES + j
+        d_x = twin.f_x(i, x, y) + lam * (twin.g_x(i, x, y) - twin.g_x(i, x, z))
+        return np.concatenate([d_x, twin.f_y(i, x, y) + lam * twin.g_y(i, x, y), twin.g_y(i, x, z)])
+
+    network = decibo.networks.path(AGENTS)
+    method = decibo.methods.nr_dsbo(alpha=A, beta=B, gamma=C, lam=lam, a=0.4)
+    hands = [by_storm(lambda k: 0.4) for _ in range(AGENTS)]
+    wanted = tracked(along, network.W, H, hands, STEPS, normalise=True)
+    np.testing.assert_allclose(found_by(problem, network, method, "z", STEPS), wanted, rtol=1e-10, atol=1e-12)
 
 
 @cache

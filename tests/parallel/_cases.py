@@ -9,6 +9,7 @@ Without names: every method, each on one of the four networks in turn; with --al
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ AGENTS, STEPS = 12, 200
 RATES = {"alpha": 0.03, "beta": 0.03, "gamma": 0.05, "lam": 4.0, "theta": 0.2, "eta": 0.1, "T": 3, "N": 4, "K": 2}
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
+SAMPLED = ("saba", "srba", "nr_dsbo")  # these need a list of batches
 ALONE = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
 
 
@@ -53,7 +55,14 @@ def problem(name: str, agents: int = AGENTS) -> Any:
         return decibo.problems.single_level(
             _square, {"a": jnp.linspace(0.5, 2.0, agents), "b": jnp.arange(1.0 * agents)}, {"u": jnp.ones(3)}
         )
-    return decibo.problems.quadratic(agents, seed=3)
+    quadratic = decibo.problems.quadratic(agents, seed=3)
+    if name in SAMPLED:
+        return dataclasses.replace(quadratic, sample=decibo.data.Batches(1, take=_all))
+    return quadratic
+
+
+def _all(d: Any, j: Any) -> Any:
+    return d
 
 
 def _square(x: Any, d: Any) -> Any:

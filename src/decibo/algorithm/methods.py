@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from decibo.algorithm import consensus, direction, prox
+from decibo.algorithm import consensus, direction, estimator, prox
 from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
 from decibo.algorithm.compose import compose
-from decibo.algorithm.rule import StepSize, adam, heavy_ball, is_rule, plain, tuning_free
+from decibo.algorithm.estimator import Estimator
+from decibo.algorithm.rule import StepSize, adam, heavy_ball, is_rule, normalised, plain, tuning_free
 from decibo.algorithm.schedules import Rate, Weight, matched, number, polynomial
 from decibo.automatic.steps import REST, automatic_steps
 from decibo.errors import InputError
@@ -380,6 +381,87 @@ def lopa(
     return _implicit(strategies, alpha, beta, gamma, theta)
 
 
+# direction x estimator x consensus
+
+
+@method(
+    provenance=f"{READ} Read in the authors' code for one agent, to which it is equal there, with one number j for the "
+    "batches of both levels where the code draws two; gradient tracking is ours."
+)
+def saba(*, alpha: StepSize, beta: StepSize, gamma: StepSize) -> Algorithm:
+    """SABA (Dagreou, Ablin, Vaiter & Moreau 2022): implicit x tracking with SAGA, on one agent or several.
+
+    The problem needs a fixed list of batches, `sample=decibo.data.Batches(count)`.
+
+    alpha, beta, gamma   step sizes of x, y and v
+
+    Cost: 1 + 1 gradients, one product each with H and J, all on one batch; sends 2n + 4r numbers.
+    Lands: exact.
+    """
+    return _implicit(consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.saga())
+
+
+@method(
+    provenance=f"{READ} Read in the authors' code for one agent, to which it is equal there, but that minibatches are "
+    "drawn as the problem says; gradient tracking is ours."
+)
+def srba(*, alpha: StepSize, beta: StepSize, gamma: StepSize, period: int = 100) -> Algorithm:
+    """SRBA (Dagreou, Moreau, Vaiter & Ablin 2024): implicit x tracking with SARAH, on one agent or several.
+
+    alpha, beta, gamma   step sizes of x, y and v
+    period               full gradients at every so many steps; the authors take half of those of one pass over the data
+
+    Cost: 2 + 2 gradients, two products each with H and J on a minibatch, or half of that on all data; sends 2n + 4r
+    numbers.
+    Lands: exact.
+    """
+    return _implicit(consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.sarah(period))
+
+
+@method(
+    provenance=f"{ABSTRACT} That all derivatives are skipped together, by all agents at once, is our reading. {RUN}"
+)
+def s3ldbo(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, p: float = 0.5, radius: float | None = None
+) -> Algorithm:
+    """S3LDBO (Yin, Dong, Ma, Wang & Yang 2026): SLDBO with derivatives that are skipped at random, the last ones kept.
+
+    alpha, beta, gamma   step sizes of x, y and v
+    p                    the probability of new derivatives
+    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
+
+    Cost: p times 1 + 1 gradients and one product each with H and J; sends 2n + 4r numbers.
+    Lands: exact.
+    """
+    skipped = estimator.snapshot(p)
+    return _implicit(consensus.tracking(), alpha, beta, gamma, None, radius=radius, estimator=skipped)
+
+
+@method(
+    provenance=f"{INFERRED} Known from the abstract: a normalised, variance-reduced decentralised method; that its "
+    "direction is this penalty, its estimator STORM, and that every variable is divided by the norm of what it tracks, "
+    "is inferred."
+)
+def nr_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate, a: Weight = 0.1) -> Algorithm:
+    """NR-DSBO (Zhang, Zhang & Gao 2025), for heavy-tailed noise: penalty x tracking with STORM and normalised steps.
+
+    alpha, beta, gamma   LENGTHS of the moves of x, y and z; to converge they must fall
+    lam                  penalty
+    a                    weight of what is new in STORM
+
+    Cost: 2 + 4 gradients on a minibatch; sends 2n + 4r numbers.
+    Lands: O(length) from where the penalty leads, O(1/lam) from the solution.
+    """
+    return compose(
+        direction.penalty(lam),
+        consensus.tracking(),
+        estimator=estimator.storm(a),
+        x=normalised(alpha),
+        y=normalised(beta),
+        z=normalised(gamma),
+    )
+
+
 # One level, for sanity and for comparison with one-level libraries: only f counts. On a problem made by
 # `decibo.problems.single_level(objective, data, x0)` they minimise mean_i objective(x, d_i).
 
@@ -441,10 +523,12 @@ def _implicit(
     *,
     radius: float | None = None,
     difference: float | None = None,
+    estimator: Estimator | None = None,
 ) -> Algorithm:
     return compose(
         direction.implicit(difference),
         strategies,
+        estimator=estimator,
         average={} if theta is None else {"x": theta},
         prox={} if radius is None else {"v": prox.ball(radius)},
         x=alpha,
