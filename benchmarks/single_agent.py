@@ -169,9 +169,18 @@ class Rivals:
 
     def start(self, h: float, ratio: float, memory: Callable[[], Any] = tuple) -> State:
         y = jnp.asarray(self.task.y0)
-        samplers = (Sampler.of(count, seed) for seed, count in enumerate(self.counts))
-        steps = (jnp.asarray(h), jnp.asarray(h / ratio))
-        return State(y, jnp.zeros_like(y), jnp.asarray(self.task.x0), *samplers, *steps, jnp.int32(0), memory())
+        samplers = [Sampler.of(count, seed) for seed, count in enumerate(self.counts)]
+        return State(
+            y=y,
+            v=jnp.zeros_like(y),
+            x=jnp.asarray(self.task.x0),
+            inner=samplers[0],
+            outer=samplers[1],
+            h=jnp.asarray(h),
+            a=jnp.asarray(h / ratio),
+            k=jnp.int32(0),
+            memory=memory(),
+        )
 
     def inner_parts(self, y: jax.Array, x: jax.Array, v: jax.Array, i: jax.Array | None) -> tuple[jax.Array, ...]:
         """g_y, H v and J v on a batch, or on all samples."""
