@@ -238,6 +238,7 @@ def test_folders_of_their_own_continue_from_the_newest_step_that_all_have(kept):
     step_of = lambda saved: saved.step
     assert stored.newest_of_all(kept, step_of, other([50, 100], [True])) == 100  # the other never completed 120
     assert stored.newest_of_all(kept.with_name("none"), step_of, other([])) is None
+    assert stored.newest_of_all(kept, step_of, other([])) is None  # killed before the other's first
     with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 1"):
         assert stored.newest_of_all(kept, step_of, other([50, 100], [False, True])) == 50
     (kept / "step-00000100" / "shared.npz").write_bytes(b"")

@@ -140,7 +140,8 @@ class Checkpointer:
         check_same({}, failure)
         run = self._newest(start)
         if run is None:
-            if resume and not restarted:
+            begun = self.own and any(share(bool(there)))  # killed before all had completed their first checkpoint
+            if resume and not restarted and not begun:
                 raise InputError(
                     f"There is no checkpoint in {folder} to resume from.", "Leave resume out to start a new run."
                 )

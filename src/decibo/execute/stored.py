@@ -129,7 +129,10 @@ def write(
 
 
 def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]) -> T | None:
-    """As `newest`, where each process has a folder of its own: of the newest step that is sound in all of them."""
+    """As `newest`, where each process has a folder of its own: of the newest step that is sound in all of them.
+
+    None if a process has no checkpoint: a run that was killed before all had completed their first one begins again.
+    """
     everyone = share([step_of(path) for path in steps(folder)])
     common = sorted(set.intersection(*map(set, everyone)))
     while common:
@@ -146,7 +149,7 @@ def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any
         if not bad:
             return taken
         warnings.warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.", stacklevel=2)
-    if any(everyone):
+    if all(everyone):  # else the first checkpoint was never completed
         raise CorruptedFileError(
             f"The folders of the processes have no checkpoint of the same step that is sound in all of them: they have "
             f"steps {', '.join(map(str, everyone))}. Start a new run in another folder."
