@@ -81,7 +81,7 @@ def test_files_must_agree(tmp_path):
         both("d.parquet")
     with pytest.raises(InputError, match=r"e\.csv cannot be read: No such file"):
         both("e.csv")
-    with pytest.raises(InputError, match="two are called alike"):
+    with pytest.raises(InputError, match="two files have the same name"):
         both("a.csv")
 
 

@@ -105,7 +105,7 @@ def as_columns(table: object) -> Columns:
     columns = {name: column_of(name, column) for name, column in named.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise InputError(f"All columns must have as many rows, but they have {short(lengths)}.")
+        raise InputError(f"All columns must have the same number of rows, but they have {short(lengths)}.")
     return columns
 
 

@@ -122,7 +122,7 @@ def _files(source: Source) -> dict[str, Path]:
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise InputError(
-            f"Files are called as their silos, but two are called alike: {short(', '.join(names))}.",
+            f"Each file is named after its silo, but two files have the same name: {short(', '.join(names))}.",
             "Pass a dictionary {silo: file}.",
         )
     return dict(zip(names, paths, strict=True))
