@@ -72,7 +72,9 @@ def test_the_table_has_mean_and_deviation_and_counts_those_without_an_answer(pla
 
 def test_the_page_shows_bands_counts_and_every_seed(place, tmp_path):
     groups = grouped(load(place))
-    first, second = page_sections(groups).runs
+    sections = page_sections(groups)
+    assert sections.cards[0].note == "of 2 settings: 4 improving, 1 diverged"
+    first, second = sections.runs
     assert (first.verdict.kind, first.verdict.title) == ("bad", "2 improving, 1 diverged")
     assert "Seed 2 diverged: Gone." in first.verdict.sentence
     assert first.ends[0].text == f"(2.0 ± 1.4)e{MINUS}4 (2 of 3)"

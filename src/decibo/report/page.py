@@ -32,7 +32,7 @@ from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
 from decibo.report.group import Group, caption, grouped, with_spread
 from decibo.report.network_svg import degrees, network_svg
 from decibo.report.summary import Folders, last_value, load_all, main_measure, symbols
-from decibo.report.verdict import PLATEAU, Verdict, judge_group
+from decibo.report.verdict import PLATEAU, Verdict, judge, judge_group
 from decibo.runs.folder import RunRecord, versions
 
 GENERATOR = b'<meta name="generator" content="decibo">'
@@ -248,8 +248,9 @@ def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verd
             )
         ]
     else:
-        counts = ", ".join(f"{count} {title}" for title, count in Counter(each.title for each in verdicts).items())
-        seeds = f"{len(groups)} settings: " if len(records) > len(groups) else ""
+        titles = Counter(judge(run, measure).title for run in records)
+        counts = ", ".join(f"{count} {title}" for title, count in titles.items())
+        seeds = f"of {len(groups)} settings: " if len(records) > len(groups) else ""
         cards = [Card("Runs", str(len(records)), f"{seeds}{counts}")]
     telling = _telling_measure(records, measure, verdicts)
     lowest = _lowest(groups, telling)
