@@ -34,7 +34,6 @@ from jax.tree_util import Partial
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.rule import Rule, as_rule, is_rule
 from decibo.algorithm.schedules import Rate, Schedule, number, schedule
-from decibo.automatic.controller import Controller
 from decibo.errors import InputError, short_repr
 from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
@@ -50,6 +49,7 @@ class Core:
     step: Partial
     view: Partial
     direction: Direction | None
+    chosen: Partial | None
     answer: str = field(metadata={"static": True})
 
 
@@ -72,10 +72,11 @@ class Algorithm:
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
     batches         whether these must be a fixed list, `decibo.data.Batches`
+    told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
     fixed_network   whether links must not come and go
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
-    controller      what chooses its settings during a run
+    chosen          for a method that finds step sizes itself: which ones a state of one agent has come to
     bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
     theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
                     docs/explanation/theorem.md, or None
@@ -92,17 +93,19 @@ class Algorithm:
     centralised: bool = False
     stochastic: bool = False
     batches: bool = False
+    told: bool = False
     fixed_network: bool = False
     direction: Direction | None = None
     answer: str = "y"
-    controller: Controller | None = None
+    chosen: Callable[[Tree], dict[str, jax.Array]] | None = None
     bias: str | None = None
     theorem: str | None = None
     step_sizes: tuple[str, ...] = ()
     core: Core = field(init=False, repr=False)  # the functions and the direction as one pytree
 
     def __post_init__(self) -> None:
-        core = Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, self.answer)
+        chosen = None if self.chosen is None else _partial(self.chosen)
+        core = Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, chosen, self.answer)
         object.__setattr__(self, "core", core)
 
     def replace(self, **settings: Any) -> Algorithm:
@@ -123,7 +126,7 @@ class Algorithm:
         return f"{self.name}({shown})"
 
 
-def _partial(function: Callable[..., Tree]) -> Partial:
+def _partial(function: Callable[..., Any]) -> Partial:
     return function if isinstance(function, Partial) else Partial(function)
 
 

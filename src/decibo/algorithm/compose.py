@@ -267,11 +267,9 @@ def check_estimator(estimator: Estimator | None) -> Estimator | None:
 
 
 def check_wrappable(method: Algorithm) -> None:
-    """Reject what is not an algorithm, and methods whose step sizes are still to be chosen."""
+    """Reject what is not an algorithm."""
     if not isinstance(method, Algorithm):
         raise InputError(f"Only an Algorithm can be wrapped, but this is {method!r}.")
-    if method.controller is not None:
-        raise InputError(f"{method!r} cannot be wrapped without its step sizes.", "Pass alpha and gamma.")
 
 
 def wrapped(

@@ -22,7 +22,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.algorithm.schedules import Scalar
 from decibo.errors import InputError
-from decibo.network.mixing import Mix
+from decibo.network.mixing import Mix, Reach
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 from decibo.validate import fraction as share
@@ -136,6 +136,10 @@ class _Messages:
 
     push = __call__
     difference = __call__
+    reach = Reach(1, 1.0)
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        return tree
 
 
 class _CompressedMix:
@@ -149,6 +153,10 @@ class _CompressedMix:
         self.key = key
         self.c: list[Tree] = []
         self.u: list[Tree] = []
+        self.reach = mix.reach
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4)

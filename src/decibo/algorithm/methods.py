@@ -12,11 +12,11 @@ from typing import cast
 
 from decibo.algorithm import consensus, direction, estimator, prox
 from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
+from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.rule import StepSize, adam, heavy_ball, is_rule, normalised, plain, tuning_free
-from decibo.algorithm.schedules import Rate, Weight, matched, number, polynomial
-from decibo.automatic.steps import REST, automatic_steps
+from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
 from decibo.errors import InputError
 
 # direction x consensus
@@ -51,27 +51,20 @@ def ahead_exact(
             With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition number kappa it takes
             about sqrt(kappa) steps instead of kappa
 
-    Without alpha or gamma `solve` chooses the step sizes, and changes them during the run if necessary.
+    Without alpha or gamma the agents find the step sizes themselves while they run (decibo.algorithm.automatic), with
+    momentum for y and z and gradient tracking for x: half a gradient of g more, and it sends n + 5 numbers more.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
     """
-    given = alpha is not None and gamma is not None
-    if momentum is not None and not given:
-        raise InputError("momentum goes with given step sizes only.", "Pass alpha and gamma too.")
-    inner = REST if gamma is None else gamma
-    if momentum is not None:
-        inner = heavy_ball(plain("gamma", inner) or REST, momentum)
-    automatic = lambda: automatic_steps(number(plain("alpha", alpha)), number(plain("gamma", gamma)), number(lam))
+    along = direction.symmetric_penalty(lam)
+    if alpha is None or gamma is None:
+        if momentum is not None:
+            raise InputError("momentum goes with given step sizes only.", "Pass alpha and gamma too.")
+        return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
+    inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
     return replace(
-        compose(
-            direction.symmetric_penalty(lam),
-            consensus.exact_diffusion(),
-            x=REST if alpha is None else alpha,
-            y=inner,
-            z=inner,
-        ),
-        controller=None if given else automatic(),
+        compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner),
         theorem=None if any(map(is_rule, (alpha, inner))) else "Theorem B",
     )
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.automatic.controller import RunState
 from decibo.errors import CorruptedFileError, InputError, first_line, short
 from decibo.execute import stored
 from decibo.execute.fingerprint import PROGRAMS, software
@@ -26,9 +26,11 @@ from decibo.execute.lock import hold
 from decibo.execute.private import Marks
 from decibo.execute.stored import Saved, damaged
 from decibo.files import check_writable
+from decibo.measure.cost import Seconds
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
 from decibo.parallel.processes import all_gather, barrier, check_same, share
+from decibo.pytree import Tree
 from decibo.validate import flag, integer
 
 
@@ -64,19 +66,33 @@ class Checkpoints:
         return Path(self.folder)
 
 
+class RunState(NamedTuple):
+    """Everything that a checkpoint holds.
+
+    step        the number of steps done
+    agents      the state of all agents; every leaf has a leading axis of agents
+    history     the records so far, by measure; "step" says when each was taken
+    seconds     where the time of the run has gone so far
+
+    A pytree whose structure stays the same during a run: JAX arrays have a leading axis of agents, all other leaves are
+    numbers of Python or numpy arrays of any length.
+    """
+
+    step: int
+    agents: Tree
+    history: dict[str, np.ndarray]
+    seconds: Seconds = Seconds()
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpointer:
-    """Writes and restores the state of one run, of which this process has the agents in `local`.
-
-    plan   what may differ from the checkpoint that a run resumes from, but has left its mark on the state there
-    """
+    """Writes and restores the state of one run, of which this process has the agents in `local`."""
 
     checkpoints: Checkpoints
     placement: Placement | None
     local: np.ndarray
     fingerprint: dict[str, str]
     marks: Marks
-    plan: dict[str, str]
 
     @property
     def every(self) -> int:
@@ -117,7 +133,7 @@ class Checkpointer:
                 self.local,
                 rows,
                 shared,
-                {"fingerprint": self.fingerprint, "software": software(), "plan": self.plan},
+                {"fingerprint": self.fingerprint, "software": software()},
                 lock=lock,
                 leader=self.leads,
                 barrier=barrier,
@@ -210,13 +226,6 @@ class Checkpointer:
                 rows = array if self.own else array[self.local]
                 leaves.append(self.placement.split(rows, self.local))
         _warn_of_versions(saved)
-        if saved.plan != self.plan:
-            warnings.warn(
-                f"The automatic step sizes of the run in {saved.folder.parent} were planned for "
-                f"{saved.plan.get('steps')} steps. Resumed to {self.plan.get('steps')}, it ends close to a run of that "
-                "many steps, but not with the same numbers.",
-                stacklevel=2,
-            )
         return jax.tree.unflatten(jax.tree.structure(start), leaves)
 
 

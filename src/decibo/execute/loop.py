@@ -16,7 +16,7 @@ from jax import lax
 
 from decibo.algorithm.algorithm import Core
 from decibo.measure.measures import Measure, Snapshot
-from decibo.network.mixing import AGENTS, AgentMix, Mixing
+from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.problem import Functions, Oracle
@@ -40,7 +40,10 @@ class Program(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What stays the same during a chunk: the method with its numbers, the network, the data, the seed."""
+    """What stays the same during a chunk: the method with its numbers, the network, the data, the seed.
+
+    reach   what the agents are told about the network, if the method wants it
+    """
 
     core: Core
     mixing: Mixing
@@ -48,6 +51,7 @@ class Inputs(NamedTuple):
     key: jax.Array
     known: dict[str, jax.Array]
     targets: dict[str, jax.Array]
+    reach: Reach | None = None
 
 
 class Chunk(NamedTuple):
@@ -94,7 +98,7 @@ class Progress(NamedTuple):
 
 
 # Which parts of the inputs are the same everywhere, and which are split over devices.
-INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE))  # type: ignore[arg-type]
+INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE))  # type: ignore[arg-type]
 PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 8)  # type: ignore[arg-type]
 
 
@@ -103,7 +107,7 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
     """The state of all agents before the first step."""
 
     def here(inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
-        mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key)
+        mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key, inputs.reach)
         one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
         state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
@@ -114,7 +118,7 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
 def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     """One step of all agents."""
     network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
-    mix = AgentMix(inputs.mixing, k, network_key)
+    mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
     count = jax.tree.leaves(state)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
     one = lambda d, s, key: inputs.core.step(Oracle(program.functions, d), mix, s, k, key)
@@ -215,6 +219,17 @@ def mean_values(
         return jnp.mean(values[0]), jnp.mean(values[1])
 
     return jax.vmap(one)(data, X, Y)
+
+
+@partial(jax.jit, static_argnames="program")
+def chosen_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+    """The step sizes that all agents have come to, of a method that chooses them."""
+
+    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+        assert inputs.core.chosen is not None
+        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.chosen)(state).items()}
+
+    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)
 
 
 @partial(jax.jit, static_argnames="program")

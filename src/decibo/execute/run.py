@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.automatic.controller import Agents, RunState
 from decibo.errors import InputError, short
 from decibo.execute import diagnose, loop, outcome
-from decibo.execute.checkpoint import Checkpointer
+from decibo.execute.checkpoint import Checkpointer, RunState
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
 from decibo.execute.pace import Clock, Pace
 from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status
+from decibo.formatting import format_number
 from decibo.measure.cost import Cost, Seconds
 from decibo.measure.measures import as_trees
 from decibo.network.directed import DirectedNetwork
@@ -65,29 +65,11 @@ class Setup:
         """Where the agents are; None if all are on one device."""
         return self.program.placement
 
-    @property
-    def agents(self) -> Agents:
-        """The agents as a controller sees them."""
-        direction = self.inputs.core.direction
-        if direction is None:
-            raise InputError(f"{self.method.name} carries a controller, which needs a method with a direction.")
-        return Agents(self.program.functions, self.placement, self.inputs.data, direction)
-
-    def method_of(self, run: RunState) -> Algorithm:
-        """The method with the settings in use."""
-        return self.method.replace(**run.settings) if run.settings else self.method
-
-    def inputs_of(self, run: RunState) -> Inputs:
-        """The inputs of the compiled program with the settings in use."""
-        return self.inputs._replace(core=self.method_of(run).core) if run.settings else self.inputs
-
 
 def begin(setup: Setup) -> RunState:
     """The state before the first step."""
     history = {"step": np.zeros(0, int)} | {name: np.zeros(0) for name, _ in setup.program.measures}
-    run = RunState(0, loop.begin(setup.program, setup.inputs, setup.start), {}, history)
-    controller = setup.method.controller
-    return run if controller is None else controller.init(setup.agents, run, setup.steps)
+    return RunState(0, loop.begin(setup.program, setup.inputs, setup.start), history)
 
 
 def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, clock: Clock | None = None) -> Solution:
@@ -105,12 +87,8 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
                 end, run = _advance(setup, run, part, votes, pace, clock)
                 stopping = pace.after(int(end.interval), end.votes, stop.requested)
                 if not end.alive:
-                    again = _after_failure(setup, run, part, end)
-                    if again is None:
-                        return _diverged(setup, run, part, end, throw)
-                    run = again
-                    continue
-                run = _after(setup, run, end, clock)
+                    return _diverged(setup, run, part, end, throw)
+                run = run._replace(step=int(end.k), agents=end.state)
                 if report is not None:
                     report(run.step, setup.steps, _latest(run))
                 if end.reached:
@@ -164,7 +142,7 @@ def _advance(
     setup: Setup, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
 ) -> tuple[Progress, RunState]:
     """Run these intervals: where they ended, and the state with their records; its agents are still those before."""
-    inputs = setup.inputs_of(run)
+    inputs = setup.inputs
     end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), part.chunk, votes)
     intervals = int(end.interval)
     lap = clock.lap()
@@ -194,7 +172,7 @@ def _compiled(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> RunState
     pace.records.idle = math.inf
     for _ in range(5):  # the quickest call counts: others may have waited for the machine
         votes = pace.votes(None)
-        end = loop.advance(setup.program, setup.inputs_of(run), run.agents, np.int32(run.step), nothing, votes)
+        end = loop.advance(setup.program, setup.inputs, run.agents, np.int32(run.step), nothing, votes)
         end.interval.block_until_ready()
         lap = clock.lap()
         pace.records.idle = min(pace.records.idle, lap.steps)
@@ -208,38 +186,6 @@ def _missed(setup: Setup, run: RunState) -> bool:
     return any(not row.all() for row in rows)
 
 
-def _after(setup: Setup, run: RunState, end: Progress, clock: Clock) -> RunState:
-    """The state after a chunk: its last state, and what the controller makes of it."""
-    run = run._replace(step=int(end.k), agents=end.state)
-    controller = setup.method.controller
-    if controller is None or end.reached or run.step % controller.interval(run):
-        return run
-    after = controller.update(setup.agents, run)
-    if run.step == setup.steps:  # it may have returned to an earlier state, which the last record must be of
-        after = _recorded_again(setup, after)
-    return after._replace(seconds=after.seconds.plus(clock.lap()))
-
-
-def _after_failure(setup: Setup, run: RunState, part: Part, end: Progress) -> RunState | None:
-    """The state to continue from after a number stopped being finite, if the controller has one."""
-    controller = setup.method.controller
-    if controller is None:
-        return None
-    run = _recorded(run, part.ends[: int(end.interval) - 1], part.chunk.record, end)  # without the interval that failed
-    again = controller.on_nonfinite(setup.agents, run._replace(step=int(end.k)))
-    return _recorded_again(setup, again) if again is not None and again.step == setup.steps else again
-
-
-def _recorded_again(setup: Setup, run: RunState) -> RunState:
-    """With the record of this step made anew."""
-    before = run.history["step"] < run.step
-    run = run._replace(history={name: rows[before] for name, rows in run.history.items()})
-    only = Chunk.record_only()
-    votes = Pace(setup.placement).votes(None)
-    end = loop.advance(setup.program, setup.inputs_of(run), run.agents, np.int32(run.step), only, votes)
-    return _recorded(run, np.array([run.step]), only.record, end)
-
-
 def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
     """The steps at which the next intervals end, at most `count`, and none beyond the next stop of the host.
 
@@ -249,8 +195,6 @@ def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
     stops = []
     if setup.checkpointer:
         stops.append(setup.checkpointer.every)
-    if setup.method.controller:
-        stops.append(setup.method.controller.interval(run))
     following = [period * (run.step // period + 1 + np.arange(count)) for period in (*periods, *stops)]
     first = [0] if not len(run.history["step"]) and not run.step else []
     ends = np.unique(np.concatenate([*following, [setup.steps], first])).astype(int)
@@ -286,19 +230,17 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
     solution = _solution(setup, run, status, "")
     moved = outcome.hardly_moved(setup.center, np.asarray(setup.program.functions.x.ravel(solution.x)))
     reasons = [note]
-    controller = setup.method.controller
     if found is Status.diverged:
         reasons.append(_why_grown(setup, run))
     elif found is Status.failed:
         reasons.append(_why_failed(setup, run, solution))
     elif run.step:
-        troubled = controller is not None and (bool(moved) or controller.troubled(run))
-        suspect = troubled or outcome.worsened(run.history)
+        chooses = setup.method.chosen is not None
+        suspect = (chooses and bool(moved)) or outcome.worsened(run.history)
         flat = _flat_inner(setup, solution) if suspect else ""
         found = Status.failed if flat else None
         reasons += [moved, flat]
-    if controller:
-        reasons.append(controller.summary(run))
+    reasons.append(_chosen(setup, run))
     if found is not None and status is not Status.interrupted:
         status = found
     message = " ".join(part for part in (_message(setup, run, status), *reasons) if part)
@@ -306,6 +248,15 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
     if throw and not status.sound:
         raise DivergedError(solution)
     return solution
+
+
+def _chosen(setup: Setup, run: RunState) -> str:
+    """Which step sizes the agents have come to, if they chose any."""
+    if setup.method.chosen is None:
+        return ""
+    rows = loop.chosen_of(setup.program, setup.inputs, run.agents)
+    found = {name: format_number(float(np.median(np.asarray(row)))) for name, row in rows.items()}
+    return f"Step sizes found by the agents: {', '.join(f'{name}={value}' for name, value in found.items())}."
 
 
 def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
@@ -328,11 +279,11 @@ def _why_grown(setup: Setup, run: RunState) -> str:
     flat = _flat_inner(setup)
     if flat:
         return flat
-    if setup.method.controller:
+    if setup.method.chosen:
         return "No step sizes kept it bounded: is the outer objective bounded below?"
     if run.seconds.steps > PATIENCE:
         return "Lower the step sizes, or check that the outer objective is bounded below."
-    return diagnose.explain(setup.program, setup.inputs_of(run), setup.method_of(run), setup.start, run.step)
+    return diagnose.explain(setup.program, setup.inputs, setup.method, setup.start, run.step)
 
 
 def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
@@ -344,10 +295,10 @@ def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
 
 def _diverged(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
     """Keep the records and the state before the first number that is not finite, and say what to change."""
-    inputs = setup.inputs_of(run)
+    inputs = setup.inputs
     good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
     run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(step=step, agents=good)
-    advice = _flat_inner(setup) or diagnose.explain(setup.program, inputs, setup.method_of(run), setup.start, step + 1)
+    advice = _flat_inner(setup) or diagnose.explain(setup.program, inputs, setup.method, setup.start, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
     solution = _solution(setup, run, Status.diverged, message)
     if throw:
@@ -357,8 +308,8 @@ def _diverged(setup: Setup, run: RunState, part: Part, end: Progress, throw: boo
 
 def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solution:
     functions = setup.program.functions
-    method = setup.method_of(run)
-    rows: Mapping[str, jax.Array] = loop.rows_of(setup.program, setup.inputs_of(run), run.agents)
+    method = setup.method
+    rows: Mapping[str, jax.Array] = loop.rows_of(setup.program, setup.inputs, run.agents)
     if setup.placement:
         rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}  # here, for this process alone
     links = len(setup.network.edges) * (1 if setup.network.directed else 2)

@@ -32,6 +32,7 @@ from decibo.measure.measures import Measures, resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import is_graph
+from decibo.network.mixing import Reach
 from decibo.network.network import Network
 from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
@@ -251,15 +252,14 @@ def prepare(
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:
-        plan = {} if method.controller is None else {"steps": str(steps)}  # what a controller is told at the start
         marks = Marks(checkpoints.path, local, data)
-        checkpointer = Checkpointer(checkpoints, placement, local, identity, marks, plan)
+        checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     shares = network.shares if isinstance(network, EachNetwork) else ()
     cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core, shares)
     center = np.asarray(rows["x"]).mean(axis=0)
     if placement is None:
-        inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals)
+        inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals, told(network, method))
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
         rows = placement.split(rows, np.arange(network.agents))
@@ -372,4 +372,12 @@ def _placed(
     """The inputs of a run on several devices, every part where it belongs."""
     key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE))()
     mixing = placement.split_devices(sharded_mixing(network, placement))
-    return Inputs(method.core, mixing, data, key, placement.everywhere(known), placement.everywhere(targets))
+    everywhere = [placement.everywhere(part) for part in (known, targets, told(network, method))]
+    return Inputs(method.core, mixing, data, key, *everywhere)
+
+
+def told(network: Network | DirectedNetwork, method: Algorithm) -> Reach | None:
+    """What the agents are told about the network, if the method wants it, as arrays."""
+    if not method.told or isinstance(network, DirectedNetwork):
+        return None
+    return Reach(*(jnp.asarray(number) for number in network.reach))

@@ -3,7 +3,7 @@
     DIR/step-00001000/manifest.json     format, step, what the run is (fingerprint), versions, checksums of the files
     DIR/step-00001000/manifest.sha256   the checksum of the manifest, as sha256sum writes it
     DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own agents
-    DIR/step-00001000/shared.npz        what is the same for all agents: history, settings, the controller's numbers
+    DIR/step-00001000/shared.npz        what is the same for all agents: the step and the history
 
 Processes that have no file system in common keep a folder each, with their own agents and all that is shared. A
 checkpoint is written under another name and renamed when it is complete and on the disk, so a crash at any instant
@@ -31,7 +31,7 @@ from decibo.execute.lock import Lock
 from decibo.files import encode, named, read_checked, sha256, sync_folder, synced
 from decibo.parallel.processes import check_same
 
-FORMAT = 3
+FORMAT = 4
 KIND = "decibo checkpoint"
 MANIFEST = "manifest.json"
 SEAL = "manifest.sha256"
@@ -48,14 +48,12 @@ class Saved:
     step         the steps that the state has behind it
     fingerprint  what the run was given, by name
     software     the versions that wrote it
-    plan         how many steps a run with a controller was to have, which its state depends on
     """
 
     folder: Path
     step: int
     fingerprint: dict[str, str]
     software: dict[str, str]
-    plan: dict[str, str]
     files: tuple[str, ...]
 
     def rows(self, agents: np.ndarray) -> dict[str, np.ndarray]:
@@ -73,7 +71,7 @@ class Saved:
         return {name: np.concatenate([part[name] for part in parts])[place] for name in parts[0]}
 
     def shared(self) -> dict[str, np.ndarray]:
-        """The leaves that are the same for all agents, by name: history, settings, the controller's numbers."""
+        """The leaves that are the same for all agents, by name: the step and the history."""
         return _load(self.folder / SHARED)
 
 
@@ -100,7 +98,7 @@ def write(
     Where each process has a folder of its own, each is the leader of its folder; old checkpoints are removed only when
     all have completed the new one, so that there is always a step that all of them have.
 
-    about   the fingerprint of the run, the software that runs it and the plan
+    about   the fingerprint of the run, and the software that runs it
     """
     draft = folder / f"{WRITING}{step:08d}-{lock.token}"
     final = folder / name_of(step)
@@ -254,7 +252,7 @@ def _read(folder: Path) -> Saved:
     files = manifest["files"]
     if folder.name != name_of(step):
         raise damaged(folder, f"it holds step {step}")
-    words = {name: manifest[name] for name in ("fingerprint", "software", "plan", "files")}
+    words = {name: manifest[name] for name in ("fingerprint", "software", "files")}
     for name, entries in words.items():
         if not (isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())):
             raise damaged(folder, f"{name!r} in its manifest is not a table of words")
@@ -266,7 +264,7 @@ def _read(folder: Path) -> Saved:
             raise damaged(folder, f"{name} is missing")
         if sha256(path) != checksum:
             raise damaged(folder, f"{name} is not what was written (checksum)")
-    return Saved(folder, step, words["fingerprint"], words["software"], words["plan"], tuple(files))
+    return Saved(folder, step, words["fingerprint"], words["software"], tuple(files))
 
 
 def _content(folder: Path, name: str) -> bytes:

@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.errors import InputError
 from decibo.network.each import Share, places_of
+from decibo.network.mixing import Reach
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 
@@ -236,6 +237,8 @@ class MarkedMix:
 
     push = __call__
     difference = __call__
+    largest = __call__
+    reach = Reach(1, 1.0)
 
 
 def step_cost(

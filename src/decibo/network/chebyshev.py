@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network.mixing import Mixing, Step
+from decibo.network.mixing import Mixing, Reach, Step
 from decibo.network.network import Network, dense
 from decibo.network.varying import VaryingNetwork
 from decibo.network.weights import Spectrum, spectrum_of
@@ -75,6 +75,12 @@ class Chebyshev(Mixing):
             before, e = e, omega * moved - (omega - 1) * before  # (5)
         return e
 
+    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of all that `rounds` exchanges reach."""
+        for _ in self.omegas:
+            S = self.inside.largest(S, k, key)
+        return S
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChebyshevNetwork(Network):
@@ -103,6 +109,12 @@ class ChebyshevNetwork(Network):
     def spectrum(self) -> Spectrum:
         """Bounds of the eigenvalues of W; the one that is larger in modulus is attained."""
         return Spectrum(-1 / self.recursion.last, 1 / self.recursion.last)
+
+    @property
+    def reach(self) -> Reach:
+        """As far as all exchanges of a step reach."""
+        width = -(-super().reach.width // self.rounds)
+        return Reach(width, 1 - self.spectrum.high)
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """The network's own mixing, `rounds` times."""

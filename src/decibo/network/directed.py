@@ -61,6 +61,10 @@ class PushPull(Mixing):
         """(A - I) S."""
         return self.pull.difference(S, k, key)
 
+    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of what is pulled."""
+        return self.pull.largest(S, k, key)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectedNetwork:

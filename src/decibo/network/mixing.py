@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +62,30 @@ class Mix(Protocol):
         """
         ...
 
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        """The largest of what the agent and its neighbours send, number by number, leaf by leaf.
+
+        Repeated `reach.width` times it gives every agent the largest number of all, so that all can change a step
+        size at a step that they all know.
+        """
+        ...
+
+    @property
+    def reach(self) -> Reach:
+        """What every agent is told about the network before a run."""
+        ...
+
+
+class Reach(NamedTuple):
+    """What every agent is told about the network before a run.
+
+    width   how many exchanges it takes until the news of one agent have reached all
+    slow    what one exchange takes off the disagreement that it takes least off: 1 - the second largest eigenvalue of W
+    """
+
+    width: jax.Array | int
+    slow: jax.Array | float
+
 
 class Mixing:
     """One exchange between all agents. `k` is the step and `key` a random key that all agents share.
@@ -107,6 +132,14 @@ class Mixing:
         """The rows of S times the row sums of W, which are 1 unless the network is directed."""
         return S
 
+    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """Row i of the result is the largest of S_i and the S_j of its neighbours, number by number."""
+        return self.largest_of(S, S, k, key)
+
+    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The same for the agents with rows S, which receive the rows `received`, their own first."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class AgentMix:
@@ -115,6 +148,7 @@ class AgentMix:
     mixing: Mixing
     k: Step
     key: jax.Array | None
+    told: Reach | None = None
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         """What agent i receives if every agent sends `tree`."""
@@ -127,6 +161,20 @@ class AgentMix:
     def difference(self, tree: T, bits: int | None = None) -> T:
         """By how much the neighbours differ from agent i."""
         return self._exchange(lambda mixing: mixing.difference, tree)
+
+    @property
+    def reach(self) -> Reach:
+        """What every agent was told about the network, if the method asked for it."""
+        if self.told is None:
+            raise InputError(
+                "The step uses mix.reach, but the method does not say so, and the agents were not told.",
+                "Pass told=True to decibo.Algorithm.",
+            )
+        return self.told
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        """The largest of what agent i and its neighbours send."""
+        return self._exchange(lambda mixing: mixing.largest, tree)
 
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         agent = _agent()
@@ -208,6 +256,10 @@ class Dense(Mixing):
         received = _rows(received, self.links.shape[1])
         return _product(self.links, received.reshape(received.shape[0], -1)).reshape(S.shape)
 
+    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of the rows that a row of W has a weight for, and of the own."""
+        return jnp.maximum(S, _largest(self.links, received))
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -241,6 +293,11 @@ class Circulant(Mixing):
                 differences = differences + (longer[before + offset :][: self.agents] - S)
             total = total + weight * differences
         return total
+
+    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of S[a] and all S[a + offset]."""
+        shifted = [jnp.roll(S, -offset, axis=0) for group in self.groups for offset in group]
+        return reduce(jnp.maximum, shifted, S)
 
 
 @jax.tree_util.register_dataclass
@@ -283,6 +340,15 @@ class Sparse(Mixing):
             total = total.at[self.hubs].set(_product(self.hub_links, received), mode="promise_in_bounds")
         return total.reshape(S.shape)
 
+    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of the own row and of every slot of neighbours."""
+        slot = lambda r, most: jnp.maximum(most, received.at[self.neighbours[r]].get(mode="promise_in_bounds"))
+        most = lax.fori_loop(0, self.neighbours.shape[0], slot, S)
+        if self.hubs.shape[0]:
+            hubs = jnp.maximum(S.at[self.hubs].get(mode="promise_in_bounds"), _largest(self.hub_links, received))
+            most = most.at[self.hubs].set(hubs, mode="promise_in_bounds")
+        return most
+
 
 def _product(links: jax.Array, flat: jax.Array) -> jax.Array:
     """The product with a matrix whose rows sum to 0, so that S - S_0 does as well as S.
@@ -291,6 +357,12 @@ def _product(links: jax.Array, flat: jax.Array) -> jax.Array:
     exact diffusion) would add up: in single precision they drifted away by 1e-7 a step.
     """
     return jnp.matmul(links.astype(flat.dtype), flat - flat[:1], precision=lax.Precision.HIGHEST)
+
+
+def _largest(links: jax.Array, received: jax.Array) -> jax.Array:
+    """For every row of a matrix, the largest of the rows received that it does not leave out."""
+    counted = (links != 0).reshape(*links.shape, *(1,) * (received.ndim - 1))
+    return jnp.max(jnp.where(counted, received, -jnp.inf), axis=1)
 
 
 def _scaled(total: jax.Array, S: jax.Array) -> jax.Array:

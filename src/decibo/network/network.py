@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from decibo.errors import InputError
-from decibo.network.mixing import Mixing, choose_mixing
+from decibo.network.mixing import Mixing, Reach, choose_mixing
 from decibo.network.weights import (
     Shifts,
     Spectrum,
@@ -20,6 +20,7 @@ from decibo.network.weights import (
     find_shifts,
     rescale,
     spectrum_of,
+    width_of,
 )
 
 if TYPE_CHECKING:
@@ -117,6 +118,16 @@ class Network:
     def gap(self) -> float:
         """1 - rho."""
         return 1 - self.rho
+
+    @cached_property
+    def width(self) -> int:
+        """How many exchanges are enough for the news of one agent to reach all others."""
+        return width_of(self.weights, self.shifts)
+
+    @property
+    def reach(self) -> Reach:
+        """What every agent is told about the network before a run."""
+        return Reach(self.width, 1 - self.spectrum.high)
 
     def with_rho(self, rho: float | None) -> Network:
         """The network with W moved towards or away from the identity to have this rho; None keeps it."""

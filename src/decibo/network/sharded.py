@@ -63,6 +63,11 @@ class Exchange(Mixing):
         local, received = self._received(S)
         return local.differing(S, received, k, key)
 
+    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest rows of this device's block and its neighbours."""
+        local, received = self._received(S)
+        return local.largest_of(S, received, k, key)
+
     def _received(self, S: jax.Array) -> tuple[Mixing, jax.Array]:
         """The mixing of this device, and its block with the rows that others sent."""
         local, sends = jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends))

@@ -9,8 +9,10 @@ periodic   the networks of a list take turns; each may be disconnected, together
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import jax
@@ -27,6 +29,8 @@ from decibo.validate import fraction
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_array, sparray
+
+PATIENCE = 10
 
 
 @jax.tree_util.register_dataclass
@@ -56,6 +60,18 @@ class Varying(Mixing):
         add = lambda r, total: total + weights[r][:, None] * (neighbour(r) - flat)
         return lax.fori_loop(0, self.neighbours.shape[0], add, jnp.zeros_like(flat)).reshape(S.shape)  # (1)
 
+    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of the own row and of those that arrive at step k."""
+        assert k is not None
+        assert key is not None
+        if not len(self.neighbours):  # a single agent
+            return S
+        arrives = (self.weights[k % self.weights.shape[0]] != 0) & self.alive(key)
+        for r in range(self.neighbours.shape[0]):
+            there = arrives[r].reshape(-1, *(1,) * (S.ndim - 1))
+            S = jnp.where(there, jnp.maximum(S, received.at[self.places[r]].get(mode="promise_in_bounds")), S)
+        return S
+
     def alive(self, key: jax.Array) -> jax.Array:
         """Which of an agent's links work, (D, agents)."""
         working = ~jax.random.bernoulli(key, self.rate, (self.count,))
@@ -71,6 +87,17 @@ class VaryingNetwork(Network):
     turns: tuple[csr_array, ...] = ()
     rate: float = 0.0
     unreliable: str = "links"
+
+    @cached_property
+    def width(self) -> int:
+        """How many exchanges are enough, almost surely, for the news of one agent to reach all others.
+
+        A link that works with probability p at its turn is crossed once in 1/p turns; PATIENCE more crossings leave
+        less than exp(-PATIENCE) of a chance that a path of links was slower than that.
+        """
+        works = (1 - self.rate) ** (2 if self.unreliable == "agents" else 1)
+        crossings = super().width if works == 1 else 2 * (super().width + PATIENCE) / works
+        return math.ceil(crossings) * len(self.turns)
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """Follows the links, whatever the size."""

@@ -317,6 +317,15 @@ class Spectrum(NamedTuple):
     high: float
 
 
+def width_of(weights: csr_array, shifts: Shifts | None) -> int:
+    """The largest distance between two agents; of many agents that see different things, at most twice that."""
+    from scipy.sparse.csgraph import shortest_path
+
+    few = weights.shape[0] <= DENSE_LIMIT
+    distances = shortest_path(weights, unweighted=True, indices=None if few else [0])
+    return max(1, int(distances.max())) * (1 if few or shifts is not None else 2)
+
+
 def spectrum_of(weights: csr_array, shifts: Shifts | None) -> Spectrum:
     """By Fourier transform, dense or by Lanczos, whichever is exact and affordable."""
     if weights.shape[0] == 1:

@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
     inputs: Inputs
     start: dict[str, jax.Array]
-    own: tuple[str, ...]  # of core, mixing, key, start
+    own: tuple[str, ...]  # of core, mixing, reach, key, start
 
     @property
     def size(self) -> int:
@@ -56,7 +56,7 @@ class Batch(NamedTuple):
         if len(places) == self.size and (places == np.arange(len(places))).all():
             return self
         pick = lambda name, tree: jax.tree.map(lambda leaf: leaf[places], tree) if name in self.own else tree
-        parts = {name: pick(name, getattr(self.inputs, name)) for name in ("core", "mixing", "key")}
+        parts = {name: pick(name, getattr(self.inputs, name)) for name in ("core", "mixing", "reach", "key")}
         return Batch(self.inputs._replace(**parts), pick("start", self.start), self.own)
 
 

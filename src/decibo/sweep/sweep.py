@@ -30,6 +30,7 @@ from decibo.execute.solve import (
     finite_at_start,
     known_solution,
     start_of,
+    told,
     variables_of,
 )
 from decibo.execute.start import Start
@@ -37,7 +38,7 @@ from decibo.measure.cost import Seconds
 from decibo.measure.measures import resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.each import each
-from decibo.network.mixing import Mixing
+from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
@@ -145,6 +146,7 @@ class _Prepared:
     data: Tree
     known: dict[str, jax.Array]
     mixings: list[Mixing]
+    reaches: list[Reach | None]
     starts: dict[tuple[int, int], dict[str, jax.Array]]
 
 
@@ -171,9 +173,10 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
     mixings = [cases[0][0].mixing()]
     if len({id(network) for network, _, _ in cases}) > 1:
         mixings = [network.mixing("dense") for network, _, _ in cases]
+    reaches = [told(network, method) for network, method, _ in cases[: len(mixings)]]
     recorded = resolve(measures, variables, known, has_direction=first.direction is not None)
     program = Program(problem.functions, recorded, early=False)
-    return _Prepared(cases, runs, program, data, known, mixings, starts)
+    return _Prepared(cases, runs, program, data, known, mixings, reaches, starts)
 
 
 @dataclass
@@ -284,9 +287,11 @@ def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
         own.append("key")
         key = jnp.stack(keys)
     mixing = sweep.mixings[0]
+    reach = sweep.reaches[0]
     if len(sweep.mixings) > 1:
-        own.append("mixing")
+        own += ["mixing", "reach"]
         mixing = stack([sweep.mixings[point.case] for point in runs])
+        reach = stack([sweep.reaches[point.case] for point in runs])
     starts = [sweep.starts[point.case, point.seed] for point in runs]
     start = starts[0]
     if not all(rows is starts[0] for rows in starts):
@@ -296,7 +301,7 @@ def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
     if len(sweep.cases) == 1 or not own or not all(point.method is runs[0].method for point in runs):
         own.append("core")
         core = stack([point.method.core for point in runs])
-    return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}), start, tuple(own))
+    return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}, reach), start, tuple(own))
 
 
 def _alike(sweep: _Prepared) -> list[list[int]]:
@@ -375,11 +380,4 @@ def _plain(value: Any) -> Any:
 def _with(method: Algorithm, settings: Settings) -> Algorithm:
     if method.factory is not None:
         only_known(method.name, "setting", settings, method.settings)
-    new = method.replace(**settings) if settings else method
-    if new.controller is not None:
-        missing = " and ".join(name for name, value in new.controller.settings.items() if value is None)
-        raise InputError(
-            f"{new!r} leaves out {missing}, but only `solve` chooses settings that are left out, one run at a time.",
-            f"Put {missing} into the grid or the method.",
-        )
-    return new
+    return method.replace(**settings) if settings else method

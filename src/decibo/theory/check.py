@@ -169,7 +169,7 @@ def check(
     if method.theorem == EXACT and isinstance(network, Network) and _scope(network, method) is None:
         settings = _exact_settings(method)
         theorem = _exact(constants, network, settings)
-        slacks = {} if method.controller else theorem.slacks
+        slacks = {} if method.chosen else theorem.slacks
         floor = _bound(theorem, settings)
         advice = _exact_advice(theorem, slacks, _exact(constants, network, {}))
     elif method.theorem not in (None, EXACT) and rho is not None:

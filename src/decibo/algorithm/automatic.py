@@ -1,0 +1,307 @@
+r"""Step sizes that nobody has to choose: how the agents find alpha and gamma of `ahead_exact` while they run.
+
+First gradients only, nothing is undone, and nothing is used that an agent could not know: its own gradients, what its
+neighbours send, and two numbers about the network that everybody is told before (`mix.reach`: its width, and u, half of
+what one exchange takes off the slowest disagreement).
+
+Inner level: exact diffusion of y and z along moving averages of their directions, which is heavy ball. Along an
+eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
+
+    (1)  a   = a + theta (d - a)                                           for y and z, with the same theta
+    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised        every PROBE-th step
+    (3)  L   = max(l, FALL L)                                              a power iteration that runs along
+    (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   growing by at most GROW a step
+    (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
+
+The noise in (2) is why a direction is seen whose curvature grows from nothing. In (5) M is by how much y and z have
+moved and D by how much what they exchange has, for y + z and for y - z: a disagreement in the slowest mode decays like
+u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M where
+disagreement decides, so that gamma should fall, and small where the inner level itself does. All agents use the same
+gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours' maxima, and everybody
+switches to what they have come to at a step that all know, once in `width` steps. The memories are scaled with gamma.
+
+Outer level: gradient tracking, where agents and coordinates may have different step sizes s without harm, because t
+vanishes at the solution.
+
+    (6)  t   = W t' + d - d'                                               ' = of the step before
+    (7)  v   = v + 2/(k + 2) (t^2 - v),   q = t/sqrt(v), at most 2         the mean of t^2, late steps weighing more
+    (8)  c_T = q m_T, between -1 and 1,   then m_T = m_T + (q - m_T)/T     for lags T = 1, 4, 16, 64, 256
+    (9)  log s = log s + UP B min_T c_T    if all c_T > 0                  the last T steps point the same way
+         log s = log s + DOWN min_T c_T/T  otherwise                       no slower than an oscillation of period T
+    (10) x   = W (x - s B q)
+    (11) B   = (l/(average l of late))^-5, at most 1                       the brake: curvature must not run ahead
+
+(7): with weights that grow like k a past of large directions is forgotten, but only as fast as 1/k, so that q dies out
+with t, and x comes to rest. (11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
+
+Sources: (1) Polyak 1964; (2) as in Polyak's remark that power iteration is free along a gradient method; (6) Nedic,
+Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir & Zhang 2013; (9) per coordinate
+as in delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993), over several lags at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.tree_util import Partial
+
+from decibo.algorithm import consensus
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.direction import Direction
+from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
+from decibo.network.mixing import Mix
+from decibo.problem.problem import Oracle
+from decibo.pytree import Tree, Vector
+
+THETA = 0.2  # of the inner moving average: momentum 0.8 suits conditions from 1 to 10^4; less is slow, more is unsteady
+SAFE = 0.9  # of half the largest gamma that is stable: l is seen from below, and late
+FIRST = 0.3  # r at the start: in the middle, on a logarithmic scale, of where it ends on most networks
+PACE = 0.02  # change of log r in a step, where the network allows it
+GROW = 1.05  # growth of gamma in a step: a smaller curvature may be that of an unlucky probe
+PROBE = 4  # steps between two probes, which cost two gradients of g: half a gradient a step
+STARTS = 10  # probes before the first step
+NOISE = 0.1  # of the direction of a probe
+FALL = 0.95  # of L from one probe to the next
+LATE = 8  # probes that the average of l looks back
+BRAKE = 5.0  # the power of (11)
+LAGS = (1.0, 4.0, 16.0, 64.0, 256.0)
+UP = 0.06  # of log s in a step: from TINY to 1 in 150 steps
+DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
+TINY = 1e-4  # s at the start: too small to do harm, and soon left behind
+LARGEST = 2.0  # of q: no coordinate moves by more than two steps
+RECENT = 0.1  # weight of the last step in D and M
+
+
+class Plan(NamedTuple):
+    """What is given: the direction, and a step size that is not to be chosen."""
+
+    direction: Direction
+    alpha: Schedule | None
+    gamma: Schedule | None
+
+    @property
+    def theta(self) -> float:
+        """A gamma that was given is meant without momentum."""
+        return THETA if self.gamma is None else 1.0
+
+
+class Inner(NamedTuple):
+    """What an agent keeps for y and z.
+
+    memory   of exact diffusion
+    average  a of (1)
+    sent     what its last exchange has changed
+    along    w of (2)
+    own      L of this agent, (3)
+    level    the average of log l
+    news     the largest L, D and M heard of since the last switch
+    moves    D and M of this agent, squared: two numbers each, for y + z and y - z
+    gamma    the same for all agents, as is
+    share    r of (5)
+    """
+
+    memory: Tree
+    average: dict[str, Vector]
+    sent: dict[str, Vector]
+    along: Vector
+    own: jax.Array
+    level: jax.Array
+    news: Vector
+    moves: Vector
+    gamma: jax.Array
+    share: jax.Array
+
+
+class Outer(NamedTuple):
+    """What an agent keeps for x: W t, d, v, one m_T for each lag, and s; names as in (6)-(10)."""
+
+    wt: Vector
+    d: Vector
+    v: Vector
+    m: jax.Array
+    s: Vector
+
+
+class State(NamedTuple):
+    """The state of one agent."""
+
+    variables: Tree
+    inner: Inner
+    outer: Outer
+
+
+def automatic(direction: Direction, alpha: Rate | None = None, gamma: Rate | None = None) -> Algorithm:
+    """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that are not given."""
+    given = {"alpha": alpha, "gamma": gamma}
+    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()))
+    return Algorithm(
+        init=Partial(_init, plan),
+        step=Partial(_step, plan),
+        view=Partial(_view, direction),
+        told=True,
+        chosen=Partial(_chosen, plan),
+        direction=direction,
+        answer=direction.answer,
+        bias=direction.bias,
+    )
+
+
+def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+    variables = plan.direction.start(start)
+    x, y = variables.x, variables.y
+    dtype = y.dtype
+    group = {"y": y, "z": variables.z}
+    zeros = jax.tree.map(jnp.zeros_like, group)
+    along = _unit(jax.random.normal(jax.random.key(0), y.shape, dtype))
+    own, along = lax.fori_loop(0, STARTS, lambda _, at: _probe(oracle, x, y, at[1]), (jnp.zeros((), dtype), along))
+    largest = lax.fori_loop(0, mix.reach.width, lambda _, most: mix.largest(most), own)
+    inner = Inner(
+        memory=consensus.exact_diffusion().start(group),
+        average=zeros,
+        sent=zeros,
+        along=along,
+        own=own,
+        level=_log(own),
+        news=jnp.zeros(5, dtype).at[0].set(own),
+        moves=jnp.zeros(4, dtype),
+        gamma=_given(plan.gamma, 0, FIRST * _most(plan.theta, largest)),
+        share=jnp.asarray(FIRST, dtype),
+    )
+    outer = Outer(
+        wt=jnp.zeros_like(x),
+        d=jnp.zeros_like(x),
+        v=jnp.zeros_like(x),
+        m=jnp.zeros((len(LAGS), *x.shape), x.dtype),
+        s=jnp.full_like(x, TINY),
+    )
+    return State(variables, inner, outer)
+
+
+def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
+    v = state.variables
+    d = plan.direction.at(oracle, v, k)
+    inner, curvature = _looked(oracle, v.x, v.y, state.inner, k, key)
+    inner = _agreed(plan, mix, inner, k)
+    own = {"y": v.y, "z": v.z}
+    moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z})
+    brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0))  # (11)
+    x, outer = _outer_step(plan, mix, v.x, state.outer, d.x, brake.astype(v.x.dtype), k)
+    return State(type(v)(x=x, **moved), inner, outer)
+
+
+def _looked(
+    oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array, key: jax.Array
+) -> tuple[Inner, jax.Array]:
+    """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
+
+    def look() -> tuple[Inner, jax.Array]:
+        seen, along = _probe(oracle, x, y, inner.along)
+        noise = _unit(jax.random.normal(key, along.shape, along.dtype))
+        looked = inner._replace(
+            along=_unit(along + NOISE * noise),  # (2)
+            own=jnp.maximum(seen, FALL * inner.own),  # (3)
+            level=inner.level + (_log(seen) - inner.level) / LATE,
+        )
+        return looked, _log(seen)
+
+    return lax.cond(k % PROBE == 0, look, lambda: (inner, _log(inner.own)))
+
+
+def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
+    """With the news of the neighbours; and, when these have come from everywhere, with another gamma."""
+    dtype = inner.news.dtype
+    period = jnp.maximum(mix.reach.width, PROBE)
+    turn = k % period == 0
+    tiny = jnp.finfo(dtype).tiny
+    u = jnp.asarray(mix.reach.slow, dtype) / 2
+    largest, d_plus, m_plus, d_minus, m_minus = inner.news
+    ratio = (d_plus / jnp.maximum(m_plus, tiny) + d_minus / jnp.maximum(m_minus, tiny)) / 2  # D^2/M^2
+    lean = jnp.clip(jnp.log(jnp.maximum(ratio, tiny)) / 2 - jnp.log(u), -1, 1)
+    least = jnp.minimum(jnp.sqrt(u) / 2, FIRST)
+    share = jnp.clip(inner.share * jnp.exp(-period * jnp.minimum(PACE, u) * lean), least, 1)  # (5)
+    gamma = jnp.minimum(share * _most(plan.theta, largest), inner.gamma * GROW ** period.astype(dtype))  # (4)
+    switch = turn & (k > 0)
+    gamma = _given(plan.gamma, k, jnp.where(switch, gamma, inner.gamma))
+    own = jnp.concatenate([inner.own[None], inner.moves])
+    return inner._replace(
+        news=mix.largest(jnp.where(turn, own, inner.news)),
+        gamma=gamma.astype(dtype),
+        share=jnp.where(switch, share, inner.share),
+        memory=jax.tree.map(lambda c: (gamma / inner.gamma * c).astype(c.dtype), inner.memory),
+    )
+
+
+def _inner_step(
+    plan: Plan, mix: Mix, own: dict[str, Vector], inner: Inner, d: dict[str, Vector]
+) -> tuple[dict[str, Vector], Inner]:
+    """y and z after the step, and what is kept for the next."""
+    average = {name: a + plan.theta * (d[name] - a) for name, a in inner.average.items()}  # (1)
+    rates = dict.fromkeys(own, inner.gamma)
+    moved, memory = consensus.exact_diffusion().step(mix, lambda s, h: s, own, inner.memory, average, rates)
+    sent = jax.tree.map(jnp.subtract, memory[0], inner.memory[0])
+    changed = jax.tree.map(jnp.subtract, sent, inner.sent)
+    move = jax.tree.map(jnp.subtract, moved, own)
+    pairs = [(each["y"] + each["z"], each["y"] - each["z"]) for each in (changed, move)]
+    now = jnp.stack([jnp.sum(pairs[i][j] ** 2) for j in (0, 1) for i in (0, 1)])
+    moves = inner.moves + RECENT * (now - inner.moves)
+    return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
+
+
+def _outer_step(
+    plan: Plan, mix: Mix, x: Vector, outer: Outer, d: Vector, brake: jax.Array, k: jax.Array
+) -> tuple[Vector, Outer]:
+    """x after the step, and what is kept for the next."""
+    t = outer.wt + d - outer.d  # (6)
+    if plan.alpha is not None:
+        x, wt = mix((x - plan.alpha(k) * t, t))
+        return x, outer._replace(wt=wt, d=d)
+    v = outer.v + (2 / (k + 2)).astype(x.dtype) * (t**2 - outer.v)
+    q = jnp.clip(t / (jnp.sqrt(v) + jnp.finfo(x.dtype).tiny), -LARGEST, LARGEST)  # (7)
+    lags = jnp.asarray(LAGS, x.dtype)[:, None]
+    c = jnp.clip(q * outer.m, -1, 1)
+    m = outer.m + (q - outer.m) / lags  # (8)
+    least = jnp.min(c, axis=0)
+    change = jnp.where(least > 0, UP * brake * least, DOWN * jnp.min(c / lags, axis=0))
+    s = outer.s * jnp.exp(change)  # (9)
+    x, wt = mix((x - s * brake * q, t))  # (10)
+    return x, Outer(wt, d, v, m, s)
+
+
+def _probe(oracle: Oracle, x: Vector, y: Vector, along: Vector) -> tuple[jax.Array, Vector]:
+    """l and h/l of (2); nothing and the old direction if the gradient does not change."""
+    e = jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
+    h = (oracle.inner(x, y + e * along)[1] - oracle.inner(x, y)[1]) / e
+    size = jnp.linalg.norm(h)
+    seen = jnp.isfinite(size) & (size > 0)
+    return jnp.where(seen, size, 0), jnp.where(seen, h / jnp.where(seen, size, 1), along)
+
+
+def _most(theta: float, largest: jax.Array) -> jax.Array:
+    """(4) with r = 1; where no curvature was seen at all, that of 1."""
+    return SAFE * (2 - theta) / theta / jnp.where(largest > 0, largest, 1)
+
+
+def _given(rate: Schedule | None, k: Step, otherwise: jax.Array) -> jax.Array:
+    return otherwise if rate is None else jnp.asarray(rate(k), otherwise.dtype)
+
+
+def _unit(vector: Vector) -> Vector:
+    return vector / jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
+
+
+def _log(number: jax.Array) -> jax.Array:
+    return jnp.log(jnp.maximum(number, jnp.finfo(number.dtype).tiny))
+
+
+def _view(direction: Direction, state: State) -> dict[str, Vector]:
+    return direction.view(state.variables)
+
+
+def _chosen(plan: Plan, state: State) -> dict[str, jax.Array]:
+    """The step sizes that were not given: alpha as the median of s/sqrt(v) over the coordinates, and gamma."""
+    found = {"alpha": jnp.median(state.outer.s / jnp.sqrt(state.outer.v)), "gamma": state.inner.gamma}
+    given = {"alpha": plan.alpha, "gamma": plan.gamma}
+    return {name: value for name, value in found.items() if given[name] is None}

@@ -1,1 +1,0 @@
-"""Step sizes that nobody has to choose."""
