@@ -8,28 +8,28 @@ Inner level: exact diffusion of y and z along moving averages of their direction
 eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
 
     (1)  a   = a + theta (d - a)                                           for y and z, with the same theta
-    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised        every PROBE-th step
+    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised        at every PROBE-th step
     (3)  L   = max(l, FALL L)                                              a power iteration that runs along
     (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   growing by at most GROW a step
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
-The noise in (2) is why a direction is seen whose curvature grows from nothing. In (5) M is by how much y and z have
-moved and D by how much what they exchange has, for y + z and for y - z: a disagreement in the slowest mode decays like
-u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M where
-disagreement decides, so that gamma should fall, and small where the inner level itself does. All agents use the same
-gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours' maxima, and everybody
+The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In (5) M is by how much
+y and z have moved and D by how much what they exchange has, for y + z and for y - z: a disagreement in the slowest mode
+decays like u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M
+where disagreement decides, so that gamma should fall, and small where the inner level itself does. All agents use the
+same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours' maxima, and everybody
 switches to what they have come to at a step that all know, once in `width` steps. The memories are scaled with gamma.
 
 Outer level: gradient tracking, where agents and coordinates may have different step sizes s without harm, because t
 vanishes at the solution.
 
     (6)  t   = W t' + d - d'                                               ' = of the step before
-    (7)  v   = v + 2/(k + 2) (t^2 - v),   q = t/sqrt(v), at most 2         the mean of t^2, late steps weighing more
+    (7)  v   = v + 2/(k + 2) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, late steps weighing more
     (8)  c_T = q m_T, between -1 and 1,   then m_T = m_T + (q - m_T)/T     for lags T = 1, 4, 16, 64, 256
     (9)  log s = log s + UP B min_T c_T    if all c_T > 0                  the last T steps point the same way
          log s = log s + DOWN min_T c_T/T  otherwise                       no slower than an oscillation of period T
     (10) x   = W (x - s B q)
-    (11) B   = (l/(average l of late))^-5, at most 1                       the brake: curvature must not run ahead
+    (11) B   = (l/(average l of late))^-10, at most 1                      the brake: curvature must not run ahead
 
 (7): with weights that grow like k a past of large directions is forgotten, but only as fast as 1/k, so that q dies out
 with t, and x comes to rest. (11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
@@ -52,6 +52,7 @@ from decibo.algorithm import consensus
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
+from decibo.measure.cost import sometimes
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -66,12 +67,12 @@ STARTS = 10  # probes before the first step
 NOISE = 0.1  # of the direction of a probe
 FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
-BRAKE = 5.0  # the power of (11)
+BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
 LAGS = (1.0, 4.0, 16.0, 64.0, 256.0)
 UP = 0.06  # of log s in a step: from TINY to 1 in 150 steps
 DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
 TINY = 1e-4  # s at the start: too small to do harm, and soon left behind
-LARGEST = 2.0  # of q: no coordinate moves by more than two steps
+LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
 RECENT = 0.1  # weight of the last step in D and M
 
 
@@ -155,7 +156,7 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     dtype = y.dtype
     group = {"y": y, "z": variables.z}
     zeros = jax.tree.map(jnp.zeros_like, group)
-    along = _unit(jax.random.normal(jax.random.key(0), y.shape, dtype))
+    along = _noise(y)
     own, along = lax.fori_loop(0, STARTS, lambda _, at: _probe(oracle, x, y, at[1]), (jnp.zeros((), dtype), along))
     largest = lax.fori_loop(0, mix.reach.width, lambda _, most: mix.largest(most), own)
     inner = Inner(
@@ -183,7 +184,7 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
 def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
     v = state.variables
     d = plan.direction.at(oracle, v, k)
-    inner, curvature = _looked(oracle, v.x, v.y, state.inner, k, key)
+    inner, curvature = _looked(oracle, v.x, v.y, state.inner, k)
     inner = _agreed(plan, mix, inner, k)
     own = {"y": v.y, "z": v.z}
     moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z})
@@ -192,29 +193,38 @@ def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key:
     return State(type(v)(x=x, **moved), inner, outer)
 
 
-def _looked(
-    oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array, key: jax.Array
-) -> tuple[Inner, jax.Array]:
+def _looked(oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
-    def look() -> tuple[Inner, jax.Array]:
-        seen, along = _probe(oracle, x, y, inner.along)
-        noise = _unit(jax.random.normal(key, along.shape, along.dtype))
+    def look(at: tuple[Vector, Vector]) -> tuple[Inner, jax.Array]:
+        seen, along = _probe(oracle, *at, inner.along)
         looked = inner._replace(
-            along=_unit(along + NOISE * noise),  # (2)
+            along=_unit(along + NOISE * _noise(along)),  # (2)
             own=jnp.maximum(seen, FALL * inner.own),  # (3)
             level=inner.level + (_log(seen) - inner.level) / LATE,
         )
         return looked, _log(seen)
 
-    return lax.cond(k % PROBE == 0, look, lambda: (inner, _log(inner.own)))
+    return sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: (inner, _log(inner.own)), (x, y))
 
 
 def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
     """With the news of the neighbours; and, when these have come from everywhere, with another gamma."""
-    dtype = inner.news.dtype
+    if plan.gamma is not None:
+        return inner._replace(gamma=jnp.asarray(plan.gamma(k), inner.gamma.dtype))
     period = jnp.maximum(mix.reach.width, PROBE)
-    turn = k % period == 0
+
+    def turn() -> Inner:
+        own = jnp.concatenate([inner.own[None], inner.moves])
+        return lax.cond(k > 0, lambda: _switched(plan, mix, inner, period), lambda: inner)._replace(news=own)
+
+    inner = lax.cond(k % period == 0, turn, lambda: inner)
+    return inner._replace(news=mix.largest(inner.news))
+
+
+def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
+    """With the gamma and r of (4) and (5), and memories that fit them."""
+    dtype = inner.news.dtype
     tiny = jnp.finfo(dtype).tiny
     u = jnp.asarray(mix.reach.slow, dtype) / 2
     largest, d_plus, m_plus, d_minus, m_minus = inner.news
@@ -223,15 +233,8 @@ def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
     least = jnp.minimum(jnp.sqrt(u) / 2, FIRST)
     share = jnp.clip(inner.share * jnp.exp(-period * jnp.minimum(PACE, u) * lean), least, 1)  # (5)
     gamma = jnp.minimum(share * _most(plan.theta, largest), inner.gamma * GROW ** period.astype(dtype))  # (4)
-    switch = turn & (k > 0)
-    gamma = _given(plan.gamma, k, jnp.where(switch, gamma, inner.gamma))
-    own = jnp.concatenate([inner.own[None], inner.moves])
-    return inner._replace(
-        news=mix.largest(jnp.where(turn, own, inner.news)),
-        gamma=gamma.astype(dtype),
-        share=jnp.where(switch, share, inner.share),
-        memory=jax.tree.map(lambda c: (gamma / inner.gamma * c).astype(c.dtype), inner.memory),
-    )
+    memory = jax.tree.map(lambda c: gamma / inner.gamma * c, inner.memory)
+    return inner._replace(gamma=gamma, share=share, memory=memory)
 
 
 def _inner_step(
@@ -290,6 +293,11 @@ def _given(rate: Schedule | None, k: Step, otherwise: jax.Array) -> jax.Array:
 
 def _unit(vector: Vector) -> Vector:
     return vector / jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
+
+
+def _noise(like: Vector) -> Vector:
+    """sin(1), sin(2), ..., normalised: no entry is 0, and no direction of a problem is likely to be at right angles."""
+    return _unit(jnp.sin(jnp.arange(1, like.size + 1, dtype=like.dtype)))
 
 
 def _log(number: jax.Array) -> jax.Array:
