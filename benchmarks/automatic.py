@@ -64,7 +64,7 @@ def rescaled(
 
 
 def growing(seed: int) -> decibo.Problem:
-    """x is the logarithm of a curvature, which grows by more than 10^6 on the way to the solution."""
+    """x is the logarithm of a curvature, which grows some hundred times on the way to the solution."""
     b = np.random.default_rng(seed).normal(size=(10, 5))
     outer = lambda x, y, d: 0.5 * jnp.sum((y - d["t"]) ** 2) + 1e-8 * jnp.sum(jnp.exp(x))
     inner = lambda x, y, d: 0.5 * jnp.sum(jnp.exp(x) * (y - d["b"]) ** 2) + 0.5 * jnp.sum(y**2)

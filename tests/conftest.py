@@ -31,7 +31,6 @@ gc.set_threshold(50_000, 20, 20)
 QUICK = (
     "algorithm/test_ahead.py",
     "algorithm/test_mdbo.py",
-    "automatic/test_controller.py",
     "cli/test_commands.py::test_run_writes_a_folder_that_describes_itself",
     "cli/test_config.py",
     "data/test_loaders.py",

@@ -17,7 +17,6 @@ LAYERS = (
     ("problem",),
     ("problems", "network"),
     ("measure",),
-    ("automatic",),
     ("algorithm",),
     ("theory",),
     ("networks", "methods"),  # faces: what is found by name

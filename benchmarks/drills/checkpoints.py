@@ -36,8 +36,8 @@ import numpy as np  # noqa: E402
 from faults import Outcome  # noqa: E402
 
 import decibo  # noqa: E402
-from decibo.automatic.controller import RunState  # noqa: E402
 from decibo.errors import CorruptedFileError  # noqa: E402
+from decibo.execute.checkpoint import RunState  # noqa: E402
 from decibo.execute.run import begin  # noqa: E402
 from decibo.execute.solve import prepare  # noqa: E402
 from decibo.files import sha256  # noqa: E402

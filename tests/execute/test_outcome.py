@@ -57,13 +57,6 @@ def test_automatic_steps_on_an_inner_level_without_curvature(inner):
         decibo.solve(stated(inner=inner), NETWORK, throw=True, **STEPS)
 
 
-def test_the_last_record_is_of_the_solution_even_if_automatic_steps_returned_to_an_earlier_state():
-    solution = decibo.solve(stated(inner=hill), NETWORK, measures=["outer"], **STEPS)
-    at_the_end = np.mean([f(solution.x, solution.y, d) for d in DATA])
-    assert solution.history["step"][-1] == solution.steps
-    np.testing.assert_allclose(solution.history["outer"][-1], at_the_end, rtol=1e-12)
-
-
 def test_fixed_steps_on_an_inner_level_without_curvature_are_not_told_to_be_smaller():
     solution = decibo.solve(stated(inner=hill), NETWORK, METHOD, steps=20_000, progress=False)
     assert solution.status == "diverged"

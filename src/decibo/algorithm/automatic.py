@@ -8,7 +8,7 @@ Inner level: exact diffusion of y and z along moving averages of their direction
 eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
 
     (1)  a   = a + theta (d - a)                                           for y and z, with the same theta
-    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised        at every PROBE-th step
+    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised   at every PROBE-th step
     (3)  L   = max(l, FALL L)                                              a power iteration that runs along
     (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   growing by at most GROW a step
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
@@ -24,19 +24,21 @@ Outer level: gradient tracking, where agents and coordinates may have different 
 vanishes at the solution.
 
     (6)  t   = W t' + d - d'                                               ' = of the step before
-    (7)  v   = v + 2/(k + 2) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, late steps weighing more
+    (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, step j with weight j^2
     (8)  c_T = q m_T, between -1 and 1,   then m_T = m_T + (q - m_T)/T     for lags T = 1, 4, 16, 64, 256
     (9)  log s = log s + UP B min_T c_T    if all c_T > 0                  the last T steps point the same way
          log s = log s + DOWN min_T c_T/T  otherwise                       no slower than an oscillation of period T
+         and log s falls with log sqrt(v), where v falls                   so that s/sqrt(v) never grows by itself
     (10) x   = W (x - s B q)
     (11) B   = (l/(average l of late))^-10, at most 1                      the brake: curvature must not run ahead
 
-(7): with weights that grow like k a past of large directions is forgotten, but only as fast as 1/k, so that q dies out
-with t, and x comes to rest. (11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
+(7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a power of k, so that
+q dies out with t, the growth in (9) with q^2, and what is left is gradient tracking with constant steps s/sqrt(v).
+(11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
 
-Sources: (1) Polyak 1964; (2) as in Polyak's remark that power iteration is free along a gradient method; (6) Nedic,
-Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir & Zhang 2013; (9) per coordinate
-as in delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993), over several lags at once.
+Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir
+& Zhang 2013; (9) per coordinate as in delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993), here over
+several lags at once.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
 BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
 LAGS = (1.0, 4.0, 16.0, 64.0, 256.0)
-UP = 0.06  # of log s in a step: from TINY to 1 in 150 steps
+UP = 0.08  # of log s in a step: from TINY to 1 in 120 steps
 DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
 TINY = 1e-4  # s at the start: too small to do harm, and soon left behind
 LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
@@ -261,14 +263,14 @@ def _outer_step(
     if plan.alpha is not None:
         x, wt = mix((x - plan.alpha(k) * t, t))
         return x, outer._replace(wt=wt, d=d)
-    v = outer.v + (2 / (k + 2)).astype(x.dtype) * (t**2 - outer.v)
+    v = outer.v + (3 / (k + 3)).astype(x.dtype) * (t**2 - outer.v)
     q = jnp.clip(t / (jnp.sqrt(v) + jnp.finfo(x.dtype).tiny), -LARGEST, LARGEST)  # (7)
     lags = jnp.asarray(LAGS, x.dtype)[:, None]
     c = jnp.clip(q * outer.m, -1, 1)
     m = outer.m + (q - outer.m) / lags  # (8)
     least = jnp.min(c, axis=0)
     change = jnp.where(least > 0, UP * brake * least, DOWN * jnp.min(c / lags, axis=0))
-    s = outer.s * jnp.exp(change)  # (9)
+    s = outer.s * jnp.exp(change) * jnp.sqrt(jnp.where(v < outer.v, v / outer.v, 1))  # (9)
     x, wt = mix((x - s * brake * q, t))  # (10)
     return x, Outer(wt, d, v, m, s)
 

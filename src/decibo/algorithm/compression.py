@@ -153,7 +153,10 @@ class _CompressedMix:
         self.key = key
         self.c: list[Tree] = []
         self.u: list[Tree] = []
-        self.reach = mix.reach
+
+    @property
+    def reach(self) -> Reach:
+        return self.mix.reach
 
     def largest(self, tree: T, bits: int | None = None) -> T:
         return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are

@@ -284,8 +284,8 @@ def _landing(method: Algorithm, on: bool | Problem, landed: list[str]) -> str | 
 
 def lands(method: Algorithm, problem: Problem | None = None) -> tuple[bool, str]:
     """Whether the mean of x rests at the solution, or closer to it with smaller steps or a larger lam; and where."""
-    if method.stochastic or method.controller is not None:
-        return True, "not tried, since " + ("it draws minibatches" if method.stochastic else "steps are open")
+    if method.stochastic:
+        return True, "not tried, since it draws minibatches"
     problem = quadratic(1 if method.centralised else LANDING_AGENTS) if problem is None else problem
     if problem.agents is None or callable(problem.data) or not problem.solution:
         return False, f"needs a problem with data in memory and a known solution, but {problem!r} has none"

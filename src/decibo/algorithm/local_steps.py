@@ -35,7 +35,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import Algorithm, Count
 from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.errors import InputError
-from decibo.network.mixing import Mix
+from decibo.network.mixing import Mix, Reach
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree
 from decibo.validate import integer
@@ -52,6 +52,11 @@ def local_steps(method: Algorithm, K: int) -> Algorithm:
     """
     check_wrappable(method)
     count = Count(integer("K", K))
+    if method.told:
+        raise InputError(
+            f"{method!r} finds its step sizes from what neighbours send at every step, and most would be without.",
+            "Pass alpha and gamma.",
+        )
     if method.fixed_network:
         raise InputError(
             f"{method.name} keeps sums of what neighbours sent, which steps without an exchange would invalidate.",
@@ -81,6 +86,8 @@ class _Alone:
         return tree
 
     push = __call__
+    largest = __call__
+    reach = Reach(1, 1.0)
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         return jax.tree.map(jnp.zeros_like, tree)
@@ -92,6 +99,13 @@ class _Gentle:
     def __init__(self, mix: Mix, r: float):
         self.mix = mix
         self.r = r
+
+    @property
+    def reach(self) -> Reach:
+        return self.mix.reach
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        return self.mix.largest(tree, bits)
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         return self.mix(tree, bits)

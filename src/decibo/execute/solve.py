@@ -144,6 +144,11 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     """The method must be able to solve this problem on this network."""
     problem.check_agents(network.agents)
     if isinstance(network, EachNetwork):
+        if method.told:
+            raise InputError(
+                f"{method!r} finds its step sizes over one network, but there is one for each variable.",
+                "Pass alpha and gamma, or one network.",
+            )
         network.check_variables(method.name, method.direction.variables if method.direction else None)
     if network.directed and not method.directed:
         raise InputError(

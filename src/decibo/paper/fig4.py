@@ -135,7 +135,7 @@ def at_edge(grid: Grid, best: Algorithm) -> list[str]:
     return [name for name in names if best.settings[name] in (min(values[name]), max(values[name]))]
 
 
-def work(cost: Cost) -> int:
+def work(cost: Cost) -> float:
     """Gradients and products of a step."""
     return cost.gradients + cost.products
 
