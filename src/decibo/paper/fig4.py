@@ -135,9 +135,9 @@ def at_edge(grid: Grid, best: Algorithm) -> list[str]:
     return [name for name in names if best.settings[name] in (min(values[name]), max(values[name]))]
 
 
-def work(cost: Cost) -> float:
+def work(cost: Cost) -> int:
     """Gradients and products of a step."""
-    return cost.gradients + cost.products
+    return round(cost.gradients + cost.products)
 
 
 def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int) -> Algorithm:
