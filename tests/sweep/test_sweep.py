@@ -188,7 +188,6 @@ def test_interrupted_between_batches(monkeypatch):
         ({"alpha": "0.1"}, None, "a list of values"),
         ("alpha", None, "dictionary of lists"),
         ([{"alpha": 0.1}, 3], None, "dictionary of lists"),
-        ({"gamma": [None]}, None, "Put gamma into the grid"),
         ({"alpha": [0.1]}, [], "at least one seed"),
         ({"alpha": [0.1]}, 0, "positive integer"),
         ({"alpha": [0.1]}, 1.5, "list of integers"),

@@ -104,7 +104,7 @@ def test_ahead_exact_and_theorem_b():
     json.loads(wild.to_json())
     left = check(problem, network, decibo.ahead_exact())
     assert not left.holds
-    assert "solve chooses" in left.advice
+    assert "The agents find the step sizes" in left.advice
 
 
 def test_the_floor_of_theorem_b():

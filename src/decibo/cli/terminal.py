@@ -122,7 +122,7 @@ def show_run(solution: Solution) -> None:
 
 def _computed(cost: Cost) -> str:
     products = f" and {cost.products_total:,} products with second derivatives" if cost.products else ""
-    return f"{cost.gradients_total:,} gradients{products}"
+    return f"{cost.gradients_total:,.0f} gradients{products}"
 
 
 def show_runs(runs: dict[str, Solution]) -> None:

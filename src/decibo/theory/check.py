@@ -166,7 +166,8 @@ def check(
     settings = {}
     slacks = {}
     floor = None
-    if method.theorem == EXACT and isinstance(network, Network) and _scope(network, method) is None:
+    exact = method.theorem == EXACT or method.chosen is not None
+    if exact and isinstance(network, Network) and _scope(network, method) is None:
         settings = _exact_settings(method)
         theorem = _exact(constants, network, settings)
         slacks = {} if method.chosen else theorem.slacks
@@ -233,7 +234,7 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
     """Why no theorem speaks of this method on this network; None if nothing is in the way."""
     if isinstance(network, DirectedNetwork):
         return "Theorem 1 and Theorem B are about undirected networks only"
-    if method.theorem is None:
+    if method.theorem is None and method.chosen is None:
         ahead = "Theorem 1 is about AHEAD (decibo.ahead, decibo.methods.ahead_minimax) only"
         return f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"
     if method.theorem == EXACT and isinstance(network, VaryingNetwork):
@@ -298,9 +299,8 @@ def _exact_advice(theorem: ExactSteps, slacks: dict[str, Slack], rule: ExactStep
     steps = f"gamma = {rule.gamma:.3g} and alpha = {rule.alpha:.3g}"
     free = "whatever lam is"
     if not slacks:
-        return (
-            f"solve chooses the step sizes that are left out, and may go beyond {EXACT}, which covers {steps}, {free}."
-        )
+        found = "The agents find the step sizes that are left out"
+        return f"{found}, and may go beyond {EXACT}, which covers {steps}, {free}."
     if not theorem.q < 1:
         limit = 2 / theorem.constants.L_yy
         return (
