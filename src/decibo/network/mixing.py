@@ -134,6 +134,7 @@ class Mixing:
 
     def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """Row i of the result is the largest of S_i and the S_j of its neighbours, number by number."""
+        S = jnp.asarray(S)
         return self.largest_of(S, S, k, key)
 
     def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
