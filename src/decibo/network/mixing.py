@@ -344,7 +344,8 @@ class Sparse(Mixing):
     def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """The largest of the own row and of every slot of neighbours."""
         slot = lambda r, most: jnp.maximum(most, received.at[self.neighbours[r]].get(mode="promise_in_bounds"))
-        most = lax.fori_loop(0, self.neighbours.shape[0], slot, S)
+        slots = self.neighbours.shape[0]
+        most = lax.fori_loop(0, slots, slot, S) if slots else S
         if self.hubs.shape[0]:
             hubs = jnp.maximum(S.at[self.hubs].get(mode="promise_in_bounds"), _largest(self.hub_links, received))
             most = most.at[self.hubs].set(hubs, mode="promise_in_bounds")
