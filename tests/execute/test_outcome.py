@@ -97,8 +97,9 @@ def test_a_target_reached_at_infinity_is_no_convergence():
     assert solution.steps < STEPS["steps"]
 
 
-def test_an_objective_that_stops_being_a_number_is_a_failure_that_says_since_when():
-    solution = decibo.solve(stated(outer=undefined), NETWORK, METHOD, every=10, **STEPS)
+@pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact()], ids=["given", "found"])
+def test_an_objective_that_stops_being_a_number_is_a_failure_that_says_since_when(method):
+    solution = decibo.solve(stated(outer=undefined), NETWORK, method, every=10, **STEPS)
     assert np.isfinite(solution.x).all()
     assert solution.status == "failed"
     bad = solution.history["step"][np.isnan(solution.history["outer"])]

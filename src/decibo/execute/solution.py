@@ -53,7 +53,7 @@ class Solution:
     cost      what a step costs and what the run cost: gradients, messages, bytes, seconds
     status    done, converged, diverged, failed or interrupted (see `Status`); `message` says it in words
     steps     the number of steps after which x, y and agents were taken
-    method    the method with the settings in use at the end; `method.settings` has what was chosen automatically
+    method    the method; the step sizes that agents have found themselves are in `message`
     """
 
     x: Tree

@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Repeats:
     """The runs of one setting, one for each seed, in this order; `repeats[k]` is the k-th solution.
 
-    method   as it was passed; `repeats[k].method` has what was chosen automatically
+    method   as it was passed
     """
 
     seeds: tuple[int, ...]
