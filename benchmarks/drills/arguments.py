@@ -175,7 +175,7 @@ def targets(folder: Path) -> Iterator[Target]:
         {
             "problem": "object",
             "network": [None, 5, "ring", [], {}, [RING, None], [RING, decibo.ring(5)], object()],
-            "method": [None, 5, "ahead", [], decibo.ahead_exact(), [METHOD, METHOD, None], object()],
+            "method": [None, 5, "ahead", [], [METHOD, METHOD, None], object()],
             "grid": [
                 5,
                 "alpha",
@@ -193,7 +193,7 @@ def targets(folder: Path) -> Iterator[Target]:
                 object(),
                 {"alpha": None},
             ],
-            "seeds": [5, "a", [], [1.5], [-1], ["a"], [0, 0], [None], [2**63], object()],
+            "seeds": [-5, "a", [], [1.5], [-1], ["a"], [0, 0], [None], [2**63], object()],
             "steps": "steps",
             "every": "optional count",
             "measures": measures,

@@ -216,7 +216,9 @@ def ball(rows, radius):
 
 FOUR = ("x", "y", "z", "y2", "z2")
 XYZ, XYV = {"x": A, "y": B, "z": C}, {"x": A, "y": B, "v": C}
+XYT = {"x": A, "y": B, "t": C}
 three = {"alpha": A, "beta": B, "gamma": C}
+envelope = three | {"c": LAM, "proximity": 0.5}
 every = lambda strategy, names: dict.fromkeys(names, strategy)
 
 TABLE = {
@@ -254,34 +256,10 @@ TABLE = {
     "gt_gda": (methods.gt_gda(alpha=A, beta=B), minimax, every(tracking, "xy"), {"x": A, "y": B}, {}),
     "dsgda_gt": (methods.dsgda_gt(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "fab": (methods.fab(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
-    "meha": (
-        methods.meha(**three, c=LAM, proximity=0.5),
-        moreau,
-        every(tracking, "xyt"),
-        {"x": A, "y": B, "t": C},
-        {},
-    ),
-    "meha without tracking": (
-        methods.meha(**three, c=LAM, proximity=0.5, tracking=False),
-        moreau,
-        every(dgd, "xyt"),
-        {"x": A, "y": B, "t": C},
-        {},
-    ),
-    "sun_dsbo_gt": (
-        methods.sun_dsbo_gt(**three, c=LAM, proximity=0.5),
-        moreau,
-        every(tracking, "xyt"),
-        {"x": A, "y": B, "t": C},
-        {},
-    ),
-    "sun_dsbo_se": (
-        methods.sun_dsbo_se(**three, c=LAM, proximity=0.5),
-        moreau,
-        every(dgd, "xyt"),
-        {"x": A, "y": B, "t": C},
-        {},
-    ),
+    "meha": (methods.meha(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
+    "meha without tracking": (methods.meha(**envelope, tracking=False), moreau, every(dgd, "xyt"), XYT, {}),
+    "sun_dsbo_gt": (methods.sun_dsbo_gt(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
+    "sun_dsbo_se": (methods.sun_dsbo_se(**envelope), moreau, every(dgd, "xyt"), XYT, {}),
     "duet": (
         methods.duet(**three, ridge=0.3),
         implicit_with_ridge,

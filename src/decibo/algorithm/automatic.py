@@ -213,7 +213,7 @@ def _looked(oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array) ->
 def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
     """With the news of the neighbours; and, when these have come from everywhere, with another gamma."""
     if plan.gamma is not None:
-        return inner._replace(gamma=jnp.asarray(plan.gamma(k), inner.gamma.dtype))
+        return inner._replace(gamma=_given(plan.gamma, k, inner.gamma))
     period = jnp.maximum(mix.reach.width, PROBE)
 
     def turn() -> Inner:
