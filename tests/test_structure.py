@@ -21,6 +21,7 @@ LAYERS = (
     ("theory",),
     ("networks", "methods"),  # faces: what is found by name
     ("execute",),
+    ("silo",),
     ("sweep",),
     ("runs",),
     ("report",),

@@ -92,6 +92,7 @@ __all__ = [
     "ring",
     "rule",
     "schedules",
+    "silo",
     "sklearn",
     "solve",
     "sweep",
@@ -99,7 +100,7 @@ __all__ = [
     "with_estimator",
 ]
 
-LAZY = ("report", "sklearn")  # loaded on first use: they need more than jax, numpy and networkx
+LAZY = ("report", "silo", "sklearn")  # loaded on first use: most need more than jax, numpy and networkx
 
 
 def __getattr__(name: str) -> Any:

@@ -326,7 +326,7 @@ def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float |
         name = str(equation.params.get("name", ""))
         mark = name.removeprefix(MARK) if name.startswith(MARK) else ""
         if mark.startswith(SOMETIMES):
-            for sub in _subprograms(equation.params):
+            for sub in subprograms(equation.params):
                 _count(sub, times, inside, marks, float(mark.removeprefix(SOMETIMES)))
             continue
         if mark and mark != "step":
@@ -334,7 +334,7 @@ def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float |
             continue
         repeats = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
         branches: list[Marks] = [defaultdict(float)]
-        for sub in _subprograms(equation.params):
+        for sub in subprograms(equation.params):
             branch: Marks = defaultdict(float)
             _count(sub, repeats, inside or mark == "step", branch)
             branches.append(branch)
@@ -352,7 +352,8 @@ def _add(branches: list[Marks], weights: list[float], marks: Marks) -> None:
             marks[mark] += weight * times
 
 
-def _subprograms(params: dict[str, Any]) -> list[Any]:
+def subprograms(params: dict[str, Any]) -> list[Any]:
+    """The programs inside an equation, such as the body of a loop."""
     programs = []
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):

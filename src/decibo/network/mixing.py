@@ -183,12 +183,12 @@ class AgentMix:
         def over(mixing: Mixing, tree: T) -> T:
             # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
             one = lambda leaf: _own(agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key))
-            return _as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
+            return as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
 
         return self.mixing.shared_out(tree, over)
 
 
-def _as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:
+def as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:
     """Exchange all leaves of one type as one vector."""
     values, treedef = jax.tree.flatten(tree)
     leaves = [jnp.asarray(value) for value in values]

@@ -127,14 +127,24 @@ def _blocks(blocks: list[csr_array]) -> Mixing:
 
 
 def _varying_blocks(whole: Varying, plan: Plan, placement: Placement) -> Varying:
-    def block(agents: np.ndarray, received: np.ndarray) -> Varying:
-        of = lambda array: np.asarray(array)[..., agents]
-        neighbours = of(whole.neighbours)
-        places = _places(agents, neighbours, np.arange(len(agents)), received)
-        arrays = [jnp.asarray(array) for array in (agents, neighbours, places, of(whole.weights), of(whole.links))]
-        return Varying(*arrays, rate=whole.rate, unreliable=whole.unreliable, count=whole.count)
+    return _stacked([_varying_block(whole, *rows) for rows in zip(placement.agents, plan.received, strict=True)])
 
-    return _stacked([block(*rows) for rows in zip(placement.agents, plan.received, strict=True)])
+
+def _varying_block(whole: Varying, agents: np.ndarray, received: np.ndarray) -> Varying:
+    of = lambda array: np.asarray(array)[..., agents]
+    neighbours = of(whole.neighbours)
+    places = _places(agents, neighbours, np.arange(len(agents)), received)
+    arrays = [jnp.asarray(array) for array in (agents, neighbours, places, of(whole.weights), of(whole.links))]
+    return Varying(*arrays, rate=whole.rate, unreliable=whole.unreliable, count=whole.count)
+
+
+def mixing_of_one(network: Network, agent: int) -> tuple[Mixing, np.ndarray]:
+    """How one agent mixes its row with those that its neighbours send; and whose rows these are, its own first."""
+    row = network.weights[[agent]].tocoo()
+    received = np.concatenate([[agent], np.sort(row.col[row.col != agent])]).astype(int)
+    if isinstance(network, VaryingNetwork):
+        return _varying_block(make_varying(network), np.array([agent]), received), received
+    return make_dense(_block(network.weights, np.array([agent]), received)), received
 
 
 def _stacked(mixings: list[M]) -> M:

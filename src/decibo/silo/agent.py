@@ -1,0 +1,179 @@
+"""One agent of a method as a program of its own: the state before the first step, and a step, exchange by exchange.
+
+    key_k           = split(fold_in(key, k))                          as in the simulation: one for the network, one for
+    state           = init(oracle, mix, start)                        agents, into which the agent's number is folded
+    state           = step(oracle, mix, state, k, fold_in(key_k, i))
+
+Numbers of the method, weights and data are arguments of the program, so that sites whose data have the same shapes, and
+a site that starts again, run the same compiled code.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.network.mixing import Mixing, Reach
+from decibo.network.network import Network
+from decibo.problem.problem import Functions, Oracle
+from decibo.pytree import Tree
+from decibo.silo.cut import Exchanged, Pieces, cut, is_flat, messages, traced
+from decibo.silo.mix import SiloMix, neighbours_of, silo_mixing
+
+
+class Inputs(NamedTuple):
+    """What stays the same during a run."""
+
+    core: Core
+    mixing: Mixing
+    data: Tree
+    key: jax.Array  # its two words, which a compiled program takes faster than a key
+    number: jax.Array
+
+
+def begin(functions: Functions, told: Reach, inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
+    """The state before the first step."""
+    mix = SiloMix(inputs.mixing, jnp.int32(0), jax.random.wrap_key_data(inputs.key), told)
+    state = inputs.core.init(Oracle(functions, inputs.data), mix, start)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)
+
+
+def step(functions: Functions, told: Reach, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
+    """One step."""
+    network_key, agent_key = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(inputs.key), k))
+    mix = SiloMix(inputs.mixing, k, network_key, told)
+    key = jax.random.fold_in(agent_key, inputs.number)
+    new = inputs.core.step(Oracle(functions, inputs.data), mix, state, k, key)
+    return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
+
+
+Program = Callable[..., Tree]  # begin or step
+_one_at_a_time = threading.Lock()  # sites that are threads of a process do not trace the same program twice
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """Agent `number` of a network, with its own data and nothing of the others'."""
+
+    functions: Functions
+    method: Algorithm
+    network: Network
+    number: int
+    data: Tree
+    seed: int
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The arguments of its programs."""
+        mixing = silo_mixing(self.network, self.number)
+        key = jax.random.key_data(jax.random.key(self.seed))
+        return Inputs(self.method.core, mixing, self.data, key, jnp.int32(self.number))
+
+    @cached_property
+    def told(self) -> Reach:
+        """What it is told about the network."""
+        width, slow = self.network.reach
+        return Reach(int(width), float(slow))
+
+    @cached_property
+    def neighbours(self) -> list[int]:
+        """Whom it exchanges messages with, in the order of what it receives."""
+        return neighbours_of(self.network, self.number)
+
+    def begin(self, start: dict[str, jax.Array], exchange: Exchanged) -> Tree:
+        """The state before the first step."""
+        return self._run(begin, exchange, start)
+
+    def step(self, state: Tree, k: int, exchange: Exchanged) -> Tree:
+        """The state after step k."""
+        return self._run(step, exchange, state, np.int32(k))
+
+    def messages(self, start: dict[str, jax.Array]) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
+        """What it says to each neighbour before the first step and in every step: how often, how many numbers."""
+        state = jax.eval_shape(lambda *parts: begin(self.functions, self.told, *parts), self.inputs, start)
+        return (
+            messages(self._traced(begin, start)[0].jaxpr),
+            messages(self._traced(step, state, np.int32(0))[0].jaxpr),
+        )
+
+    def _traced(self, program: Program, *rest: Tree) -> tuple[ClosedJaxpr, Any]:
+        leaves, structure = jax.tree.flatten((self.inputs, *rest))
+        return _traced(program, self.functions, self.told, structure, tuple(map(jax.typeof, leaves)))
+
+    def _run(self, program: Program, exchange: Exchanged, *rest: Tree) -> Tree:
+        if program not in self._found:
+            leaves, structure = jax.tree.flatten((self.inputs, *rest))
+            types = tuple(map(jax.typeof, leaves))
+            with _one_at_a_time:
+                self._found[program] = _pieces(program, self.functions, self.told, structure, types)
+        pieces = self._found[program]
+        if pieces is not None:
+            return pieces(exchange, self.inputs, *rest)
+        self._carrier.exchange = exchange
+        return self._carrier.run(program, self, *rest)
+
+    @cached_property
+    def _found(self) -> dict[Program, Pieces | None]:
+        return {}
+
+    @cached_property
+    def _carrier(self) -> Carrier:
+        return Carrier()
+
+
+class Carrier:
+    """Runs programs that call the host back, and keeps the exception of an exchange from being wrapped by JAX."""
+
+    def __init__(self) -> None:
+        self.exchange: Exchanged = lambda vector: vector
+        self.error: BaseException | None = None
+        self.programs: dict[Program, Callable[..., Tree]] = {}
+
+    def host(self, vector: np.ndarray) -> np.ndarray:
+        """What a compiled program calls."""
+        try:
+            return self.exchange(np.asarray(vector))
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def run(self, program: Program, agent: Agent, *rest: Tree) -> Tree:
+        """Run a program as a whole."""
+        if program not in self.programs:
+            mixing = silo_mixing(agent.network, agent.number, self.host)
+            whole = lambda inputs, *rest: program(agent.functions, agent.told, inputs._replace(mixing=mixing), *rest)
+            self.programs[program] = jax.jit(whole)
+        try:
+            return jax.block_until_ready(self.programs[program](agent.inputs, *rest))
+        except Exception:
+            error = self.error
+            self.error = None
+            if error is not None:
+                raise error from None
+            raise
+
+
+@cache
+def _traced(
+    program: Program, functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]
+) -> tuple[ClosedJaxpr, Any]:
+    shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in types]
+    return traced(lambda *parts: program(functions, told, *parts), *jax.tree.unflatten(structure, shapes))
+
+
+@cache
+def _pieces(
+    program: Program, functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]
+) -> Pieces | None:
+    """The program in pieces; None if an exchange stands inside a loop."""
+    closed, result = _traced(program, functions, told, structure, types)
+    return cut(closed, result) if is_flat(closed.jaxpr) else None

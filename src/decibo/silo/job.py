@@ -1,0 +1,341 @@
+"""A job: what all sites agree on before they compute together. One file, mailed to all of them, is the contract.
+
+    problem = "hospital:make"            a name, or a function that is installed at each site; no code travels
+    [network]                            by name, or  links = [["north", "east"], ["east", "south"]]
+    name = "ring"
+    [method]                             without it: ahead_exact, which finds its step sizes
+    name = "ahead_exact"
+    [run]
+    mode = "lockstep"
+    steps = 300
+    seed = 0
+    checkpoint_every = 10                steps between two checkpoints
+    patience = 3600                      seconds for which a silent site is waited for
+    dtype = "float64"
+    [relay]                              only if some link has no end that can be called
+    address = "relay.example.org:443"
+    certificate = '''-----BEGIN CERTIFICATE----- ...'''
+    [[site]]                             one for each site, in the order of the agents: its card
+    name = "north"
+    address = "north.example.org:7400"   left out: this site only calls others
+    certificate = '''-----BEGIN CERTIFICATE----- ...'''
+
+The problem's own data are there for rehearsals and to fix shapes; every site puts its own in their place. Sites compare
+`terms`, part by part, and every frame carries their checksum. Addresses and patience are not among them: who answers
+is proven by certificates.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import ssl
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import networkx
+
+from decibo import networks, problems
+from decibo.algorithm.algorithm import CATALOG, Algorithm
+from decibo.algorithm.methods import ahead_exact
+from decibo.errors import InputError, first_line, short, short_repr
+from decibo.execute.fingerprint import PROGRAMS, digest, fingerprint, software
+from decibo.execute.solve import check_fit, check_types, one_of
+from decibo.files import read_file
+from decibo.network.network import Network
+from decibo.problem.problem import Problem
+from decibo.silo.mix import silo_mixing
+from decibo.validate import MOST_STEPS, integer, only_known, positive
+from decibo.validate import one_of as one_word
+from decibo.validate import seed as check_seed
+
+LONGEST = 1 << 20  # bytes of a job file
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+TABLES = ("problem", "network", "method", "run", "relay", "site")
+RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "dtype")
+SITE = ("name", "address", "certificate")
+KEEP = 4  # steps more than twice the distance of checkpoints, of which messages are kept
+Own = Callable[[str, str], Callable[..., object]]  # ("module:function", where it is named) -> the function
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site: its name, its certificate, and where it can be called, if it can."""
+
+    name: str
+    certificate: str = ""
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise InputError(
+                f"The name of a site must be up to 40 letters, digits, - and _, but it is {short_repr(self.name)}."
+            )
+        if self.address is not None:
+            _ = host_and_port(self.address, self.name)
+        if self.certificate:
+            _ = self.fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the certificate, as `openssl x509 -fingerprint -sha256` has it; empty if there is none."""
+        if not self.certificate:
+            return ""
+        return sha256(self.der).hexdigest()
+
+    @property
+    def der(self) -> bytes:
+        """The certificate as it appears in a handshake."""
+        try:
+            return ssl.PEM_cert_to_DER_cert(self.certificate.strip())
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"The certificate of {self.name} must be PEM, from -----BEGIN CERTIFICATE----- to the end, but it is "
+                f"{short_repr(self.certificate)}.",
+                "Copy the card that `decibo site card` prints at that site.",
+            ) from error
+
+
+def host_and_port(address: object, name: str) -> tuple[str, int]:
+    """The two parts of "host:port"."""
+    found = ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise InputError(f"The address of {name} must read host:port, but it is {short_repr(address)}.")
+    return found[1].strip("[]"), int(found[2])
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What all sites agree on.
+
+    sites             in the order of the agents of the network
+    checkpoint_every  steps between two checkpoints of a site
+    patience          seconds for which a silent site is waited for
+    again             seconds of silence after which a neighbour is asked again
+    relay             copies ciphertext between sites of which neither can be called
+    """
+
+    sites: tuple[Site, ...]
+    problem: Problem
+    network: Network
+    method: Algorithm
+    steps: int = 1000
+    seed: int = 0
+    checkpoint_every: int = 10
+    patience: float = 3600.0
+    again: float = 1.0
+    relay: Site | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self.problem, self.network, self.method)
+        integer("steps", self.steps, most=MOST_STEPS - 1)
+        check_seed(self.seed)
+        integer("checkpoint_every", self.checkpoint_every)
+        positive("patience", self.patience)
+        positive("again", self.again)
+        object.__setattr__(self, "sites", tuple(self.sites))
+        names = [site.name for site in self.sites]
+        pins = [site.fingerprint for site in self.sites if site.certificate]
+        for noun, values in (("name", names), ("certificate", pins)):
+            if len(set(values)) < len(values):
+                raise InputError(f"Every site must have a {noun} of its own, but two of {', '.join(names)} share one.")
+        if len(names) != self.network.agents:
+            raise InputError(
+                f"The network must have an agent for each site, but there are {len(names)} sites and {self.network!r}."
+            )
+        check_fit(self.problem, self.network, self.method)
+        silo_mixing(self.network, 0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sites."""
+        return [site.name for site in self.sites]
+
+    @property
+    def keep(self) -> int:
+        """For how many steps a site keeps what it said."""
+        return 2 * self.checkpoint_every + KEEP
+
+    def number(self, name: str) -> int:
+        """The agent that a site is."""
+        if name not in self.names:
+            raise InputError(f"The job has no site {short_repr(name)}. Its sites are {', '.join(self.names)}.")
+        return self.names.index(name)
+
+    @cached_property
+    def terms(self) -> dict[str, str]:
+        """What the sites compare, in words; the programs among it are compared between equal versions only."""
+        rows = self.problem.start_rows(self.network.agents)
+        if callable(self.problem.data):  # shapes are known where the data is
+            problem = self.problem
+            settings = {"problem": f"{problem.name}, x {problem.x_layout.shapes}, y {problem.y_layout.shapes}"}
+            settings |= {
+                "method": repr(self.method),
+                "network": f"{self.network!r} {digest(self.network.weights.data)}",
+            }
+        else:
+            data = one_of(self.problem.data)
+            settings = fingerprint(self.problem, self.network, self.method, self.seed, (), rows, data)
+            del settings["measures"]
+        return {
+            "sites": ", ".join(f"{site.name} {site.fingerprint[:16]}".strip() for site in self.sites),
+            **settings,
+            "seed": str(self.seed),
+            "steps": str(self.steps),
+            "checkpoint_every": str(self.checkpoint_every),
+            **software(),
+        }
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that are the same at all sites of the job, and in no other job."""
+        agreed = {name: value for name, value in self.terms.items() if name not in (*PROGRAMS, *software())}
+        return sha256(json.dumps(agreed, sort_keys=True).encode()).digest()[:16]
+
+
+def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | None = None) -> Job:
+    """The job in a file.
+
+    problem   the problem, if the file names a function `module:function`: files never make Python import anything
+    own       instead: what finds such a function, once somebody has agreed
+    """
+    path = Path(path)
+    tables = _load(path)
+    only_known(path.name, "table", tables, TABLES)
+    listed = tables.get("site")
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f"{path} names no sites.", "Add a [[site]] for each, as `decibo site card` prints it.")
+    sites = tuple(_site(f"{path.name}, [[site]] {i + 1}", entry) for i, entry in enumerate(listed))
+    options = _table(path.name, "run", tables.get("run", {}), RUN)
+    one_word(f"{path.name}, [run].mode", options.pop("mode", "lockstep"), ["lockstep"])
+    _check_precision(path, options.pop("dtype", "float64"))
+    relay = None
+    if "relay" in tables:
+        relay = _site(f"{path.name}, [relay]", {"name": "relay", **_table(path.name, "relay", tables["relay"], SITE)})
+    return Job(
+        sites=sites,
+        problem=_problem(path, tables.get("problem"), len(sites), problem, own),
+        network=_network(path, tables.get("network", "ring"), sites),
+        method=_method(path, tables.get("method", "ahead_exact")),
+        relay=relay,
+        **options,  # pyright: ignore[reportArgumentType]  (checked by Job)
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_file(path, LONGEST).decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.", "Pass the path of a job file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InputError(f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}.") from error
+
+
+def _table(file: str, name: str, value: object, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{file}, {name} must be a table, but it is {short_repr(value)}.")
+    only_known(f"{file}, [{name}]", "key", value, known)
+    return dict(value)
+
+
+def _site(where: str, entry: object) -> Site:
+    table = _table(where, "site", entry, SITE)
+    if "name" not in table or "certificate" not in table:
+        raise InputError(f"{where} needs a name and a certificate.", "Copy the card that `decibo site card` prints.")
+    return Site(**table)
+
+
+def _check_precision(path: Path, dtype: object) -> None:
+    one_word(f"{path.name}, [run].dtype", dtype, ["float32", "float64"])
+    if jnp.zeros(()).dtype.name != dtype:
+        raise InputError(
+            f"{path} computes in {dtype}, but JAX is set to {jnp.zeros(()).dtype.name} here.",
+            f"Set jax_enable_x64 to {dtype == 'float64'} before anything else.",
+        )
+
+
+def _choice(where: str, value: object, known: Mapping[str, Callable[..., Any]]) -> tuple[str, dict[str, Any]]:
+    """A name and its options, from "name" or {name = "...", option = ...}."""
+    table = {"name": value} if isinstance(value, str) else value
+    name = table.get("name") if isinstance(table, Mapping) else None
+    if not isinstance(table, Mapping) or not isinstance(name, str):
+        raise InputError(f"{where} must be a name, or a table with a name, but it is {short_repr(value)}.")
+    if ":" not in name:
+        one_word(where, name, sorted(known))
+    return name, {key: item for key, item in table.items() if key != "name"}
+
+
+def _called(where: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """What a factory of this library makes of options from a file."""
+    only_known(f"{where}: {name}", "option", options, inspect.signature(factory).parameters)
+    try:
+        return factory(**options)
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.remedy) from error
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(f"{where}: {name} raised {type(error).__name__}: {first_line(error).rstrip('.')}.") from error
+
+
+def _problem(path: Path, value: object, agents: int, given: Problem | None, own: Own | None) -> Problem:
+    where = f"{path.name}, problem"
+    known = {name: getattr(problems, name) for name in problems.__all__}
+    name, options = _choice(where, value, known)
+    if given is not None:
+        return given
+    if ":" in name and own is None:
+        raise InputError(
+            f"{where} is {name}, a function that this file may not import.", f"Pass read_job(path, problem={name}())."
+        )
+    factory = known[name] if ":" not in name else own(name, where) if own else None
+    assert factory is not None
+    if "agents" in inspect.signature(factory).parameters:
+        options.setdefault("agents", agents)
+    made = factory(**options) if ":" in name else _called(where, name, factory, options)
+    if not isinstance(made, Problem):
+        raise InputError(f"{where}: {name} must return a decibo.Problem, but it returned a {type(made).__name__}.")
+    return made
+
+
+def _network(path: Path, value: object, sites: tuple[Site, ...]) -> Network:
+    where = f"{path.name}, [network]"
+    if isinstance(value, Mapping) and "links" in value:
+        return _linked(where, dict(value), [site.name for site in sites])
+    factories = {name: getattr(networks, name) for name in networks.__all__ if name[0].islower()}
+    name, options = _choice(where, value, factories)
+    one_word(where, name, sorted(factories))
+    if "agents" in inspect.signature(factories[name]).parameters:
+        options.setdefault("agents", len(sites))
+    return _called(where, name, factories[name], options)
+
+
+def _linked(where: str, table: dict[str, Any], names: list[str]) -> Network:
+    """The network on links between sites by name."""
+    links = table.pop("links")
+    only_known(where, "option beside links", table, ("weights", "rho"))
+    pairs = links if isinstance(links, list) else []
+    for pair in pairs or [links]:
+        if not (isinstance(pair, list) and len(pair) == 2 and set(map(str, pair)) <= set(names)):
+            raise InputError(
+                f"{where}.links must be a list of pairs of sites, but it has {short_repr(pair)}.",
+                f"The sites are {', '.join(names)}.",
+            )
+    graph = networkx.Graph(name="links")
+    graph.add_nodes_from(names)
+    graph.add_edges_from(pairs)
+    return _called(where, "links", networks.from_graph, {"graph": graph, **table})
+
+
+def _method(path: Path, value: object) -> Algorithm:
+    where = f"{path.name}, [method]"
+    table = {"name": ahead_exact.__name__, **value} if isinstance(value, Mapping) else value
+    name, options = _choice(where, table, CATALOG)
+    one_word(where, name, sorted(CATALOG))
+    return _called(where, name, CATALOG[name], options)

@@ -1,0 +1,134 @@
+"""How one agent mixes if the others are elsewhere: its row goes out, those of its neighbours come in, and it sums up.
+
+`SiloMix` is the `Mix` of a step of ONE agent, without the axis of agents that the simulation has; every strategy,
+compression and network with fixed or changing links works as it stands. The sum is made in the order of the agents,
+
+    (1)  mix(s)_i = s_i + sum_j w_ij (s_j - s_i),      j over the neighbours in the order of their numbers
+
+so that it does not depend on who answers first. The simulation sums in an order that suits all agents together: results
+agree to rounding, and every site's own are the same bits each time.
+
+What goes out leaves the compiled program at `sent`, one equation that `cut` and the callback give a meaning to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.experimental import io_callback
+from jax.extend.core import Primitive
+
+from decibo.errors import InputError
+from decibo.network.chebyshev import ChebyshevNetwork
+from decibo.network.directed import DirectedNetwork
+from decibo.network.each import EachNetwork
+from decibo.network.mixing import Mixing, Reach, Step, as_one
+from decibo.network.network import Network
+from decibo.network.sharded import mixing_of_one
+
+T = TypeVar("T")
+Host = Callable[[np.ndarray], np.ndarray]  # what this site says -> rows: the same, and what each neighbour says
+
+# An equation with one vector in and rows out, the vector first. It has no meaning of its own.
+sent = Primitive("decibo_sent")
+
+
+@sent.def_abstract_eval
+def _rows(vector: ShapedArray, *, rows: int) -> ShapedArray:
+    return ShapedArray((rows, *vector.shape), vector.dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Exchange(Mixing):
+    """Say the own row, then mix it with what the neighbours say.
+
+    rows    how many there are then
+    host    who carries it, for programs that are not cut; without it, `sent` stands in the traced program
+    """
+
+    local: Mixing
+    rows: int = field(metadata={"static": True})
+    host: Host | None = field(metadata={"static": True}, default=None)
+
+    @property
+    def fused(self) -> bool:
+        """One message for all that an agent sends."""
+        return True
+
+    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The agent's row of W S."""
+        return self.local.mixed(S, self._received(S), k, key)  # (1)
+
+    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The agent's row of (W - I) S."""
+        return self.local.differing(S, self._received(S), k, key)
+
+    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The largest of the agent's row and its neighbours'."""
+        return self.local.largest_of(S, self._received(S), k, key)
+
+    def _received(self, S: jax.Array) -> jax.Array:
+        if self.host is None:
+            return sent.bind(S[0], rows=self.rows)
+        shape = jax.ShapeDtypeStruct((self.rows, *S.shape[1:]), S.dtype)
+        return io_callback(self.host, shape, S[0], ordered=True)
+
+
+@dataclass(frozen=True, eq=False)
+class SiloMix:
+    """The `Mix` of step k for one agent whose neighbours are elsewhere; all agents share `key`."""
+
+    mixing: Mixing
+    k: Step
+    key: jax.Array
+    told: Reach | None = None
+
+    def __call__(self, tree: T, bits: int | None = None) -> T:
+        """What the agent receives if every agent sends `tree`."""
+        return self._exchange(lambda mixing: mixing.stacked, tree)
+
+    push = __call__  # no different, since the network is undirected
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        """By how much the neighbours differ from the agent."""
+        return self._exchange(lambda mixing: mixing.difference, tree)
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        """The largest of what the agent and its neighbours send."""
+        return self._exchange(lambda mixing: mixing.largest, tree)
+
+    @property
+    def reach(self) -> Reach:
+        """What every agent was told about the network."""
+        assert self.told is not None  # undirected networks have it
+        return self.told
+
+    def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
+        over = lambda mixing, tree: as_one(lambda row: how(mixing)(row[None], self.k, self.key)[0], tree)
+        return self.mixing.shared_out(tree, over)
+
+
+def silo_mixing(network: Network | DirectedNetwork, agent: int, host: Host | None = None) -> Mixing:
+    """The mixing of one agent whose neighbours are elsewhere."""
+    if isinstance(network, DirectedNetwork):
+        raise InputError(
+            f"Sites talk in both directions, but {network!r} is directed.", "Use an undirected network between sites."
+        )
+    if isinstance(network, EachNetwork):
+        raise InputError(
+            f"Sites have one network, but {network!r} has one for each variable.", "Use one network between sites."
+        )
+    local, received = mixing_of_one(network, agent)
+    exchange = Exchange(local, len(received), host)
+    return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
+
+
+def neighbours_of(network: Network | DirectedNetwork, agent: int) -> list[int]:
+    """The agents that an agent exchanges messages with, in the order of the rows it receives."""
+    return [int(other) for other in np.unique(network.edges[(network.edges == agent).any(axis=1)]) if other != agent]

@@ -1,0 +1,416 @@
+r"""What one site says to its neighbours and hears from them, on any wire: the whole of what correctness rests on.
+
+Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site that has made it has
+heard from all its neighbours, so neighbours are never more than one exchange apart:
+
+    (1)  |position of i - position of j| <= 1        for neighbours i, j while both run
+    (2)  box_j[k, c]                                 what j said, until it is taken; frames may come in any order, twice
+    (3)  log[k, c]                                   what this site said in its last `keep` steps
+    (4)  silent for `again` seconds: ASK (k, c)      the answer is log from (k, c) on, then HERE: where it is, whom it
+                                                     waits for. So the name of a site that is gone reaches all others
+    (5)  silent for `patience` seconds: LostError    with that name
+
+A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may crash, too: a site
+that starts again from its checkpoint of step s with the log that was saved there says the same as before, bit for bit,
+and hears again what it has missed. Let checkpoints be E steps apart. When i stops at step p, its newest checkpoint is
+of a step s > p - E; by (1) a neighbour's is of a step s' <= p + 1, so s' <= s + E, and
+
+    (6)  log of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
+
+With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is damaged.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from decibo.errors import InputError, LostError, short
+from decibo.formatting import listed
+from decibo.silo.frame import CODES, HEADER, WORDS, BadFrame, Frame, Kind, pack, unpack
+from decibo.silo.wire import Wire
+
+Position = tuple[int, int]  # step, call
+FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now
+QUIET = 1.0  # seconds between two lines about frames of one site that were refused
+DONE = "done"
+DIVERGED = "diverged"
+AMNESIA = "lost its state"
+LOST = "lost a neighbour"
+
+
+class Report(NamedTuple):
+    """What a neighbour last said about itself, and when it arrived."""
+
+    at: Position
+    waiting: tuple[str, ...]
+    when: float
+
+
+class Ended(NamedTuple):
+    """How a neighbour left: done, or why it cannot go on; and whether it knows that this site has finished."""
+
+    status: str
+    why: str
+    heard: bool
+
+
+class EndedError(RuntimeError):
+    """Another site cannot go on, and says why; so no site can."""
+
+    def __init__(self, message: str, status: str):
+        super().__init__(message)
+        self.status = status
+
+
+class Post:
+    """The messages of one site.
+
+    sites      the names of all sites of the job, in the order of its agents
+    peers      the names of the neighbours
+    job        16 bytes that are the same at all sites of a job
+    terms      what these bytes stand for: part -> what it is; differences are named
+    keep       how many steps of messages to keep
+    calls      the most exchanges in a step
+    most       the most numbers in a message
+    again      seconds of silence after which to ask again
+    patience   seconds of silence after which a neighbour counts as lost
+    say        gets lines for the log
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        me: str,
+        sites: Sequence[str],
+        peers: Iterable[str],
+        *,
+        job: bytes,
+        terms: Mapping[str, str],
+        keep: int,
+        calls: int = 1,
+        most: int = 1 << 27,
+        again: float = 1.0,
+        patience: float = 3600.0,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.wire = wire
+        self.me = me
+        self.number = {name: i for i, name in enumerate(sites)}
+        self.peers = tuple(peers)
+        self.job = job
+        self.terms = dict(terms)
+        self.keep = keep
+        self.room = keep * calls + 4
+        self.most = most
+        self.again = again
+        self.patience = patience
+        self.say = say
+        self.log: dict[Position, np.ndarray] = {}  # (3)
+        self.greeted: dict[str, list[str]] = {}  # peer -> what differs in its job
+        self.refused = 0
+        self._changed = threading.Condition()
+        self._at: Position = (0, 0)
+        self._missing: tuple[str, ...] = ()
+        self._box: dict[str, dict[Position, np.ndarray]] = {peer: {} for peer in self.peers}  # (2)
+        self._reports: dict[str, Report] = {}
+        self._ended: dict[str, Ended] = {}
+        self._answered: dict[str, float] = {}
+        self._complained: dict[str, float] = {}
+        self._failure: Exception | None = None
+        self._over = ""  # what this site's BYE says
+        self._why = ""
+        self._blamed: tuple[str, ...] = ()
+
+    def start(self) -> None:
+        """Begin to connect and to hear."""
+        self.wire.start(self)
+
+    def close(self) -> None:
+        """Stop hearing."""
+        self.wire.close()
+
+    @property
+    def longest(self) -> int:
+        """The most bytes of a frame that could be of use here."""
+        return HEADER.size + max(WORDS, 8 * self.most)
+
+    # Saying and hearing
+
+    def exchange(self, step: int, call: int, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Say this to all neighbours, and return what each says in the same exchange."""
+        at = (step, call)
+        with self._changed:
+            self._at = at
+            self.log[at] = vector
+            for old in [position for position in self.log if position[0] <= step - self.keep]:
+                del self.log[old]
+            for box in self._box.values():
+                for old in [position for position in box if position < at]:
+                    del box[old]
+        self._tell(self.peers, self._data(at, vector))
+        begun = time.monotonic()
+        asked = begun
+        while True:
+            with self._changed:
+                missing = self._look(at, vector)
+                now = time.monotonic()
+                if missing and self._failure is None and now - asked < self.again:
+                    self._changed.wait(max(0.001, min(asked + self.again, begun + self.patience) - now))
+                    missing = self._look(at, vector)
+                    now = time.monotonic()
+                if self._failure is not None:
+                    raise self._failure
+                if not missing:
+                    return {peer: self._box[peer].pop(at) for peer in self.peers}
+                lost = self._culprits(missing, now) if now - begun >= self.patience else ()
+            if lost:
+                raise self._lost(lost, step)
+            if now - asked >= self.again:
+                asked = now
+                self._tell(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
+
+    def _look(self, at: Position, vector: np.ndarray) -> tuple[str, ...]:
+        """Who has not said anything usable in this exchange yet."""
+        for peer, box in self._box.items():
+            if at in box and (box[at].size != vector.size or box[at].dtype.name != vector.dtype.name):
+                found = box.pop(at)
+                self._refuse(peer, f"{found.size} numbers of type {found.dtype} where {vector.size} were due")
+        self._missing = tuple(peer for peer in self.peers if at not in self._box[peer])
+        return self._missing
+
+    def _culprits(self, missing: Iterable[str], now: float) -> tuple[str, ...]:
+        """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits for."""
+        names: list[str] = []
+        for peer in missing:
+            report = self._reports.get(peer)
+            fresh = report is not None and now - report.when <= FRESH * self.again
+            others = [name for name in report.waiting if name != self.me] if fresh and report else []
+            names += others or [peer]
+        return tuple(dict.fromkeys(names))
+
+    def _lost(self, names: tuple[str, ...], step: int) -> LostError:
+        self._blamed = names
+        self.leave(LOST, "")
+        return LostError(
+            f"{self.me} has waited {self.patience:g} seconds for {listed(names)} in step {step}. What was computed is "
+            "kept: when that site is back, start this one again with the same command."
+        )
+
+    def finish(self) -> bool:
+        """Stay until all neighbours have what this site said; False if one of them has been silent for too long."""
+        with self._changed:
+            self._over = DONE
+            self._missing = ()
+        self._farewell(self.peers)
+        begun = time.monotonic()
+        grace: float | None = None
+        while True:
+            with self._changed:
+                self._changed.wait(self.again)
+                if self._failure is not None:
+                    raise self._failure
+                ends = {peer: self._ended.get(peer) for peer in self.peers}
+            now = time.monotonic()
+            gone = [peer for peer, end in ends.items() if end is not None and end.status == DONE]
+            if len(gone) == len(ends):
+                grace = grace or now
+                if all(end is not None and end.heard for end in ends.values()) or now - grace > FRESH * self.again:
+                    return True
+            elif now - begun > self.patience:
+                return False
+            self._farewell([peer for peer, end in ends.items() if end is None or not end.heard])
+
+    def leave(self, status: str, why: str) -> None:
+        """Tell the neighbours that this site cannot go on."""
+        self._over = status
+        self._why = why
+        self._farewell(self.peers)
+
+    def _farewell(self, peers: Iterable[str]) -> None:
+        for peer in peers:
+            words = {"status": self._over, "why": self._why, "heard": peer in self._ended, "waiting": self._blamed}
+            self._tell([peer], pack(Kind.BYE, self.job, self.number[self.me], *self._at, words=words))
+
+    # What arrives
+
+    def connected(self, peer: str) -> None:
+        """Greet a neighbour, and tell it and ask it for what is due."""
+        if peer not in self._box:
+            return
+        sender = self.number[self.me]
+        with self._changed:
+            at = self._at
+            said = self.log.get(at)
+            waits = peer in self._missing
+        self._tell([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
+        if said is not None:
+            self._tell([peer], self._data(at, said))
+        if waits:
+            self._tell([peer], pack(Kind.ASK, self.job, sender, *at))
+        if self._over:
+            self._farewell([peer])
+
+    def deliver(self, peer: str, content: bytes) -> None:
+        """Take a frame that has arrived; one that cannot be used is refused, with a line in the log."""
+        try:
+            frame = unpack(content, self.most)
+        except BadFrame as error:
+            self._refuse(peer, str(error))
+            return
+        if peer not in self._box:
+            self._refuse(peer, "it is no neighbour")
+        elif frame.sender != self.number[peer]:
+            self._refuse(peer, f"it says that it is site {frame.sender}, but its certificate is that of {peer}")
+        elif frame.kind is Kind.HELLO:
+            self._hello(peer, frame)
+        elif frame.job != self.job:
+            self._refuse(peer, "it belongs to another job")
+        elif frame.kind is Kind.DATA:
+            self._take(peer, (frame.step, frame.call), frame.numbers)
+        elif frame.kind is Kind.ASK:
+            self._answer(peer, (frame.step, frame.call))
+        elif frame.kind is Kind.HERE:
+            self._located(peer, frame)
+        else:
+            self._left(peer, frame)
+
+    def _hello(self, peer: str, frame: Frame) -> None:
+        """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no other."""
+        there = {str(name): str(value) for name, value in frame.words.items()}
+        parts = dict.fromkeys([*self.terms, *there])
+        differ = [name for name in parts if self.terms.get(name) != there.get(name)]
+        words = [f"{n}: {short(there.get(n), 200)} there, {short(self.terms.get(n), 200)} here" for n in differ]
+        if frame.job != self.job and not words:
+            words = ["its summary is the same, but not its checksum"]
+        with self._changed:
+            self.greeted[peer] = words if frame.job != self.job else []
+            if frame.job != self.job and not self.log:
+                self._failure = InputError(
+                    f"{peer} runs another job ({'; '.join(words)}).", "Send the same job file to all sites."
+                )
+            self._changed.notify_all()
+        if frame.job != self.job:
+            self._refuse(peer, f"it runs another job ({'; '.join(words)})")
+
+    def _take(self, peer: str, position: Position, numbers: np.ndarray) -> None:
+        with self._changed:
+            box = self._box[peer]
+            if position < self._at or position in box:
+                return  # said before: what a site says in an exchange is the same every time
+            if position[0] > self._at[0] + self.keep or len(box) >= self.room:
+                problem = f"it is at step {position[0]}, and this site at step {self._at[0]}"
+            else:
+                box[position] = numbers
+                self._changed.notify_all()
+                return
+        self._refuse(peer, problem)
+
+    def _answer(self, peer: str, position: Position) -> None:
+        """Repeat what was said from there on, and say where this site is; not more often than anybody needs."""
+        now = time.monotonic()
+        with self._changed:
+            if now - self._answered.get(peer, -self.again) < self.again / 4:
+                return
+            self._answered[peer] = now
+            said = [(at, vector) for at, vector in self.log.items() if at >= position]
+            first = min(self.log, default=self._at)
+            words = {"waiting": self._culprits(self._missing, now), "first": first}
+            at = self._at
+        for where, vector in said:
+            self._tell([peer], self._data(where, vector))
+        self._tell([peer], pack(Kind.HERE, self.job, self.number[self.me], *at, words=words))
+
+    def _located(self, peer: str, frame: Frame) -> None:
+        waiting = _names(frame.words.get("waiting"), self.number)
+        first = _position(frame.words.get("first"))
+        forgotten = False
+        with self._changed:
+            self._reports[peer] = Report((frame.step, frame.call), waiting, time.monotonic())
+            if peer in self._missing and first is not None and first > self._at and self._failure is None:
+                forgotten = True
+                self._failure = LostError(
+                    f"{self.me} is at step {self._at[0]}, but {peer} keeps only what it said from step {first[0]} on: "
+                    f"the state of {self.me} was lost, or is an old copy. Start a new job, from where the others are."
+                )
+            self._changed.notify_all()
+        if forgotten:
+            self.leave(AMNESIA, f"it was back at step {self._at[0]}")
+
+    def _left(self, peer: str, frame: Frame) -> None:
+        status = str(frame.words.get("status"))[:40]
+        why = short(str(frame.words.get("why", "")), 300)
+        with self._changed:
+            self._ended[peer] = Ended(status, why, frame.words.get("heard") is True)
+            if status in (AMNESIA, DIVERGED) and self._failure is None and not self._over:
+                words = why if status == DIVERGED else f"{peer} has lost its state ({why}), so the job cannot go on."
+                self._failure = EndedError(words, status)
+            elif status == LOST:
+                named = _names(frame.words.get("waiting"), self.number)
+                self._reports[peer] = Report((frame.step, frame.call), named, time.monotonic() + self.patience)
+            finished = bool(self._over) and frame.words.get("heard") is not True
+            self._changed.notify_all()
+        if finished:
+            self._farewell([peer])
+
+    def _refuse(self, peer: str, why: str) -> None:
+        """A line in the log, but not one for each frame of a flood."""
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._complained.get(peer, -QUIET) >= QUIET:
+            self._complained = {name: when for name, when in self._complained.items() if now - when < QUIET}
+            self._complained[peer] = now
+            self.say(f"refused a frame from {peer}: {why}")
+
+    def _data(self, at: Position, vector: np.ndarray) -> bytes:
+        return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=vector)
+
+    def _tell(self, peers: Iterable[str], content: bytes) -> None:
+        for peer in peers:
+            self.wire.send(peer, content)
+
+    # What a checkpoint keeps
+
+    def said(self) -> dict[str, np.ndarray]:
+        """The log as arrays."""
+        with self._changed:
+            positions = np.array(list(self.log), np.int64).reshape(-1, 2)
+            vectors = list(self.log.values())
+        sizes = [[vector.size, CODES[vector.dtype.name]] for vector in vectors]
+        raw = b"".join(vector.tobytes() for vector in vectors)
+        return {
+            "said.positions": positions,
+            "said.sizes": np.array(sizes, np.int64).reshape(-1, 2),
+            "said.numbers": np.frombuffer(raw, np.uint8),
+        }
+
+    def restore(self, at: Position, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go back to where a checkpoint was made."""
+        types = {code: np.dtype(name) for name, code in CODES.items()}
+        raw = arrays["said.numbers"].tobytes()
+        place = 0
+        with self._changed:
+            self._at = at
+            self.log = {}
+            for position, (size, code) in zip(
+                arrays["said.positions"].tolist(), arrays["said.sizes"].tolist(), strict=True
+            ):
+                self.log[(position[0], position[1])] = np.frombuffer(raw, types[code], size, place)
+                place += size * types[code].itemsize
+
+
+def _names(value: object, known: Mapping[str, int]) -> tuple[str, ...]:
+    """Names of sites in the words of a frame."""
+    words = value[:1000] if isinstance(value, list) else []
+    return tuple(name for name in words if isinstance(name, str) and name in known)
+
+
+def _position(value: object) -> Position | None:
+    """A step and a call in the words of a frame."""
+    if isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value):
+        return (value[0], value[1])
+    return None

@@ -1,0 +1,235 @@
+"""The relay: for links of which neither site can be called. Both call the relay, which copies bytes between them.
+
+    site a  -- TLS to the relay --  relay  -- TLS to the relay --  site b
+            ------------------- TLS from a to b -------------------
+
+What it copies is the session between the two sites, which it has no key of: it sees who talks to whom, when and how
+much, but no number and no word. It admits the sites of a job only, by their certificates, and connects neighbours only.
+
+    CALL b\\n      what a says after its handshake; the relay waits until b calls a
+    OK\\n          the answer; all that follows is copied
+
+It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes in a second are
+copied for each connection, and no more than a few connections in a second are accepted from one address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import Callable
+
+from decibo.errors import InputError, first_line
+from decibo.silo.job import Job, host_and_port
+from decibo.silo.mix import neighbours_of
+from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
+from decibo.silo.tls import ANSWER, CALL, SETTLE, Refused
+
+RATE = 50_000_000  # bytes in a second
+HIGH = 1 << 20  # bytes that wait to be written at most
+REQUEST = re.compile(re.escape(CALL) + rb"([A-Za-z0-9_-]{1,40})\n")
+LONGEST = 64  # bytes of a request
+
+
+class Relay:
+    """The relay of a job. `await relay.serve(listen)`, or `start` and `close`."""
+
+    def __init__(
+        self,
+        job: Job,
+        credentials: Credentials,
+        say: Callable[[str], None] = lambda line: None,
+        *,
+        rate: int = RATE,
+        tap: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.say = say
+        self.rate = rate
+        self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
+        self.gate = Gate(say)
+        self.settings = context(credentials, [site.certificate for site in job.sites], server=True)
+        self.pins = {site.der: site.name for site in job.sites}
+        self.links = {
+            (site.name, job.names[other])
+            for number, site in enumerate(job.sites)
+            for other in neighbours_of(job.network, number)
+        }
+        self.callers: dict[tuple[str, str], Caller] = {}  # by who calls whom
+        self.open: set[Caller] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listen: str) -> None:
+        """Begin to accept connections."""
+        host, port = host_and_port(listen, "the relay")
+        try:
+            self._server = await asyncio.get_running_loop().create_server(lambda: Caller(self), host, port)
+        except OSError as error:
+            raise InputError(f"The relay cannot listen on {listen}: {first_line(error)}.") from error
+        self.say(f"the relay listens on {listen}")
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._server is not None:
+            self._server.close()
+        for _ in range(SETTLE):
+            await asyncio.sleep(0)
+        while self.open:
+            for caller in list(self.open):
+                caller.transport.abort()
+            await asyncio.sleep(0.005)
+
+    async def serve(self, listen: str) -> None:
+        """Run until cancelled."""
+        await self.start(listen)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+
+class Caller(asyncio.Protocol):
+    """One connection to the relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.name = ""
+        self.wants = ""
+        self.other: Caller | None = None
+        self._request = bytearray()
+        self._copied = 0
+        self._second = 0.0
+        self._secured = False
+        self._full = False
+        self._problem = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.relay.open.add(self)
+        self.host = str((transport.get_extra_info("peername") or ("?",))[0])
+        transport.set_write_buffer_limits(high=HIGH)
+        self.relay.gate.waiting += 1
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
+        if not self.relay.gate.admit(self.host):
+            self._problem = True
+            transport.abort()
+            return
+        self._session = Session(self.relay.settings, transport.write, server=True)
+        self._session.start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.relay.open.discard(self)
+        self._timer.cancel()
+        if not self._secured:
+            self.relay.gate.waiting -= 1
+        if self.relay.callers.get((self.name, self.wants)) is self:
+            del self.relay.callers[self.name, self.wants]
+        if self.other is not None:
+            self.other.other = None
+            self.other.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._problem:
+            return
+        try:
+            self._received(self._session.feed(data))
+        except ssl.SSLZeroReturnError:
+            self.transport.close()
+        except (ssl.SSLError, Refused, ValueError, OSError) as error:
+            self._refuse(reason(error))
+            self.transport.close() if isinstance(error, ssl.SSLError) else self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """This side reads too slowly: read no more from the other one."""
+        self._full = True
+        if self.other is not None:
+            self.other.rest()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self.other is not None:
+            self.other.go_on()
+
+    def rest(self) -> None:
+        """Read nothing for now."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again, if the other side can take it."""
+        if not self.transport.is_closing() and not (self.other is not None and self.other._full):
+            self.transport.resume_reading()
+
+    def send(self, content: bytes) -> None:
+        """To this side."""
+        if not self.transport.is_closing():
+            with contextlib.suppress(ssl.SSLError):
+                self._session.send(content)
+
+    def _received(self, plain: bytes) -> None:
+        if self._session.secured and not self._secured:
+            self._secured = True
+            self.relay.gate.waiting -= 1
+            name = self.relay.pins.get(self._session.certificate)
+            if name is None:
+                raise Refused("its certificate is not that of a site of this job")
+            self.name = name
+        if not plain:
+            return
+        if self.wants:
+            self._copy(plain)
+            return
+        self._request += plain
+        if b"\n" in self._request or len(self._request) > LONGEST:
+            self._answer()
+
+    def _answer(self) -> None:
+        """Connect two sites that have called each other."""
+        found = REQUEST.fullmatch(bytes(self._request))
+        if found is None:
+            raise Refused("it does not say whom it calls")
+        wants = found[1].decode()
+        if (self.name, wants) not in self.relay.links:
+            raise Refused(f"{self.name} calls {wants}, which is no neighbour of it")
+        self._timer.cancel()
+        self.wants = wants
+        place = (self.name, wants)
+        before = self.relay.callers.get(place)
+        self.relay.callers[place] = self
+        if before is not None:
+            before.transport.abort()
+        partner = self.relay.callers.get((wants, self.name))
+        if partner is not None and partner.other is None:
+            self.other = partner
+            partner.other = self
+            self.relay.say(f"connected {self.name} with {wants}")
+            self.send(ANSWER)
+            partner.send(ANSWER)
+
+    def _copy(self, plain: bytes) -> None:
+        if self.other is None:
+            raise Refused(f"{self.name} sends before {self.wants} is there")
+        if self.relay.tap is not None:
+            self.relay.tap(plain)
+        self.other.send(plain)
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._second >= 1:
+            self._second = loop.time()
+            self._copied = 0
+        self._copied += len(plain)
+        if self._copied > self.relay.rate:
+            self.rest()
+            loop.call_later(max(0.0, self._second + 1 - loop.time()), self.go_on)
+
+    def _refuse(self, why: str) -> None:
+        if not self._problem:
+            self._problem = True
+            who = f"{self.name} at {self.host}" if self.name else self.host
+            self.relay.say(f"refused {who}: {why}")
+
+    def _too_late(self) -> None:
+        if not self.wants:
+            self._refuse(f"no request within {HANDSHAKE:g} seconds")
+            self.transport.abort()

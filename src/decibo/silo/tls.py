@@ -1,0 +1,369 @@
+"""The wire between sites: one TLS connection for each link, which either side may make, and which is made again.
+
+    who calls       the site with the smaller number, if the other one has an address; otherwise the other one;
+                    both call the relay if neither has an address
+    who is it       the site whose certificate, pinned in the job, the other side has the key of; never what it says
+    what travels    frames, each after its length in four bytes; longer ones than any message of this job, and more
+                    than RATE in a second, end or slow the connection
+
+All of it runs in one thread with an event loop. Frames for a site that is not connected are dropped: `Post` repeats
+them when asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from decibo.errors import InputError, first_line
+from decibo.silo.job import Job, Site, host_and_port
+from decibo.silo.mix import neighbours_of
+from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
+from decibo.silo.wire import Receiver
+
+LENGTH = 4  # bytes before a frame
+RATE = 20_000  # frames in a second of one neighbour; lockstep needs fewer
+BACKLOG = 1 << 26  # bytes that wait for a slow neighbour; more are dropped, and asked for again
+FIRST, LONGEST = 0.05, 5.0  # seconds until a connection is tried again: doubled each time
+LASTED = 5.0  # seconds after which a connection was a good one
+SETTLE = 5  # turns of the event loop after which connections that were just accepted are known
+CALL = b"CALL "
+ANSWER = b"OK\n"
+
+
+class Refused(ConnectionError):  # noqa: N818
+    """A connection that this site ends, and why."""
+
+
+class TlsWire:
+    """Connections of one site to its neighbours."""
+
+    def __init__(
+        self,
+        job: Job,
+        site: str,
+        credentials: Credentials,
+        say: Callable[[str], None] = lambda line: None,
+        listen: str | None = None,
+    ) -> None:
+        self.job = job
+        self.number = job.number(site)
+        self.me = job.sites[self.number]
+        self.say = say
+        self.listen = listen or self.me.address
+        self.peers = {job.names[other]: job.sites[other] for other in neighbours_of(job.network, self.number)}
+        self.pins = {each.der: each.name for each in job.sites}
+        self.links: dict[str, Link] = {}  # those whose other side is known
+        self.open: set[Link] = set()
+        self.gate = Gate(say)
+        self.longest = 0
+        self.receiver: Receiver | None = None
+        self.server = context(credentials, [each.certificate for each in job.sites], server=True)
+        self.clients = {
+            name: context(credentials, [peer.certificate], server=False) for name, peer in self.peers.items()
+        }
+        self.relay = None
+        if job.relay is not None:
+            self.relay = context(credentials, [job.relay.certificate], server=False)
+        for peer in self.peers.values():
+            if self.route(peer) is None:
+                raise InputError(
+                    f"{site} and {peer.name} are neighbours, but neither has an address at which it can be called.",
+                    "Give one of them an address, or add a [relay] to the job.",
+                )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"decibo-{site}", daemon=True)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+        self._closing = False
+
+    def route(self, peer: Site) -> str | None:
+        """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"."""
+        first = self.number < self.job.number(peer.name)
+        if peer.address and (first or not self.me.address):
+            return "call"
+        if self.me.address:
+            return "wait"
+        return "relay" if self.relay is not None else None
+
+    def start(self, receiver: Receiver) -> None:
+        """Listen and call."""
+        self.receiver = receiver
+        self.longest = receiver.longest
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._begin(), self._loop).result()
+
+    def send(self, peer: str, content: bytes) -> None:
+        """Send a frame, if the neighbour is connected."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._send, peer, content)
+
+    def close(self) -> None:
+        """End all connections, after what was sent has left."""
+        if self._thread.is_alive():
+            with contextlib.suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(timeout=10)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=10)
+        if not self._loop.is_running():
+            self._loop.close()
+
+    async def _begin(self) -> None:
+        if self.listen is not None:
+            host, port = host_and_port(self.listen, self.me.name)
+            try:
+                self._listener = await self._loop.create_server(lambda: Link(self, server=True), host, port)
+            except OSError as error:
+                raise InputError(
+                    f"{self.me.name} cannot listen on {self.listen}: {first_line(error)}.",
+                    'If others reach it at another address than its own, set listen = "0.0.0.0:PORT" in site.toml.',
+                ) from error
+        for peer in self.peers.values():
+            way = self.route(peer)
+            if way != "wait":
+                self._task(self._keep_calling(peer, way == "relay"))
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep_calling(self, peer: Site, by_relay: bool) -> None:
+        """Keep a connection to a neighbour."""
+        wait = FIRST
+        said = ""
+        first = self.number < self.job.number(peer.name)
+        where = self.job.relay if by_relay else peer
+        assert where is not None
+        host, port = host_and_port(where.address, where.name)
+        while not self._closing:
+            link = Link(self, server=by_relay and not first, peer=peer.name, by_relay=by_relay)
+            begun = time.monotonic()
+            try:
+                async with asyncio.timeout(HANDSHAKE):
+                    await self._loop.create_connection(lambda link=link: link, host, port)
+                await link.closed
+                problem = link.problem
+            except (OSError, TimeoutError) as error:
+                problem = f"{where.name} does not answer at {where.address} ({first_line(error)})"
+            wait = FIRST if time.monotonic() - begun > LASTED else min(2 * wait, LONGEST)
+            if problem and problem != said and not self._closing:
+                self.say(problem)
+            said = problem
+            await asyncio.sleep(wait)
+
+    def _send(self, peer: str, content: bytes) -> None:
+        link = self.links.get(peer)
+        if link is not None:
+            link.send(content)
+
+    async def _end(self) -> None:
+        self._closing = True
+        if self._listener is not None:
+            self._listener.close()
+        links = list(self.links.values())
+        until = time.monotonic() + 2
+        while any(link.pending for link in links) and time.monotonic() < until:
+            await asyncio.sleep(0.005)
+        for link in links:
+            link.end()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(SETTLE):
+            await asyncio.sleep(0)
+        while self.open and time.monotonic() < until + 1:
+            for link in self.open - set(links):
+                link.transport.abort()
+            await asyncio.sleep(0.005)
+
+    def who(self, certificate: bytes) -> str:
+        """The site with this certificate; raises for a stranger."""
+        if certificate not in self.pins:
+            raise Refused("its certificate is not that of a site of this job")
+        return self.pins[certificate]
+
+
+class Link(asyncio.Protocol):
+    """One connection: a TLS session, inside that of the relay if there is one, and the frames in it."""
+
+    def __init__(self, wire: TlsWire, *, server: bool, peer: str | None = None, by_relay: bool = False) -> None:
+        self.wire = wire
+        self.server = server
+        self.calls = peer is not None  # whether this site has made the connection
+        self.peer = peer
+        self.by_relay = by_relay
+        self.problem = ""
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._accepted = False
+        self._outer: Session | None = None
+        self._inner: Session | None = None
+        self._answer = bytearray()
+        self._buffer = bytearray()
+        self._count = 0
+        self._second = 0.0
+
+    # The transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.wire.open.add(self)
+        self.host = str((transport.get_extra_info("peername") or ("?",))[0])
+        self.wire.gate.waiting += 1
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
+        if not self.calls and not self.wire.gate.admit(self.host):
+            transport.abort()
+            return
+        if self.by_relay:
+            assert self.wire.relay is not None
+            self._outer = Session(self.wire.relay, transport.write, server=False)
+            self._guarded(self._outer.start)
+        else:
+            self._guarded(lambda: self._shake(transport.write))
+
+    def data_received(self, data: bytes) -> None:
+        self._guarded(lambda: self._received(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.wire.open.discard(self)
+        self._timer.cancel()
+        if not self._accepted:
+            self.wire.gate.waiting -= 1
+            if not self.calls and not self.problem and self._inner is not None:
+                self._refuse("it left before the end of the handshake")
+        if self.peer is not None and self.wire.links.get(self.peer) is self:
+            del self.wire.links[self.peer]
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has not left yet."""
+        return self.transport.get_write_buffer_size() > 0
+
+    def end(self) -> None:
+        """Close the connection, properly."""
+        if self._inner is not None and self._accepted:
+            self._inner.end()
+        self.transport.close()
+
+    # The sessions
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Whatever another side sends, it ends this connection at most."""
+        try:
+            work()
+        except ssl.SSLZeroReturnError:
+            self.transport.close()
+        except (ssl.SSLError, Refused, ValueError, OSError) as error:
+            self._refuse(reason(error))
+            self.transport.close() if isinstance(error, ssl.SSLError) else self.transport.abort()
+
+    def _refuse(self, why: str) -> None:
+        if self.problem:
+            return
+        who = f"{self.peer} at {self.host}" if self.peer else self.host
+        self.problem = f"ended the connection with {who}: {why}" if self.calls else f"refused {who}: {why}"
+        if not self.calls:  # who calls says so itself, once
+            self.wire.say(self.problem)
+
+    def _too_late(self) -> None:
+        if not self._accepted:
+            if not self.by_relay:
+                self._refuse(f"no handshake within {HANDSHAKE:g} seconds")
+            self.transport.abort()
+
+    def _shake(self, write: Callable[[bytes], None]) -> None:
+        settings = self.wire.server if self.server else self.wire.clients[self.peer or ""]
+        self._inner = Session(settings, write, server=self.server)
+        self._inner.start()
+
+    def _received(self, data: bytes) -> None:
+        if self._outer is not None:
+            begun = self._outer.secured
+            data = self._outer.feed(data)
+            if self._outer.secured and not begun:
+                self._timer.cancel()  # the other site may be away for long
+                self._outer.send(CALL + (self.peer or "").encode() + b"\n")
+            if self._inner is None:
+                self._answer += data
+                if not self._answer.startswith(ANSWER):
+                    if len(self._answer) >= len(ANSWER):
+                        raise Refused(f"the relay says {bytes(self._answer[:100])!r}")
+                    return
+                data = bytes(self._answer[len(ANSWER) :])
+                self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
+                self._shake(self._outer.send)
+        assert self._inner is not None
+        plain = self._inner.feed(data)
+        if self._inner.secured and not self._accepted:
+            self._accept()
+        if plain:
+            self._frames(plain)
+
+    def _accept(self) -> None:
+        """The handshake is over: who is it?"""
+        assert self._inner is not None
+        name = self.wire.who(self._inner.certificate)
+        if self.peer is not None and name != self.peer:
+            raise Refused(f"it is {name}, and not {self.peer}")
+        if name not in self.wire.peers:
+            raise Refused(f"{name} is a site of this job, but no neighbour of {self.wire.me.name}")
+        self.peer = name
+        self._accepted = True
+        self.wire.gate.waiting -= 1
+        self._timer.cancel()
+        before = self.wire.links.get(name)
+        self.wire.links[name] = self
+        if before is not None and before is not self:
+            before.end()
+        self.wire.say(f"connected with {name} at {self.host}")
+        assert self.wire.receiver is not None
+        self.wire.receiver.connected(name)
+
+    # The frames
+
+    def send(self, content: bytes) -> None:
+        """Send a frame, unless too many wait already."""
+        if self._inner is not None and self.transport.get_write_buffer_size() < BACKLOG:
+            self._guarded(lambda: self._inner.send(len(content).to_bytes(LENGTH, "little") + content))  # type: ignore[union-attr]
+
+    def _frames(self, plain: bytes) -> None:
+        self._buffer += plain
+        start = 0
+        assert self.wire.receiver is not None
+        while len(self._buffer) - start >= LENGTH:
+            size = int.from_bytes(self._buffer[start : start + LENGTH], "little")
+            if size > self.wire.longest:
+                raise Refused(
+                    f"it announces a frame of {size:,} bytes, and none of this job has more than {self.wire.longest:,}"
+                )
+            if len(self._buffer) - start - LENGTH < size:
+                break
+            start += LENGTH + size
+            self.wire.receiver.deliver(self.peer or "", bytes(self._buffer[start - size : start]))
+            self._count += 1
+        del self._buffer[:start]
+        self._slow_down()
+
+    def _slow_down(self) -> None:
+        """Read no more in this second from a neighbour that sends too many frames."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._second >= 1:
+            self._second = loop.time()
+            self._count = 0
+        elif self._count > RATE:
+            self.wire.say(f"{self.peer} sends more than {RATE:,} frames in a second, and is slowed down")
+            self.transport.pause_reading()
+            loop.call_later(self._second + 1 - loop.time(), self._go_on)
+            self._count = 0
+
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()

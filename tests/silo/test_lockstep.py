@@ -1,0 +1,191 @@
+"""Sites that talk to neighbours only: the simulation to rounding, and after any crashes the calm run bit for bit."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import decibo
+from decibo.errors import InputError, LostError
+from decibo.silo import join
+from decibo.silo.cut import is_flat
+from decibo.silo.join import prepare
+from decibo.silo.wire import Faults, Memory
+from helpers.sites import NAMES, in_threads, make_job, run_all
+
+FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+
+
+@pytest.fixture(scope="module")
+def four():
+    return decibo.problems.quadratic(agents=4)
+
+
+def largest_difference(results, solution):
+    rows = {name: np.asarray(vars(solution.agents)[name]) for name in ("x", "y")}
+    own = {name: np.stack([np.asarray(vars(results[site].agents)[name][0]) for site in NAMES]) for name in rows}
+    return max(np.abs(own[name] - rows[name]).max() for name in rows)
+
+
+@pytest.mark.parametrize(
+    ("method", "network", "steps"),
+    [
+        (FIXED, decibo.ring(4), 100),
+        (FIXED, decibo.networks.failing(decibo.ring(4), 0.3), 30),  # all draw the same links
+        (FIXED, decibo.networks.chebyshev(decibo.ring(4), 2), 30),
+    ],
+    ids=["fixed steps", "failing links", "two rounds"],
+)
+def test_sites_compute_what_the_simulation_does(four, tmp_path, method, network, steps):
+    job = make_job(four, method, network=network, steps=steps)
+    results = run_all(job, tmp_path, Memory())
+    assert largest_difference(results, decibo.solve(four, network, method, steps=steps)) < 1e-12
+    assert {result.steps for result in results.values()} == {steps}
+
+
+def test_sites_find_step_sizes_together(four, tmp_path):
+    """With `mix.largest` and `mix.reach`. Curvatures are found from tiny moves, whose rounding errors are seen: the
+    simulation itself, started 1e-15 elsewhere, ends as far from where it ended."""
+    method = decibo.ahead_exact()
+    job = make_job(four, method, steps=20)
+    results = run_all(job, tmp_path, Memory())
+    reference = decibo.solve(four, job.network, method, steps=20, measures=[])
+    start = {name: np.tile(np.asarray(point) + 1e-15, (4, 1)) for name, point in (("x", four.x0), ("y", four.y0))}
+    nudged = decibo.solve(four, job.network, method, steps=20, start=start, measures=[])
+    apart = max(np.abs(nudged.agents.x - reference.agents.x).max(), np.abs(nudged.agents.y - reference.agents.y).max())
+    assert largest_difference(results, reference) < 10 * apart < 1e-6
+    chosen = [method.core.chosen(jax.tree.map(lambda leaf: leaf[0], result.state)) for result in results.values()]
+    for name in chosen[0]:
+        np.testing.assert_allclose([row[name] for row in chosen], chosen[0][name], rtol=1e-12)
+
+
+def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
+    method = decibo.methods.ma_dsbo(alpha=0.05, beta=0.1, gamma=0.1, T=3, N=4)
+    two = jax.tree.map(lambda leaf: leaf[:2], four.data)
+    problem = decibo.Problem(four.outer, four.inner, two, four.x0, four.y0)
+    network = decibo.complete(2)
+    job = make_job(problem, method, network=network, steps=5, sites=NAMES[:2])
+    run = prepare(job, "north", None)
+    assert sum(often for often, _ in run.during) > len(run.during)  # a loop
+    memory = Memory()
+    results = in_threads(
+        lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)), NAMES[:2]
+    )
+    reference = decibo.solve(problem, network, method, steps=5)
+    own = np.stack([np.asarray(results[name].agents.x[0]) for name in NAMES[:2]])
+    np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
+
+
+class Killed(BaseException):
+    """A crash: nothing is written, and memory is lost."""
+
+
+class Mortal:
+    """A wire whose site crashes after so many sends."""
+
+    def __init__(self, wire, life):
+        self.wire = wire
+        self.life = life
+
+    def start(self, receiver):
+        self.wire.start(receiver)
+
+    def send(self, peer, content):
+        if threading.current_thread().name.startswith("site"):
+            self.life -= 1
+            if self.life < 0:
+                self.wire.close()
+                raise Killed
+        self.wire.send(peer, content)
+
+    def close(self):
+        self.wire.close()
+
+
+def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
+    """Every site crashes three times, at random, some of them at once, on a wire that loses frames."""
+    job = make_job(four, FIXED, steps=60)
+    calm = run_all(job, tmp_path / "calm", Memory())
+    memory = Memory(Faults(lose=0.02, delay=0.001, seed=3))
+    crashes = dict.fromkeys(NAMES, 0)
+
+    def stubborn(name):
+        threading.current_thread().name = f"site {name}"
+        random = np.random.default_rng(NAMES.index(name))
+        while True:
+            life = random.integers(1, 60) if crashes[name] < 3 else 10**9
+            try:
+                wire = Mortal(memory.wire(name), life)
+                return join(job, site=name, data=None, folder=tmp_path / name, wire=wire)
+            except Killed:
+                crashes[name] += 1
+
+    results = in_threads(stubborn)
+    memory.end()
+    assert set(crashes.values()) == {3}
+    for name in NAMES:
+        for leaf, same in zip(jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True):
+            np.testing.assert_array_equal(leaf, same)
+        np.testing.assert_array_equal(results[name].history["outer"], calm[name].history["outer"])
+
+
+def test_a_complete_run_is_not_run_again(four, tmp_path):
+    job = make_job(four, FIXED, steps=8)
+    first = run_all(job, tmp_path, Memory())
+    again = join(job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north"))
+    np.testing.assert_array_equal(again.x, first["north"].x)
+    assert again.message == "This run was complete already."
+
+
+def test_sites_may_have_tables_of_different_length(tmp_path):
+    """The mean over each site's own rows, without padding: as the simulation with padded rows and weights."""
+    random = np.random.default_rng(0)
+    tables = {name: random.normal(size=(3 + i, 2)) for i, name in enumerate(NAMES)}
+    outer = lambda x, y, d: jnp.mean(jnp.sum((y - d) ** 2, axis=1))
+    inner = lambda x, y, d: 0.5 * jnp.sum((y - x) ** 2) + 0.05 * jnp.mean((d @ y) ** 2)
+    shapes = decibo.Problem(outer, inner, np.zeros((4, 3, 2)), np.zeros(2), np.zeros(2))
+    method = decibo.ahead_exact(alpha=0.1, gamma=0.3)
+    job = make_job(shapes, method, steps=200)
+    memory = Memory()
+    results = in_threads(
+        lambda name: join(job, site=name, data=tables[name], folder=tmp_path / name, wire=memory.wire(name))
+    )
+    repeated = np.stack([np.tile(table, (60 // len(table), 1)) for table in tables.values()])  # 3, 4, 5, 6 divide 60
+    pooled = decibo.Problem(outer, inner, repeated, np.zeros(2), np.zeros(2))
+    assert largest_difference(results, decibo.solve(pooled, job.network, method, steps=200)) < 1e-12
+
+
+def test_a_site_resumes_with_its_own_data_only(four, tmp_path):
+    job = make_job(four, FIXED, steps=8, patience=0.3)
+    own = jax.tree.map(lambda leaf: leaf[0], four.data)
+    with pytest.raises(LostError, match=r"north has waited 0\.3 seconds for east and west in step 1"):
+        join(job, site="north", data=own, folder=tmp_path / "north", wire=Memory().wire("north"))
+    run_all(make_job(four, FIXED, steps=8), tmp_path, Memory())
+    other = jax.tree.map(lambda leaf: leaf[1], four.data)
+    with pytest.raises(InputError, match="began with other data of agent 0"):
+        join(job, site="north", data=other, folder=tmp_path / "north", wire=Memory().wire("north"))
+
+
+def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path):
+    job = make_job(four, decibo.ahead(alpha=0.5, beta=5.0, gamma=5.0, lam=50.0), steps=400, checkpoint_every=400)
+    memory = Memory()
+    results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
+    assert {result.status for result in results.values()} == {decibo.Status.diverged}
+    assert all("stopped being finite in step" in result.message for result in results.values())
+    assert all(np.isfinite(np.asarray(result.x)).all() for result in results.values())
+
+
+def test_only_undirected_networks_join_sites(four):
+    with pytest.raises(InputError, match="Sites talk in both directions"):
+        make_job(four, decibo.methods.fab(alpha=0.1, beta=0.1, gamma=0.1, lam=50.0),
+                 network=decibo.networks.directed_ring(4))  # fmt: skip
+
+
+def test_programs_are_cut_where_they_mix(four):
+    run = prepare(make_job(four, FIXED), "north", None)
+    assert run.during == [(1, 11)]
+    assert run.before == []
+    program, _ = run.agent._traced(decibo.silo.agent.step, run.shape, np.int32(0))
+    assert is_flat(program.jaxpr)

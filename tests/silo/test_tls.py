@@ -1,0 +1,243 @@
+"""The wire: right frames to the right site, everything else refused with a line that says who, and nothing readable."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import decibo
+from decibo.errors import InputError
+from decibo.silo import Job, Site
+from decibo.silo.home import Home
+from decibo.silo.relay import Relay
+from decibo.silo.session import Credentials, Gate, context
+from decibo.silo.tls import TlsWire
+
+NAMES = ("north", "east", "south", "west")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory):
+    """Four sites, a relay and a stranger."""
+    root = tmp_path_factory.mktemp("homes")
+    return {name: Home.make(root / name, name, f"127.0.0.1:{free_port()}") for name in (*NAMES, "relay", "stranger")}
+
+
+@pytest.fixture(scope="module")
+def job(homes):
+    method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+    sites = tuple(homes[name].site for name in NAMES)
+    return Job(sites, decibo.problems.quadratic(agents=4), decibo.ring(4), method)
+
+
+class Box:
+    """A receiver that keeps everything."""
+
+    longest = 1000
+
+    def __init__(self):
+        self.frames = []
+        self.peers = []
+
+    def deliver(self, peer, content):
+        self.frames.append((peer, content))
+
+    def connected(self, peer):
+        self.peers.append(peer)
+
+
+def eventually(holds):
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def open_wires(job, homes, *names):
+    """Wires of these sites, with what they receive and what they log."""
+    boxes = {name: Box() for name in names}
+    lines = []
+    wires = {}
+    for name in names:
+        own = homes[name].credentials(job.sites[job.number(name)])
+        wires[name] = TlsWire(job, name, own, lambda line, name=name: lines.append(f"{name}: {line}"))
+    try:
+        for name, wire in wires.items():
+            wire.start(boxes[name])
+        yield wires, boxes, lines
+    finally:
+        for wire in wires.values():
+            wire.close()
+
+
+def test_frames_arrive_and_a_site_that_comes_back_is_connected_again(job, homes):
+    with open_wires(job, homes, "north") as (wires, boxes, lines):
+        for _ in range(2):
+            with open_wires(job, homes, "east") as (others, theirs, _):
+                eventually(lambda theirs=theirs: theirs["east"].peers == ["north"] and "east" in wires["north"].links)
+                wires["north"].send("east", b"to east")
+                others["east"].send("north", b"to north" * 100)
+                eventually(lambda theirs=theirs: theirs["east"].frames == [("north", b"to east")])
+                eventually(lambda: boxes["north"].frames)
+                assert boxes["north"].frames.pop() == ("east", b"to north" * 100)
+            eventually(lambda: "east" not in wires["north"].links)
+    assert lines.count("north: connected with east at 127.0.0.1") == 2
+
+
+def call(address, settings, say=b""):
+    """Call a site as a stranger would; returns what came back."""
+    host, port = address.split(":")
+    bare = socket.create_connection((host, int(port)), timeout=10)
+    with contextlib.ExitStack() as stack:
+        stack.callback(bare.close)
+        link = bare if settings is None else stack.enter_context(settings.wrap_socket(bare))
+        link.sendall(say)
+        return link.recv(100)
+
+
+def anyone(own=None, version=ssl.TLSVersion.TLSv1_3):
+    settings = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    settings.check_hostname = False
+    settings.verify_mode = ssl.CERT_NONE
+    settings.minimum_version = settings.maximum_version = version
+    if own is not None:
+        settings.load_cert_chain(own.certificate, own.key)
+    return settings
+
+
+def own(homes, name):
+    return Credentials(homes[name].folder / f"{name}.pem", homes[name].folder / f"{name}.key")
+
+
+FRAME = (5).to_bytes(4, "little") + b"hello"
+
+
+def attacks(homes):
+    http = b"GET / HTTP/1.1\r\nHost: north\r\n\r\n"
+    return {
+        "no certificate": (anyone(), FRAME, "127.0.0.1: it shows no certificate"),
+        "unknown": (anyone(own(homes, "stranger")), FRAME, "its certificate is not that of a site of this job"),
+        "no neighbour": (anyone(own(homes, "south")), FRAME, "south is a site of this job, but no neighbour of north"),
+        "HTTP": (None, http, "127.0.0.1: it speaks HTTP"),
+        "noise": (None, bytes(range(200)), "127.0.0.1: it does not speak TLS"),
+        "TLS 1.2": (anyone(own(homes, "east"), ssl.TLSVersion.TLSv1_2), FRAME, "it does not offer TLS 1.3"),
+        "oversized": (anyone(own(homes, "east")), b"\xff" * 4, "refused east at 127.0.0.1: it announces a frame of"),
+    }
+
+
+def test_attackers_are_refused_and_named(job, homes):
+    with open_wires(job, homes, "north") as (_, boxes, lines):
+        for name, (settings, say, words) in attacks(homes).items():
+            with contextlib.suppress(OSError):
+                assert call(homes["north"].address, settings, say)[:5] != FRAME
+            eventually(lambda words=words: any(words in line for line in lines))
+            lines.clear()
+            assert not boxes["north"].frames, name
+        with pytest.raises(ssl.SSLError):  # the certificate of east with the key of a stranger
+            anyone(Credentials(own(homes, "east").certificate, own(homes, "stranger").key))
+
+
+def test_an_impostor_who_answers_for_a_site_gets_nothing(job, homes):
+    host, port = homes["east"].address.split(":")
+    settings = context(own(homes, "stranger"), [site.certificate for site in job.sites], server=True)
+    received = []
+
+    def answer(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                bare, _ = listener.accept()
+                with contextlib.suppress(OSError), settings.wrap_socket(bare, server_side=True) as link:
+                    received.append(link.recv(100))
+
+    with socket.create_server((host, int(port))) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        with open_wires(job, homes, "north") as (wires, boxes, lines):
+            eventually(lambda: any("ended the connection with east" in line for line in lines))
+            wires["north"].send("east", b"secret")
+            assert "its certificate is not that of a site" in " ".join(lines)
+            assert not boxes["north"].peers
+    assert not any(received)
+
+
+@pytest.fixture
+def relayed(job, homes):
+    """The job with two sites that can only call out, and its relay."""
+    hidden = tuple(Site(site.name, site.certificate) for site in job.sites)
+    sites = Job(hidden, job.problem, job.network, job.method, relay=homes["relay"].site)
+    tapped = bytearray()
+    lines = []
+    relay = Relay(sites, own(homes, "relay"), lines.append, tap=tapped.extend)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(relay.start(homes["relay"].address), loop).result()
+    yield sites, relay, tapped, lines
+    asyncio.run_coroutine_threadsafe(relay.close(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_the_relay_carries_what_it_cannot_read(relayed, homes):
+    sites, _, tapped, lines = relayed
+    marked = np.arange(12.0).tobytes()
+    with open_wires(sites, homes, "north", "east") as (wires, boxes, _):
+        eventually(lambda: boxes["north"].peers == ["east"] and boxes["east"].peers == ["north"])
+        wires["north"].send("east", marked)
+        eventually(lambda: boxes["east"].frames == [("north", marked)])
+        wires["east"].send("north", marked * 10)
+        eventually(lambda: boxes["north"].frames == [("east", marked * 10)])
+    assert len(tapped) > 11 * len(marked)
+    assert not any(marked[i : i + 8] in tapped for i in range(8, len(marked), 8))
+    assert any("connected" in line for line in lines)
+
+
+def test_the_relay_refuses_strangers_and_floods(relayed, homes):
+    _, relay, tapped, lines = relayed
+    cases = {
+        (None, b"GET / HTTP/1.1\r\n\r\n"): "it speaks HTTP",
+        (anyone(), b"CALL north\n"): "it shows no certificate",
+        (anyone(own(homes, "stranger")), b"CALL north\n"): "its certificate is not that of a site of this job",
+        (anyone(own(homes, "south")), b"CALL north\n"): "south calls north, which is no neighbour of it",
+        (anyone(own(homes, "south")), b"x" * 100): "refused south at 127.0.0.1: it does not say whom it calls",
+        (anyone(own(homes, "south")), b"CALL west\nmore"): "it does not say whom it calls",
+    }
+    for (settings, say), words in cases.items():
+        with contextlib.suppress(OSError):
+            call(homes["relay"].address, settings, say)
+        eventually(lambda words=words: any(words in line for line in lines))
+    host, port = homes["relay"].address.split(":")
+    for _ in range(100):
+        socket.create_connection((host, int(port))).close()
+    eventually(lambda: any("turned away" in line and "127.0.0.1: too many at once" in line for line in lines))
+    assert not tapped
+    assert not relay.callers
+
+
+def test_a_gate_admits_a_few_and_then_some_each_second(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    gate = Gate(lambda line: None, burst=3, rate=2.0)
+    assert [gate.admit("a") for _ in range(5)] == [True] * 3 + [False] * 2
+    assert gate.admit("b")
+    now[0] = 1.0
+    assert [gate.admit("a") for _ in range(4)] == [True] * 2 + [False] * 2
+
+
+def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):
+    hidden = tuple(Site(site.name, site.certificate) for site in job.sites)
+    sites = Job(hidden, job.problem, job.network, job.method)
+    with pytest.raises(InputError, match="neither has an address at which it can be called"):
+        TlsWire(sites, "north", own(homes, "north"))
