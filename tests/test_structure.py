@@ -26,6 +26,7 @@ LAYERS = (
     ("runs",),
     ("report",),
     ("paper",),
+    ("bench",),
     ("sklearn", "integrations"),
     ("cli", "__main__"),
 )

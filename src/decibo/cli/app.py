@@ -300,6 +300,38 @@ def launch(
 
 
 @app.command()
+def bench(
+    tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Only these tasks.")] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods.")] = None,
+    networks: Annotated[str | None, typer.Option(metavar="A,B", help="ring, exponential, path, complete.")] = None,
+    budget: Annotated[str, typer.Option(help="small (minutes), full (hours) or tiny (a trial).")] = "small",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Default out/bench-BUDGET.")] = None,
+    added: Annotated[
+        list[str] | None, typer.Option("--add", metavar="MODULE:METHOD", help="A method of your own takes part.")
+    ] = None,
+    trusted: Trusted = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes; default: one for each core.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="Also test claims of other papers.")] = False,
+    docs: Annotated[Path | None, typer.Option(help="Also write benchmark.md and its figures here.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Tune and judge every method on the tasks of the benchmark.
+
+    What is complete is kept: the same command goes on where it was stopped.
+
+    \b
+    Examples:
+      decibo bench
+      decibo bench --tasks quadratic,l2-digits --methods ahead_exact,sparkle_ed
+      decibo bench --add my_module:my_method --trust my_module
+    """
+    from decibo.cli.bench import bench as run_benchmark
+
+    cache.enable()
+    return run_benchmark(tasks, methods, networks, budget, out, added or (), trusted or (), jobs, docs, claims, as_json)
+
+
+@app.command()
 def reproduce(
     experiment: Annotated[
         str, typer.Argument(help="fig1, fig2, table1, fig3, fig4, rates, minimax or all", metavar="EXPERIMENT")

@@ -1,0 +1,222 @@
+"""Claims of other papers about order and shape, each with a verdict from runs, as decibo.paper has them for AHEAD.
+
+No published table of decentralised bilevel results can be matched number for number, so what is tested is who is ahead
+of whom, and what makes no difference. Some claims are read from the cells of a benchmark, others from runs of their
+own on heterogeneous quadratics (condition 10, ten agents, five seeds). Ahead means a lower area under the curve of
+what the task is judged by, median over the seeds; differences below 1 % decide nothing.
+
+SPARKLE   Zhu et al. 2024       D-SOBA   Kong et al. 2024       SLDBO   Dong et al. 2023       C2DFB   Wen et al. 2024
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from decibo.algorithm import consensus, direction
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.c2dfb import c2dfb
+from decibo.algorithm.compose import compose
+from decibo.algorithm.methods import d_soba, sparkle_ed
+from decibo.bench.judging import judged_run
+from decibo.bench.page import Block
+from decibo.bench.ranks import costs, first_step
+from decibo.bench.results import Cell, Run, read_all
+from decibo.bench.tasks import TASKS
+from decibo.bench.tuning import score
+from decibo.network.each import each
+from decibo.network.graphs import complete, exponential, ring
+from decibo.network.network import Network
+from decibo.paper.result import Claim, judge, tally, true_for
+
+__all__ = ["Claim", "as_dict", "block", "check"]
+
+SEEDS = range(5)
+STEPS = 600
+STEP = 0.1  # of every variable in the runs of their own
+TARGET = 1e-6
+CLOSE = 1.25  # what counts as equal
+
+
+def check(out: Path) -> list[Claim]:
+    """All claims; `out` is the folder of a benchmark."""
+    cells = read_all(out)
+    return [
+        _ahead(cells, "SPARKLE: exact diffusion is ahead of gradient tracking", "sparkle_ed", "sparkle_gt"),
+        _ahead(cells, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"),
+        _ahead(cells, "SPARKLE: gradient tracking is ahead of D-SOBA", "sparkle_gt", "d_soba"),
+        _mixed(),
+        _topology(),
+        _differences(),
+        _denser(),
+        _exact(cells),
+        _cheaper(cells, "SLDBO: needs less computation than methods with inner loops", "sldbo", "work"),
+        _cheaper(cells, "C2DFB: needs less traffic than second-order methods with inner loops", "c2dfb", "bytes"),
+        _compressed(),
+    ]
+
+
+def block(claims: Sequence[Claim]) -> Block:
+    """The claims as a section of the page."""
+    counts = ", ".join(f"{sum(c.verdict is v for c in claims)} {v}" for v in dict.fromkeys(c.verdict for c in claims))
+    rows = [(claim.paper, claim.finding, str(claim.verdict)) for claim in claims]
+    text = (
+        f"{len(claims)} claims: {counts}. A claim holds if it does in at least 4 of 5 cases, does not hold if it does "
+        "in at most 1 of 5, and is undecided in between. Some rules were read in abstracts only, as the reference says "
+        "of each method: a verdict is about the method as it is implemented here."
+    )
+    return Block("Claims of other papers", [text], ("the paper says", "measured", "verdict"), rows)
+
+
+def as_dict(claim: Claim) -> dict[str, str]:
+    """A claim as JSON can hold it."""
+    return {"paper": claim.paper, "measured": claim.finding, "verdict": str(claim.verdict)}
+
+
+# From the cells of a benchmark
+
+
+def _ahead(cells: Sequence[Cell], says: str, first: str, second: str) -> Claim:
+    """Whether the first has the lower area under its curve, place by place."""
+    pairs = _pairs(cells, first, second)
+    answers: list[bool | None] = []
+    for one, other in pairs:
+        mine, its = (float(np.median([_area(cell, run) for run in cell.runs])) for cell in (one, other))
+        close = abs(mine - its) <= 0.01 * max(abs(mine), abs(its)) if np.isfinite([mine, its]).all() else mine == its
+        answers.append(None if close else mine < its)
+    return Claim(says, f"in {tally(answers).replace('seed', 'place')}", judge(*answers))
+
+
+def _pairs(cells: Sequence[Cell], first: str, second: str) -> list[tuple[Cell, Cell]]:
+    by_place = {(cell.place, cell.method): cell for cell in cells}
+    places = dict.fromkeys(cell.place for cell in cells)
+    found = [(by_place.get((place, first)), by_place.get((place, second))) for place in places]
+    return [(one, other) for one, other in found if one is not None and other is not None]
+
+
+def _area(cell: Cell, run: Run) -> float:
+    if not run.sound:
+        return np.inf
+    return float(score(cell.rule.judged, run.history[cell.rule.judged][None])[0])
+
+
+def _exact(cells: Sequence[Cell]) -> Claim:
+    says = "SLDBO: constant steps lead to the exact solution although the agents differ"
+    here = [cell for cell in cells if cell.method == "sldbo" and cell.task in ("quadratic", "quadratic-severe")]
+    answers = [first_step(run, "stationarity", TARGET, np.nan) < np.inf for cell in here for run in cell.runs]
+    return true_for(says, answers, f": |grad Phi|^2 falls to {TARGET:g} of its start")
+
+
+def _cheaper(cells: Sequence[Cell], says: str, name: str, axis: str) -> Claim:
+    """Whether it reaches the targets with less than MDBO and MA-DSBO, wherever anybody of them does."""
+    rivals = ("mdbo", "ma_dsbo")
+    found = costs([cell for cell in cells if cell.method in (name, *rivals)])
+    if not {name, *rivals} <= set(found.entrants):
+        return Claim(says, "the benchmark has no such cells", judge())
+    mine = found.by_axis[axis][:, found.entrants.index(name)]
+    theirs = np.min([found.by_axis[axis][:, found.entrants.index(rival)] for rival in rivals], axis=0)
+    decided = np.isfinite(mine) | np.isfinite(theirs)
+    answers = [bool(value) for value in (mine < theirs)[decided]]
+    return Claim(says, f"less {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers))
+
+
+# From runs of their own
+
+
+def _runs(method: Algorithm, network: Network) -> list[Run]:
+    task = TASKS["quadratic"]
+    found = [judged_run(task, task.make(seed), network, method, seed, STEPS) for seed in SEEDS]
+    return [
+        Run(int(str(run["seed"])), str(run["status"]), run["history"], {"bytes": run["cost"]["bytes"]})  # type: ignore[arg-type, index]
+        for run in found
+    ]
+
+
+def _steps(runs: Sequence[Run], target: float = TARGET) -> np.ndarray:
+    return np.array([first_step(run, "stationarity", target, np.nan) for run in runs])
+
+
+def _areas(runs: Sequence[Run]) -> np.ndarray:
+    areas = [
+        float(score("stationarity", run.history["stationarity"][None])[0]) if run.sound else np.inf for run in runs
+    ]
+    return np.array(areas)
+
+
+_steady = {"alpha": STEP, "beta": STEP, "gamma": STEP, "theta": None}
+_implicit = partial(compose, direction.implicit(), x=STEP, y=STEP, v=STEP)
+
+
+def _close(mine: np.ndarray, its: np.ndarray) -> list[bool | None]:
+    """Whether two numbers of steps are about equal, seed by seed; undecided if nobody got there."""
+    pairs = zip(mine, its, strict=True)
+    return [None if not np.isfinite([a, b]).any() else bool(max(a, b) <= CLOSE * min(a, b)) for a, b in pairs]
+
+
+def _mixed() -> Claim:
+    """Exact diffusion at the lower level, another strategy for x."""
+    lower = {"y": consensus.exact_diffusion(), "v": consensus.exact_diffusion()}
+    pure = _steps(_runs(sparkle_ed(**_steady), ring(10)))  # type: ignore[arg-type]
+    answers = []
+    for upper in (consensus.atc_tracking(), consensus.extra()):
+        mixed = _steps(_runs(_implicit({"x": upper, **lower}), ring(10)))
+        answers += _close(mixed, pure)
+    says = "SPARKLE: mixed strategies (tracking or EXTRA for x, exact diffusion below) are equal to pure ones"
+    return true_for(
+        says,
+        answers,
+        f": steps to {TARGET:g} within a factor of {CLOSE:g}, two mixtures",
+        "pairs of runs with one step size",
+    )
+
+
+def _topology() -> Claim:
+    """A sparse network for x, or for y and v."""
+    dense = complete(10)
+    sparse = ring(10)
+    method = sparkle_ed(**_steady)  # type: ignore[arg-type]
+    lower = _areas(_runs(method, each({"x": dense, "y": sparse, "v": sparse})))  # type: ignore[arg-type]
+    upper = _areas(_runs(method, each({"x": sparse, "y": dense, "v": dense})))  # type: ignore[arg-type]
+    answers = [
+        None if abs(a - b) <= 0.01 * max(abs(a), abs(b)) else bool(a > b) for a, b in zip(lower, upper, strict=True)
+    ]
+    measured = f": area {np.median(lower):.2f} with a ring for y and v, {np.median(upper):.2f} with a ring for x"
+    return true_for("SPARKLE: the topology of y and v matters more than that of x", answers, measured)
+
+
+def _differences() -> Claim:
+    plain = _areas(_runs(d_soba(**_steady), ring(10)))  # type: ignore[arg-type]
+    first = _areas(_runs(d_soba(difference=1e-4, **_steady), ring(10)))  # type: ignore[arg-type]
+    answers = [bool(abs(a - b) <= 0.01 * abs(a)) for a, b in zip(plain, first, strict=True)]
+    says = "D-SOBA: differences of gradients do as well as second derivatives"
+    return true_for(says, answers, ": areas within 1 %", "the quadratic has no third derivatives")
+
+
+def _denser() -> Claim:
+    ends = lambda network: [run.history["stationarity"][-1] for run in _runs(d_soba(**_steady), network)]  # type: ignore[arg-type]
+    on_ring = ends(ring(10))
+    better = ends(exponential(10))
+    answers = [bool(a < b) for a, b in zip(better, on_ring, strict=True)]
+    measured = (
+        f": |grad Phi|^2 ends at {np.median(better):.1e} on an exponential graph, {np.median(on_ring):.1e} on a ring"
+    )
+    return true_for("D-SOBA: a better connected network brings it closer to the solution", answers, measured)
+
+
+def _compressed() -> Claim:
+    """C2DFB with and without compression, at the same settings."""
+    found = {}
+    for keep in (0.5, 1.0):
+        runs = _runs(c2dfb(alpha=STEP, gamma=STEP, lam=100.0, K=5, keep=keep), ring(10))
+        found[keep] = _steps(runs, 1e-3) * [run.price["bytes"] for run in runs]
+    answers = [
+        None if not np.isfinite([a, b]).any() else bool(a < b) for a, b in zip(found[0.5], found[1.0], strict=True)
+    ]
+    return true_for(
+        "C2DFB: compression saves traffic on the way to the same accuracy",
+        answers,
+        ": bytes to 1e-3, half of the numbers sent",
+    )

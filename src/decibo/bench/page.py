@@ -1,0 +1,386 @@
+"""The page of a benchmark: what it says, block by block, as HTML beside the results and as Markdown for the docs.
+
+The first screen answers: which method should I use, when, and what does it cost me? Every sentence and every number is
+computed from the results.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from decibo.bench import pictures
+from decibo.bench.entrants import entrants
+from decibo.bench.ranks import LEVEL, WITHIN, Costs, Standing, costs, standings, told_apart
+from decibo.bench.results import AXES, UNITS, Cell, shown
+from decibo.bench.tasks import TASKS
+from decibo.errors import missing
+from decibo.files import atomic_write, check_own
+from decibo.formatting import format_number, listed, plural
+from decibo.report.figures import DARK, LIGHT
+from decibo.report.page import GENERATOR
+
+KINDS = {
+    "quadratics": ("quadratic", "quadratic-ill", "quadratic-equal", "quadratic-severe", "bent"),
+    "selection of penalties": ("l2-digits", "l2-heart", "l2-ijcnn1", "l2-mnist"),
+    "hyper-cleaning": ("cleaning-10", "cleaning-30", "cleaning-50"),
+    "minimax": ("auc",),
+    "minibatches": ("l2-digits-batch", "cleaning-30-batch"),
+}
+TRIO = ("ahead_exact", "ahead_exact_auto", "ahead", "sparkle_ed")
+ANSWERED = ("steps", "work", "bytes", "seconds")  # the axes of the first screen
+
+
+@dataclass(frozen=True)
+class Block:
+    """A section: sentences, a table, a picture."""
+
+    title: str
+    sentences: list[str] = field(default_factory=list)
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    picture: str = ""
+    after: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Made:
+    """When, with what and how a benchmark was made."""
+
+    command: str
+    date: str
+    versions: dict[str, str]
+    hardware: str
+    seconds: float
+    budget: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line."""
+        software = ", ".join(f"{name} {value}" for name, value in self.versions.items())
+        return f"Made by `{self.command}` on {self.date} with {software}; {self.hardware}. {self.budget}"
+
+
+def today() -> str:
+    """The date, as pages show it."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")
+
+
+def blocks(cells: Sequence[Cell]) -> list[Block]:
+    """The page, block by block."""
+    found = costs(cells)
+    if not found.instances:
+        return [Block("Nothing to rank yet", ["No task has been run by all of these methods."])]
+    tables = {axis: standings(found, axis) for axis in AXES}
+    return [
+        _first(cells, found, tables),
+        _when(cells),
+        _trio(found, tables),
+        _price(cells),
+        *_ranks(tables, found),
+        Block("Curves", [pictures.CURVES], picture="curves"),
+        _by_task(cells),
+        _failures(cells),
+        _settings(cells),
+        _rules(cells),
+    ]
+
+
+def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]]) -> Block:
+    rows = []
+    for axis in ANSWERED:
+        best = tables[axis][0]
+        level = [row.entrant for row in tables[axis][1:] if not told_apart(best, row)]
+        rows.append((UNITS[axis], f"**{best.entrant}**", _with_interval(best), ", ".join(level) or "nobody"))
+    return Block(
+        "Which method should I use?",
+        [
+            _advice(found, tables),
+            f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target.",
+        ],
+        ("what you pay in", "best mean rank", f"rank, {100 * LEVEL:.0f} % interval", "not told apart from it"),
+        rows,
+    )
+
+
+def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
+    """One paragraph for whoever reads nothing else."""
+    by_work = tables["work"][0]
+    by_bytes = tables["bytes"][0]
+    parts = [
+        f"If gradients are what you pay for, {by_work.entrant} has the best mean rank ({by_work.rank:.1f} of "
+        f"{len(found.entrants)}) and solves {_percent(by_work.solved)} of the questions asked here; "
+        f"if it is traffic, {by_bytes.entrant} ({by_bytes.rank:.1f}, {_percent(by_bytes.solved)})."
+    ]
+    auto = {row.entrant: row for row in tables["work"]}.get("ahead_exact_auto")
+    if auto is not None:
+        place = 1 + [row.entrant for row in tables["work"]].index("ahead_exact_auto")
+        parts.append(
+            f"If you do not want to tune anything, ahead_exact without settings comes {_ordinal(place)} of "
+            f"{len(found.entrants)} in gradient-equivalents against tuned rivals and solves {_percent(auto.solved)}."
+        )
+    return " ".join(parts)
+
+
+def _scope(cells: Sequence[Cell], found: Costs) -> str:
+    places = dict.fromkeys((one.task, one.network) for one in found.instances)
+    seeds = len({one.seed for one in found.instances})
+    return (
+        f"{plural(len(found.entrants), 'method')} on {plural(len(places), 'place')} (a task on a network), "
+        f"{plural(seeds, 'seed')} and two targets each: {len(found.instances)} questions."
+    )
+
+
+def _when(cells: Sequence[Cell]) -> Block:
+    rows = []
+    for kind, names in KINDS.items():
+        here = [cell for cell in cells if cell.task in names]
+        found = costs(here) if here else None
+        if found is None or not found.instances:
+            continue
+        row = [kind]
+        for axis in ANSWERED:
+            table = standings(found, axis)
+            level = [each.entrant for each in table if each.rank < table[0].rank + 0.5]
+            row.append(", ".join(level[:3]))
+        rows.append(row)
+    heads = [f"least {axis}" for axis in ANSWERED]
+    return Block(
+        "When?", ["The best mean ranks for each kind of task, up to three within half a rank."], ["tasks", *heads], rows
+    )
+
+
+def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
+    names = [name for name in TRIO if name in found.entrants]
+    rows = []
+    for axis in AXES:
+        by_name = {row.entrant: row for row in tables[axis]}
+        rows.append([UNITS[axis], *(_with_interval(by_name[name]) for name in names)])
+    solved = dict(zip(found.entrants, found.solved(), strict=True))
+    rows.append(["solved", *(_percent(solved[name]) for name in names)])
+    after = [
+        _duel(found, "ahead_exact", other) for other in ("sparkle_ed", "ahead") if {"ahead_exact", other} <= set(names)
+    ]
+    return Block(
+        "ahead_exact, AHEAD and SPARKLE-ED on every axis",
+        ["Mean ranks among all methods."],
+        ["axis", *names],
+        rows,
+        after=after,
+    )
+
+
+def _duel(found: Costs, ours: str, theirs: str) -> str:
+    """Two methods, axis by axis."""
+    parts = []
+    for axis in AXES:
+        mine, other = (found.by_axis[axis][:, found.entrants.index(name)] for name in (ours, theirs))
+        both = np.isfinite(mine) & np.isfinite(other) & (other > 0)
+        less = int(np.sum(mine * WITHIN < other))
+        more = int(np.sum(other * WITHIN < mine))
+        ratio = f", median ratio {np.median(mine[both] / other[both]):.2f}" if both.any() else ""
+        parts.append(f"{axis}: less in {less}, more in {more}, even in {len(mine) - less - more}{ratio}")
+    return f"{ours} against {theirs}, question by question. {'; '.join(parts)}."
+
+
+def _price(cells: Sequence[Cell]) -> Block:
+    """What a step costs, on the first task that everybody shares."""
+    names = list(dict.fromkeys(cell.method for cell in cells))
+    place = next(iter(dict.fromkeys(cell.place for cell in cells)))
+    here = {cell.method: cell for cell in cells if cell.place == place}
+    about = {name: entrant.about for name, entrant in entrants().items()}
+    rows = [
+        (
+            name,
+            about.get(name, ""),
+            *(
+                format_number(here[name].cost[key])
+                for key in ("outer_gradients", "inner_gradients", "products", "work")
+            ),
+            format_number(here[name].cost["numbers"]),
+            format_number(here[name].cost["state"]),
+            f"{1e6 * np.median([run.price['seconds'] for run in here[name].runs]):.0f}",
+        )
+        for name in names
+        if name in here
+    ]
+    head = ("method", "what it is", "gradients of f", "of g", "products", "gradient-equivalents")
+    return Block(
+        "What does it cost me?",
+        [
+            f"One agent in one step on {place[0]}, {place[1]}. It sends the numbers to each neighbour, and keeps the "
+            "copies of (x, y) between steps: its memory besides the data."
+        ],
+        (*head, "numbers sent", "copies", "microseconds, all agents"),
+        rows,
+    )
+
+
+def _ranks(tables: dict[str, list[Standing]], found: Costs) -> list[Block]:
+    names = sorted(found.entrants, key=lambda name: {row.entrant: row.rank for row in tables["work"]}[name])
+    rows = []
+    for name in names:
+        by_axis = {axis: next(row for row in tables[axis] if row.entrant == name) for axis in AXES}
+        first = by_axis["work"]
+        rows.append(
+            [name, *(_with_interval(by_axis[axis]) for axis in AXES), _percent(first.best), _percent(first.solved)]
+        )
+    sentence = (
+        f"Mean ranks with {100 * LEVEL:.0f} % intervals of a bootstrap over places and seeds. Best and solved are "
+        "shares of the questions, best in gradient-equivalents. Costs within "
+        f"{100 * (WITHIN - 1):.0f} % of each other are a tie, and methods that do not get there share the last ranks. "
+        "Methods without products tie on that axis. Ranks in seconds depend on the machine and its load; all others "
+        "are the same in every run."
+    )
+    return [
+        Block("Ranks", [sentence], ["method", *AXES, "best", "solved"], rows),
+        Block("Performance profiles", [pictures.PROFILES], picture="profiles"),
+    ]
+
+
+def _by_task(cells: Sequence[Cell]) -> Block:
+    """Median gradient-equivalents to the hard target, place by place."""
+    names = list(dict.fromkeys(cell.method for cell in cells))
+    places = list(dict.fromkeys(cell.place for cell in cells))
+    rows = []
+    for place in places:
+        here = [cell for cell in cells if cell.place == place]
+        same_task = [cell for cell in cells if cell.task == place[0]]
+        found = costs([*here, *(cell for cell in same_task if cell.place != place)], [place])
+        hard = [k for k, one in enumerate(found.instances) if one.target == TASKS[place[0]].targets[1]]
+        row = [f"{place[0]}, {place[1]}"]
+        medians = {name: _median(found.by_axis["work"][hard, k]) for k, name in enumerate(found.entrants)}
+        here_names = {cell.method for cell in here}
+        least = min((value for value in medians.values()), default=np.inf)
+        for name in names:
+            value = medians.get(name, np.inf)
+            text = "never" if not np.isfinite(value) else f"{value:,.0f}"
+            mark = np.isfinite(value) and value <= least * WITHIN
+            row.append("" if name not in here_names else f"**{text}**" if mark else text)
+        rows.append(row)
+    sentence = (
+        "Median over the seeds of the gradient-equivalents of all agents to the hard target; never: in less than half "
+        "of the seeds."
+    )
+    return Block("Place by place", [sentence], ["place", *names], rows)
+
+
+def _median(values: np.ndarray) -> float:
+    """The median, infinite if half of the values are."""
+    return float(np.sort(values)[len(values) // 2]) if len(values) else np.inf
+
+
+def _failures(cells: Sequence[Cell]) -> Block:
+    rows = []
+    for cell in cells:
+        lost = [str(run.seed) for run in cell.runs if not run.sound]
+        edge = [note for note in cell.notes if "edge" in note or "diverged" in note]
+        if lost or edge:
+            rows.append((f"{cell.task}, {cell.network}", cell.method, ", ".join(lost) or "none", "; ".join(edge)))
+    lost_runs = sum(not run.sound for cell in cells for run in cell.runs)
+    total = sum(len(cell.runs) for cell in cells)
+    sentence = (
+        f"{lost_runs} of {total} judged runs diverged or failed. Notes of the searches: where the best lay at an edge, "
+        "the range was widened."
+    )
+    return Block(
+        "Failures, and searches that met an edge", [sentence], ("place", "method", "seeds lost", "search"), rows
+    )
+
+
+def _settings(cells: Sequence[Cell]) -> Block:
+    rows = [
+        (f"{cell.task}, {cell.network}", cell.method, shown(cell.settings) or "none", str(len(cell.tried)))
+        for cell in cells
+    ]
+    return Block(
+        "Tuned settings",
+        ["Everything that was tried, with its score, is in tried.csv."],
+        ("place", "method", "settings", "tried"),
+        rows,
+    )
+
+
+def _rules(cells: Sequence[Cell]) -> Block:
+    names = dict.fromkeys(cell.task for cell in cells)
+    rows = [
+        (name, TASKS[name].about, TASKS[name].judged, listed([f"{t:g}" for t in TASKS[name].targets])) for name in names
+    ]
+    text = [
+        "Judged by the exact reference of the averaged problem. Stationarity is the squared norm of the true "
+        "hypergradient at the mean x; its targets are fractions of its value at the start. Phi is the true objective; "
+        "its targets are fractions of the difference between its start and the lowest value that any method reached "
+        "with the same seed.",
+        "Tuning: the same number of settings and steps for every method, on seeds that are not those of judging, in "
+        "rounds that narrow around the best and widen at an edge. Methods without settings are not tuned.",
+    ]
+    return Block("Tasks and rules", text, ("task", "what it is", "judged by", "targets"), rows)
+
+
+def _with_interval(row: Standing) -> str:
+    return f"{row.rank:.1f} [{row.low:.1f}, {row.high:.1f}]"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _ordinal(place: int) -> str:
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    return words[place - 1] if place <= len(words) else f"{place}th"
+
+
+# As Markdown, and as HTML
+
+
+def markdown(page: Sequence[Block], made: Made, more: Sequence[str] = ()) -> str:
+    """The page of the docs; long tables are folded."""
+    lines = ["# The benchmark", "", made.sentence, "", "Rendered from the results; do not edit.", ""]
+    for block in page:
+        lines += [f"## {block.title}", ""]
+        for sentence in block.sentences:
+            lines += [sentence, ""]
+        if block.picture:
+            lines += [f"![{block.title}](figures/benchmark_{block.picture}.png)", ""]
+        if block.rows:
+            table = [_line(block.head), "|" + "---|" * len(block.head), *map(_line, block.rows)]
+            folded = len(block.rows) > 20
+            summary = f"<details markdown><summary>{len(block.rows)} rows</summary>"
+            lines += [*([summary, ""] if folded else []), *table, *(["", "</details>"] if folded else []), ""]
+        for sentence in block.after:
+            lines += [sentence, ""]
+    return "\n".join([*lines, *more]).rstrip() + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def write_html(path: Path, page: Sequence[Block], made: Made, drawn: dict[str, bytes]) -> Path:
+    """The page beside the results; it needs nothing but itself. A file of somebody else is never replaced."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise missing("Jinja2", "The page of a benchmark", "report") from error
+    environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True)
+    environment.filters["bold"] = _bold
+    style = environment.from_string((files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8"))
+    template = environment.from_string((files("decibo.bench") / "templates" / "bench.html").read_text(encoding="utf-8"))
+    pictures64 = {name: base64.b64encode(content).decode() for name, content in drawn.items()}
+    text = template.render(page=page, made=made, style=style.render(light=LIGHT, dark=DARK), pictures=pictures64)
+    return atomic_write(check_own(path, GENERATOR), text)
+
+
+def _bold(text: str) -> str:
+    """A cell of Markdown as HTML: escaped, and bold where it has two stars."""
+    from markupsafe import Markup
+
+    inner = text.removeprefix("**").removesuffix("**")
+    return Markup(f"<b>{html.escape(inner)}</b>" if inner != text else html.escape(text))

@@ -1,0 +1,202 @@
+"""The benchmark: which cells there are, one after another or in several processes, and what is kept of earlier ones.
+
+A job is a method on a family of tasks, whose cells share compiled programs. Cells are written as soon as they are
+done. All randomness comes from the seeds: a second benchmark gives the same numbers, seconds aside.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from decibo.bench import entrants as field
+from decibo.bench import tasks as catalogue
+from decibo.bench.entrants import Entrant
+from decibo.bench.judging import judged_run, units
+from decibo.bench.results import finished, key_of, write_cell
+from decibo.bench.tasks import Task
+from decibo.bench.tuning import Search, Tuned, tune
+from decibo.errors import InputError
+from decibo.execute.fingerprint import software
+from decibo.network.graphs import complete, exponential, path, ring
+from decibo.network.network import Network
+from decibo.problem.problem import Problem
+from decibo.sweep.repeat import sharing
+from decibo.validate import one_of, only_known
+
+NETWORKS: dict[str, Callable[[int], Network]] = {
+    "ring": ring,
+    "exponential": exponential,
+    "path": path,
+    "complete": complete,
+}
+TUNING = 1000  # the first tuning seed; judging seeds are 0, 1, 2, ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is computed, the same for every method.
+
+    search   what tuning may try
+    seeds    of judging
+    length   the steps of every task are multiplied by it
+    """
+
+    name: str
+    search: Search
+    seeds: int
+    length: float = 1.0
+
+    @property
+    def small(self) -> bool:
+        """Whether tasks and networks are the small ones."""
+        return self.name != "full"
+
+    def steps(self, task: Task) -> int:
+        """The steps of a run on this task."""
+        return max(8, round(self.length * task.steps))
+
+
+def _search(rounds: int, settings: int, seeds: int) -> Search:
+    return Search(rounds, settings, tuple(range(TUNING, TUNING + seeds)))
+
+
+BUDGETS = {
+    "tiny": Budget("tiny", _search(2, 4, 1), 2, 0.1),
+    "small": Budget("small", _search(3, 12, 2), 5),
+    "full": Budget("full", _search(4, 24, 3), 10, 3.0),
+}
+
+
+class Job(NamedTuple):
+    """A method on the tasks of one family; everything can be sent to another process."""
+
+    method: str  # a name of the catalogue, or module:function of a module that may be imported
+    tasks: tuple[str, ...]
+    networks: tuple[str, ...]  # empty: those of the budget
+    budget: Budget
+    out: Path
+
+
+def plan(
+    out: Path,
+    budget: str = "small",
+    tasks: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    networks: Sequence[str] = (),
+    added: Sequence[str] = (),
+) -> list[Job]:
+    """All jobs, checked; long ones first, so that processes end together."""
+    size = BUDGETS[one_of("budget", budget, BUDGETS)]
+    only_known("The benchmark", "network", networks, NETWORKS)
+    chosen = catalogue.chosen(list(tasks), size.small)
+    names = [entrant.name for entrant in field.chosen(list(methods), size.small)] + list(added)
+    families: dict[str, list[str]] = {}
+    for task in chosen:
+        families.setdefault(task.family, []).append(task.name)
+    order = sorted(families.values(), key=lambda group: -len(group))
+    return [Job(name, tuple(group), tuple(networks), size, out) for group in order for name in names]
+
+
+def entrant_of(method: str, factories: dict[str, Callable[..., object]]) -> Entrant:
+    """The entrant of a job; `factories` are those of strangers' methods."""
+    if method in factories:
+        return field.from_factory(method, factories[method])  # type: ignore[arg-type]
+    return field.chosen([method], False)[0]
+
+
+def cells_of(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
+    """Task, network and key of every cell of a job."""
+    cells = []
+    for task in (catalogue.TASKS[name] for name in job.tasks):
+        names = job.networks or (task.networks if job.budget.small else tuple(NETWORKS))
+        asked = {
+            "task": task,
+            "method": entrant,
+            "budget": job.budget,
+            "networks": names,
+            "software": software(),
+        }
+        text = {name: repr(value) for name, value in asked.items()}
+        cells += [(task, name, key_of(text | {"network": name})) for name in names]
+    return cells
+
+
+def missing_cells(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
+    """Those that are not there yet."""
+    return [
+        (task, name, key)
+        for task, name, key in cells_of(job, entrant)
+        if not finished(job.out, task.name, name, entrant.name, key)
+    ]
+
+
+def carry_out(job: Job, entrant: Entrant, report: Callable[[str], None] | None = None) -> int:
+    """Make the missing cells of a job; returns how many they were."""
+    todo: dict[str, list[tuple[str, str]]] = {}
+    for task, network, key in missing_cells(job, entrant):
+        todo.setdefault(task.name, []).append((network, key))
+    for name, places in todo.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a search tries what a user would be warned of
+            _task(job, catalogue.TASKS[name], entrant, places)
+        if report is not None:
+            report(f"{name}: {entrant.name}")
+    return sum(map(len, todo.values()))
+
+
+def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]]) -> None:
+    """Tune on all of these networks together, then judge on each; every cell is written when it is done."""
+    begun = time.perf_counter()
+    budget = job.budget
+    steps = budget.steps(task)
+    tuning = _problems(task, budget.search.seeds)
+    scales = units(tuning[0])
+    networks = {name: network_of(name, tuning[0]) for name, _ in places}
+    found = tune(task, entrant, networks, tuning, scales, budget.search, steps)
+    spent = (time.perf_counter() - begun) / len(places)
+    for name, key in places:
+        begun = time.perf_counter()
+        judged = _judge(task, entrant, networks[name], found[name], budget, steps, tuning[0])
+        write_cell(
+            job.out,
+            {
+                "key": key,
+                "task": task.name,
+                "network": name,
+                "method": entrant.name,
+                "settings": found[name].settings,
+                "tried": found[name].tried,
+                "notes": found[name].notes,
+                "cost": judged[0]["cost"],
+                "runs": judged,
+                "seconds": spent + time.perf_counter() - begun,
+            },
+        )
+
+
+def _judge(
+    task: Task, entrant: Entrant, network: Network, tuned: Tuned, budget: Budget, steps: int, like: Problem
+) -> list[dict[str, object]]:
+    """The judged runs of all seeds."""
+    method = entrant.method(tuned.settings, task.sampled)
+    return [
+        judged_run(task, sharing(task.make(seed), like), network, method, seed, steps) for seed in range(budget.seeds)
+    ]
+
+
+def _problems(task: Task, seeds: Iterable[int]) -> list[Problem]:
+    """The problems of these seeds; functions that a factory makes anew are those of the first."""
+    made = [task.make(seed) for seed in seeds]
+    return [made[0], *(sharing(each, made[0]) for each in made[1:])]
+
+
+def network_of(name: str, problem: Problem) -> Network:
+    """A network of the problem's agents."""
+    if problem.agents is None:
+        raise InputError("A task of the benchmark must say how many agents it has.")
+    return NETWORKS[name](problem.agents)

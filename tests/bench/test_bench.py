@@ -1,0 +1,250 @@
+"""The benchmark: tuned with one budget, judged by the exact reference, resumed, ranked and shown."""
+
+import json
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import decibo
+from decibo.bench import claims, entrants, judging, page, pictures, ranks, results, suite, tasks, tuning
+from decibo.cli import app as cli
+
+TASK = "quadratic-equal"
+METHODS = ("ahead_exact", "d_soba")
+OWN = """
+import decibo
+
+@decibo.method
+def mine(*, alpha: decibo.rule.StepSize, gamma: decibo.rule.StepSize) -> decibo.Algorithm:
+    lower = {"y": gamma, "v": gamma}
+    return decibo.compose(decibo.direction.implicit(), decibo.consensus.atc(), average={"x": 0.2}, x=alpha, **lower)
+"""
+
+
+def run(out):
+    """The whole benchmark of these tests, in this process; returns how many cells were made."""
+    made = 0
+    for job in suite.plan(out, "tiny", [TASK], METHODS):
+        made += suite.carry_out(job, suite.entrant_of(job.method, {}))
+    return made
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    assert run(folder) == 2
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cells(out):
+    return results.read_all(out)
+
+
+def test_every_method_has_the_same_budget_on_other_seeds(cells):
+    budget = suite.BUDGETS["tiny"]
+    asked = budget.search.rounds * budget.search.settings
+    assert [len(cell.tried) for cell in cells] == [asked, asked]
+    assert [[run.seed for run in cell.runs] for cell in cells] == [list(range(budget.seeds))] * 2
+    for each in suite.BUDGETS.values():
+        assert not set(each.search.seeds) & set(range(each.seeds))
+    for cell in cells:
+        best = min(cell.tried, key=lambda row: row["score"])
+        assert cell.settings.items() <= best.items()
+
+
+def test_killed_half_way_nothing_is_lost_and_a_second_time_gives_the_same(out, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(out, folder)
+    assert run(folder) == 0
+    lost = results.path_of(folder, TASK, "ring", "d_soba")
+    before = json.loads(lost.read_text())
+    lost.write_text(lost.read_text()[:1000])  # as no kill can leave it; a disk can
+    kept = results.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns
+    assert run(folder) == 1
+    assert results.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns == kept
+    after = json.loads(lost.read_text())
+    for name in ("settings", "tried", "notes", "key"):
+        assert after[name] == before[name]
+    assert [run["history"] for run in after["runs"]] == [run["history"] for run in before["runs"]]
+
+
+def test_points_are_judged_by_the_reference(out, cells):
+    problem = tasks.TASKS[TASK].make(0)
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(3, 3)), rng.normal(size=(3, 4))
+    X[2] = np.nan
+    found = judging.points(problem, X, Y)
+    for k in range(2):
+        exact = decibo.reference(problem).at(X[k])
+        np.testing.assert_allclose(found["phi"][k], exact.phi, rtol=1e-12)
+        np.testing.assert_allclose(found["stationarity"][k], np.sum(np.asarray(exact.grad) ** 2), rtol=1e-9)
+        np.testing.assert_allclose(found["inner_error"][k], np.sum((Y[k] - np.asarray(exact.y)) ** 2), rtol=1e-9)
+        H = np.asarray(problem.data["H"]).mean(axis=0)
+        gap = (Y[k] - np.asarray(exact.y)) @ H @ (Y[k] - np.asarray(exact.y)) / 2
+        np.testing.assert_allclose(found["gap"][k], gap, rtol=1e-9)
+    assert np.isinf(found["phi"][2])
+    first = [run.history["stationarity"][0] for cell in cells for run in cell.runs if run.seed == 0]
+    assert first[0] == first[1]  # both methods begin at the same point
+
+
+def test_costs_are_those_of_the_methods(cells):
+    cost = {cell.method: cell.cost for cell in cells}
+    assert (cost["ahead_exact"]["gradients"], cost["ahead_exact"]["products"]) == (3, 0)
+    assert (cost["d_soba"]["gradients"], cost["d_soba"]["products"], cost["d_soba"]["work"]) == (2, 2, 4)
+    assert cost["ahead_exact"]["numbers"] == cost["d_soba"]["numbers"] == 3 + 2 * 4
+    run = next(cell for cell in cells if cell.method == "d_soba").runs[0]
+    assert run.price["work"] == 4 * 10
+    assert run.price["bytes"] == 11 * 8 * 20
+
+
+def searched(monkeypatch, optimum, rounds=5):
+    """A search for alpha and gamma whose score is the distance to an optimum in logarithms."""
+
+    def scores(task, entrant, networks, problems, asked, search, steps):
+        return {name: np.abs(rows - np.log(optimum)).sum(axis=1) for name, rows in asked.items()}
+
+    monkeypatch.setattr(tuning, "_scores", scores)
+    entrant = entrants.chosen(["sldbo"], True)[0]
+    search = tuning.Search(rounds, 16, (1000,))
+    units = {"outer": 1.0, "inner": 1.0, "one": 1.0}
+    return tuning.tune(tasks.TASKS[TASK], entrant, {"ring": None}, [None], units, search, 10)["ring"]
+
+
+def test_a_search_finds_what_is_inside(monkeypatch):
+    found = searched(monkeypatch, (0.1, 0.3))
+    assert abs(np.log(found.settings["alpha"] / 0.1)) < 0.3
+    assert abs(np.log(found.settings["gamma"] / 0.3)) < 0.3
+    assert found.notes == []
+    assert len(found.tried) == 5 * 16
+
+
+def test_a_search_widens_at_the_edge_and_says_so(monkeypatch):
+    high = entrants.outer().high
+    found = searched(monkeypatch, (5 * high, 0.3))
+    assert found.settings["alpha"] > 2 * high
+    assert "alpha: best at the edge, range widened" in found.notes
+    assert any("still at the upper edge" in note for note in searched(monkeypatch, (1e9, 0.3), rounds=2).notes)
+
+
+def test_ranks_show_ties_and_those_who_never_get_there():
+    inf = np.inf
+    cost = np.array([[10.0, 10.2, 30.0, inf, inf], [inf, 5.0, 1.0, 2.0, inf]])
+    assert ranks.ranked(cost).tolist() == [[1.5, 1.5, 3.0, 4.5, 4.5], [4.5, 3.0, 1.0, 2.0, 4.5]]
+    names = tuple("abcde")
+    instances = tuple(ranks.Instance("quadratic", "ring", seed, 1e-3) for seed in range(2))
+    found = ranks.Costs(names, instances, dict.fromkeys(results.AXES, cost))
+    shares = ranks.profile(found, "steps", np.array([1.0, 3.0, 10.0]))
+    assert shares[:, 0].tolist() == [0.5, 0.5, 0.5]
+    assert shares[:, 1].tolist() == [0.0, 0.5, 1.0]
+    assert shares[:, 4].tolist() == [0.0, 0.0, 0.0]
+    table = ranks.standings(found, "steps")
+    assert [row.entrant for row in table] == ["c", "b", "a", "d", "e"]
+    assert all(row.low <= row.rank <= row.high for row in table)
+    assert ranks.standings(found, "steps") == table
+
+
+def made_run(values, status="done", seed=0):
+    history = {"step": np.arange(len(values)) * 10.0, "phi": np.array(values), "stationarity": np.array(values)}
+    return results.Run(seed, status, history, dict.fromkeys(results.AXES, 2.0))
+
+
+def test_a_target_is_a_fraction_of_the_start_or_of_the_way_to_the_lowest():
+    values = [8.0, 4.0, 0.5, 0.1]
+    assert ranks.first_step(made_run(values), "stationarity", 0.1, np.nan) == 20
+    assert ranks.first_step(made_run(values), "phi", 0.5, -2.0) == 20  # 8 + 2 halved is 3 above 0
+    assert ranks.first_step(made_run(values, "diverged"), "stationarity", 0.1, np.nan) == np.inf
+    assert ranks.first_step(made_run([1.0, np.inf]), "stationarity", 0.1, np.nan) == np.inf
+
+
+def test_tables_hold_every_record_and_every_setting(cells, tmp_path):
+    written = results.write_tables(tmp_path, cells)
+    lines = (tmp_path / "runs.csv").read_text().splitlines()
+    assert len(lines) == 1 + sum(len(run.history["step"]) for cell in cells for run in cell.runs)
+    settings = (tmp_path / "settings.csv").read_text()
+    assert all(f"{name}={value:.4g}" in settings for cell in cells for name, value in cell.settings.items())
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(written[-1])
+    assert table.num_rows == len(lines) - 1
+    assert table.column("method").to_pylist()[0] in METHODS
+
+
+def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
+    blocks = page.blocks(cells)
+    assert [block.title for block in blocks[:4]] == [
+        "Which method should I use?",
+        "When?",
+        "ahead_exact, AHEAD and SPARKLE-ED on every axis",
+        "What does it cost me?",
+    ]
+    told = page.Made("decibo bench", "2026-01-01", {"jax": "1"}, "a machine", 1.0, "Small.")
+    text = page.markdown(blocks, told)
+    assert text.index("## Which method") < text.index("## Ranks")
+    assert all(name in text for name in METHODS)
+    drawn = pictures.drawn(cells)
+    assert all(content.startswith(b"\x89PNG") for content in drawn.values())
+    html = page.write_html(tmp_path / "page.html", blocks, told, drawn).read_text()
+    assert "<script" not in html
+    assert "**" not in html
+    (tmp_path / "mine.html").write_text("mine")
+    with pytest.raises(decibo.InputError):
+        page.write_html(tmp_path / "mine.html", blocks, told, drawn)
+
+
+def test_claims_about_order_are_read_from_cells(cells):
+    def cell(method, values):
+        return results.Cell("quadratic", "ring", method, {}, [], [], {}, tuple(made_run(v) for v in values), 0.0)
+
+    fast, slow = [[1.0, 1e-4, 1e-8]] * 3, [[1.0, 1e-1, 1e-2]] * 3
+    ahead = claims._ahead([cell("sparkle_ed", fast), cell("sparkle_gt", slow)], "", "sparkle_ed", "sparkle_gt")
+    behind = claims._ahead([cell("sparkle_ed", slow), cell("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt")
+    nobody = claims._ahead(cells, "", "sparkle_ed", "sparkle_gt")
+    assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == ["holds", "does not hold", "undecided"]
+
+
+def test_dials_come_from_the_signature_or_from_the_method():
+    names = lambda entrant: [dial.name for dial in entrant.dials]
+    assert names(entrants.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == ["alpha", "beta", "gamma", "lam"]
+
+    def own(*, alpha, power):
+        raise NotImplementedError
+
+    own.dials = {"power": (0.1, 2.0)}
+    assert names(entrants.from_factory("m:own", own)) == ["power"]
+    own.dials = {"power": (2.0, 0.1)}
+    with pytest.raises(decibo.InputError, match="0 < low < high"):
+        entrants.from_factory("m:own", own)
+    settings = entrants.chosen(["sldbo"], True)[0].method({"alpha": 0.1, "gamma": 0.2}).settings
+    assert (settings["beta"], settings["gamma"]) == (0.2, 0.2)
+
+
+def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
+    for task in tasks.chosen(None, small=True):
+        shapes = []
+        for seed in (0, 1000):
+            problem = task.make(seed)
+            shapes.append([np.shape(leaf) for leaf in jax.tree.leaves(problem.data)])
+            assert suite.network_of("ring", problem).agents == problem.agents
+        assert shapes[0] == shapes[1], task.name
+
+
+def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_bench_method.py").write_text(OWN)
+    shutil.copytree(out, tmp_path / "got")
+    words = ["bench", "--budget", "tiny", "--tasks", TASK, "--methods", ",".join(METHODS), "--jobs", "1", "--json"]
+    words += ["--out", "got"]
+    assert cli.call([*words, "--add", "my_bench_method:mine"]) == 2
+    assert "--trust my_bench_method" in json.loads(capsys.readouterr().out)["error"]
+    assert cli.call([*words, "--add", "my_bench_method:mine", "--trust", "my_bench_method"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["made"], told["kept"]) == (1, 2)
+    assert {row["entrant"] for row in told["ranks"]["work"]} == {*METHODS, "mine"}
+    assert (tmp_path / "got" / "benchmark.html").exists()
+    assert cli.call(["bench", "--tasks", "quadratc"]) == 2
+    assert "quadratic" in capsys.readouterr().err
