@@ -23,6 +23,7 @@ from decibo.algorithm.algorithm import CATALOG, Algorithm, method
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
+from decibo.algorithm.masks import masked
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
 from decibo.execute.checkpoint import Checkpoints
@@ -79,6 +80,7 @@ __all__ = [
     "heterogeneity",
     "init_distributed",
     "local_steps",
+    "masked",
     "method",
     "methods",
     "minibatch",

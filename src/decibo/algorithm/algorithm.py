@@ -50,6 +50,7 @@ class Core:
     view: Partial
     direction: Direction | None
     chosen: Partial | None
+    rest: Partial | None
     answer: str = field(metadata={"static": True})
 
 
@@ -74,9 +75,12 @@ class Algorithm:
     batches         whether these must be a fixed list, `decibo.data.Batches`
     told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
     fixed_network   whether links must not come and go
+    free            whether its agents need not wait for each other
+    masks           the size of the random numbers that neighbours add to their directions, one +, the other -
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
     chosen          for a method that finds step sizes itself: which ones a state of one agent has come to
+    rest            for a method that can tell: by how much an agent in this state would still move
     bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
     theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
                     docs/explanation/theorem.md, or None
@@ -95,9 +99,12 @@ class Algorithm:
     batches: bool = False
     told: bool = False
     fixed_network: bool = False
+    free: bool = False
+    masks: float = 0.0
     direction: Direction | None = None
     answer: str = "y"
     chosen: Callable[[Tree], dict[str, jax.Array]] | None = None
+    rest: Callable[[Tree], jax.Array] | None = None
     bias: str | None = None
     theorem: str | None = None
     step_sizes: tuple[str, ...] = ()
@@ -105,7 +112,9 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         chosen = None if self.chosen is None else _partial(self.chosen)
-        core = Core(_partial(self.init), _partial(self.step), _partial(self.view), self.direction, chosen, self.answer)
+        rest = None if self.rest is None else _partial(self.rest)
+        parts = _partial(self.init), _partial(self.step), _partial(self.view)
+        core = Core(*parts, self.direction, chosen, rest, self.answer)
         object.__setattr__(self, "core", core)
 
     def replace(self, **settings: Any) -> Algorithm:

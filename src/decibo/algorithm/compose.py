@@ -2,9 +2,10 @@ r"""Direction x estimator x rule x consensus = algorithm; and what wraps an algo
 
 (1)  d  = the direction at the agent's own variables s, or what the estimator makes of it
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
-(3)  t  = what the consensus strategy follows: d itself, or the tracked direction
-(4)  h u = the rule's move along t; with a plain step size h it is h t
-(5)  s+ = the strategy's step from s by h u, with the proximal map of each variable
+(3)  d  = d + b                                 b the agent's masks, which cancel over the agents (masks.py), if any
+(4)  t  = what the consensus strategy follows: d itself, or the tracked direction
+(5)  h u = the rule's move along t; with a plain step size h it is h t
+(6)  s+ = the strategy's step from s by h u, with the proximal map of each variable
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
+MASK = "mask of "  # before the name of a variable: what its agents add to its direction, in a start
+
 
 class State(NamedTuple):
     """The state of one agent: its variables, moving averages, and the memories of strategies, estimator and rule."""
@@ -38,6 +41,7 @@ class State(NamedTuple):
     average: dict[str, Vector]
     estimate: Tree = ()  # the estimator's memory
     rule: Tree = ()  # the rule's memory
+    mask: dict[str, Vector] = {}  # noqa: RUF012  (never changed) what is added to the direction
 
 
 class Recipe(NamedTuple):
@@ -94,6 +98,8 @@ def compose(
         view=Partial(_view, direction),
         name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
         directed=all(strategy.directed for strategy, _ in groups),
+        free=all(strategy.free for strategy, _ in groups),
+        rest=Partial(_rest, recipe) if all(strategy.rest for strategy, _ in groups) else None,
         direction=direction,
         answer=direction.answer,
         bias=direction.bias,
@@ -174,33 +180,38 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
     memory = tuple(strategy.start({name: getattr(s, name) for name in maps}) for strategy, maps in recipe.strategies)
     average = {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average}
     estimate = recipe.estimator.start(oracle, s) if recipe.estimator else ()
-    return State(s, memory, average, estimate, recipe.rule.start(s._asdict()))
+    mask = {name: start[MASK + name] for name in recipe.direction.variables if MASK + name in start}
+    return State(s, memory, average, estimate, recipe.rule.start(s._asdict()), mask)
 
 
 def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
-    s = state.variables
-    estimate = state.estimate
     if recipe.estimator is None:
-        d = recipe.direction.at(oracle, s, k)  # (1)
-    else:
-        d, estimate = recipe.estimator.at(recipe.direction, oracle, s, estimate, k, key)
+        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k)  # (1)
+    d, estimate = recipe.estimator.at(recipe.direction, oracle, state.variables, state.estimate, k, key)
+    return moved(recipe, mix, state._replace(estimate=estimate), d, k)
+
+
+def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> State:
+    """The state after a step along d."""
+    s = state.variables
     average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
     d = d._replace(**average)  # (2)
+    d = d._replace(**{name: getattr(d, name) + b for name, b in state.mask.items()})  # (3)
     along: dict[str, Vector] = {}
     followed: list[Tree] = []
     for (strategy, maps), memory in zip(recipe.strategies, state.memory, strict=True):
-        t, memory = strategy.follow(mix, memory, {name: getattr(d, name) for name in maps})  # (3)
+        t, memory = strategy.follow(mix, memory, {name: getattr(d, name) for name in maps})  # (4)
         along |= t
         followed.append(memory)
-    rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (4)
+    rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (5)
     new: dict[str, Vector] = {}
     memories: list[Tree] = []
     for (strategy, maps), memory in zip(recipe.strategies, followed, strict=True):
         own, move, size = ({name: part[name] for name in maps} for part in (s._asdict(), u, h))
-        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (5)
+        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (6)
         new |= moved
         memories.append(memory)
-    return State(type(s)(**new), tuple(memories), average, estimate, rule)
+    return State(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)
 
 
 class _Proxes(NamedTuple):
@@ -214,6 +225,22 @@ class _Proxes(NamedTuple):
 
 def _view(direction: Direction, state: State) -> dict[str, Vector]:
     return direction.view(state.variables)
+
+
+def _rest(recipe: Recipe, state: State) -> jax.Array:
+    """The largest entry of what the agent would still move."""
+    moves = [
+        strategy.rest({name: getattr(state.variables, name) for name in maps}, memory)
+        for (strategy, maps), memory in zip(recipe.strategies, state.memory, strict=True)
+        if strategy.rest
+    ]
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(moves)]))
+
+
+def recipe_of(method: Algorithm) -> Recipe | None:
+    """What the method is composed of; None if it is not just a direction times a consensus strategy."""
+    step = method.core.step
+    return step.args[0] if step.func is _step else None
 
 
 def minibatch(method: Algorithm) -> Algorithm:
@@ -235,7 +262,7 @@ def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
     """
     check_wrappable(method)
     check_estimator(estimator)
-    recipe = method.core.step.args[0] if method.core.step.func is _step else None
+    recipe = recipe_of(method)
     if recipe is None:
         raise InputError(
             f"{method.name} is not just a direction times a consensus strategy, so that {estimator.name} has no "
@@ -288,4 +315,5 @@ def wrapped(
     inside = method.factory
     factory = None if inside is None else (lambda **settings: wrap(inside(**settings)))
     name = f"{method.name} + {word}"
-    return replace(method, init=init, step=step, view=view, name=name, factory=factory, theorem=None, **changes)
+    changes = {"theorem": None, "rest": None} | changes
+    return replace(method, init=init, step=step, view=view, name=name, factory=factory, **changes)

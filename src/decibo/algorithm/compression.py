@@ -92,16 +92,24 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -
         Partial(_view_compressed, core.view),
         directed=False,
         fixed_network=True,
+        free=False,
     )
 
 
 def _begin_compressed(init: Partial, step: Partial, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Compressed:
     """Public copies start at 0; a trial run on shapes alone finds the messages."""
     state = init(oracle, mix, start)
+    zeros = tuple(
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree) for tree in messages_of(step, oracle, state)
+    )
+    return Compressed(state, zeros, zeros)
+
+
+def messages_of(step: Callable[..., Tree], oracle: Oracle, state: Tree) -> list[Tree]:
+    """The shapes of what an agent in this state mixes in one step, in order."""
     messages = _Messages()
     jax.eval_shape(lambda s: step(oracle, messages, s, jnp.int32(0), jax.random.key(0)), state)
-    zeros = tuple(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree) for tree in messages.seen)
-    return Compressed(state, zeros, zeros)
+    return messages.seen
 
 
 def _compressed(

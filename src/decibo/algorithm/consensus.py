@@ -26,6 +26,10 @@ push_pull         directed networks: A row-, B column-stochastic      sends s, t
     (14) s+ = P(A s - h t)
 local             no agreement at all: every agent for itself         sends nothing
     (15) s+ = P(s - h d)
+robust_tracking   gradient tracking by totals                         sends p, c      exact, also without waiting
+    (16) q  = W c + d - c,  c+ = c + q                                c may start anywhere
+    (17) s+ = P(W p)
+    (18) p+ = s+ - h q                                                p starts at s
 
 (9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual two-term recursion
 s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h are trees with one entry for each
@@ -36,11 +40,18 @@ mean of c. It is a sum of as many terms as there are steps, so rounding would ma
 things prevent that: e is found from differences between agents, which vanish as they agree, and what the sum c + e
 rounds away is kept and added at the next step (Kahan 1965):
 
-    (16) t = e + o,  c+ = c + t,  o+ = t - (c+ - c)                   o = 0 but for rounding
+    (19) t = e + o,  c+ = c + t,  o+ = t - (c+ - c)                   o = 0 but for rounding
+
+robust_tracking has no such sum to keep. At rest q = 0, so that (I - W) c = d, and the sum of d over the agents is 0
+whatever c was before: an agent may be slow, restart from an old checkpoint or lose its memory, and messages may be late
+or lost. q is local and 0 only at rest, so that an agent can watch it. Its price: the direction is a step old. With
+curvature L the mean over the agents follows l^2 - l + h L = 0, stable for h L < 1 where the others have 2; above that
+it need not blow up but circles. Where a projection is active, q is not 0 at rest and c grows by it at every step; in
+lockstep q is then the same at all agents and every proximal map is exact, without waiting only projections are.
 
 Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li 2018 (3)-(6);
 Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu & Nedic 2021 and Xin & Khan
-2018 (13)-(14).
+2018 (13)-(14); Pu 2020, R-Push-Pull, made for noisy links: the cumulative gradient is tracked, (16)-(18).
 """
 
 from __future__ import annotations
@@ -56,7 +67,18 @@ from decibo.algorithm.schedules import Scalar
 from decibo.network.mixing import Mix
 from decibo.pytree import Tree, Vector
 
-__all__ = ["Consensus", "atc", "atc_tracking", "dgd", "exact_diffusion", "extra", "local", "push_pull", "tracking"]
+__all__ = [
+    "Consensus",
+    "atc",
+    "atc_tracking",
+    "dgd",
+    "exact_diffusion",
+    "extra",
+    "local",
+    "push_pull",
+    "robust_tracking",
+    "tracking",
+]
 
 Group = dict[str, Vector]  # one entry for each variable that agrees by this strategy
 Rates = dict[str, Scalar]
@@ -74,6 +96,9 @@ class Consensus:
                   the memory for it: a tracked one, or by default d itself
     directed      whether it is exact on a directed network; the others need W doubly stochastic
     needs_linear  whether it is exact only with rules that are linear and the same at all agents
+    exact         whether it comes to rest where the directions of all agents sum to 0, whatever each of them is
+    free          whether it may be used by agents that do not wait for each other
+    rest          `rest(s, memory)`: by how much the variables will still move, for strategies that know
     """
 
     start: Callable[[Group], Tree]
@@ -82,16 +107,19 @@ class Consensus:
     directed: bool = field(default=False, metadata={"static": True})
     follow: Callable[..., tuple[Group, Tree]] = field(default_factory=lambda: Partial(_own))
     needs_linear: bool = field(default=False, metadata={"static": True})
+    exact: bool = field(default=True, metadata={"static": True})
+    free: bool = field(default=False, metadata={"static": True})
+    rest: Callable[[Group, Tree], Group] | None = None
 
 
 def dgd() -> Consensus:
     """Distributed gradient descent: one vector sent; lands O(h) off if the agents differ."""
-    return Consensus(Partial(_nothing), Partial(_dgd), "dgd")
+    return Consensus(Partial(_nothing), Partial(_dgd), "dgd", exact=False, free=True)
 
 
 def atc() -> Consensus:
     """Adapt, then combine (diffusion): one vector sent; lands O(h) off if the agents differ."""
-    return Consensus(Partial(_nothing), Partial(_atc), "atc")
+    return Consensus(Partial(_nothing), Partial(_atc), "atc", exact=False, free=True)
 
 
 def tracking() -> Consensus:
@@ -122,7 +150,18 @@ def push_pull() -> Consensus:
 
 def local() -> Consensus:
     """No exchange: for variables that are an agent's own, as in a personalised inner level."""
-    return Consensus(Partial(_nothing), Partial(_local), "local", directed=True)
+    return Consensus(Partial(_nothing), Partial(_local), "local", directed=True, exact=False, free=True)
+
+
+def robust_tracking() -> Consensus:
+    """Gradient tracking by totals: two vectors sent; exact, also if agents do not wait and messages are late or lost.
+
+    Steps must have h L < 1, where the other exact strategies allow 2.
+    """
+    follow = Partial(_totals)
+    return Consensus(
+        Partial(_start_robust), Partial(_robust), "robust_tracking", follow=follow, free=True, rest=Partial(_left)
+    )
 
 
 def _nothing(s: Group) -> tuple[()]:
@@ -142,7 +181,7 @@ def _add(memory: Pair, e: Group) -> Pair:
     c, over = memory
     t = tree_map(jnp.add, e, over)
     new = tree_map(jnp.add, c, t)
-    return new, tree_map(lambda t, new, c: t - (new - c), t, new, c)  # (16)
+    return new, tree_map(lambda t, new, c: t - (new - c), t, new, c)  # (19)
 
 
 def _own(mix: Mix, memory: Tree, d: Group) -> tuple[Group, Tree]:
@@ -195,3 +234,24 @@ def _push_pull(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rate
 
 def _local(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda s, h, d: s - h * d, s, h, d), h), memory  # (15)
+
+
+def _start_robust(s: Group) -> Pair:
+    return s, _zeros(s)
+
+
+def _totals(mix: Mix, memory: Pair, d: Group) -> tuple[Group, Pair]:
+    p, c = memory
+    apart_p, apart_c = mix.difference((p, c))
+    q = tree_map(jnp.add, apart_c, d)  # (16)
+    return q, (tree_map(jnp.add, p, apart_p), tree_map(jnp.add, c, q))
+
+
+def _robust(mix: Mix, prox: Proxes, s: Group, memory: Pair, q: Group, h: Rates) -> tuple[Group, Pair]:
+    wp, c = memory
+    s = prox(wp, h)  # (17)
+    return s, (tree_map(lambda s, h, q: s - h * q, s, h, q), c)  # (18)
+
+
+def _left(s: Group, memory: Pair) -> Group:
+    return tree_map(jnp.subtract, s, memory[0])  # h q of (18)

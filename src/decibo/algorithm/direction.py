@@ -35,10 +35,16 @@ penalty_p           x, y_j for j = 1, -1, ..., p/2, -p/2                [F2SA-p:
     (20) d_x = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j)) a difference of order p in 1/lam
     (21) a_j = (-1)^(j+1) (p/2)!^2 / (j (p/2 - j)! (p/2 + j)!)
     (22) c   = sum_j j a_j y_j                             the same weights interpolate at 1/lam = 0
+centred_penalty     x, c, w: the symmetric penalty with y = c + w/lam, z = c - w/lam
+    (24) d_c = (g_y(x, y) + g_y(x, z))/2                   c follows y*(x)
+    (25) d_w = (lam/2) (g_y(x, y) - g_y(x, z)) + f_y(x, c) w follows -H^-1 f_y
+    (26) d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
 In code y_1 and y_-1 are y and z, y_2 and y_-2 are y2 and z2, and so on.
 
 The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR 2026): (19) and (20)
-for p = 2. (4) to (6) differ from it in that f is taken once, at c: docs/explanation/ahead_exact.md.
+for p = 2. (4) to (6) differ from it in that f is taken once, at c: docs/explanation/ahead_exact.md. (24) to (26) are
+(4) to (6) in other coordinates, c = (y + z)/2 and w = lam (y - z)/2: in lockstep the same points, up to rounding. If c
+and w are of different age, though, the error is theirs; if y and z are, it is lam times the difference of their ages.
 """
 
 from __future__ import annotations
@@ -61,11 +67,13 @@ from decibo.pytree import Tree, Vector
 from decibo.validate import integer
 
 __all__ = [
+    "Centred",
     "Direction",
     "Implicit",
     "Moreau",
     "Pair",
     "Penalty",
+    "centred_penalty",
     "implicit",
     "minimax",
     "minimax_penalty",
@@ -104,6 +112,14 @@ class Penalty(NamedTuple):
     x: Vector  # outer
     y: Vector  # inner, pulled by the outer objective
     z: Vector  # inner
+
+
+class Centred(NamedTuple):
+    """The variables of the centred penalty."""
+
+    x: Vector  # outer
+    c: Vector  # inner, halfway between y and z
+    w: Vector  # lam times half their difference
 
 
 class Implicit(NamedTuple):
@@ -149,6 +165,16 @@ def symmetric_penalty(lam: Rate) -> Direction:
     return Direction(
         Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
     )
+
+
+def centred_penalty(lam: Rate) -> Direction:
+    """The symmetric penalty with c and w in place of y and z, for messages that may be of different age.
+
+    c and w need the same step size.
+    """
+    at = Partial(_centred_penalty, schedule("lam", lam))
+    view = Partial(_with_answer)
+    return Direction(Partial(_start_centred), at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2")
 
 
 def penalty_p(lam: Rate, p: int = 2) -> Direction:
@@ -204,6 +230,10 @@ def _start_penalty(values: Mapping[str, Vector]) -> Penalty:
     return Penalty(values["x"], values["y"], values.get("z", values["y"]))
 
 
+def _start_centred(values: Mapping[str, Vector]) -> Centred:
+    return Centred(values["x"], values.get("c", values["y"]), values.get("w", jnp.zeros_like(values["y"])))
+
+
 def _start_implicit(values: Mapping[str, Vector]) -> Implicit:
     return Implicit(values["x"], values["y"], values.get("v", jnp.zeros_like(values["y"])))
 
@@ -223,6 +253,10 @@ def _start_penalty_p(weights: Weights, values: Mapping[str, Vector]) -> Tree:
 
 def _all_variables(v: Tree) -> dict[str, Vector]:
     return v._asdict()
+
+
+def _with_answer(v: Centred) -> dict[str, Vector]:
+    return v._asdict() | {"y": v.c}
 
 
 def _with_center(v: Penalty) -> dict[str, Vector]:
@@ -248,6 +282,17 @@ def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pe
         y=g_y + f_y / lam(k),  # (4)
         z=h_y - f_y / lam(k),  # (5)
         x=f_x + lam(k) / 2 * (g_x - h_x),  # (6)
+    )
+
+
+def _centred_penalty(lam: Schedule, oracle: Oracle, v: Centred, k: Step) -> Centred:
+    f_x, f_y = oracle.outer(v.x, v.c)
+    g_x, g_y = oracle.inner(v.x, v.c + v.w / lam(k))
+    h_x, h_y = oracle.inner(v.x, v.c - v.w / lam(k))
+    return Centred(
+        c=(g_y + h_y) / 2,  # (24)
+        w=lam(k) / 2 * (g_y - h_y) + f_y,  # (25)
+        x=f_x + lam(k) / 2 * (g_x - h_x),  # (26)
     )
 
 

@@ -66,6 +66,12 @@ def as_prox(name: str, function: Prox | Projection | None) -> Prox:
     return Partial(_Projection(name, function))  # type: ignore[arg-type]
 
 
+def is_projection(prox: Prox) -> bool:
+    """Whether a proximal map is the same for every step h."""
+    known = _box, _ball, _simplex, _identity
+    return isinstance(prox, Partial) and (prox.func in known or isinstance(prox.func, _Projection))
+
+
 def suits(prox: Prox, sizes: str) -> bool:
     """Whether a proximal map may follow a move with such steps: "one", "entries" or "hidden", as a Rule says."""
     maps = {"entries": (_box, _l1, _identity), "hidden": (_box, _identity)}

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.free import core_for
 from decibo.errors import InputError
 from decibo.execute import loop
 from decibo.execute.loop import INTERVALS, Chunk, Inputs, Program
@@ -80,7 +81,7 @@ def _lowered(method: Algorithm, names: list[str], factor: int) -> Algorithm:
 
 
 def _survives(program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], patience: int) -> bool:
-    changed = inputs._replace(core=method.core)
+    changed = inputs._replace(core=core_for(inputs.mixing, method))
     state = loop.begin(program, changed, start)
     chunk = Chunk.silent(patience, min(patience, INTERVALS))
     end = loop.advance(program, changed, state, np.int32(0), chunk)

@@ -130,7 +130,8 @@ def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict
     """All measures at a state."""
     core = inputs.core
     rows = jax.vmap(core.view)(state)
-    snapshot = Snapshot(program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer)
+    left = None if core.rest is None else jax.vmap(core.rest)(state)
+    snapshot = Snapshot(program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer, left)
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.algorithm.free import check_free, core_for
+from decibo.algorithm.masks import masks_of
 from decibo.algorithm.methods import ahead_exact
 from decibo.data.batches import Batches
 from decibo.errors import InputError, short
@@ -29,6 +31,7 @@ from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, Seconds, step_cost
 from decibo.measure.measures import Measures, resolve
+from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import is_graph
@@ -92,6 +95,8 @@ def solve(
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
+    if placement and isinstance(network, AsynchronousNetwork):
+        raise InputError("Agents that do not wait are simulated on one device.", "Pass devices=1.")
     if checkpoint is not None:
         check_folder(checkpoint.path)
     with inside(), watched(progress) as report:
@@ -173,6 +178,13 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             "invalidate.",
             "Use a fixed network, or a method without compression.",
         )
+    if isinstance(network, AsynchronousNetwork):
+        check_free(method, network)
+    if network not in parts and any(isinstance(part, AsynchronousNetwork) for part in parts):
+        raise InputError(
+            "There cannot be a network for each variable if agents do not wait for each other.",
+            "Use one asynchronous network for all; with split=True variables are late by themselves.",
+        )
     if method.centralised and network.agents > 1:
         raise InputError(
             f"{method.name} is a centralised method and runs on one agent, but the network has {network.agents}.",
@@ -239,8 +251,10 @@ def prepare(
         data = _agreed_data(problem, local.tolist()) if several else problem.local(local.tolist())
         variables = variables_of(problem.functions, data, method.core)
         rows = start_of(problem, network.agents, start, method, variables)
+        rows = rows | masks_of(network, method, rows, seed)
         known = known_solution(problem)
-        recorded = resolve(measures, variables, known, has_direction=method.direction is not None)
+        tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
+        recorded = resolve(measures, variables, known, **tells)
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
         finite_at_start(problem.functions, data, here, local)
@@ -264,12 +278,17 @@ def prepare(
     cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core, shares)
     center = np.asarray(rows["x"]).mean(axis=0)
     if placement is None:
-        inputs = Inputs(method.core, network.mixing(), data, jax.random.key(seed), known, goals, told(network, method))
+        mixing = network.mixing()
+        core = core_for(mixing, method)
+        inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, told(network, method))
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
         rows = placement.split(rows, np.arange(network.agents))
     program = Program(problem.functions, recorded, tuple(targets), placement)
     cost = cost.with_rounds(inputs.mixing.rounds)
+    if isinstance(network, AsynchronousNetwork):
+        speed = float(np.mean(network.speeds))
+        cost = cost.at_speed(speed, 1.0 if network.relay else speed)
     return Setup(problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer)
 
 

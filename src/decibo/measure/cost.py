@@ -101,6 +101,15 @@ class Cost:
         sent = {"messages": self.messages, "numbers": self.numbers, "bytes": self.bytes}
         return replace(self, **{name: rounds * count for name, count in sent.items()})
 
+    def at_speed(self, computing: float, talking: float) -> Cost:
+        """The cost for agents that compute, and talk, only in such shares of the steps."""
+        sent = ("messages", "numbers", "bytes")
+        computed = (
+            "outer_gradients", "inner_gradients", "hessian_products", "jacobian_products", "values", "calls"
+        )  # fmt: skip
+        shares = dict.fromkeys(computed, computing) | dict.fromkeys(sent, talking)
+        return replace(self, **{name: _whole(share * getattr(self, name)) for name, share in shares.items()})
+
     @property
     def gradients(self) -> float:
         """Gradients of f and g of one agent in one step."""

@@ -3,6 +3,7 @@ r"""What can be recorded along a run. Every measure is a function of a `Snapshot
 outer, inner     mean_i f_i(xbar, ybar) and mean_i g_i(xbar, ybar)         at the answer that `solve` returns
 outer_local, inner_local   mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
 gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
+rest             max_i |h q|, the largest entry that an agent will still move  (methods with robust_tracking)
 direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x      (methods with a direction)
 consensus_s      sum_i |s_i - sbar|^2                                      (s any variable of the method)
 phi              Phi(xbar)                                                 exact, by `decibo.reference`
@@ -64,6 +65,7 @@ class Snapshot:
     known       the known solution as flat vectors, if there is one
     direction   what the method follows, if it is composed of a direction and a consensus strategy
     answer      the name of the variable that answers for y*(x)
+    left        by how much each agent here will still move, for methods that can tell
     """
 
     functions: Functions
@@ -73,6 +75,7 @@ class Snapshot:
     known: dict[str, jax.Array]
     direction: Direction | None = None
     answer: str = "y"
+    left: jax.Array | None = None
 
     @property
     def data(self) -> Tree:
@@ -179,6 +182,12 @@ def direction_norm(s: Snapshot) -> jax.Array:
     return jnp.sum(s.mean_direction.x**2)
 
 
+def rest(s: Snapshot) -> jax.Array:
+    """How far from rest the agents are, which each of them can tell by itself."""
+    assert s.left is not None
+    return jnp.max(gather(s.left))
+
+
 def phi(s: Snapshot) -> jax.Array:
     """Phi(xbar)."""
     return s.exact.phi
@@ -223,17 +232,20 @@ def _inner_at(s: Snapshot, name: str) -> jax.Array:
 
 
 def available(
-    variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False
+    variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False, has_rest: bool = False
 ) -> dict[str, Measure]:
     """The built-in measures of a method with these variables, on a problem with this known solution.
 
     has_direction   whether the method declares its direction
+    has_rest        whether it can tell how far from rest it is
     """
     measures: dict[str, Measure] = {"outer": outer, "inner": inner}
     if "z" in variables:
         measures["gap"] = gap
     if has_direction:
         measures["direction_norm"] = direction_norm
+    if has_rest:
+        measures["rest"] = rest
     measures |= {f"consensus_{name}": Consensus(name) for name in variables}
     measures |= {"outer_local": outer_local, "inner_local": inner_local}
     measures |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
@@ -245,13 +257,18 @@ LOCAL = ("outer_local", "inner_local")
 
 
 def resolve(
-    requested: Measures, variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False
+    requested: Measures,
+    variables: Iterable[str],
+    known: Iterable[str] = (),
+    *,
+    has_direction: bool = False,
+    has_rest: bool = False,
 ) -> tuple[tuple[str, Measure], ...]:
     """Measures with their names, checked: by default every cheap one; "all" adds the exact and the local ones.
 
     A function is recorded under its `__name__`; a pair (name, function) gives it another.
     """
-    built_in = available(tuple(variables), known, has_direction=has_direction)
+    built_in = available(tuple(variables), known, has_direction=has_direction, has_rest=has_rest)
     groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)]}
     if (
         not isinstance(requested, Iterable | None)

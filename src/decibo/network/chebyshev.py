@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError
+from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.mixing import Mixing, Reach, Step
 from decibo.network.network import Network, dense
 from decibo.network.varying import VaryingNetwork
@@ -131,7 +132,7 @@ def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:
     All methods run on it unchanged. A step sends `rounds` times as much; on poor networks (paths, rings, trees) that
     is repaid several times over.
     """
-    if not isinstance(network, Network) or isinstance(network, VaryingNetwork | ChebyshevNetwork):
+    if not isinstance(network, Network) or isinstance(network, VaryingNetwork | AsynchronousNetwork | ChebyshevNetwork):
         raise InputError(
             "chebyshev needs an undirected network with the same links in every step and one exchange in it, but "
             f"this is {network!r}."

@@ -182,7 +182,7 @@ class AgentMix:
 
         def over(mixing: Mixing, tree: T) -> T:
             # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
-            one = lambda leaf: _own(agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key))
+            one = lambda leaf: own_row(agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key))
             return as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
 
         return self.mixing.shared_out(tree, over)
@@ -212,15 +212,15 @@ def _agent() -> jax.Array:
 
 
 @jax.custom_jvp
-def _own(agent: jax.Array, rows: jax.Array) -> jax.Array:
+def own_row(agent: jax.Array, rows: jax.Array) -> jax.Array:
     """The agent's row."""
     return _take(agent, rows)
 
 
-@_own.defjvp
+@own_row.defjvp
 def _own_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, jax.Array]) -> tuple[jax.Array, jax.Array]:
     agent, rows = primals
-    return _own(agent, rows), _own(agent, tangents[1])
+    return own_row(agent, rows), own_row(agent, tangents[1])
 
 
 @jax.custom_batching.custom_vmap

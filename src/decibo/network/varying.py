@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -136,8 +136,8 @@ def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwor
 
 
 def _unreliable(network: Network, probability: float, unreliable: str, words: str) -> VaryingNetwork:
-    if not isinstance(network, Network) or network.directed:
-        raise InputError(f"Only undirected networks can have {words}, but this is {network!r}.")
+    if type(network) not in (Network, VaryingNetwork):
+        raise InputError(f"Only undirected networks, mixed once a step, can have {words}, but this is {network!r}.")
     if fraction("probability", probability) == 1:
         raise InputError("probability must be below 1, but it is 1.")
     turns = network.turns if isinstance(network, VaryingNetwork) else (network.weights,)
@@ -152,8 +152,22 @@ def _unreliable(network: Network, probability: float, unreliable: str, words: st
     )
 
 
-def make_varying(network: VaryingNetwork) -> Varying:
-    """Its mixing, with the agents all in one place."""
+class Slots(NamedTuple):
+    """The neighbours of all agents in slots, as many as the agent with most neighbours has.
+
+    neighbours   (D, agents): who; an agent with fewer has itself
+    links        (D, agents): the number of the link, the same for both agents
+    slot, row    where in these each neighbour is, one entry for each link and direction
+    """
+
+    neighbours: np.ndarray
+    links: np.ndarray
+    slot: np.ndarray
+    row: np.ndarray
+
+
+def neighbour_slots(network: Network) -> Slots:
+    """The neighbours of all agents."""
     agents = network.agents
     both_ways = np.concatenate([network.edges, network.edges[:, ::-1]])
     order = np.argsort(both_ways[:, 0], kind="stable")
@@ -165,6 +179,15 @@ def make_varying(network: VaryingNetwork) -> Varying:
     neighbours[slot, row] = column
     links = np.zeros((slots, agents), np.int32)
     links[slot, row] = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)[order]
+    return Slots(neighbours, links, slot, row)
+
+
+def make_varying(network: VaryingNetwork) -> Varying:
+    """Its mixing, with the agents all in one place."""
+    agents = network.agents
+    neighbours, links, slot, row = neighbour_slots(network)
+    column = neighbours[slot, row]
+    slots = len(neighbours)
     weights = np.zeros((len(network.turns), slots, agents))
     for t, turn in enumerate(network.turns):
         weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0

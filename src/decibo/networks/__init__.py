@@ -3,6 +3,7 @@
 All named graphs take `weights`, the rule for W, and `rho`, to which W is then scaled.
 """
 
+from decibo.network.asynchronous import AsynchronousNetwork, asynchronous
 from decibo.network.chebyshev import ChebyshevNetwork, chebyshev
 from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
 from decibo.network.each import EachNetwork, each
@@ -27,11 +28,13 @@ from decibo.network.network import Network
 from decibo.network.varying import VaryingNetwork, failing, periodic, sleeping
 
 __all__ = [
+    "AsynchronousNetwork",
     "ChebyshevNetwork",
     "DirectedNetwork",
     "EachNetwork",
     "Network",
     "VaryingNetwork",
+    "asynchronous",
     "chebyshev",
     "complete",
     "directed_exponential",

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.free import core_for
+from decibo.algorithm.masks import masks_of
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.outcome import judge, worsened
@@ -159,7 +161,7 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
     shared: dict[int, dict[str, jax.Array]] = {}  # the rows of starts that several cases share
     starts = {}
     for point in runs:
-        _, by, start = cases[point.case]
+        network, by, start = cases[point.case]
         if (point.case, point.seed) in starts:
             continue
         if callable(start):
@@ -169,12 +171,13 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
             rows = start_of(problem, agents, start, by, variables) if rows is None else rows
             shared[id(start)] = rows
         finite_at_start(problem.functions, data, rows, np.arange(agents))
-        starts[point.case, point.seed] = rows
+        starts[point.case, point.seed] = rows | masks_of(network, by, rows, point.seed) if by.masks else rows
     mixings = [cases[0][0].mixing()]
     if len({id(network) for network, _, _ in cases}) > 1:
         mixings = [network.mixing("dense") for network, _, _ in cases]
     reaches = [told(network, method) for network, method, _ in cases[: len(mixings)]]
-    recorded = resolve(measures, variables, known, has_direction=first.direction is not None)
+    tells = {"has_direction": first.direction is not None, "has_rest": first.rest is not None}
+    recorded = resolve(measures, variables, known, **tells)
     program = Program(problem.functions, recorded, early=False)
     return _Prepared(cases, runs, program, data, known, mixings, reaches, starts)
 
@@ -297,10 +300,10 @@ def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
     if not all(rows is starts[0] for rows in starts):
         own.append("start")
         start = stack(starts)
-    core = runs[0].method.core
+    core = core_for(mixing, runs[0].method)
     if len(sweep.cases) == 1 or not own or not all(point.method is runs[0].method for point in runs):
         own.append("core")
-        core = stack([point.method.core for point in runs])
+        core = stack([core_for(mixing, point.method) for point in runs])
     return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}, reach), start, tuple(own))
 
 

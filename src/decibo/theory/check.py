@@ -11,6 +11,7 @@ from typing import Any
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.formatting import to_json
+from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.network.varying import VaryingNetwork
@@ -234,6 +235,8 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
     """Why no theorem speaks of this method on this network; None if nothing is in the way."""
     if isinstance(network, DirectedNetwork):
         return "Theorem 1 and Theorem B are about undirected networks only"
+    if isinstance(network, AsynchronousNetwork):
+        return "Theorem 1 and Theorem B are about agents in lockstep"
     if method.theorem is None and method.chosen is None:
         ahead = "Theorem 1 is about AHEAD (decibo.ahead, decibo.methods.ahead_minimax) only"
         return f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"

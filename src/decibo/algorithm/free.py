@@ -1,0 +1,225 @@
+r"""A method whose agents do not wait for each other: every agent mixes the newest messages that it has.
+
+What an agent sends is what its step hands to `mix`; network/asynchronous.py says which of it arrives when. In a tick
+
+    (1)  every agent says what it would mix in its next step
+    (2)  what has arrived takes the place of older messages, variable by variable if they travel apart
+    (3)  mix(s) = s + sum_j w_ij (newest_ij - s) over the neighbours that are not left out
+    (4)  agents that are awake make their step by (3), the others stay where they are
+
+An agent computes its direction at its own point, while it is not awake, and reads its mail when that is done. One that
+relays reads and writes at every tick, and moves along the last direction it has finished:
+
+    (5)  d = the direction at the point where the agent began to compute, once it is awake; until then the old one
+
+Only strategies for which that leads somewhere are allowed, `Algorithm.free`: robust_tracking is exact, dgd and atc land
+O(h) off as in lockstep. The memories of tracking, EXTRA and exact diffusion are right only if every message is mixed
+exactly once by both ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.tree_util import Partial
+
+from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.algorithm.compose import Recipe, moved, recipe_of
+from decibo.algorithm.compression import messages_of
+from decibo.algorithm.prox import is_projection
+from decibo.errors import InputError
+from decibo.network.asynchronous import Asynchronous, AsynchronousNetwork, Post
+from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach, own_row
+from decibo.problem.problem import Oracle
+from decibo.pytree import Tree, Vector
+
+T = TypeVar("T")
+TOGETHER = ""  # the parcel of all variables, where they travel together
+
+
+class Free(NamedTuple):
+    """An agent that does not wait."""
+
+    state: Tree  # of the method
+    steps: jax.Array  # how many it has made
+    said: list[Tree]  # its last messages, a ring with one entry for each tick of the longest delay
+    inbox: list[Tree]  # the newest message of each neighbour
+    newest: dict[str, jax.Array]  # the ticks at which these were said, for each parcel; -1 for none
+    busy: Tree = ()  # if it relays: where it is computing, and the last direction that it has finished
+
+
+def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
+    """Reject a method that needs agents in lockstep."""
+    recipe = recipe_of(method)
+    if not method.free:
+        raise InputError(
+            f"{method.name} needs all agents in lockstep: its memory is right only if both ends of a link mix every "
+            f"message once, and with the late and lost messages of {network!r} it would come to rest elsewhere.",
+            "Use decibo.methods.ahead_free or consensus.robust_tracking(), which stay exact, or dgd or atc, which land "
+            "O(step) off.",
+        )
+    if network.relay and (recipe is None or recipe.estimator is not None):
+        raise InputError(
+            f"An agent that relays follows the last direction that it has finished, but {method.name} is not just a "
+            "direction times a consensus strategy.",
+            "Leave relay out, or compose the method without an estimator or wrapper.",
+        )
+    for strategy, maps in recipe.strategies if recipe else ():
+        for name, prox in maps.items():
+            if strategy.exact and prox is not None and not is_projection(prox):
+                raise InputError(
+                    f"The proximal map of {name} is not a projection. Agents that do not wait have q of different "
+                    "size where it acts, so that only projections lead to the solution.",
+                    "Use prox.box, prox.ball or prox.simplex, or a network in lockstep.",
+                )
+
+
+def free_core(method: Algorithm) -> Core:
+    """The method for agents that do not wait, as a compiled program needs it."""
+    core = method.core
+    recipe = recipe_of(method)
+    step = Partial(_relayed, recipe) if recipe else Partial(_no_relay)
+    return replace(
+        core,
+        init=Partial(_begin, core.init, core.step, recipe),
+        step=Partial(_tick, core.step, step),
+        view=Partial(_view, core.view),
+        chosen=None,
+        rest=None if core.rest is None else Partial(_rest, core.rest),
+    )
+
+
+def core_for(mixing: Mixing, method: Algorithm) -> Core:
+    """The method as a program on a network with this mixing needs it."""
+    return free_core(method) if isinstance(mixing, Asynchronous) else method.core
+
+
+def _mixing(mix: AgentMix) -> Asynchronous:
+    return cast("Asynchronous", mix.mixing)
+
+
+def _begin(
+    init: Partial, step: Partial, recipe: Recipe | None, oracle: Oracle, mix: AgentMix, start: dict[str, Vector]
+) -> Free:
+    mixing = _mixing(mix)
+    state = init(oracle, mix, start)
+    messages = messages_of(step, oracle, state)
+    empty = lambda rows: jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), messages)
+    slots = mixing.neighbours.shape[0]
+    parcels = {_parcel(mixing, path) for path, _ in jax.tree_util.tree_leaves_with_path(messages)}
+    never = {name: jnp.full(slots, -1, jnp.int32) for name in sorted(parcels)}
+    busy: Tree = ()
+    if mixing.relay and recipe is not None:
+        busy = state.variables, jax.tree.map(jnp.zeros_like, state.variables)
+    return Free(state, jnp.int32(0), empty(mixing.delay), empty(slots), never, busy)
+
+
+def _parcel(mixing: Asynchronous, path: tuple) -> str:
+    """The parcel in which a leaf of a message travels: that of its variable, or the one of all."""
+    names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
+    return str(names[-1]) if mixing.split and names else TOGETHER
+
+
+def _tick(
+    step: Partial, relayed: Partial, oracle: Oracle, mix: AgentMix, s: Free, k: jax.Array, key: jax.Array
+) -> Free:
+    mixing = _mixing(mix)
+    agent = lax.axis_index(AGENTS)
+    assert mix.key is not None
+    awake = mixing.awake(agent, k, mix.key)
+    mail = _Mail(mix, agent, k, s)
+    busy = s.busy
+    if mixing.relay:
+        new, busy = relayed(oracle, mail, s, awake)  # (5)
+        moves = mixing.present(agent, k)
+    else:
+        new = step(oracle, mail, s.state, s.steps, key)
+        moves = awake
+    state = jax.tree.map(lambda new, old: jnp.where(moves, new, old).astype(old.dtype), new, s.state)  # (4)
+    return Free(state, s.steps + awake, mail.said, mail.inbox, mail.newest, busy)
+
+
+def _relayed(recipe: Recipe, oracle: Oracle, mail: _Mail, s: Free, awake: jax.Array) -> tuple[Tree, Tree]:
+    begun, d = s.busy
+    fresh = recipe.direction.at(oracle, begun, s.steps)
+    pick = lambda new, old: jax.tree.map(lambda a, b: jnp.where(awake, a, b), new, old)
+    d = pick(fresh, d)
+    new = moved(recipe, mail, s.state, d, s.steps)
+    return new, (pick(new.variables, begun), d)
+
+
+def _no_relay(*_: object) -> tuple[Tree, Tree]:
+    raise AssertionError("check_free refuses this")
+
+
+def _view(view: Partial, s: Free) -> dict[str, Vector]:
+    return view(s.state)
+
+
+def _rest(rest: Partial, s: Free) -> jax.Array:
+    return rest(s.state)
+
+
+class _Mail:
+    """The mix of an agent that does not wait; used once, for the messages of one tick in their order."""
+
+    def __init__(self, mix: AgentMix, agent: jax.Array, k: jax.Array, s: Free):
+        self.mix = mix
+        self.mixing = _mixing(mix)
+        self.agent = agent
+        self.k = k
+        self.before = s
+        self.said: list[Tree] = []
+        self.inbox: list[Tree] = []
+        posts = {name: self._post(number) for number, name in enumerate(s.newest)}
+        self.newer = {name: post.arrives & (post.made >= s.newest[name]) for name, post in posts.items()}
+        self.made = {name: post.made for name, post in posts.items()}
+        self.newest = {name: jnp.where(self.newer[name], self.made[name], s.newest[name]) for name in posts}
+
+    def _post(self, number: int) -> Post:
+        assert self.mix.key is not None
+        return self.mixing.post(self.agent, self.k, jax.random.fold_in(self.mix.key, number))
+
+    @property
+    def reach(self) -> Reach:
+        return self.mix.reach
+
+    def __call__(self, tree: T, bits: int | None = None) -> T:
+        return jax.tree.map(jnp.add, tree, self.difference(tree))
+
+    def push(self, tree: T, bits: int | None = None) -> T:
+        return self(tree, bits)
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        raise NotImplementedError  # only methods in lockstep ask for it
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        number = len(self.said)
+        paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+        rings = jax.tree.leaves(self.before.said[number])
+        boxes = jax.tree.leaves(self.before.inbox[number])
+        apart: list[jax.Array] = []
+        for place, (path, leaf) in enumerate(paths):
+            parcel = _parcel(self.mixing, path)
+            rings[place] = rings[place].at[self.k % self.mixing.delay].set(leaf)  # (1)
+            boxes[place] = self._received(parcel, rings[place], boxes[place])
+            apart.append(self._apart(parcel, leaf, boxes[place]))
+        self.said.append(jax.tree.unflatten(treedef, rings))
+        self.inbox.append(jax.tree.unflatten(treedef, boxes))
+        return jax.tree.unflatten(treedef, apart)
+
+    def _received(self, parcel: str, ring: jax.Array, box: jax.Array) -> jax.Array:
+        everyone = lax.all_gather(ring, AGENTS)
+        made = lax.all_gather(self.made[parcel], AGENTS)
+        arrived = own_row(self.agent, self.mixing.delivered(everyone, made))
+        return jnp.where(self.newer[parcel].reshape(-1, *(1,) * (box.ndim - 1)), arrived, box)  # (2)
+
+    def _apart(self, parcel: str, leaf: jax.Array, box: jax.Array) -> jax.Array:
+        newest = self.newest[parcel]
+        counts = (newest >= 0) & (self.k - newest <= self.mixing.patience)
+        weights = jnp.where(counts, self.mixing.weights[:, self.agent], 0).astype(leaf.dtype)
+        return jnp.tensordot(weights, box - leaf, axes=1)  # (3)
