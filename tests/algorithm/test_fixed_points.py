@@ -37,6 +37,7 @@ EXACT = {
         y=G,
         v=G,
     ),
+    "ahead_free lam=100": decibo.methods.ahead_free(alpha=A, gamma=G, lam=100.0),
     "ahead_exact lam=1": decibo.ahead_exact(alpha=A, gamma=G, lam=1.0),
     "ahead_exact lam=10": decibo.ahead_exact(alpha=A, gamma=G, lam=10.0),
     "ahead_exact lam=100": decibo.ahead_exact(alpha=A, gamma=G, lam=100.0),

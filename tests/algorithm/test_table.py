@@ -40,6 +40,12 @@ def symmetric_penalty(twin, i, s):
     }
 
 
+def centred_penalty(twin, i, s):
+    """The symmetric penalty at y = c + w/lam, z = c - w/lam: half the sum, and lam/2 times the difference."""
+    d = symmetric_penalty(twin, i, {"x": s["x"], "y": s["c"] + s["w"] / LAM, "z": s["c"] - s["w"] / LAM})
+    return {"x": d["x"], "c": (d["y"] + d["z"]) / 2, "w": LAM * (d["y"] - d["z"]) / 2}
+
+
 def second_order(twin, i, s):
     """F2SA-2: f and g at both ends."""
     x, y, z = s["x"], s["y"], s["z"]
@@ -188,6 +194,19 @@ def push_pull(matrices, h):
     return step
 
 
+def robust_tracking(W, h):
+    past = {}
+
+    def step(s, d):
+        c = past.get("c", np.zeros_like(s))
+        total = mixed(W, c) + d
+        new = mixed(W, past.get("p", s))
+        past.update(p=new - h * (total - c), c=total)
+        return new
+
+    return step
+
+
 def local(W, h):
     return lambda s, d: s - h * d
 
@@ -235,6 +254,13 @@ TABLE = {
         symmetric_penalty,
         every(exact_diffusion, "xyz"),
         {"x": A, "y": C, "z": C},
+        {},
+    ),
+    "ahead_free": (
+        methods.ahead_free(alpha=A, gamma=C, lam=LAM),
+        centred_penalty,
+        every(robust_tracking, "xcw"),
+        {"x": A, "c": C, "w": C},
         {},
     ),
     "order 2 x dgd": (
@@ -340,12 +366,14 @@ TABLE = {
 def agree(network, weights, method, direction, strategies, steps, options):
     ours, twin = problem("vector", network.agents)
     drawn = twin.starts()
-    drawn |= {"v": drawn["z"], "t": drawn["z"], "y2": drawn["y"] - drawn["z"], "z2": 2 * drawn["z"]}
+    drawn |= {"c": drawn["y"], "w": drawn["z"], "v": drawn["z"], "t": drawn["z"], "y2": drawn["y"] - drawn["z"], "z2": 2 * drawn["z"]}
     start = {name: drawn[name] for name in strategies}
     solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
     expected = twin_run(twin, weights, start, direction, strategies, steps, **options)
     found = as_rows(ours, solution)
-    if "c" in found:  # what penalties on both sides of y*(x) show beside their variables
+    if "w" in found:  # c answers for y
+        np.testing.assert_array_equal(found.pop("y"), found["c"])
+    elif "c" in found:  # what penalties on both sides of y*(x) show beside their variables
         half = (found["y"] + found["z"]) / 2
         center = (8 * half - found["y2"] - found["z2"]) / 6 if "y2" in found else half
         np.testing.assert_allclose(found.pop("c"), center, atol=1e-13)
@@ -381,6 +409,7 @@ def test_conforms(row):
 COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "ahead": lambda n, r: (1, 2, 0, 0, n + 2 * r),
     "ahead_exact": lambda n, r: (1, 2, 0, 0, n + 2 * r),
+    "ahead_free": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "order 2 x dgd": lambda n, r: (2, 2, 0, 0, n + 2 * r),
     "order 4 x exact diffusion": lambda n, r: (4, 4, 0, 0, n + 4 * r),
     "ahead_minimax": lambda n, r: (2, 0, 0, 0, n + 2 * r),
