@@ -9,7 +9,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
     solution = decibo.solve(problem, decibo.ring(10))
 
 methods, networks, problems            what there is by name
-direction, estimator, rule, consensus  what methods are composed of; with prox, schedules and compression
+direction, estimator, rule, consensus  what methods are composed of; with prox, schedules, compression and privacy
 data, theory, report, sklearn          data sets and splits, the theory as functions, pages about runs, estimators
 """
 
@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
-from decibo.algorithm import compression, consensus, direction, estimator, prox, rule, schedules
+from decibo.algorithm import compression, consensus, direction, estimator, privacy, prox, rule, schedules
 from decibo.algorithm.algorithm import CATALOG, Algorithm, method
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
-from decibo.algorithm.masks import masked
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
 from decibo.execute.checkpoint import Checkpoints
@@ -80,11 +79,11 @@ __all__ = [
     "heterogeneity",
     "init_distributed",
     "local_steps",
-    "masked",
     "method",
     "methods",
     "minibatch",
     "networks",
+    "privacy",
     "problems",
     "prox",
     "random_start",

@@ -366,7 +366,14 @@ TABLE = {
 def agree(network, weights, method, direction, strategies, steps, options):
     ours, twin = problem("vector", network.agents)
     drawn = twin.starts()
-    drawn |= {"c": drawn["y"], "w": drawn["z"], "v": drawn["z"], "t": drawn["z"], "y2": drawn["y"] - drawn["z"], "z2": 2 * drawn["z"]}
+    drawn |= {
+        "c": drawn["y"],
+        "w": drawn["z"],
+        "v": drawn["z"],
+        "t": drawn["z"],
+        "y2": drawn["y"] - drawn["z"],
+        "z2": 2 * drawn["z"],
+    }
     start = {name: drawn[name] for name in strategies}
     solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
     expected = twin_run(twin, weights, start, direction, strategies, steps, **options)

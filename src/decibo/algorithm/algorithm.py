@@ -76,7 +76,7 @@ class Algorithm:
     told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
     fixed_network   whether links must not come and go
     free            whether its agents need not wait for each other
-    masks           the size of the random numbers that neighbours add to their directions, one +, the other -
+    masks           for each variable, the size of what neighbours add to its direction, one +, the other -
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
     chosen          for a method that finds step sizes itself: which ones a state of one agent has come to
@@ -100,7 +100,7 @@ class Algorithm:
     told: bool = False
     fixed_network: bool = False
     free: bool = False
-    masks: float = 0.0
+    masks: dict[str, float] = field(default_factory=dict)
     direction: Direction | None = None
     answer: str = "y"
     chosen: Callable[[Tree], dict[str, jax.Array]] | None = None

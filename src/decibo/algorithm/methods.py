@@ -70,12 +70,11 @@ def ahead_exact(
 
 
 @method(
-    provenance="Our combination: the penalty of ahead_exact with c and w for y and z, and the tracking of R-Push-Pull "
-    f"(Pu 2020) on an undirected network, of which the opening was read. No theorem covers agents that do not "
-    f"wait. {RUN}"
+    provenance="Our combination: the penalty of ahead_exact with c and w for y and z, and the tracking of Pu (2020) on "
+    f"an undirected network; the opening of the paper was read. No theorem covers agents that do not wait. {RUN}"
 )
 def ahead_free(*, alpha: StepSize, gamma: StepSize, lam: Rate = 100.0) -> Algorithm:
-    r"""ahead_exact for agents that do not wait for each other: centred penalty x robust_tracking.
+    r"""AHEAD without its two errors for agents that do not wait for each other: centred penalty x robust_tracking.
 
         (1)  y = c + w/lam,   z = c - w/lam
         (2)  d_c = (g_y(x, y) + g_y(x, z))/2,   d_w = (lam/2) (g_y(x, y) - g_y(x, z)) + f_y(x, c)

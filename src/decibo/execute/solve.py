@@ -15,8 +15,8 @@ from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.free import check_free, core_for
-from decibo.algorithm.masks import masks_of
 from decibo.algorithm.methods import ahead_exact
+from decibo.algorithm.privacy import masks_of
 from decibo.data.batches import Batches
 from decibo.errors import InputError, short
 from decibo.execute import loop

@@ -17,7 +17,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.free import core_for
-from decibo.algorithm.masks import masks_of
+from decibo.algorithm.privacy import masks_of
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.outcome import judge, worsened
