@@ -175,7 +175,8 @@ def _sentence(value):
 
 
 def test_the_front_door_stays_small():
-    assert len(decibo.__all__) <= 50
+    """Sixteen of the names are rooms, the last to come `silo` and `privacy`; nothing else may be added lightly."""
+    assert len(decibo.__all__) <= 51
 
 
 @pytest.mark.parametrize("path", NAMESPACES[1:])
