@@ -62,7 +62,7 @@ def test_top_ten_percent_reaches_the_uncompressed_solution():
     "compressor", [decibo.compression.quantise(6), decibo.compression.random_k(0.5)], ids=["quantise", "random_k"]
 )
 def test_other_compressors_reach_it_too(compressor):
-    quadratic = decibo.problems.quadratic(n=20, r=30)
+    quadratic = decibo.problems.quadratic()
     method = decibo.compression.compressed(decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), compressor, eta=0.3)
     solution = decibo.solve(quadratic, RING, method, steps=5000, every=5000, measures=["stationarity"])
     assert solution.history["stationarity"][-1] <= 1e-18

@@ -1,6 +1,7 @@
 """What the processes of the tests run: a small problem, with whatever can go wrong.
 
-python tests/parallel/_job.py OUT [--steps 400] [--checkpoint DIR] [--every 50] [--resume] [--spoil WHAT ...]
+python tests/parallel/_job.py OUT [--steps 400] [--measures all] [--checkpoint DIR] [--every 50] [--resume]
+    [--spoil WHAT ...]
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--measures", nargs="*", default=["all"])
     parser.add_argument("--checkpoint")
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--resume", action="store_true")
@@ -60,7 +62,10 @@ def main() -> None:
     options.out.with_suffix(f".{me}.json").write_text(json.dumps(said))
     if me == 0:
         state = {name: np.asarray(value) for name, value in vars(solution.agents).items()}
-        np.savez(options.out, **state, stationarity=solution.history["stationarity"], step=solution.history["step"])
+        recorded = {
+            name: solution.history[name] for name in ("step", "outer", "stationarity") if name in solution.history
+        }
+        np.savez(options.out, **state, **recorded)
 
 
 def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solution:
@@ -84,7 +89,7 @@ def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solutio
         decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1),
         steps=options.steps + (other == "steps"),
         every=10,
-        measures=["all"],
+        measures=options.measures,
         progress=watch,
         checkpoint=checkpoint,
     )

@@ -20,6 +20,7 @@ from decibo.parallel import watch
 
 HERE = Path(__file__).parent
 JOB = HERE / "_job.py"
+CHEAP = ("--measures", "outer")  # exact measures take longest to compile
 
 
 def start(n: int, out: Path, *arguments: object, restarts: int = 0, heartbeat: int = 10) -> subprocess.Popen:
@@ -82,7 +83,7 @@ def alone(tmp_path_factory) -> dict[str, np.ndarray]:
 def two(tmp_path_factory) -> dict[str, np.ndarray]:
     """The job in two processes, uninterrupted."""
     out = tmp_path_factory.mktemp("two") / "run.npz"
-    finish(start(2, out))
+    finish(start(2, out, *CHEAP))
     return result(out)
 
 
@@ -113,7 +114,7 @@ def test_a_run_on_four_processes_resumes_on_fewer(four, alone, tmp_path, n):
 def test_a_lost_process_is_named_and_restarted(two, tmp_path):
     """kill -9 and a freeze, one after the other; the result is that of an uninterrupted run on as many processes."""
     out, kept = tmp_path / "run.npz", tmp_path / "kept"
-    process = start(2, out, "--checkpoint", kept, "--slow", 0.3, restarts=3, heartbeat=5)
+    process = start(2, out, *CHEAP, "--checkpoint", kept, "--slow", 0.3, restarts=3, heartbeat=5)
     wait_for_step(out, 60, process)
     killed = members(out)[1]
     os.kill(killed, signal.SIGKILL)
@@ -145,12 +146,12 @@ def test_a_signal_writes_a_checkpoint_and_ends_cleanly(four, alone, tmp_path):
     saved = stored.newest(kept, lambda saved: saved)
     assert saved is not None
     assert 200 < saved.step == said["steps"] < 400
-    finish(start(2, out, "--checkpoint", kept, "--resume"))
+    finish(start(1, out, "--checkpoint", kept, "--resume"))
     np.testing.assert_allclose(result(out)["x"], alone["x"], rtol=0, atol=1e-12)
 
 
 def test_processes_that_were_given_different_things_say_so(tmp_path):
-    said = finish(start(2, tmp_path / "run.npz", "--spoil", "agents", "steps", "data"))
+    said = finish(start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data"))
     assert said.count("There are 2 processes for 1 agents") == 2
     assert said.count("steps differs between processes") == 2
     assert said.count("outer of agent 5 is nan there") == 2
@@ -169,7 +170,7 @@ def test_mpiexec_starts_processes_too(alone, tmp_path):
     if mpiexec is None:
         pytest.skip("there is no mpiexec")
     out = tmp_path / "run.npz"
-    command = [mpiexec, "-n", "4", sys.executable, str(JOB), str(out)]
+    command = [mpiexec, "-n", "4", sys.executable, str(JOB), str(out), *CHEAP]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     np.testing.assert_allclose(result(out)["x"], alone["x"], rtol=0, atol=1e-12)
