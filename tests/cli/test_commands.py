@@ -456,4 +456,4 @@ def test_completion_of_the_shell():
         "_DECIBO_COMPLETE": "complete_bash", "COMP_WORDS": "decibo re", "COMP_CWORD": "1"
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-m", "decibo"], env=environment, capture_output=True, text=True)
-    assert set(done.stdout.split()) == {"report", "reproduce", "resume"}
+    assert set(done.stdout.split()) == {"rehearse", "relay", "report", "reproduce", "resume"}

@@ -12,13 +12,12 @@ import pytest
 
 import decibo
 from decibo.errors import InputError
-from decibo.silo import Job, Site
+from decibo.silo import Job, Site, join
 from decibo.silo.home import Home
 from decibo.silo.relay import Relay
 from decibo.silo.session import Credentials, Gate, context
 from decibo.silo.tls import TlsWire
-
-NAMES = ("north", "east", "south", "west")
+from helpers.sites import NAMES, in_threads, warm
 
 
 def free_port():
@@ -178,7 +177,7 @@ def relayed(job, homes):
     sites = Job(hidden, job.problem, job.network, job.method, relay=homes["relay"].site)
     tapped = bytearray()
     lines = []
-    relay = Relay(sites, own(homes, "relay"), lines.append, tap=tapped.extend)
+    relay = Relay(sites.members, own(homes, "relay"), lines.append, tap=tapped.extend)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -241,3 +240,18 @@ def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):
     sites = Job(hidden, job.problem, job.network, job.method)
     with pytest.raises(InputError, match="neither has an address at which it can be called"):
         TlsWire(sites, "north", own(homes, "north"))
+
+
+def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_path):
+    short = Job(job.sites, job.problem, job.network, job.method, steps=30, patience=30.0)
+    warm(short)
+    lines = []
+    results = in_threads(
+        lambda name: join(
+            short, site=name, data=None, home=homes[name].folder, folder=tmp_path / name, say=lines.append
+        )
+    )
+    reference = decibo.solve(job.problem, job.network, job.method, steps=30)
+    own = np.stack([results[name].x for name in NAMES])
+    np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
+    assert not any("refused" in line for line in lines)

@@ -299,6 +299,111 @@ def launch(
     return launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
 
 
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="The site's own folder; default ~/.decibo/site.")
+]
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job; see docs/how-to/sites.md.")]
+Synthetic = Annotated[
+    bool, typer.Option("--synthetic", help="Use the data that the job's problem has, not this site's own.")
+]
+
+site = typer.Typer(
+    help="This machine as a site of its own: its key, its card, what would leave it.", no_args_is_help=True
+)
+app.add_typer(site, name="site")
+
+
+@site.command()
+def init(
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What other sites call it.")],
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where others can call it, if they can.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: Json = False,
+) -> int:
+    """Make a key for this site, which never leaves it, and its card.
+
+    \b
+    Example:
+      decibo site init --name north --address north.example.org:7400
+    """
+    from decibo.cli.site import init as make_site
+
+    return make_site(name, address, home, as_json)
+
+
+@site.command()
+def card(home: HomeFolder = None, as_json: Json = False) -> int:
+    """Show the card of this site: what goes into job files."""
+    from decibo.cli.site import card as show_card
+
+    return show_card(home, as_json)
+
+
+@site.command("check")
+def check_site(
+    job: JobFile,
+    home: HomeFolder = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the neighbours.")] = 5.0,
+    synthetic: Synthetic = False,
+    trusted: Trusted = None,
+    as_json: Json = False,
+) -> int:
+    """Show what would leave this site, how often and to whom.
+
+    Also asks the neighbours whether they run the same job.
+    """
+    from decibo.cli.site import check as check_job
+
+    return check_job(job, home, wait, synthetic, trusted or (), as_json)
+
+
+@app.command()
+def join(
+    job: JobFile,
+    home: HomeFolder = None,
+    synthetic: Synthetic = False,
+    trusted: Trusted = None,
+    as_json: Json = False,
+) -> int:
+    """Take part in a job as the site of this machine.
+
+    After a crash the same command goes on from the last checkpoint.
+    """
+    from decibo.cli.join import join as take_part
+
+    cache.enable()
+    return take_part(job, home, synthetic, trusted or (), as_json)
+
+
+@app.command()
+def relay(
+    job: JobFile,
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")],
+    home: HomeFolder = None,
+) -> int:
+    """Connect sites of a job that can only call out.
+
+    It copies what it cannot read: the sites' own encryption goes through.
+    """
+    from decibo.cli.join import relay as run_relay
+
+    return run_relay(job, listen, home)
+
+
+@app.command()
+def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> int:
+    """Try a job on this machine: each site a process.
+
+    The data is that of the job's problem; the result is compared with solve.
+    """
+    from decibo.cli.join import rehearse as try_job
+
+    cache.enable()
+    return try_job(job, trusted or (), as_json)
+
+
 @app.command()
 def bench(
     tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Only these tasks.")] = None,

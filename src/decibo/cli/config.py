@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from inspect import signature
 from pathlib import Path
@@ -434,11 +434,16 @@ class Parts(NamedTuple):
     method: decibo.Algorithm
 
 
+def precision(config: Config) -> AbstractContextManager[None]:
+    """[run].dtype while a command runs."""
+    return computing_in(config.run.dtype)
+
+
 @contextmanager
-def precision(config: Config) -> Iterator[None]:
-    """[run].dtype while a command runs. It is a setting of the whole process, so it is restored afterwards."""
+def computing_in(dtype: str) -> Iterator[None]:
+    """This precision while a command runs. It is a setting of the whole process, so it is restored afterwards."""
     before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    jax.config.update("jax_enable_x64", config.run.dtype == "float64")
+    jax.config.update("jax_enable_x64", dtype == "float64")
     try:
         yield
     finally:

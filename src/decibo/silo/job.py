@@ -113,6 +113,20 @@ def host_and_port(address: object, name: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, eq=False)
+class Members:
+    """Who takes part, and who talks to whom: all that a relay needs to know of a job."""
+
+    sites: tuple[Site, ...]
+    network: Network
+    relay: Site | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sites."""
+        return [site.name for site in self.sites]
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
     """What all sites agree on.
 
@@ -158,6 +172,11 @@ class Job:
     def names(self) -> list[str]:
         """The names of the sites."""
         return [site.name for site in self.sites]
+
+    @property
+    def members(self) -> Members:
+        """Who takes part."""
+        return Members(self.sites, self.network, self.relay)
 
     @property
     def keep(self) -> int:
@@ -209,25 +228,45 @@ def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | Non
     """
     path = Path(path)
     tables = _load(path)
+    members = _members(path, tables)
+    options = _table(path.name, "run", tables.get("run", {}), RUN)
+    one_word(f"{path.name}, [run].mode", options.pop("mode", "lockstep"), ["lockstep"])
+    options.pop("dtype", None)
+    _check_precision(path, read_dtype(path))
+    return Job(
+        sites=members.sites,
+        problem=_problem(path, tables.get("problem"), len(members.sites), problem, own),
+        network=members.network,
+        method=_method(path, tables.get("method", "ahead_exact")),
+        relay=members.relay,
+        **options,  # pyright: ignore[reportArgumentType]  (checked by Job)
+    )
+
+
+def read_members(path: str | Path) -> Members:
+    """Who takes part in the job in a file; nothing of the problem is looked at."""
+    return _members(Path(path), _load(Path(path)))
+
+
+def read_dtype(path: str | Path) -> str:
+    """The precision in which a job computes."""
+    options = _load(Path(path)).get("run", {})
+    dtype = options.get("dtype", "float64") if isinstance(options, Mapping) else "float64"
+    return one_word(f"{Path(path).name}, [run].dtype", dtype, ["float32", "float64"])
+
+
+def _members(path: Path, tables: dict[str, Any]) -> Members:
     only_known(path.name, "table", tables, TABLES)
     listed = tables.get("site")
     if not isinstance(listed, list) or not listed:
         raise InputError(f"{path} names no sites.", "Add a [[site]] for each, as `decibo site card` prints it.")
     sites = tuple(_site(f"{path.name}, [[site]] {i + 1}", entry) for i, entry in enumerate(listed))
-    options = _table(path.name, "run", tables.get("run", {}), RUN)
-    one_word(f"{path.name}, [run].mode", options.pop("mode", "lockstep"), ["lockstep"])
-    _check_precision(path, options.pop("dtype", "float64"))
     relay = None
     if "relay" in tables:
         relay = _site(f"{path.name}, [relay]", {"name": "relay", **_table(path.name, "relay", tables["relay"], SITE)})
-    return Job(
-        sites=sites,
-        problem=_problem(path, tables.get("problem"), len(sites), problem, own),
-        network=_network(path, tables.get("network", "ring"), sites),
-        method=_method(path, tables.get("method", "ahead_exact")),
-        relay=relay,
-        **options,  # pyright: ignore[reportArgumentType]  (checked by Job)
-    )
+        if relay.address is None:
+            raise InputError(f"{path.name}, [relay] needs an address, since both sites of a link call it.")
+    return Members(sites, _network(path, tables.get("network", "ring"), sites), relay)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -253,8 +292,7 @@ def _site(where: str, entry: object) -> Site:
     return Site(**table)
 
 
-def _check_precision(path: Path, dtype: object) -> None:
-    one_word(f"{path.name}, [run].dtype", dtype, ["float32", "float64"])
+def _check_precision(path: Path, dtype: str) -> None:
     if jnp.zeros(()).dtype.name != dtype:
         raise InputError(
             f"{path} computes in {dtype}, but JAX is set to {jnp.zeros(()).dtype.name} here.",

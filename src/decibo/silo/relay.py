@@ -22,7 +22,7 @@ import ssl
 from collections.abc import Callable
 
 from decibo.errors import InputError, first_line
-from decibo.silo.job import Job, host_and_port
+from decibo.silo.job import Members, host_and_port
 from decibo.silo.mix import neighbours_of
 from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
 from decibo.silo.tls import ANSWER, CALL, SETTLE, Refused
@@ -38,7 +38,7 @@ class Relay:
 
     def __init__(
         self,
-        job: Job,
+        members: Members,
         credentials: Credentials,
         say: Callable[[str], None] = lambda line: None,
         *,
@@ -49,12 +49,12 @@ class Relay:
         self.rate = rate
         self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
         self.gate = Gate(say)
-        self.settings = context(credentials, [site.certificate for site in job.sites], server=True)
-        self.pins = {site.der: site.name for site in job.sites}
+        self.settings = context(credentials, [site.certificate for site in members.sites], server=True)
+        self.pins = {site.der: site.name for site in members.sites}
         self.links = {
-            (site.name, job.names[other])
-            for number, site in enumerate(job.sites)
-            for other in neighbours_of(job.network, number)
+            (site.name, members.names[other])
+            for number, site in enumerate(members.sites)
+            for other in neighbours_of(members.network, number)
         }
         self.callers: dict[tuple[str, str], Caller] = {}  # by who calls whom
         self.open: set[Caller] = set()

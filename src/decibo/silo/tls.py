@@ -40,6 +40,16 @@ class Refused(ConnectionError):  # noqa: N818
     """A connection that this site ends, and why."""
 
 
+def route(job: Job, me: Site, peer: Site) -> str | None:
+    """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"; None if it cannot be."""
+    first = job.number(me.name) < job.number(peer.name)
+    if peer.address and (first or not me.address):
+        return "call"
+    if me.address:
+        return "wait"
+    return "relay" if job.relay is not None else None
+
+
 class TlsWire:
     """Connections of one site to its neighbours."""
 
@@ -71,7 +81,7 @@ class TlsWire:
         if job.relay is not None:
             self.relay = context(credentials, [job.relay.certificate], server=False)
         for peer in self.peers.values():
-            if self.route(peer) is None:
+            if route(job, self.me, peer) is None:
                 raise InputError(
                     f"{site} and {peer.name} are neighbours, but neither has an address at which it can be called.",
                     "Give one of them an address, or add a [relay] to the job.",
@@ -81,15 +91,6 @@ class TlsWire:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._closing = False
-
-    def route(self, peer: Site) -> str | None:
-        """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"."""
-        first = self.number < self.job.number(peer.name)
-        if peer.address and (first or not self.me.address):
-            return "call"
-        if self.me.address:
-            return "wait"
-        return "relay" if self.relay is not None else None
 
     def start(self, receiver: Receiver) -> None:
         """Listen and call."""
@@ -124,7 +125,7 @@ class TlsWire:
                     'If others reach it at another address than its own, set listen = "0.0.0.0:PORT" in site.toml.',
                 ) from error
         for peer in self.peers.values():
-            way = self.route(peer)
+            way = route(self.job, self.me, peer)
             if way != "wait":
                 self._task(self._keep_calling(peer, way == "relay"))
 

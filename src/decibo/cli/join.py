@@ -1,0 +1,162 @@
+"""decibo join, relay and rehearse: take part in a job, connect sites that only call out, try a job on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import decibo
+from decibo.cli import terminal
+from decibo.cli.config import computing_in
+from decibo.cli.errors import Exit
+from decibo.cli.site import load_data, load_job, log
+from decibo.cli.solving import exit_code, interruptible, live_view
+from decibo.cli.trust import trust_for
+from decibo.errors import InputError
+from decibo.files import PRIVATE, atomic_write
+from decibo.formatting import format_number, to_json
+from decibo.runs.folder import to_toml
+from decibo.silo.home import Home
+from decibo.silo.job import Job, read_dtype, read_members
+from decibo.silo.join import join as take_part
+from decibo.silo.relay import Relay
+
+SOLUTION = "solution.json"
+PAUSE = 0.1  # seconds between two looks at the processes of a rehearsal
+LOOPBACK = "127.0.0.1"
+
+
+def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
+    """Take part in a job as the site of this machine, from the start or from the last checkpoint."""
+    site = Home.at(home)
+    trust = trust_for(path, trusted, as_json)
+    with computing_in(read_dtype(path)), interruptible():
+        job = load_job(path, trust)
+        data = load_data(site, trust, synthetic)
+        solution = take_part(job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log)
+        place = site.run(job) / SOLUTION
+        summary = {"site": site.name, "status": str(solution.status), "message": solution.message}
+        summary |= {"steps": solution.steps, "seconds": solution.cost.seconds, "folder": str(place.parent)}
+        points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
+        content = json.dumps(to_json(summary | points, nonfinite_as_text=True), indent=1)
+        atomic_write(place, content + "\n", PRIVATE)
+    if as_json:
+        terminal.print_json(summary)
+    else:
+        terminal.show_run(solution)
+        terminal.say(f"This site's x and y are in {terminal.path_of(place)}")
+    return exit_code(solution)
+
+
+def relay(path: Path, listen: str, home: Path | None) -> Exit:
+    """Copy ciphertext between sites of a job that can only call out, until interrupted."""
+    site = Home.at(home)
+    members = read_members(path)
+    if members.relay is None:
+        raise InputError(f"{path} has no [relay].", "Add its address and the certificate of `decibo site card`.")
+    served = Relay(members, site.credentials(members.relay), log)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(served.serve(listen))
+    return Exit.RAN
+
+
+def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
+    """All sites of a job as processes of this machine, with the data that its problem has; compared with solve."""
+    names = list(trusted)
+    trust = trust_for(path, names, as_json)
+    with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
+        job = load_job(path, trust)
+        ended = _rehearsed(path, job, Path(folder), names)
+        expected = decibo.solve(job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[])
+        answers = {"x": "x", "y": job.method.answer}
+        rows = {name: jax.tree.leaves(getattr(expected.agents, found)) for name, found in answers.items()}
+        apart = {site: _apart(ended[site], rows, number) for number, site in enumerate(job.names)}
+    if as_json:
+        terminal.print_json({"steps": job.steps, "sites": apart})
+        return Exit.RAN
+    terminal.table(("site", "from the simulation by"), [(site, format_number(value)) for site, value in apart.items()])
+    terminal.say(f"All {len(apart)} sites have done {job.steps} steps, each in a process of its own.")
+    return Exit.RAN
+
+
+def _apart(found: dict[str, Any], rows: dict[str, list[jax.Array]], number: int) -> float:
+    """How far a site ended from its agent in the simulation."""
+    pairs = [(own, row[number]) for name in rows for own, row in zip(found[name], rows[name], strict=True)]
+    return max(float(np.max(np.abs(np.asarray(own, float) - np.asarray(row)), initial=0)) for own, row in pairs)
+
+
+def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[str, Any]:
+    """What each site ended with."""
+    homes = {name: Home.make(folder / name, name, _address(job, name)) for name in job.names}
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    tables["site"] = [_entry(home) for home in homes.values()]
+    words = [sys.executable, "-m", "decibo"]
+    options = [option for name in trusted for option in ("--trust", name)]
+    own = None if job.relay is None else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{_free_port()}")
+    if own is not None:
+        tables["relay"] = {key: value for key, value in _entry(own).items() if key != "name"}
+    with contextlib.ExitStack() as stack:
+        copy = path.resolve().parent / f".rehearsal-{os.getpid()}-{path.name}"  # modules are looked for beside it
+        stack.callback(copy.unlink, missing_ok=True)
+        copy.write_text(to_toml(tables), encoding="utf-8")
+        if own is not None:
+            command = [*words, "relay", str(copy), "--listen", tables["relay"]["address"], "--home", str(own.folder)]
+            stack.enter_context(_running(command, folder / "relay.txt"))
+        commands = {
+            name: [*words, "join", str(copy), "--home", str(home.folder), "--synthetic", "--json", *options]
+            for name, home in homes.items()
+        }
+        started = lambda name: stack.enter_context(_running(commands[name], folder / f"{name}.txt"))
+        running = {name: started(name) for name in commands}
+        codes: dict[str, int | None] = dict.fromkeys(running)
+        while None in codes.values() and not any(codes.values()):  # if one fails, the others would wait for it
+            time.sleep(PAUSE)
+            codes = {name: process.poll() for name, process in running.items()}
+    for name, code in codes.items():
+        if code:
+            lines = (folder / f"{name}.txt").read_text(errors="replace").strip().splitlines()
+            raise InputError(f"In the rehearsal {name} ended with exit code {code}: {lines[-1] if lines else ''}")
+    results = {name: next(home.folder.glob(f"runs/*/{SOLUTION}")) for name, home in homes.items()}
+    return {name: json.loads(place.read_text()) for name, place in results.items()}
+
+
+def _address(job: Job, name: str) -> str | None:
+    """An address on this machine, for a site that has one."""
+    return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{_free_port()}"
+
+
+def _entry(home: Home) -> dict[str, str]:
+    site = home.site
+    entry = {"name": site.name, "certificate": site.certificate}
+    return entry if site.address is None else {**entry, "address": site.address}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def _running(command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does not outlive the block."""
+    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()

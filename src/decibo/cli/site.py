@@ -1,0 +1,146 @@
+"""decibo site init, card and check: a site's key and card, and what a job would have it say, how often, to whom."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from decibo.cli import registry, terminal
+from decibo.cli.config import computing_in
+from decibo.cli.errors import Exit
+from decibo.cli.trust import Trust, trust_for
+from decibo.errors import InputError
+from decibo.formatting import format_bytes, listed
+from decibo.pytree import Tree
+from decibo.silo.home import Home
+from decibo.silo.job import Job, read_dtype, read_job
+from decibo.silo.join import Run, prepare
+from decibo.silo.tls import TlsWire, route
+
+PAUSE = 0.05  # seconds between two looks at who has answered
+ROUTES = {"call": "called from here", "wait": "calls this site", "relay": "through the relay"}
+REVEALS = (
+    "Messages are encrypted on their way, and nobody but these neighbours can read them. The neighbours can, and what "
+    "they read says something about the data: the first messages are gradients. No row of the data is sent."
+)
+
+
+def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Exit:
+    """Make a key and show the card."""
+    made = Home.make(home, name, address)
+    return _show_card(made, as_json, f"Made the site {name} in {terminal.path_of(made.folder)}; its key stays there.")
+
+
+def card(home: Path | None, as_json: bool) -> Exit:
+    """Show the card again."""
+    return _show_card(Home.at(home), as_json, "")
+
+
+def _show_card(home: Home, as_json: bool, first: str) -> Exit:
+    fingerprint = home.site.fingerprint
+    if as_json:
+        terminal.print_json({"name": home.name, "fingerprint": fingerprint, "card": home.card()})
+        return Exit.RAN
+    if first:
+        print(f"{first}\n", file=sys.stderr)
+    print(home.card())
+    pairs = " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
+    print(f"Fingerprint, to be read out on the telephone:\n{pairs}", file=sys.stderr)
+    return Exit.RAN
+
+
+def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
+    """What a job would have this site say, and whether its neighbours answer and run the same job."""
+    site = Home.at(home)
+    trust = trust_for(path, trusted, as_json)
+    with computing_in(read_dtype(path)):
+        job = load_job(path, trust)
+        run = prepare(job, site.name, load_data(site, trust, synthetic))
+        answers = _answers(run, site, wait)
+        title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
+        sent = _sent(run)
+    same = all(answer == "runs the same job" for answer in answers.values())
+    if as_json:
+        keys = {"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent}
+        terminal.print_json(keys)
+        return Exit.RAN if same else Exit.LOST
+    terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
+    sites = {each.name: each for each in job.sites}
+    way = {peer: ROUTES[route(job, sites[site.name], sites[peer]) or "wait"] for peer in answers}
+    rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
+    terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
+    terminal.say(_in_words(run, sent), REVEALS)
+    return Exit.RAN if same else Exit.LOST
+
+
+def _sent(run: Run) -> dict[str, object]:
+    """What leaves this site."""
+    size = run.agent.functions.x.dtype.itemsize
+    total = lambda part: sum(often * numbers for often, numbers in part)
+    numbers = total(run.before) + run.job.steps * total(run.during)
+    return {
+        "before_the_first_step": [{"times": often, "numbers": count} for often, count in run.before],
+        "in_every_step": [{"times": often, "numbers": count} for often, count in run.during],
+        "bytes_to_each_neighbour": math.ceil(numbers * size),
+    }
+
+
+def _in_words(run: Run, sent: dict[str, object]) -> str:
+    parts = lambda part: listed([f"{often:g} of {count} numbers" if often > 1 else f"one of {count} numbers"
+                                 for often, count in part])  # fmt: skip
+    before = f"Before the first step, {parts(run.before)}. " if run.before else ""
+    whole = format_bytes(sent["bytes_to_each_neighbour"])  # pyright: ignore[reportArgumentType]
+    return (
+        f"Messages from here to each of {listed(run.peers)}: {before}In every step, {parts(run.during)}; "
+        f"{whole} in all {run.job.steps} steps."
+    )
+
+
+def _answers(run: Run, site: Home, wait: float) -> dict[str, str]:
+    """What each neighbour says about its job."""
+    wire = TlsWire(run.job, site.name, site.credentials(run.job.sites[run.agent.number]), log, site.listen)
+    post = run.post(wire)
+    post.start()
+    try:
+        until = time.monotonic() + wait
+        while len(post.greeted) < len(run.peers) and time.monotonic() < until:
+            time.sleep(PAUSE)
+    finally:
+        post.close()
+    words = {peer: "; ".join(found) or "runs the same job" for peer, found in post.greeted.items()}
+    return {peer: words.get(peer, "does not answer: is join or site check running there?") for peer in run.peers}
+
+
+# What join and rehearse need too
+
+
+def load_job(path: Path, trust: Trust) -> Job:
+    """The job in a file; functions that it names are imported if the user agrees."""
+    problems = registry.problems()
+    return read_job(path, own=lambda name, where: registry.own_factory(name, where, problems, trust))
+
+
+def load_data(home: Home, trust: Trust, synthetic: bool) -> Tree:
+    """This site's data, from the function that its own site.toml names; None for the problem's own."""
+    if synthetic:
+        return None
+    where = f"{home.folder / 'site.toml'}, data"
+    if home.data is None:
+        raise InputError(
+            f"{home.folder / 'site.toml'} does not say what loads this site's data.",
+            'Add data = "module:function", or pass --synthetic to try the job with the data that its problem has.',
+        )
+    load, _ = registry.own_function(home.data, where, trust)
+    data = load()
+    if data is None:
+        raise InputError(f"{where}: {home.data} returned None.", "Return this site's data.")
+    return data
+
+
+def log(line: str) -> None:
+    """A line of the log, on standard error."""
+    print(f"{datetime.now():%H:%M:%S} {line}", file=sys.stderr, flush=True)

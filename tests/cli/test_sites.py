@@ -1,0 +1,121 @@
+"""decibo site, join and relay, in this process; rehearsals and crashes of real processes are in benchmarks/silos.py."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+JOB = """
+problem = "{problem}"
+[method]
+name = "ahead_exact"
+alpha = 0.05
+gamma = 0.1
+[run]
+steps = 20
+patience = 0.3
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def job(here, decibo_call):
+    """A job of three sites, of which this machine has all the folders."""
+    cards = []
+    for name in ("north", "east", "west"):
+        done = decibo_call("site", "init", "--name", name, "--address", f"127.0.0.1:{free_port()}", "--home", name)
+        assert done.code == 0, done.err
+        cards.append(done.out)
+    path = here / "job.toml"
+    path.write_text(JOB.format(problem="quadratic") + "".join(cards))
+    return path
+
+
+def test_init_makes_a_key_that_only_its_user_can_read_and_card_shows_the_card_again(here, decibo_call):
+    made = decibo_call("site", "init", "--name", "north", "--home", "n")
+    assert '[[site]]\nname = "north"\ncertificate = """\n-----BEGIN CERTIFICATE-----' in made.out
+    assert "PRIVATE" not in made.out + made.err
+    assert stat.S_IMODE(os.stat("n/north.key").st_mode) == 0o600
+    assert stat.S_IMODE(os.stat("n").st_mode) == 0o700
+    assert decibo_call("site", "card", "--home", "n").out == made.out
+    again = decibo_call("site", "init", "--name", "north", "--home", "n")
+    assert (again.code, again.out) == (2, "")
+    assert "its key is not replaced" in again.err
+
+
+def test_check_says_what_would_leave_to_whom_and_that_nobody_answers(job, decibo_call):
+    done = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0.1")
+    assert done.code == 71
+    words = " ".join(done.out.split())
+    assert "Messages from here to each of east and west: In every step, one of 11 numbers; 1.76 kB in all 20" in words
+    assert "does not answer" in words
+    assert "what they read says something about the data" in words
+    found = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0", "--json").json
+    assert found["in_every_step"] == [{"times": 1, "numbers": 11}]
+    assert found["bytes_to_each_neighbour"] == 20 * 11 * 8
+
+
+def test_join_needs_data_and_a_card_that_is_its_own(job, here, decibo_call):
+    assert "does not say what loads this site's data" in decibo_call("join", job, "--home", "north").err
+    decibo_call("site", "init", "--name", "north", "--home", "another")
+    done = decibo_call("join", job, "--home", "another", "--synthetic")
+    assert done.code == 2
+    assert "The job has another certificate of north" in done.err
+    os.chmod("north/north.key", 0o644)
+    assert "Others can read the key" in decibo_call("join", job, "--home", "north", "--synthetic").err
+
+
+def test_join_ends_with_the_names_of_those_it_waited_for(job, decibo_call):
+    done = decibo_call("join", job, "--home", "north", "--synthetic")
+    assert done.code == 71
+    assert "north has waited 0.3 seconds for east and west in step 1" in done.err
+
+
+def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, decibo_call):
+    (here / "ours.py").write_text(
+        "import decibo\nprint('imported')\ndef make() -> decibo.Problem:\n    return decibo.problems.quadratic(agents=3)\n"
+        "def load():\n    raise KeyError('no table')\n"
+    )
+    job.write_text(job.read_text().replace('"quadratic"', '"ours:make"'))
+    done = decibo_call("join", job, "--home", "north", "--synthetic")
+    assert (done.code, "imported" in done.out) == (2, False)
+    assert "add --trust ours" in done.err
+    with open("north/site.toml", "a") as file:
+        file.write('data = "ours:load"\n')
+    done = decibo_call("join", job, "--home", "north", "--trust", "ours")
+    assert done.code == 3
+    assert "load in ours.py raised KeyError" in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('problem = "quadratic"', 'problem = "quadratc"', "Did you mean 'quadratic'?"),
+        ("steps = 20", "steps = 0", "steps must be a positive integer"),
+        ("steps = 20", "stps = 20", "Did you mean 'steps'?"),
+        ("steps = 20", 'mode = "free"', "must be one of lockstep"),
+        ("alpha = 0.05", 'alpha = "x"', "alpha"),
+        ("[method]", '[network]\nlinks = [["north", "south"]]\n[method]', "The sites are north, east, west."),
+        ("-----BEGIN", "-----BEGUN", "must be PEM"),
+        ('name = "east"', 'name = "north"', "two of north, north, west share one"),
+        ("127.0.0.1:", "127.0.0.1/", "must read host:port"),
+    ],
+)
+def test_mistakes_in_a_job_are_one_line(job, decibo_call, old, new, words):
+    job.write_text(job.read_text().replace(old, new, 1))
+    done = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0")
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_relay_is_named_in_the_job(job, decibo_call):
+    done = decibo_call("relay", job, "--listen", f"127.0.0.1:{free_port()}", "--home", "north")
+    assert done.code == 2
+    assert "has no [relay]" in done.err
