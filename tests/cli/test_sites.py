@@ -79,7 +79,8 @@ def test_join_ends_with_the_names_of_those_it_waited_for(job, decibo_call):
 
 def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, decibo_call):
     (here / "ours.py").write_text(
-        "import decibo\nprint('imported')\ndef make() -> decibo.Problem:\n    return decibo.problems.quadratic(agents=3)\n"
+        "import decibo\nprint('imported')\n"
+        "def make() -> decibo.Problem:\n    return decibo.problems.quadratic(agents=3)\n"
         "def load():\n    raise KeyError('no table')\n"
     )
     job.write_text(job.read_text().replace('"quadratic"', '"ours:make"'))

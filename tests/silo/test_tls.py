@@ -246,11 +246,8 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     short = Job(job.sites, job.problem, job.network, job.method, steps=30, patience=30.0)
     warm(short)
     lines = []
-    results = in_threads(
-        lambda name: join(
-            short, site=name, data=None, home=homes[name].folder, folder=tmp_path / name, say=lines.append
-        )
-    )
+    place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
+    results = in_threads(lambda name: join(short, site=name, data=None, **place(name)))
     reference = decibo.solve(job.problem, job.network, job.method, steps=30)
     own = np.stack([results[name].x for name in NAMES])
     np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
