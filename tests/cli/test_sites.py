@@ -1,10 +1,11 @@
 """decibo site, join and relay, in this process; rehearsals and crashes of real processes are in benchmarks/silos.py."""
 
 import os
-import socket
 import stat
 
 import pytest
+
+from decibo.cli.join import free_port
 
 JOB = """
 problem = "{problem}"
@@ -16,12 +17,6 @@ gamma = 0.1
 steps = 20
 patience = 0.3
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import decibo
+from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
 from decibo.silo.home import Home
@@ -18,12 +19,6 @@ from decibo.silo.relay import Relay
 from decibo.silo.session import Credentials, Gate, context
 from decibo.silo.tls import TlsWire
 from helpers.sites import NAMES, in_threads, warm
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +243,7 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     lines = []
     place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
     results = in_threads(lambda name: join(short, site=name, data=None, **place(name)))
+    assert not [result for result in results.values() if isinstance(result, BaseException)]
     reference = decibo.solve(job.problem, job.network, job.method, steps=30)
     own = np.stack([results[name].x for name in NAMES])
     np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)

@@ -307,9 +307,7 @@ Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Use the data that the job's problem has, not this site's own.")
 ]
 
-site = typer.Typer(
-    help="This machine as a site of its own: its key, its card, what would leave it.", no_args_is_help=True
-)
+site = typer.Typer(help="This machine as a site: key, card, checks.", no_args_is_help=True)
 app.add_typer(site, name="site")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from decibo.silo.relay import Relay
 SOLUTION = "solution.json"
 PAUSE = 0.1  # seconds between two looks at the processes of a rehearsal
 LOOPBACK = "127.0.0.1"
+PORTS = range(20_000, 32_000)  # below those that systems give to connections
 
 
 def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
@@ -106,7 +108,7 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
     tables["site"] = [_entry(home) for home in homes.values()]
     words = [sys.executable, "-m", "decibo"]
     options = [option for name in trusted for option in ("--trust", name)]
-    own = None if job.relay is None else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{_free_port()}")
+    own = None if job.relay is None else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
     if own is not None:
         tables["relay"] = {key: value for key, value in _entry(own).items() if key != "name"}
     with contextlib.ExitStack() as stack:
@@ -136,7 +138,7 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
 
 def _address(job: Job, name: str) -> str | None:
     """An address on this machine, for a site that has one."""
-    return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{_free_port()}"
+    return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{free_port()}"
 
 
 def _entry(home: Home) -> dict[str, str]:
@@ -145,10 +147,13 @@ def _entry(home: Home) -> dict[str, str]:
     return entry if site.address is None else {**entry, "address": site.address}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+def free_port() -> int:
+    """A port of this machine that nobody listens on, and that no connection gets by itself in the meantime."""
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise OSError("no free port on this machine")
 
 
 @contextlib.contextmanager
