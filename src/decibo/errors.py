@@ -32,6 +32,10 @@ class LostError(RuntimeError):
     """Another process of the run is gone; the last checkpoint holds what was computed."""
 
 
+class StreamError(RuntimeError):
+    """A batch of a stream could not be read, or does not look like the first one; the message names agent and step."""
+
+
 class ConformanceError(AssertionError):
     """A method failed `check_method`; the message lists every check that failed."""
 

@@ -69,6 +69,20 @@ def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
     return jax.jit(spread).lower(setup.inputs, begin(setup).agents).compile().as_text()
 
 
+def streamed(devices: int) -> np.ndarray:
+    """Where a run ends whose minibatches come from the host, for seven agents: two devices have a clone."""
+    rows = [{"b": np.random.default_rng(agent).normal(size=(10 + agent, 3))} for agent in range(7)]
+    problem = decibo.Problem(
+        lambda x, y, d: 0.5 * ((y - d["b"]) ** 2).mean() + 0.05 * (x**2).sum(),
+        lambda x, y, d: 0.5 * ((y - x - d["b"]) ** 2).mean(),
+        decibo.data.Stream.from_arrays(rows, 4, block=16),
+        np.zeros(3),
+        np.zeros(3),
+    )
+    method = decibo.minibatch(decibo.ahead_exact(alpha=0.1, gamma=0.2))
+    return np.asarray(decibo.solve(problem, decibo.ring(7), method, steps=STEPS, devices=devices).agents.x)
+
+
 def main() -> None:
     assert jax.device_count() == 8
     found = {}
@@ -78,6 +92,7 @@ def main() -> None:
         options = {"measures": ["all"]} if name == "in turn" else {}
         run = lambda n: cases.run(method, network, STEPS, smooth=True, devices=n, **options)  # noqa: B023
         found[f"{method}, {name}, {devices} devices"] = difference(run(1), run(devices))
+    found["stream, 4 devices"] = float(np.abs(streamed(1) - streamed(4)).max())
     problem = cases.problem("ahead")
     chosen = [decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False) for n in (1, 8)]
     found["automatic step sizes"] = float(np.abs(np.asarray(chosen[0].agents.x) - np.asarray(chosen[1].agents.x)).max())

@@ -7,6 +7,7 @@ python tests/parallel/_job.py OUT [--steps 400] [--measures all] [--checkpoint D
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ jax.config.update("jax_enable_x64", True)
 import numpy as np  # noqa: E402
 
 import decibo  # noqa: E402
-from decibo.errors import LostError  # noqa: E402
+from decibo.errors import LostError, StreamError  # noqa: E402
 
 calls: list[int] = []
 
@@ -47,13 +48,15 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--slow", type=float, default=0.0, help="seconds to wait between stretches")
-    parser.add_argument("--spoil", nargs="*", default=[], help="what is wrong in so many runs: agents, steps, data")
+    parser.add_argument(
+        "--spoil", nargs="*", default=[], help="what is wrong in so many runs: agents, steps, data, stream"
+    )
     options = parser.parse_args()
     me = decibo.init_distributed()
     for spoil in options.spoil:
         try:
             run(options, me, spoil)
-        except (decibo.InputError, LostError) as error:
+        except (decibo.InputError, LostError, StreamError) as error:
             print(f"process {me}: {error}", flush=True)
     if options.spoil:
         return
@@ -74,6 +77,9 @@ def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solutio
     private = (lambda agent: data(agent) | {"b": np.full(3, np.nan)}) if other == "data" else data
     agents = 1 if spoil == "agents" else 10
     problem = decibo.Problem(outer, inner, private, np.zeros(3), np.zeros(3), agents=agents, name="job")
+    if spoil == "stream":
+        print(f"mean of x after 20 steps: {float(streamed(problem, 20).x.mean()):.12f}", flush=True)
+        return streamed(problem, options.steps)
 
     def watch(step: int, steps: int, latest: dict) -> None:
         if me == 0:
@@ -93,6 +99,20 @@ def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solutio
         progress=watch,
         checkpoint=checkpoint,
     )
+
+
+def streamed(problem: decibo.Problem, steps: int) -> decibo.Solution:
+    """A run whose minibatches come from the host, until the disk of agent 6 is full of holes."""
+
+    def read(agent: int, step: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+        if (agent, step) == (6, 25):
+            raise OSError("a hole in the disk")
+        return data(agent) | {"b": random.normal(size=3)}
+
+    stream = decibo.data.Stream.from_function(read, agents=10, block=10)
+    problem = dataclasses.replace(problem, sample=stream)
+    method = decibo.minibatch(decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1))
+    return decibo.solve(problem, decibo.ring(10), method, steps=steps, every=10, progress=False)
 
 
 if __name__ == "__main__":

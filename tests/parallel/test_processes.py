@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -151,11 +152,25 @@ def test_a_signal_writes_a_checkpoint_and_ends_cleanly(four, alone, tmp_path):
 
 
 def test_processes_that_were_given_different_things_say_so(tmp_path):
-    said = finish(start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data"))
+    said = finish(start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data", "stream"))
     assert said.count("There are 2 processes for 1 agents") == 2
     assert said.count("steps differs between processes") == 2
     assert said.count("outer of agent 5 is nan there") == 2
     assert "process 1 (agents 5 to 9) failed: Both objectives must be finite" in said  # in process 0
+    assert said.count("The batch of agent 6 for step 25 could not be read: OSError: a hole in the disk") == 2
+    means = re.findall(r"mean of x after 20 steps: (\S+)", said)
+    assert [*map(float, means)] == pytest.approx([streamed_mean()] * 2, abs=1e-11)
+
+
+def streamed_mean() -> float:
+    """The same 20 steps in this process alone."""
+    spec = importlib.util.spec_from_file_location("_job", JOB)
+    assert spec
+    assert spec.loader
+    job = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(job)
+    problem = decibo.Problem(job.outer, job.inner, job.data, np.zeros(3), np.zeros(3), agents=10, name="job")
+    return float(job.streamed(problem, 20).x.mean())
 
 
 def test_a_coordinator_that_is_not_there_is_an_error(monkeypatch):

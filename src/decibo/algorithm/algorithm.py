@@ -73,6 +73,7 @@ class Algorithm:
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
     batches         whether these must be a fixed list, `decibo.data.Batches`
+    full            whether it takes gradients on all data now and then, besides minibatches
     told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
     fixed_network   whether links must not come and go
     free            whether its agents need not wait for each other
@@ -97,6 +98,7 @@ class Algorithm:
     centralised: bool = False
     stochastic: bool = False
     batches: bool = False
+    full: bool = False
     told: bool = False
     fixed_network: bool = False
     free: bool = False

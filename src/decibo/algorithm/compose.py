@@ -105,6 +105,7 @@ def compose(
         bias=direction.bias,
         stochastic=estimator is not None and estimator.sampled,
         batches=estimator is not None and estimator.batches,
+        full=estimator is not None and estimator.full,
     )
 
 
@@ -281,6 +282,7 @@ def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
         method.view,
         stochastic=estimator.sampled,
         batches=estimator.batches,
+        full=estimator.full,
     )
 
 

@@ -61,6 +61,7 @@ class Estimator:
 
     sampled   whether it draws minibatches
     batches   whether these must be a fixed list, `decibo.data.Batches`
+    full      whether it also takes gradients on all data, which a stream does not have
     """
 
     start: Callable[[Oracle, Tree], Tree]
@@ -68,6 +69,7 @@ class Estimator:
     name: str = field(metadata={"static": True})
     sampled: bool = field(default=True, metadata={"static": True})
     batches: bool = field(default=False, metadata={"static": True})
+    full: bool = field(default=False, metadata={"static": True})
 
 
 class Past(NamedTuple):
@@ -127,13 +129,13 @@ def page(p: float, *, seed: int = 0) -> Estimator:
     seed   of the coin, which all agents share
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
-    return Estimator(Partial(_past), Partial(_recursive, due), f"page({due.probability:g})")
+    return Estimator(Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", full=True)
 
 
 def sarah(period: int) -> Estimator:
     """SARAH or SPIDER: `page` with full gradients at every `period`-th step."""
     period = integer("period", period)
-    return Estimator(Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})")
+    return Estimator(Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", full=True)
 
 
 def saga() -> Estimator:
@@ -151,7 +153,9 @@ def snapshot(p: float, *, seed: int = 0) -> Estimator:
     seed   of the coin, which all agents share
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
-    return Estimator(Partial(_zero), Partial(_snapshot, due), f"snapshot({due.probability:g})", sampled=False)
+    return Estimator(
+        Partial(_zero), Partial(_snapshot, due), f"snapshot({due.probability:g})", sampled=False, full=True
+    )
 
 
 def _nothing(oracle: Oracle, s: Tree) -> tuple[()]:

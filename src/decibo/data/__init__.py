@@ -8,12 +8,14 @@ from decibo.data.idx import idx
 from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
 from decibo.data.samples import samples
 from decibo.data.split import by_group, by_label, dirichlet, iid, shards
+from decibo.data.stream import Stream
 from decibo.data.tables import Table, read_table
 
 __all__ = [
     "Batches",
     "Dataset",
     "Encoding",
+    "Stream",
     "Table",
     "breast_cancer",
     "by_group",

@@ -22,10 +22,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.data.stream import Stream
 from decibo.measure.cost import trace_step
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
-from decibo.problem.problem import Problem
+from decibo.problem.problem import Functions, Problem, Sampler
 from decibo.pytree import Tree
 
 PROGRAMS = ("outer", "inner", "sample", "step")  # the parts that are traced programs
@@ -42,14 +43,20 @@ def fingerprint(
     measures: Iterable[str],
     start: Mapping[str, jax.Array],
     data: Tree,
+    functions: Functions | None = None,
 ) -> dict[str, str]:
-    """What a run was given, by the names in PARTS. `data` has the shapes of one agent's."""
+    """What a run was given, by the names in PARTS.
+
+    data        has the shapes of one agent's
+    functions   those of the problem, with what a stream looks like if it has one
+    """
+    functions = problem.functions if functions is None else functions
     matrices = [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
     turns = getattr(network, "turns", ())
     parts = [part for matrix in (*matrices, *turns) for part in (matrix.indptr, matrix.indices, matrix.data)]
     settings = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
-    step = trace_step(problem.functions, data, row, method.core)
+    step = trace_step(functions, data, row, method.core)
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
         "method": f"{method.name}({settings})",
@@ -57,7 +64,7 @@ def fingerprint(
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
         "measures": ", ".join(measures),
-        **_objectives(problem, data),
+        **_objectives(problem, data, functions.sample),
         "step": digest(*_parts(step), *map(np.asarray, jax.tree.leaves(method.core))),
     }
 
@@ -84,12 +91,13 @@ def digest(*parts: str | np.ndarray) -> str:
     return total.hexdigest()[:12]
 
 
-def _objectives(problem: Problem, data: Tree) -> dict[str, str]:
+def _objectives(problem: Problem, data: Tree, sampler: Sampler | None) -> dict[str, str]:
     """Checksums of both objectives with their gradients, and of how minibatches are drawn."""
     both = lambda function: jax.make_jaxpr(jax.value_and_grad(function, argnums=(0, 1)))(problem.x0, problem.y0, data)
     sample = "none"
-    if problem.sample is not None:
-        sample = digest(*_parts(jax.make_jaxpr(problem.sample)(data, jax.random.key(0))))
+    if sampler is not None:
+        words = problem.sample.words if isinstance(problem.sample, Stream) else ""
+        sample = digest(words, *_parts(jax.make_jaxpr(sampler)(data, jax.random.key(0))))
     return {
         "outer": digest(*_parts(both(problem.outer))),
         "inner": digest(*_parts(both(problem.inner))),
@@ -107,7 +115,7 @@ def same_programs(one: Problem, other: Problem) -> bool:
         closed = "none"
         if problem.inner_solution is not None:
             closed = digest(*_parts(jax.make_jaxpr(problem.inner_solution)(problem.x0, problem.data)))
-        digests.append(_objectives(problem, agent) | {"closed form": closed})
+        digests.append(_objectives(problem, agent, problem.functions.sample) | {"closed form": closed})
     return digests[0] == digests[1]
 
 

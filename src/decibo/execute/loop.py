@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from decibo.algorithm.algorithm import Core
+from decibo.data.stream import Streamed
 from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
@@ -42,7 +43,9 @@ class Program(NamedTuple):
 class Inputs(NamedTuple):
     """What stays the same during a chunk: the method with its numbers, the network, the data, the seed.
 
-    reach   what the agents are told about the network, if the method wants it
+    reach     what the agents are told about the network, if the method wants it
+    batches   a block of minibatches of all agents from a stream, (agents, steps, ...), if there is one
+    first     the step that the first of them is for
     """
 
     core: Core
@@ -52,6 +55,8 @@ class Inputs(NamedTuple):
     known: dict[str, jax.Array]
     targets: dict[str, jax.Array]
     reach: Reach | None = None
+    batches: Tree = None
+    first: jax.Array | None = None
 
 
 class Chunk(NamedTuple):
@@ -98,7 +103,7 @@ class Progress(NamedTuple):
 
 
 # Which parts of the inputs are the same everywhere, and which are split over devices.
-INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE))  # type: ignore[arg-type]
+INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, *(EVERYWHERE,) * 4, SPLIT, EVERYWHERE))  # type: ignore[arg-type]
 PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 8)  # type: ignore[arg-type]
 
 
@@ -121,9 +126,19 @@ def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
     count = jax.tree.leaves(state)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
-    one = lambda d, s, key: inputs.core.step(Oracle(program.functions, d), mix, s, k, key)
-    new = jax.vmap(one, axis_name=AGENTS)(inputs.data, state, keys)
+    one = lambda d, b, s, key: inputs.core.step(Oracle(_drawing(program, inputs, b, k), d), mix, s, k, key)
+    new = jax.vmap(one, axis_name=AGENTS)(inputs.data, inputs.batches, state, keys)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
+
+
+def _drawing(program: Program, inputs: Inputs, batches: Tree, k: jax.Array) -> Functions:
+    """The functions of one agent, which draw the batch of this step if there is a stream."""
+    functions = program.functions
+    if not isinstance(functions.sample, Streamed) or inputs.first is None:
+        return functions
+    place = k - inputs.first
+    batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches)
+    return functions._replace(sample=functions.sample.bringing(batch))
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:

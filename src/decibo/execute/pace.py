@@ -121,13 +121,17 @@ class Pace:
         self.records = Records()
         self.record = 0.0  # the seconds of a record on which all agree
 
-    def votes(self, requested: str | None) -> jax.Array | None:
-        """The votes of this process for the next chunk: (asked to stop?, seconds of the last chunk, of a record)."""
+    def votes(self, requested: str | None, failed: bool = False) -> jax.Array | None:
+        """The votes of this process: (asked to stop?, seconds of the last chunk, those of a record, has it failed?)."""
         self.begun = time.perf_counter()
         if self.placement is None:
             return None
-        row = np.array([requested is not None, self.last[1], self.records.each], np.float32)
+        row = np.array([requested is not None, self.last[1], self.records.each, failed], np.float32)
         return self.placement.split_devices(np.tile(row, (self.placement.mesh.size, 1)))
+
+    def failed(self, votes: jax.Array) -> bool:
+        """Whether a process had nothing to run the last chunk with."""
+        return self.several and bool(votes[3] > 0)
 
     def apart(self) -> bool:
         """Whether the last record of the next chunk is timed."""

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import InputError, short
+from decibo.errors import InputError, StreamError, short
 from decibo.execute import diagnose, loop, outcome
 from decibo.execute.checkpoint import Checkpointer, RunState
+from decibo.execute.feed import Feed, Source
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
 from decibo.execute.pace import Clock, Pace
 from decibo.execute.progress import Line, Report
@@ -27,7 +28,7 @@ from decibo.measure.measures import as_trees
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.parallel.placement import Placement
-from decibo.parallel.processes import GracefulStop
+from decibo.parallel.processes import GracefulStop, check_same
 from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree
@@ -45,6 +46,7 @@ class Setup:
     start   the starting rows of all agents
     center  their mean x
     cost    what one step costs one agent
+    source  where minibatches come from, if they are a stream
     """
 
     problem: Problem
@@ -59,6 +61,7 @@ class Setup:
     cost: Cost
     targets: dict[str, float]
     checkpointer: Checkpointer | None
+    source: Source | None = None
 
     @property
     def placement(self) -> Placement | None:
@@ -78,16 +81,21 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
     pace = Pace(setup.placement)
     status = Status.done
     saved = run.step if run.step else -1  # the step of the last checkpoint
+    feed = None if setup.source is None else Feed(setup.source, setup.steps, setup.placement)
     try:
         with GracefulStop() as stop:
-            run = _compiled(setup, run, pace, clock)
+            inputs, failure = _fed(setup, feed, run)
+            run = _compiled(setup, inputs, run, pace, clock)
             while run.step < setup.steps and status is Status.done:
-                part = _next(setup, run, pace)
-                votes = pace.votes(stop.requested)
-                end, run = _advance(setup, run, part, votes, pace, clock)
+                inputs, failure = (inputs, failure) if failure else _fed(setup, feed, run)
+                part = _next(setup, run, pace, feed)
+                votes = pace.votes(stop.requested, failure is not None)
+                end, run = _advance(setup, inputs, run, part, votes, pace, clock)
+                if pace.failed(end.votes):
+                    check_same({}, failure)
                 stopping = pace.after(int(end.interval), end.votes, stop.requested)
                 if not end.alive:
-                    return _diverged(setup, run, part, end, throw)
+                    return _diverged(setup, inputs, run, part, end, throw)
                 run = run._replace(step=int(end.k), agents=end.state)
                 if report is not None:
                     report(run.step, setup.steps, _latest(run))
@@ -105,6 +113,9 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
         status = Status.interrupted
         if setup.checkpointer and run.step > max(saved, 0):
             setup.checkpointer.save(run)
+    finally:
+        if feed is not None:
+            feed.close()
     return _ended(setup, run, status, throw)
 
 
@@ -120,6 +131,16 @@ def watched(progress: bool | Report | None) -> AbstractContextManager[Report | N
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
+def _fed(setup: Setup, feed: Feed | None, run: RunState) -> tuple[Inputs, StreamError | None]:
+    """The inputs of the next chunk; with several processes also why this one has none, of which it tells the others."""
+    if feed is None or run.step >= setup.steps:
+        return setup.inputs, None
+    inputs, failure = feed.at(run.step, setup.inputs)
+    if failure is not None and jax.process_count() == 1:
+        raise failure
+    return inputs, failure
+
+
 class Part(NamedTuple):
     """The next intervals: the steps at which they end, and whether the record of the last one is made apart."""
 
@@ -128,9 +149,9 @@ class Part(NamedTuple):
     apart: bool
 
 
-def _next(setup: Setup, run: RunState, pace: Pace) -> Part:
+def _next(setup: Setup, run: RunState, pace: Pace, feed: Feed | None) -> Part:
     """The intervals to run next, as the compiled program takes them."""
-    ends = _boundaries(setup, run, pace.count if pace.records.known else 1)
+    ends = _boundaries(setup, run, pace.count if pace.records.known else 1, setup.steps if feed is None else feed.end)
     record = (ends % setup.every == 0) | (ends == setup.steps)
     apart = bool(record[-1]) and pace.apart()
     if apart:
@@ -139,10 +160,9 @@ def _next(setup: Setup, run: RunState, pace: Pace) -> Part:
 
 
 def _advance(
-    setup: Setup, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
+    setup: Setup, inputs: Inputs, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
 ) -> tuple[Progress, RunState]:
     """Run these intervals: where they ended, and the state with their records; its agents are still those before."""
-    inputs = setup.inputs
     end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), part.chunk, votes)
     intervals = int(end.interval)
     lap = clock.lap()
@@ -165,14 +185,14 @@ def _advance(
     return end, run._replace(seconds=seconds)
 
 
-def _compiled(setup: Setup, run: RunState, pace: Pace, clock: Clock) -> RunState:
+def _compiled(setup: Setup, inputs: Inputs, run: RunState, pace: Pace, clock: Clock) -> RunState:
     """The same state after the program has been compiled; also sees what a call takes that does nothing."""
     nothing = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool))
     clock.lap()
     pace.records.idle = math.inf
     for _ in range(5):  # the quickest call counts: others may have waited for the machine
         votes = pace.votes(None)
-        end = loop.advance(setup.program, setup.inputs, run.agents, np.int32(run.step), nothing, votes)
+        end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), nothing, votes)
         end.interval.block_until_ready()
         lap = clock.lap()
         pace.records.idle = min(pace.records.idle, lap.steps)
@@ -186,8 +206,10 @@ def _missed(setup: Setup, run: RunState) -> bool:
     return any(not row.all() for row in rows)
 
 
-def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
+def _boundaries(setup: Setup, run: RunState, count: int, block: int) -> np.ndarray:
     """The steps at which the next intervals end, at most `count`, and none beyond the next stop of the host.
+
+    block   the end of the block of minibatches that is there
 
     Records are taken at step 0, at every multiple of `every` and at the end.
     """
@@ -197,8 +219,8 @@ def _boundaries(setup: Setup, run: RunState, count: int) -> np.ndarray:
         stops.append(setup.checkpointer.every)
     following = [period * (run.step // period + 1 + np.arange(count)) for period in (*periods, *stops)]
     first = [0] if not len(run.history["step"]) and not run.step else []
-    ends = np.unique(np.concatenate([*following, [setup.steps], first])).astype(int)
-    limit = min([setup.steps, *(period * (run.step // period + 1) for period in stops)])
+    ends = np.unique(np.concatenate([*following, [setup.steps, block], first])).astype(int)
+    limit = min([setup.steps, block, *(period * (run.step // period + 1) for period in stops)])
     return ends[ends <= limit][:count]
 
 
@@ -281,7 +303,7 @@ def _why_grown(setup: Setup, run: RunState) -> str:
         return flat
     if setup.method.chosen:
         return "No step sizes kept it bounded: is the outer objective bounded below?"
-    if run.seconds.steps > PATIENCE:
+    if run.seconds.steps > PATIENCE or setup.source is not None:
         return "Lower the step sizes, or check that the outer objective is bounded below."
     return diagnose.explain(setup.program, setup.inputs, setup.method, setup.start, run.step)
 
@@ -293,12 +315,16 @@ def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
     return why or "Check where the objectives and measures are defined."
 
 
-def _diverged(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
+def _diverged(setup: Setup, inputs: Inputs, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
     """Keep the records and the state before the first number that is not finite, and say what to change."""
-    inputs = setup.inputs
     good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
     run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(step=step, agents=good)
-    advice = _flat_inner(setup) or diagnose.explain(setup.program, inputs, setup.method, setup.start, step + 1)
+    advice = _flat_inner(setup)
+    if not advice:
+        trials = setup.source is None  # a stream does not begin anew for them
+        advice = "Lower the step sizes."
+        if trials:
+            advice = diagnose.explain(setup.program, inputs, setup.method, setup.start, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
     solution = _solution(setup, run, Status.diverged, message)
     if throw:

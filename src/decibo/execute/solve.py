@@ -18,15 +18,17 @@ from decibo.algorithm.free import check_free, core_for
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
 from decibo.data.batches import Batches
+from decibo.data.stream import FirstBatch, Stream
 from decibo.errors import InputError, short
 from decibo.execute import loop
 from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder
+from decibo.execute.feed import Source, open_stream
 from decibo.execute.fingerprint import PARTS, fingerprint
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.pace import Clock
 from decibo.execute.private import Marks
 from decibo.execute.progress import Report
-from decibo.execute.run import Setup, begin, finish, watched
+from decibo.execute.run import SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, Seconds, step_cost
@@ -171,6 +173,8 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             "number.",
             BATCHES,
         )
+    if isinstance(problem.sample, Stream):
+        _check_streamed(method)
     parts = network.networks if isinstance(network, EachNetwork) else (network,)
     if method.fixed_network and any(isinstance(part, VaryingNetwork) for part in parts):
         raise InputError(
@@ -192,6 +196,20 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
         )
     _warn_of_small_lam(problem, method)
     _warn_of_large_lam(problem, method)
+
+
+def _check_streamed(method: Algorithm) -> None:
+    """A method for a problem whose minibatches come in a stream."""
+    if not method.stochastic:
+        raise InputError(
+            f"{method.name} takes gradients on all data at every step, but the data comes in a stream.",
+            "Use decibo.minibatch(method), or decibo.with_estimator(method, decibo.estimator.storm(0.1)).",
+        )
+    if method.full:
+        raise InputError(
+            f"{method.name} takes gradients on all data now and then, but the data comes in a stream.",
+            "Use estimator.minibatch() or estimator.storm(a).",
+        )
 
 
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
@@ -247,35 +265,43 @@ def prepare(
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     if several and placement is not None:
         report_agents(placement.names)
+    functions = problem.functions
+    source: Source | None = None
     try:
         data = _agreed_data(problem, local.tolist()) if several else problem.local(local.tolist())
-        variables = variables_of(problem.functions, data, method.core)
+        if isinstance(problem.sample, Stream):
+            source = open_stream(problem.sample, local, network.agents, seed)
+            functions = functions._replace(sample=source.sampler)
+            problem.check_samples(jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data))
+        variables = variables_of(functions, data, method.core)
         rows = start_of(problem, network.agents, start, method, variables)
         rows = rows | masks_of(network, method, rows, seed)
         known = known_solution(problem)
         tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
         recorded = resolve(measures, variables, known, **tells)
+        _check_measurable(problem, [name for name, _ in recorded])
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
-        finite_at_start(problem.functions, data, here, local)
+        finite_at_start(functions, data, here, local)
         if isinstance(problem.sample, Batches) and method.stochastic:
-            batches_add_up(problem.functions, problem.sample.count, data, here, local)
+            batches_add_up(functions, problem.sample.count, data, here, local)
     except Exception as error:
         if several:
             check_same(dict.fromkeys(PARTS, "") | shared, error)
         raise
     identity: dict[str, str] = {}
     if several or checkpoints:
-        identity = fingerprint(problem, network, method, seed, [name for name, _ in recorded], rows, one_of(data))
+        names = [name for name, _ in recorded]
+        identity = fingerprint(problem, network, method, seed, names, rows, one_of(data), functions)
     if several:
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:
-        marks = Marks(checkpoints.path, local, data)
+        marks = Marks(checkpoints.path, local, data if source is None else (data, source.first))
         checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     shares = network.shares if isinstance(network, EachNetwork) else ()
-    cost = step_cost(problem.functions, one_of(data), one_of(rows), method.core, shares)
+    cost = step_cost(functions, one_of(data), one_of(rows), method.core, shares)
     center = np.asarray(rows["x"]).mean(axis=0)
     if placement is None:
         mixing = network.mixing()
@@ -284,12 +310,14 @@ def prepare(
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
         rows = placement.split(rows, np.arange(network.agents))
-    program = Program(problem.functions, recorded, tuple(targets), placement)
+    program = Program(functions, recorded, tuple(targets), placement)
     cost = cost.with_rounds(inputs.mixing.rounds)
     if isinstance(network, AsynchronousNetwork):
         speed = float(np.mean(network.speeds))
         cost = cost.at_speed(speed, 1.0 if network.relay else speed)
-    return Setup(problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer)
+    return Setup(
+        problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer, source
+    )
 
 
 def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
@@ -364,6 +392,16 @@ def batches_add_up(
                 f"{agents[bad[0]]} is {float(value[bad[0]]):.6g} on all data and {float(mean[bad[0]]):.6g} on average.",
                 "Average over samples instead of summing, or weight them, or pass Batches(count, take=...).",
             )
+
+
+def _check_measurable(problem: Problem, names: list[str]) -> None:
+    """Exact measures solve the inner level on the data that stays on the device; one batch is not the problem."""
+    exact = [name for name in names if name in SOLVED]
+    if exact and isinstance(problem.data, FirstBatch):
+        raise InputError(
+            f"{exact[0]} solves the inner level exactly, but all data of this problem comes in a stream.",
+            "Pass what it is to be solved on: Problem(outer, inner, data, x0, y0, sample=stream).",
+        )
 
 
 def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, float]:

@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
+from decibo.data.stream import Streamed
 from decibo.errors import InputError
 from decibo.network.each import Share, places_of
 from decibo.network.mixing import Reach
@@ -70,7 +71,7 @@ class Cost:
     With a network for each variable, what it sends is the mean over all links, which need not be a whole number.
 
     calls       of products with second derivatives: J v and H v together are two products, but one call
-    share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth
+    share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth; 1 with a stream
     seconds     of all steps, without compiling and measuring
     compiling   seconds of tracing and compiling, which a second run of the same kind does not need
     measuring   seconds of recording the measures
@@ -198,6 +199,8 @@ class MarkedOracle(Oracle):
         return self._counted("jacobian", super().jacobian)(x, y, v)
 
     def on(self, data: Tree) -> Oracle:
+        if isinstance(self.functions.sample, Streamed):  # of which nobody knows how much there is
+            return MarkedOracle(self.functions, data, self.share)
         size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
         return MarkedOracle(self.functions, data, self.share * size(data) / size(self.data))
 

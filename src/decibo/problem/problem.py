@@ -25,6 +25,7 @@ import numpy as np
 
 from decibo.data.batches import Batches
 from decibo.data.samples import Samples
+from decibo.data.stream import FirstBatch, Stream
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector
 from decibo.validate import integer, only_known
@@ -57,9 +58,11 @@ class Problem:
     """Two objectives, private data and a starting point.
 
     outer, inner    functions (x, y, d) of ONE agent that return a scalar
-    data            a pytree whose leaves all have a leading axis of agents, or a function agent -> its data
+    data            a pytree whose leaves all have a leading axis of agents, or a function agent -> its data; or a
+                    `decibo.data.Stream`, whose first batches are then what the measures see
     x0, y0          where to start, and the shapes of x and y: any pytrees of floating-point numbers
-    sample          optional, (d, key) -> a minibatch that looks like d; or `decibo.data.Batches(count)`, a fixed list
+    sample          optional, (d, key) -> a minibatch that looks like d; or `decibo.data.Batches(count)`, a fixed list;
+                    or a `decibo.data.Stream` of minibatches from the host, beside which data is for the measures
     inner_solution  optional closed form (x, data of all agents) -> y*(x), used by `decibo.reference` only
     solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and distance_y only
     agents          how many agents there are; needed only if data is a function
@@ -71,7 +74,7 @@ class Problem:
     data: Tree  # or a function agent -> its data
     x0: Tree
     y0: Tree
-    sample: Sampler | None = None
+    sample: Sampler | Stream | None = None
     inner_solution: ClosedForm | None = None
     solution: dict[str, Tree] | None = None
     agents: int | None = None
@@ -86,12 +89,14 @@ class Problem:
     def __post_init__(self) -> None:
         if self.agents is not None:
             object.__setattr__(self, "agents", integer("agents", self.agents))
+        if isinstance(self.data, Stream) or isinstance(self.sample, Stream):
+            self._take_stream()
         for name in ("outer", "inner"):
             if not callable(getattr(self, name)):
                 raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(getattr(self, name)))}.")
         for name in ("sample", "inner_solution"):
             value = getattr(self, name)
-            if not (value is None or callable(value)):
+            if not (value is None or callable(value) or isinstance(value, Stream)):
                 raise InputError(f"{name} must be a function or None, but it is {short(repr(value))}.")
         if not isinstance(self.constants, Mapping | None):
             raise InputError(f"constants must be a dictionary such as {{'mu_g': 1.0}}, but it is {self.constants!r}.")
@@ -122,7 +127,8 @@ class Problem:
     @property
     def functions(self) -> Functions:
         """The part of the problem that a compiled program depends on; the data is passed to it."""
-        return Functions(self.outer, self.inner, self.sample, self.inner_solution, self.x_layout, self.y_layout)
+        sample = None if isinstance(self.sample, Stream) else self.sample  # what it looks like is known when it is read
+        return Functions(self.outer, self.inner, sample, self.inner_solution, self.x_layout, self.y_layout)
 
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
         """x0 and y0 as flat rows, the same for each of so many agents."""
@@ -172,6 +178,26 @@ class Problem:
         self._trace(stacked)
         self._check_batches(stacked)
         return stacked
+
+    def check_samples(self, data: Tree) -> None:
+        """Reject minibatches of all agents, or their shapes, of which the objectives can make nothing."""
+        self._trace(data)
+
+    def _take_stream(self) -> None:
+        """A stream in place of the data: minibatches come from it, and the first ones are what measures see."""
+        if isinstance(self.data, Stream):
+            if self.sample is not None or self.data.join is not None:
+                raise InputError(
+                    "Where a stream is the data, there is nothing else to draw from or to join it with.",
+                    "Pass what stays on the device as data, and the stream as sample.",
+                )
+            object.__setattr__(self, "sample", self.data)
+            object.__setattr__(self, "data", FirstBatch(self.data))
+        assert isinstance(self.sample, Stream)
+        if self.agents is None:
+            object.__setattr__(self, "agents", self.sample.agents)
+        elif self.sample.agents not in (None, self.agents):
+            raise InputError(f"agents is {self.agents}, but the stream is for {self.sample.agents} agents.")
 
     def _check_batches(self, data: Tree) -> None:
         """A fixed list of batches must fit the data."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
+from decibo.data.stream import Stream
 from decibo.errors import InputError, missing, short
 from decibo.execute.fingerprint import same_programs
 from decibo.execute.progress import Report
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
 AnyNetwork = Network | DirectedNetwork
+FUNCTIONS = ("outer", "inner", "sample", "inner_solution")
 T = TypeVar("T")
 
 
@@ -169,7 +171,8 @@ def sharing(problem: Problem, first: Problem) -> Problem:
     if not same_programs(problem, first):
         return problem
     functions = first.functions._asdict()
-    return replace(problem, **{name: functions[name] for name in ("outer", "inner", "sample", "inner_solution")})
+    names = ("outer", "inner", "inner_solution") if isinstance(problem.sample, Stream) else FUNCTIONS
+    return replace(problem, **{name: functions[name] for name in names})
 
 
 def _of_seed(name: str, value: T | Callable[[int], T], seed: int, kind: type | UnionType) -> T:

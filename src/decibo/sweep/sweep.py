@@ -18,6 +18,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.free import core_for
 from decibo.algorithm.privacy import masks_of
+from decibo.data.stream import Stream
 from decibo.errors import InputError
 from decibo.execute.loop import Inputs, Program
 from decibo.execute.outcome import judge, worsened
@@ -86,6 +87,11 @@ def sweep(
     cases = _cases(network, method, start)
     for one, by, _ in cases:
         check_types(problem, one, by)
+    if isinstance(problem.sample, Stream):
+        raise InputError(
+            "A sweep runs many settings in one program, and a stream of minibatches feeds one run.",
+            "Use decibo.solve for each setting, or decibo.repeat for several seeds.",
+        )
     steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if len({one.agents for one, _, _ in cases}) > 1:
