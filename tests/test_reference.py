@@ -24,7 +24,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 PAPERS = PAGE.with_name("references.md")
 NAMESPACES = ("decibo", *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)))
 RETURNED = {"Cost", "Snapshot", "Solution", "Status", "Sweep", "Bound", "Potential", "Rule", "Theorem1", "RunRecord"}
-RETURNED |= {"Repeats", "ExactBound", "ExactSteps", "FineConstants", "StartErrors"}
+RETURNED |= {"Repeats", "Stream", "ExactBound", "ExactSteps", "FineConstants", "StartErrors"}
 PROVENANCE = {
     algorithm.READ: "read",
     algorithm.ABSTRACT: "abstract",
