@@ -115,7 +115,8 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
         mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key, inputs.reach)
         one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
         state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
+        own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))  # not shared, not weakly typed
+        return jax.tree.map(own, state)
 
     return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
 
@@ -150,8 +151,7 @@ def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
 
 
-@partial(jax.jit, static_argnames="program")
-def advance(
+def _chunk(
     program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array | None = None
 ) -> Progress:
     """Run a chunk from step k.
@@ -162,6 +162,10 @@ def advance(
         program.placement, partial(_advance, program), (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT), PROGRESS
     )
     return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
+
+
+advance = jax.jit(_chunk, static_argnames="program")
+advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="state")  # the state before is gone
 
 
 def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array) -> Progress:

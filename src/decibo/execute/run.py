@@ -35,6 +35,7 @@ from decibo.pytree import Tree
 
 LONGEST = 1000  # the most steps of an interval, so that the host can look in between
 PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
+LARGE = 1 << 28  # bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
 SOLVED = ("phi", "stationarity", "inner_error")  # measures that need the exact inner solution
 
@@ -43,7 +44,7 @@ SOLVED = ("phi", "stationarity", "inner_error")  # measures that need the exact 
 class Setup:
     """What a run was given, checked and placed on its devices; nothing of it changes during the run.
 
-    start   the starting rows of all agents
+    start   the starting rows of all agents, on the host where there are several devices
     center  their mean x
     cost    what one step costs one agent
     source  where minibatches come from, if they are a stream
@@ -68,11 +69,17 @@ class Setup:
         """Where the agents are; None if all are on one device."""
         return self.program.placement
 
+    def rows(self) -> dict[str, jax.Array]:
+        """The starting rows where their agents are."""
+        if self.placement is None:
+            return self.start
+        return self.placement.split(self.start, np.arange(self.network.agents))
+
 
 def begin(setup: Setup) -> RunState:
     """The state before the first step."""
     history = {"step": np.zeros(0, int)} | {name: np.zeros(0) for name, _ in setup.program.measures}
-    return RunState(0, loop.begin(setup.program, setup.inputs, setup.start), history)
+    return RunState(0, loop.begin(setup.program, setup.inputs, setup.rows()), history)
 
 
 def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, clock: Clock | None = None) -> Solution:
@@ -108,7 +115,7 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
                     saved = run.step
                 clock.lap()  # neither files nor progress are steps
     except KeyboardInterrupt:
-        if jax.process_count() > 1:  # what is left to do needs the others, and they are elsewhere
+        if jax.process_count() > 1 or _is_gone(run.agents):  # the others are elsewhere, or there is nothing to save
             raise
         status = Status.interrupted
         if setup.checkpointer and run.step > max(saved, 0):
@@ -163,7 +170,7 @@ def _advance(
     setup: Setup, inputs: Inputs, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
 ) -> tuple[Progress, RunState]:
     """Run these intervals: where they ended, and the state with their records; its agents are still those before."""
-    end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), part.chunk, votes)
+    end = _call(setup, inputs, run.agents, run.step, part.chunk, votes)
     intervals = int(end.interval)
     lap = clock.lap()
     steps = int(end.k) - run.step
@@ -175,7 +182,7 @@ def _advance(
     seconds = run.seconds.plus(pace.records.separated(lap, steps, records))
     if part.apart and end.alive and not end.reached:
         only = Chunk.record_only(missed=bool(end.missed))
-        last = loop.advance(setup.program, inputs, end.state, np.int32(int(end.k)), only, votes)
+        last = _call(setup, inputs, end.state, int(end.k), only, votes)
         last.interval.block_until_ready()
         lap = clock.lap()
         pace.records.timed(lap)
@@ -185,6 +192,21 @@ def _advance(
     return end, run._replace(seconds=seconds)
 
 
+def _call(setup: Setup, inputs: Inputs, state: Tree, step: int, chunk: Chunk, votes: jax.Array | None) -> Progress:
+    """Run a chunk; a large state is changed in place."""
+    advance = loop.advance_in_place if _is_large(state) else loop.advance
+    return advance(setup.program, inputs, state, np.int32(step), chunk, votes)
+
+
+def _is_large(state: Tree) -> bool:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) > LARGE
+
+
+def _is_gone(state: Tree) -> bool:
+    """Whether a chunk that was interrupted has used it up."""
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
 def _compiled(setup: Setup, inputs: Inputs, run: RunState, pace: Pace, clock: Clock) -> RunState:
     """The same state after the program has been compiled; also sees what a call takes that does nothing."""
     nothing = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool))
@@ -192,11 +214,11 @@ def _compiled(setup: Setup, inputs: Inputs, run: RunState, pace: Pace, clock: Cl
     pace.records.idle = math.inf
     for _ in range(5):  # the quickest call counts: others may have waited for the machine
         votes = pace.votes(None)
-        end = loop.advance(setup.program, inputs, run.agents, np.int32(run.step), nothing, votes)
+        end = _call(setup, inputs, run.agents, run.step, nothing, votes)
         end.interval.block_until_ready()
         lap = clock.lap()
         pace.records.idle = min(pace.records.idle, lap.steps)
-        run = run._replace(seconds=run.seconds.plus(Seconds(compiling=lap.compiling)))
+        run = run._replace(agents=end.state, seconds=run.seconds.plus(Seconds(compiling=lap.compiling)))
     return run
 
 
@@ -303,9 +325,9 @@ def _why_grown(setup: Setup, run: RunState) -> str:
         return flat
     if setup.method.chosen:
         return "No step sizes kept it bounded: is the outer objective bounded below?"
-    if run.seconds.steps > PATIENCE or setup.source is not None:
+    if run.seconds.steps > PATIENCE:
         return "Lower the step sizes, or check that the outer objective is bounded below."
-    return diagnose.explain(setup.program, setup.inputs, setup.method, setup.start, run.step)
+    return _explained(setup, setup.inputs, run, run.step)
 
 
 def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
@@ -317,19 +339,38 @@ def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
 
 def _diverged(setup: Setup, inputs: Inputs, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
     """Keep the records and the state before the first number that is not finite, and say what to change."""
+    if _is_gone(run.agents):
+        return _lost(setup, run, part, end, throw)
     good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
     run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(step=step, agents=good)
-    advice = _flat_inner(setup)
-    if not advice:
-        trials = setup.source is None  # a stream does not begin anew for them
-        advice = "Lower the step sizes."
-        if trials:
-            advice = diagnose.explain(setup.program, inputs, setup.method, setup.start, step + 1)
+    advice = _flat_inner(setup) or _explained(setup, inputs, run, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
     solution = _solution(setup, run, Status.diverged, message)
     if throw:
         raise DivergedError(solution)
     return solution
+
+
+def _lost(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
+    """A large state that stopped being finite, when that before is gone."""
+    before = [run.step, *part.ends[: int(end.interval) - 1].tolist()][-1]
+    run = _recorded(run, part.ends[part.ends <= before], part.chunk.record, end)
+    run = run._replace(step=int(end.k), agents=end.state)
+    message = (
+        f"The state stopped being finite between steps {before} and {run.step} of {setup.steps}. It is returned as it "
+        "is: a state this large is changed in place, and only a checkpoint has the one before. Lower the step sizes."
+    )
+    solution = _solution(setup, run, Status.diverged, message)
+    if throw:
+        raise DivergedError(solution)
+    return solution
+
+
+def _explained(setup: Setup, inputs: Inputs, run: RunState, failed: int) -> str:
+    """What to lower, found by trials from the same start; a stream does not begin anew for them."""
+    if setup.source is not None or _is_large(run.agents):
+        return "Lower the step sizes."
+    return diagnose.explain(setup.program, inputs, setup.method, setup.rows(), failed)
 
 
 def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solution:

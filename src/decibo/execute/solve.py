@@ -309,7 +309,6 @@ def prepare(
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, told(network, method))
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
-        rows = placement.split(rows, np.arange(network.agents))
     program = Program(functions, recorded, tuple(targets), placement)
     cost = cost.with_rounds(inputs.mixing.rounds)
     if isinstance(network, AsynchronousNetwork):

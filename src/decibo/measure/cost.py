@@ -72,6 +72,7 @@ class Cost:
 
     calls       of products with second derivatives: J v and H v together are two products, but one call
     share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth; 1 with a stream
+    state       numbers that one agent keeps from one step to the next
     seconds     of all steps, without compiling and measuring
     compiling   seconds of tracing and compiling, which a second run of the same kind does not need
     measuring   seconds of recording the measures
@@ -90,6 +91,7 @@ class Cost:
     messages: float = 0
     numbers: float = 0
     bytes: float = 0
+    state: int = 0
     agents: int = 1
     links: int = 0
     steps: int = 0
@@ -287,7 +289,14 @@ def step_cost(
         messages=_whole(sum(times for times, _, _ in messages)),
         numbers=_whole(sum(times * size for times, size, _ in messages)),
         bytes=_whole(sum(times * size for times, _, size in messages)),
+        state=state_size(functions, data, start, core),
     )
+
+
+def state_size(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> int:
+    """The numbers that one agent keeps from one step to the next."""
+    begin = lambda d, start: core.init(Oracle(functions, d), MarkedMix(), start)
+    return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(begin, data, start)))
 
 
 def _whole(value: float) -> float:

@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 import jax
 import jax.numpy as jnp
@@ -131,9 +131,9 @@ class Problem:
         return Functions(self.outer, self.inner, sample, self.inner_solution, self.x_layout, self.y_layout)
 
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
-        """x0 and y0 as flat rows, the same for each of so many agents."""
+        """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there once."""
         points = {"x": self.x_layout.ravel(self.x0), "y": self.y_layout.ravel(self.y0)}
-        return {name: jnp.broadcast_to(point, (agents, *point.shape)) for name, point in points.items()}
+        return {name: cast("jax.Array", np.broadcast_to(p, (agents, p.size))) for name, p in points.items()}
 
     def check_agents(self, agents: int) -> None:
         """Reject a number of agents for which there is no data."""
@@ -313,7 +313,7 @@ def _floating(name: str, tree: Tree) -> Tree:
                 f"type {array.dtype}.",
                 "Write 0.0 instead of 0, or convert with .astype(float).",
             )
-        if not np.isfinite(np.asarray(array, dtype=np.float64)).all():
+        if not np.isfinite(array).all():
             raise InputError(f"{name} must be finite, but it has an entry that is not.")
     # Not weakly typed: 0.0 from Python would otherwise change type inside a compiled loop.
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.asarray(leaf).dtype), tree)
