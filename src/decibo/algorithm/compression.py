@@ -5,7 +5,12 @@ r"""Compressed messages: every vector s that a method mixes has a public copy c,
     (3)  u+ = u + W q                         u = W c, kept up to date from the messages alone
     (4)  mix(s) = s + eta (u+ - c+)           W s if nothing is lost and eta = 1
 
-[CHOCO: Koloskova, Stich & Jaggi 2019]
+[CHOCO: Koloskova, Stich & Jaggi 2019]. Residuals vanish as the agents come to rest, and what is lost of them with them:
+exact methods stay exact. c and u are two more copies of every message in memory. Without feedback there are none,
+
+    (5)  mix(s) = s + eta (W - I) Q(s)
+
+the mean over the agents is still exact, but agents agree up to what Q loses of s itself: with bfloat16, 2^-9 of it.
 """
 
 from __future__ import annotations
@@ -25,11 +30,12 @@ from decibo.errors import InputError
 from decibo.network.mixing import Mix, Reach
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
+from decibo.validate import flag, one_of
 from decibo.validate import fraction as share
 
 T = TypeVar("T")
 
-__all__ = ["Compressor", "compressed", "quantise", "random_k", "top_k"]
+__all__ = ["Compressor", "compressed", "quantise", "random_k", "rounded", "top_k"]
 
 
 @jax.tree_util.register_dataclass
@@ -61,6 +67,12 @@ def quantise(bits: int) -> Compressor:
     return Compressor(_Quantise(bits), _LevelBits(bits), f"quantise({bits})")
 
 
+def rounded(dtype: str = "bfloat16") -> Compressor:
+    """Every entry in a shorter floating-point type, "bfloat16" or "float16"."""
+    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[one_of("dtype", dtype, ("bfloat16", "float16"))]
+    return Compressor(_Rounded(jnp.dtype(kind)), _LevelBits(16, scale=False), f"rounded({dtype})")
+
+
 class Compressed(NamedTuple):
     """The method's state, and for each of its messages the public copy c and u = W c."""
 
@@ -69,10 +81,12 @@ class Compressed(NamedTuple):
     u: tuple[Tree, ...]
 
 
-def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -> Algorithm:
+def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0, feedback: bool = True) -> Algorithm:
     """The method with every message compressed, with error feedback.
 
-    eta   how far agents move towards what they receive, at most 1; the stronger the compression, the smaller
+    eta        how far agents move towards what they receive, at most 1; the stronger the compression, the smaller
+    feedback   False: nothing is remembered of earlier messages, which saves two copies of each, and agents agree only
+               up to what the compressor loses. For `rounded`, and hardly for others
     """
     if not isinstance(compressor, Compressor):
         raise InputError(
@@ -82,7 +96,11 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0) -
     eta = share("eta", eta, zero=False)
     check_wrappable(method)
     core = method.core
-    again = lambda method: compressed(method, compressor, eta=eta)
+    again = lambda method: compressed(method, compressor, eta=eta, feedback=feedback)
+    if not flag("feedback", feedback):
+        step = Partial(_forgetful, core.step, compressor, eta)
+        name = f"{compressor.name} without feedback"
+        return wrapped(method, name, again, core.init, step, core.view, directed=False)
     return wrapped(
         method,
         compressor.name,
@@ -126,6 +144,20 @@ def _compressed(
     messages = _CompressedMix(mix, compressor, eta, s, draw)
     state = step(oracle, messages, s.state, k, rest)
     return Compressed(state, tuple(messages.c), tuple(messages.u))
+
+
+def _forgetful(
+    step: Partial,
+    compressor: Compressor,
+    eta: Scalar,
+    oracle: Oracle,
+    mix: Mix,
+    state: Tree,
+    k: jax.Array,
+    key: jax.Array,
+) -> Tree:
+    draw, rest = jax.random.split(key)
+    return step(oracle, _ForgetfulMix(mix, compressor, eta, draw), state, k, rest)
 
 
 def _view_compressed(view: Partial, s: Compressed) -> dict[str, Vector]:
@@ -192,6 +224,39 @@ class _CompressedMix:
         return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])  # (4)
 
 
+class _ForgetfulMix:
+    """A mix that compresses what it sends, and remembers nothing; used for the messages of one step."""
+
+    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
+        self.mix = mix
+        self.compressor = compressor
+        self.eta = eta
+        self.key = key
+        self.count = 0
+
+    @property
+    def reach(self) -> Reach:
+        return self.mix.reach
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
+
+    def __call__(self, tree: T, bits: int | None = None) -> T:
+        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (5)
+
+    push = __call__  # compressed methods run on undirected networks only
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        leaves, treedef = jax.tree.flatten(tree)
+        keys = jax.random.split(jax.random.fold_in(self.key, self.count), len(leaves))
+        self.count += 1
+        q = [
+            self.compressor.apply(leaf.ravel(), key).reshape(leaf.shape) for leaf, key in zip(leaves, keys, strict=True)
+        ]
+        sent = sum(self.compressor.bits(leaf.size, leaf.dtype.itemsize * 8) for leaf in leaves)
+        return jax.tree.unflatten(treedef, [self.eta * part for part in self.mix.difference(q, bits=sent)])
+
+
 @dataclass(frozen=True)
 class _TopK:
     fraction: float
@@ -223,6 +288,14 @@ class _Quantise:
 
 
 @dataclass(frozen=True)
+class _Rounded:
+    dtype: jnp.dtype
+
+    def __call__(self, s: Vector, key: jax.Array) -> Vector:
+        return s.astype(self.dtype).astype(s.dtype)
+
+
+@dataclass(frozen=True)
 class _EntryBits:
     """Bits of some entries of a vector: their values, and their places or the seed that they were drawn with."""
 
@@ -236,12 +309,13 @@ class _EntryBits:
 
 @dataclass(frozen=True)
 class _LevelBits:
-    """Bits of a vector rounded to levels: one level for each entry, and the largest value."""
+    """Bits of a vector whose entries have so many each, and those of the largest value, if that is sent too."""
 
     bits: int
+    scale: bool = True
 
     def __call__(self, size: int, width: int) -> int:
-        return size * self.bits + width
+        return size * self.bits + width * self.scale
 
 
 def _kept(size: int, fraction: float) -> int:

@@ -1,0 +1,65 @@
+"""One gradient after another: the same numbers with less memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import decibo
+from decibo.execute import loop
+from decibo.execute.run import begin
+from decibo.execute.solve import prepare
+
+AGENTS, LAYERS, WIDTH, SAMPLES = 4, 4, 16, 512
+random = np.random.default_rng(0)
+DATA = {"a": random.normal(size=(AGENTS, SAMPLES, WIDTH)), "b": random.normal(size=(AGENTS, SAMPLES, WIDTH))}
+Y0 = [random.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5 for _ in range(LAYERS)]
+
+
+def network(y, a):
+    for weights in y:
+        a = jnp.tanh(a @ weights)
+    return a
+
+
+def outer(x, y, d):
+    return jnp.mean((network(y, d["a"]) - d["b"]) ** 2)
+
+
+def inner(x, y, d):
+    return jnp.mean((network(y, d["a"]) - d["b"]) ** 2) + jnp.exp(x[0]) * sum(jnp.sum(weights**2) for weights in y)
+
+
+PROBLEM = decibo.Problem(outer, inner, DATA, np.zeros(1), Y0, sample=decibo.data.Batches(4))
+METHODS = {
+    "first gradients": decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=10.0),
+    "products": decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1),
+    "minibatches": decibo.minibatch(decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=10.0)),
+}
+
+
+def compiled(method):
+    """The bytes that 3 steps take besides state and data, and where they lead."""
+    setup = prepare(PROBLEM, decibo.ring(AGENTS), method, steps=3, every=3, measures=["consensus_x"])
+    state = begin(setup).agents
+    program = loop.advance.lower(setup.program, setup.inputs, state, np.int32(0), loop.Chunk.silent(3)).compile()
+    end = program(setup.inputs, state, np.int32(0), loop.Chunk.silent(3))
+    return program.memory_analysis().temp_size_in_bytes, jax.tree.leaves(end.state), setup.cost
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_numbers_with_less_memory(name):
+    method = METHODS[name]
+    together, state, cost = compiled(method)
+    in_turn, other, same_cost = compiled(decibo.one_by_one(method))
+    for one, two in zip(state, other, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-12)
+    assert same_cost == cost
+    assert in_turn < together / 2.5
+
+
+def test_it_is_still_the_method():
+    method = decibo.one_by_one(METHODS["first gradients"])
+    assert repr(method.replace(lam=5.0)) == "ahead_exact + one by one(alpha=0.1, gamma=0.1, lam=5)"
+    assert method.theorem == "Theorem B"
+    assert method.direction is not None
