@@ -45,6 +45,7 @@ import networkx
 from decibo import networks, problems
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.algorithm.methods import ahead_exact
+from decibo.data.stream import Stream
 from decibo.errors import InputError, first_line, short, short_repr
 from decibo.execute.fingerprint import PROGRAMS, digest, fingerprint, software
 from decibo.execute.solve import check_fit, check_types, one_of
@@ -166,6 +167,8 @@ class Job:
                 f"The network must have an agent for each site, but there are {len(names)} sites and {self.network!r}."
             )
         check_fit(self.problem, self.network, self.method)
+        if isinstance(self.problem.sample, Stream):
+            raise InputError("A site has its data in memory, but this problem reads minibatches from a stream.")
         silo_mixing(self.network, 0)
 
     @property
