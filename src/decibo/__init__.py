@@ -24,7 +24,6 @@ from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
 from decibo.algorithm.methods import ahead, ahead_exact
-from decibo.algorithm.one_by_one import one_by_one
 from decibo.errors import ConformanceError, InputError, LostError
 from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import DivergedError, Solution, Status
@@ -85,7 +84,6 @@ __all__ = [
     "minibatch",
     "networks",
     "privacy",
-    "one_by_one",
     "problems",
     "prox",
     "random_start",

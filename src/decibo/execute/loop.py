@@ -20,6 +20,7 @@ from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
+from decibo.problem.in_turn import InTurn
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
 
@@ -31,6 +32,7 @@ class Program(NamedTuple):
 
     early   whether a chunk ends early, when the state stops being finite or all targets are reached. Runs of a batch
             do not, so that they never wait for each other
+    in_turn whether the agents of a device compute one after the other, which takes less memory
     """
 
     functions: Functions
@@ -38,6 +40,7 @@ class Program(NamedTuple):
     targets: tuple[str, ...] = ()
     placement: Placement | None = None
     early: bool = True
+    in_turn: bool = False
 
 
 class Inputs(NamedTuple):
@@ -127,19 +130,20 @@ def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
     count = jax.tree.leaves(state)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
-    one = lambda d, b, s, key: inputs.core.step(Oracle(_drawing(program, inputs, b, k), d), mix, s, k, key)
+    one = lambda d, b, s, key: inputs.core.step(_oracle(program, inputs, d, b, k), mix, s, k, key)
     new = jax.vmap(one, axis_name=AGENTS)(inputs.data, inputs.batches, state, keys)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
 
 
-def _drawing(program: Program, inputs: Inputs, batches: Tree, k: jax.Array) -> Functions:
-    """The functions of one agent, which draw the batch of this step if there is a stream."""
+def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Array) -> Oracle:
+    """What one agent can compute at this step; if there is a stream, it draws the batch of this step."""
     functions = program.functions
-    if not isinstance(functions.sample, Streamed) or inputs.first is None:
-        return functions
-    place = k - inputs.first
-    batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches)
-    return functions._replace(sample=functions.sample.bringing(batch))
+    if isinstance(functions.sample, Streamed) and inputs.first is not None:
+        place = k - inputs.first
+        batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches)
+        functions = functions._replace(sample=functions.sample.bringing(batch))
+    oracle = Oracle(functions, d)
+    return InTurn.of(oracle) if program.in_turn else oracle
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:

@@ -48,8 +48,10 @@ from decibo.parallel.watch import inside, loading
 from decibo.problem.problem import BATCHES, Functions, Oracle, Problem
 from decibo.pytree import Tree
 from decibo.validate import MOST_STEPS, at_least, flag, integer
+from decibo.validate import one_of as one_of_words
 from decibo.validate import seed as check_seed
 
+MEMORY = ("normal", "low")
 LOST = 0.01  # lam times the rounding error of the type: above it, rounding is seen in the result
 
 
@@ -68,6 +70,7 @@ def solve(
     throw: bool = False,
     devices: int | None = None,
     checkpoint: Checkpoints | None = None,
+    memory: str = "normal",
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
 
@@ -83,6 +86,8 @@ def solve(
     throw       raise DivergedError if the run diverges or fails, instead of returning what was computed until then
     devices     the number of devices to use for the agents; by default all devices of all processes
     checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a crash
+    memory      "low" computes one gradient of one agent after the other on each device: more time, and memory for the
+                activations of one. By default all agents of a device compute at once
     """
     clock = Clock()
     method = ahead_exact() if method is None else method
@@ -91,6 +96,7 @@ def solve(
     steps = integer("steps", steps, most=MOST_STEPS)
     seed = check_seed(seed)
     throw = flag("throw", throw)
+    one_of_words("memory", memory, MEMORY)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if not isinstance(checkpoint, Checkpoints | None):
         raise InputError(f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}.")
@@ -114,6 +120,7 @@ def solve(
             until=until,
             placement=placement,
             checkpoints=checkpoint,
+            memory=memory,
         )
         compiling = clock.lap().compiling
         with setup.checkpointer.held() if setup.checkpointer else nullcontext():
@@ -256,6 +263,7 @@ def prepare(
     until: Mapping[str, float] | None = None,
     placement: Placement | None = None,
     checkpoints: Checkpoints | None = None,
+    memory: str = "normal",
 ) -> Setup:
     """Everything that a run needs, checked in all processes before any of them starts."""
     several = jax.process_count() > 1
@@ -309,7 +317,7 @@ def prepare(
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, told(network, method))
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
-    program = Program(functions, recorded, tuple(targets), placement)
+    program = Program(functions, recorded, tuple(targets), placement, in_turn=memory == "low")
     cost = cost.with_rounds(inputs.mixing.rounds)
     if isinstance(network, AsynchronousNetwork):
         speed = float(np.mean(network.speeds))

@@ -19,35 +19,11 @@ from typing import TypeVar
 
 import jax
 from jax.custom_batching import sequential_vmap
-from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.compose import check_wrappable, wrapped
-from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
 T = TypeVar("T")
-
-
-def one_by_one(method: Algorithm) -> Algorithm:
-    """The method with one gradient of one agent at a time on each device: less memory, more time, the same numbers.
-
-    Wrap it around anything else: `one_by_one(minibatch(ahead_exact(alpha=0.1, gamma=0.1)))`.
-    """
-    check_wrappable(method)
-    init = Partial(_init, method.core.init)
-    step = Partial(_step, method.core.step)
-    inside = wrapped(method, "one by one", one_by_one, init, step, method.view)
-    return replace(inside, theorem=method.theorem)
-
-
-def _init(init: Partial, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Tree:
-    return init(InTurn.of(oracle), mix, start)
-
-
-def _step(step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array) -> Tree:
-    return step(InTurn.of(oracle), mix, state, k, key)
 
 
 @dataclass(frozen=True)
