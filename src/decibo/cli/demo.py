@@ -28,6 +28,7 @@ from decibo.measure.measures import Snapshot
 from decibo.parallel.collectives import average
 from decibo.report import check_target, report, write_run
 from decibo.sklearn import silos
+from decibo.sklearn.trust import trust_problem
 
 STEPS = 2000
 SPLITS = (43, *range(1, 10))  # the first one is FLamby's
@@ -35,7 +36,6 @@ TOGETHER = "together, with decibo"
 POOLED = "all records in one place, if allowed"
 FOLDS = 4
 SIZE = 256  # patients of a hospital, padding included: one shape, and one compiled program, for all runs
-RIDGE = 0.02
 TRUST_STEPS = 1000
 # Means of five seeds, from flamby/results of https://github.com/owkin/FLamby (edacf54), for the split of seed 43.
 PUBLISHED = {"FedAvg": 0.748, "FedProx": 0.748, "Scaffold": 0.748, "FedAdam": 0.779, "Cyclic": 0.785, "pooled": 0.795}
@@ -151,45 +151,28 @@ def _said(s: Snapshot, d: dict[str, jax.Array]) -> jax.Array:
 # Which hospital harms
 
 
-def _log_loss(y: jax.Array, samples: dict[str, jax.Array]) -> jax.Array:
-    return samples["weights"] @ jax.nn.softplus(-samples["labels"] * (samples["features"] @ y[1:] + y[0]))
-
-
-def _checked_loss(x: jax.Array, y: jax.Array, d: dict) -> jax.Array:
-    return _log_loss(y, d["checked"])
-
-
-def _trusted_loss(x: jax.Array, y: jax.Array, d: dict) -> jax.Array:
-    return (jax.nn.sigmoid(x) @ d["own"]) * _log_loss(y, d["training"]) + RIDGE * y @ y
-
-
 def trust(data: Dataset, network: decibo.Network, swapped: str) -> dict[str, float]:
     """Swap sick and healthy in half of a hospital's records, and learn how much to trust each hospital.
 
-    x holds one logit for each hospital, and the other half of all records, whose labels are right, judges.
+    The other half of all records, whose labels are right, judges, as in `SiloTrust.fit(..., checked=...)`.
     """
     names = np.unique(data.silos())
-    half = np.zeros(len(data.labels), dtype=int)
+    checked = np.zeros(len(data.labels), dtype=bool)
     for rows in by_group(data.silos()):
-        half[np.random.default_rng(0).permutation(rows)] = np.arange(len(rows)) % 2
-    wrong = np.where(data.silos() == swapped, -data.labels, data.labels)
-    stacked: dict[str, object] = {"own": np.eye(len(names))}
-    for k, (kind, labels) in enumerate({"training": wrong, "checked": data.labels}.items()):
-        rows = np.flatnonzero(half == k)
-        part = shards(data.features[rows], labels[rows], by_group(data.silos()[rows]))
-        part["weights"] = part["weights"] * len(names) / len(rows)  # means over the hospitals are means over patients
-        stacked[kind] = part
-    y0 = np.zeros(data.features.shape[1] + 1)
-    problem = decibo.Problem(_checked_loss, _trusted_loss, stacked, np.zeros(len(names)), y0, name="trust")
-    accuracy = lambda y: float(
-        np.mean((data.test_features @ np.asarray(y)[1:] + float(y[0]) > 0) == (data.test_labels > 0))
-    )
+        checked[np.random.default_rng(0).permutation(rows)[1::2]] = True
+    labels = np.where((data.silos() == swapped) & ~checked, -data.labels, data.labels)
+    census = silos.alone(names, by_group(data.silos()))
+    scale = silos.agreed_scale(census, data.features)
+    problem = trust_problem(census, scale(data.features), (labels > 0).astype(float)[:, None], checked)
     learned = decibo.solve(
         problem, network, decibo.ahead_exact(), steps=TRUST_STEPS, measures=["outer"], progress=False
     )
+    features = scale(data.test_features)
+    sick = features @ np.asarray(learned.y["coef"])[0, : features.shape[1], 0] + float(learned.y["intercept"][0, 0]) > 0
+    right = float(np.mean(sick == (data.test_labels > 0)))
     weights = {str(name): float(weight) for name, weight in zip(names, jax.nn.sigmoid(learned.x), strict=True)}
-    equal = learn(replace(data, **_rows(data, wrong, half == 0)), network, names.tolist())
-    return {"equal trust": equal.accuracy, "learned trust": accuracy(learned.y), **weights}
+    equal = learn(replace(data, **_rows(data, labels, ~checked)), network, names.tolist())
+    return {"equal trust": equal.accuracy, "learned trust": right, **weights}
 
 
 def _rows(data: Dataset, labels: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -10,5 +10,6 @@ except ImportError as error:  # pragma: no cover
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
 from decibo.sklearn.stored import load, save
+from decibo.sklearn.trust import SiloTrust
 
-__all__ = ["SiloEncoder", "SiloLogisticRegression", "SiloRidge", "load", "save"]
+__all__ = ["SiloEncoder", "SiloLogisticRegression", "SiloRidge", "SiloTrust", "load", "save"]

@@ -146,6 +146,15 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloLogisticRegression:
         """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out)."""
+        table, number, census = self._classes(X, y, groups)
+        coef, self.intercept_ = self._learn(table, self._targets(number), number, census, "log")
+        self.coef_ = coef.T
+        return self
+
+    def _classes(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None
+    ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
+        """The samples, the number of each one's class, and who has them, once all is checked."""
         table: np.ndarray
         classes: np.ndarray
         number: np.ndarray
@@ -156,11 +165,12 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         number = np.atleast_1d(np.searchsorted(self.classes_, classes))
         if len(self.classes_) < 2:
             raise InputError(f"A classifier needs two classes or more, but y has one class, {self.classes_[0]!r}.")
+        return table, number, census
+
+    def _targets(self, number: np.ndarray) -> np.ndarray:
+        """What the log-loss compares with: one column for two classes, otherwise one for each."""
         one_hot = np.eye(len(self.classes_))[number]
-        targets = one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
-        coef, self.intercept_ = self._learn(table, targets, number, census, "log")
-        self.coef_ = coef.T
-        return self
+        return one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""

@@ -16,11 +16,12 @@ from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.trust import SiloTrust
 
 KIND = "decibo model"
 FORMAT = 1
-KNOWN = {known.__name__: known for known in (SiloEncoder, SiloLogisticRegression, SiloRidge)}
-ARRAYS = ("coef_", "classes_", "penalty_", "mean_", "scale_", "silos_", "feature_names_in_")
+KNOWN = {known.__name__: known for known in (SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust)}
+ARRAYS = ("coef_", "classes_", "penalty_", "trust_", "mean_", "scale_", "silos_", "feature_names_in_")
 PLAIN = ("n_iter_", "n_features_in_")
 
 
