@@ -32,7 +32,6 @@ __all__ = [
     "solve_inner",
 ]
 
-_exact = jax.jit(exact, static_argnums=0)
 _newton = jax.jit(newton, static_argnums=0)
 _hessian = jax.jit(mean_hessian, static_argnums=0)
 
@@ -59,7 +58,7 @@ class Reference:
     def at(self, x: Tree) -> Answer:
         """All three at once: one solve."""
         flat = self.flat(x)
-        answer = _exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
+        answer = exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
         if not answer.converged:
             self._explain(flat)
         return Answer(self.functions.y.unravel(answer.y), answer.phi, self.functions.x.unravel(answer.grad))
