@@ -2,7 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 2 # make test WORKERS=4 on a machine with more cores
+PYTEST = $(BIN)/python -m pytest -n $(strip $(WORKERS)) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo quick test check docs bench clean
 
