@@ -75,7 +75,7 @@ def test_killed_half_way_nothing_is_lost_and_a_second_time_gives_the_same(out, t
 def test_points_are_judged_by_the_reference(out, cells):
     problem = tasks.TASKS[TASK].make(0)
     rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(3, 3)), rng.normal(size=(3, 4))
+    X, Y = rng.normal(size=(3, 8)), rng.normal(size=(3, 16))
     X[2] = np.nan
     found = judging.points(problem, X, Y)
     for k in range(2):
@@ -95,10 +95,10 @@ def test_costs_are_those_of_the_methods(cells):
     cost = {cell.method: cell.cost for cell in cells}
     assert (cost["ahead_exact"]["gradients"], cost["ahead_exact"]["products"]) == (3, 0)
     assert (cost["d_soba"]["gradients"], cost["d_soba"]["products"], cost["d_soba"]["work"]) == (2, 2, 4)
-    assert cost["ahead_exact"]["numbers"] == cost["d_soba"]["numbers"] == 3 + 2 * 4
+    assert cost["ahead_exact"]["numbers"] == cost["d_soba"]["numbers"] == 8 + 2 * 16
     run = next(cell for cell in cells if cell.method == "d_soba").runs[0]
     assert run.price["work"] == 4 * 10
-    assert run.price["bytes"] == 11 * 8 * 20
+    assert run.price["bytes"] == 40 * 8 * 20
 
 
 def searched(monkeypatch, optimum, rounds=5):
@@ -203,6 +203,19 @@ def test_claims_about_order_are_read_from_cells(cells):
     behind = claims._ahead([cell("sparkle_ed", slow), cell("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt")
     nobody = claims._ahead(cells, "", "sparkle_ed", "sparkle_gt")
     assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == ["holds", "does not hold", "undecided"]
+
+
+def test_more_agents_solve_the_same_noisy_problem():
+    few, many = (claims._noisy(agents, 0.0, seed=3) for agents in (4, 16))
+    for name, leaf in many.data.items():
+        np.testing.assert_allclose(leaf, np.broadcast_to(few.data[name][:1], leaf.shape), rtol=1e-12)
+    d = {name: leaf[0] for name, leaf in few.data.items()}
+    drawn = [claims._sample(d, jax.random.key(k)) for k in range(400)]
+    for name in "pqs":
+        noise = np.array([each[name] for each in drawn]) - d[name]
+        assert abs(noise.mean()) < 4 * claims.NOISE / np.sqrt(noise.size)
+        assert abs(noise.std() / claims.NOISE - 1) < 0.1
+    assert drawn[0]["H"] is d["H"]
 
 
 def test_dials_come_from_the_signature_or_from_the_method():

@@ -44,7 +44,7 @@ class Dial:
 
 def outer(name: str = "alpha") -> Dial:
     """A step size of x."""
-    return Dial(name, 1e-3, 3.0, "outer")
+    return Dial(name, 1e-3, 30.0, "outer")
 
 
 def inner(name: str = "gamma", *tied: str) -> Dial:

@@ -32,7 +32,7 @@ from decibo.problems.logistic import accuracy
 from decibo.pytree import Tree
 
 CHUNK = 48  # points that are judged together: one shape, one program
-RECORDS = 48  # of a judged run
+RECORDS = 120  # of a judged run
 BEYOND = 1e6  # numbers of a run that is lost, finite or not
 Columns = dict[str, np.ndarray]
 

@@ -23,7 +23,7 @@ from decibo.bench.results import AXES, UNITS, Cell, shown
 from decibo.bench.tasks import TASKS
 from decibo.errors import missing
 from decibo.files import atomic_write, check_own
-from decibo.formatting import format_number, listed, plural
+from decibo.formatting import format_number, listed, plural, typeset_number
 from decibo.report.figures import DARK, LIGHT
 from decibo.report.page import GENERATOR
 
@@ -87,6 +87,7 @@ def blocks(cells: Sequence[Cell]) -> list[Block]:
         *_ranks(tables, found),
         Block("Curves", [pictures.CURVES], picture="curves"),
         _by_task(cells),
+        _ends(cells),
         _failures(cells),
         _settings(cells),
         _rules(cells),
@@ -272,6 +273,26 @@ def _by_task(cells: Sequence[Cell]) -> Block:
     return Block("Place by place", [sentence], ["place", *names], rows)
 
 
+def _ends(cells: Sequence[Cell]) -> Block:
+    """Everything that is judged, at the end."""
+    names = ("stationarity", "phi", "gap", "consensus", "accuracy")
+    rows = []
+    for cell in cells:
+        ends = [
+            [run.history[name][-1] for run in cell.runs if run.sound] for name in names if name in cell.runs[0].history
+        ]
+        numbers = [typeset_number(float(np.median(each))) if each else "diverged" for each in ends]
+        rows.append((f"{cell.task}, {cell.network}", cell.method, *numbers, *([""] * (len(names) - len(numbers)))))
+    sentence = (
+        "Medians over the seeds that gave an answer, after the last step: the true squared hypergradient and "
+        "objective, the gap of the lower level, the consensus error of x, and the accuracy on a test set where there "
+        "is one."
+    )
+    return Block(
+        "Where they end", [sentence], ("place", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy"), rows
+    )
+
+
 def _median(values: np.ndarray) -> float:
     """The median, infinite if half of the values are."""
     return float(np.sort(values)[len(values) // 2]) if len(values) else np.inf
@@ -340,7 +361,19 @@ def _ordinal(place: int) -> str:
 # As Markdown, and as HTML
 
 
-def markdown(page: Sequence[Block], made: Made, more: Sequence[str] = ()) -> str:
+FURTHER = """## One agent: the centralised corner
+
+On one agent the rivals are the solvers of benchmark_bilevel, and variance-reduced methods are in the race.
+`python benchmarks/single_agent.py` runs them in one process, in turns, at equal CPU time; the table is in
+[Minibatches and variance reduction](how-to/estimators.md#on-one-agent-against-benchmark_bilevel).
+
+## Repeat it, add to it
+
+[Your method in the benchmark](how-to/benchmark.md) says how to run it, what is tuned, and how a method of
+yours takes part. Steps are counted from the common start of all methods; tuning is not counted in any column."""
+
+
+def markdown(page: Sequence[Block], made: Made) -> str:
     """The page of the docs; long tables are folded."""
     lines = ["# The benchmark", "", made.sentence, "", "Rendered from the results; do not edit.", ""]
     for block in page:
@@ -356,7 +389,7 @@ def markdown(page: Sequence[Block], made: Made, more: Sequence[str] = ()) -> str
             lines += [*([summary, ""] if folded else []), *table, *(["", "</details>"] if folded else []), ""]
         for sentence in block.after:
             lines += [sentence, ""]
-    return "\n".join([*lines, *more]).rstrip() + "\n"
+    return "\n".join([*lines, FURTHER]) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:

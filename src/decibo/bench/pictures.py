@@ -73,7 +73,12 @@ def _curves(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
         for cell in cells:
             if cell.place == place:
                 _band(ax, cells, cell, names.index(cell.method))
-        ax.set(yscale="log", xlabel=UNITS["work"], ylim=(FLOOR if TASKS[place[0]].judged != "phi" else 1e-5, 20))
+        ax.set(
+            yscale="log",
+            xscale="log",
+            xlabel=UNITS["work"],
+            ylim=(FLOOR if TASKS[place[0]].judged != "phi" else 1e-5, 20),
+        )
     for ax in axes.ravel()[len(chosen) :]:
         ax.set_axis_off()
     handles = {label: line for ax in axes.ravel() for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}

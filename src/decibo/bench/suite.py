@@ -67,7 +67,7 @@ def _search(rounds: int, settings: int, seeds: int) -> Search:
 
 BUDGETS = {
     "tiny": Budget("tiny", _search(2, 4, 1), 2, 0.1),
-    "small": Budget("small", _search(3, 12, 2), 5),
+    "small": Budget("small", _search(4, 10, 3), 5),
     "full": Budget("full", _search(4, 24, 3), 10, 3.0),
 }
 

@@ -64,8 +64,8 @@ class Task:
 
 
 def _quadratic(name: str, about: str, networks: tuple[str, ...] = ("ring",), **dials: float) -> Task:
-    make = lambda seed: quadratic(seed=seed, **dials)  # type: ignore[arg-type]
-    return Task(name, about, make, family="bent" if "bend" in dials else "quadratic", networks=networks)
+    make = lambda seed: quadratic(n=8, r=16, seed=seed, **dials)  # type: ignore[arg-type]
+    return Task(name, about, make, family="bent" if "bend" in dials else "quadratic", networks=networks, steps=400)
 
 
 def _selection(dataset: Callable[[int], Dataset], seed: int, batch: int | None = None, **options: object) -> Problem:

@@ -30,7 +30,7 @@ from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.sweep.sweep import sweep
 
-RECORDS = 4  # of a tuning run
+RECORDS = 8  # of a tuning run
 SHRINK = 0.4
 EDGE = 0.05
 FLOOR = 1e-12
