@@ -185,6 +185,15 @@ def test_only_undirected_networks_join_sites(four):
                  network=decibo.networks.directed_ring(4))  # fmt: skip
 
 
+def test_what_would_hide_nothing_or_does_not_wait_is_refused(four):
+    with pytest.raises(InputError, match="they would hide nothing between real owners"):
+        make_job(four, decibo.privacy.masked(FIXED, 10.0))
+    free = decibo.networks.asynchronous(decibo.ring(4), delay=2)
+    robust = decibo.compose(decibo.direction.penalty(20.0), decibo.consensus.robust_tracking(), x=0.01, y=0.01, z=0.01)
+    with pytest.raises(InputError, match="simulates agents that do not"):
+        make_job(four, robust, network=free)
+
+
 def test_programs_are_cut_where_they_mix(four):
     run = prepare(make_job(four, FIXED), "north", None)
     assert run.during == [(1, 11)]

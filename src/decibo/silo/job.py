@@ -52,6 +52,7 @@ from decibo.execute.solve import check_fit, check_types, one_of
 from decibo.files import read_file
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
+from decibo.silo.frame import CODES
 from decibo.silo.mix import silo_mixing
 from decibo.validate import MOST_STEPS, integer, only_known, positive
 from decibo.validate import one_of as one_word
@@ -169,7 +170,16 @@ class Job:
         check_fit(self.problem, self.network, self.method)
         if isinstance(self.problem.sample, Stream):
             raise InputError("A site has its data in memory, but this problem reads minibatches from a stream.")
+        if self.method.masks:
+            raise InputError(
+                f"{self.method.name} adds masks that are drawn from the seed, which all sites know: they would hide "
+                "nothing between real owners, who need a secret for each link.",
+                "Use the method without masks, and read what neighbours learn (docs/explanation/privacy.md).",
+            )
         silo_mixing(self.network, 0)
+        for name, layout in (("x", self.problem.x_layout), ("y", self.problem.y_layout)):
+            if layout.dtype.name not in CODES:
+                raise InputError(f"Sites exchange float32 or float64, but {name} is {layout.dtype.name}.")
 
     @property
     def names(self) -> list[str]:

@@ -24,6 +24,7 @@ from jax.experimental import io_callback
 from jax.extend.core import Primitive
 
 from decibo.errors import InputError
+from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.each import EachNetwork
@@ -123,6 +124,10 @@ def silo_mixing(network: Network | DirectedNetwork, agent: int, host: Host | Non
     if isinstance(network, EachNetwork):
         raise InputError(
             f"Sites have one network, but {network!r} has one for each variable.", "Use one network between sites."
+        )
+    if isinstance(network, AsynchronousNetwork):
+        raise InputError(
+            f"Sites wait for each other, but {network!r} simulates agents that do not.", "Use the network inside it."
         )
     local, received = mixing_of_one(network, agent)
     exchange = Exchange(local, len(received), host)
