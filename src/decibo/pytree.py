@@ -14,6 +14,11 @@ Tree = Any  # any pytree of arrays: JAX has no type for them
 Vector = jax.Array  # a flat vector: x, y or z of one agent
 
 
+def one_of(tree: Tree) -> Tree:
+    """The shapes of one agent's part of a tree with a leading axis of agents."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a pytree is laid out in one flat vector: hashable, so that equal layouts share compiled programs."""

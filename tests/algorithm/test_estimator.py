@@ -11,7 +11,7 @@ import pytest
 import decibo
 from decibo import consensus, direction, estimator
 from decibo.data import Batches
-from decibo.execute.solve import one_of
+from decibo.pytree import one_of
 from decibo.measure.cost import step_cost
 from decibo.problem.problem import Oracle
 from helpers import twin as twins

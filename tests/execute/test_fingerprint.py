@@ -13,7 +13,7 @@ import pytest
 
 import decibo
 from decibo.execute.fingerprint import PARTS, fingerprint
-from decibo.execute.solve import one_of
+from decibo.pytree import one_of
 
 DATA = {"b": np.random.default_rng(0).normal(size=(4, 3))}
 FACTOR = 2.0

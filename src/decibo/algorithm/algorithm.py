@@ -83,6 +83,7 @@ class Algorithm:
     chosen          for a method that finds step sizes itself: which ones a state of one agent has come to
     rest            for a method that can tell: by how much an agent in this state would still move
     bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
+    products        whether it needs products with second derivatives of g; None: found out by tracing a step
     theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
                     docs/explanation/theorem.md, or None
     step_sizes      the settings that are step sizes or penalties: what to lower when a run diverges
@@ -108,6 +109,7 @@ class Algorithm:
     chosen: Callable[[Tree], dict[str, jax.Array]] | None = None
     rest: Callable[[Tree], jax.Array] | None = None
     bias: str | None = None
+    products: bool | None = None
     theorem: str | None = None
     step_sizes: tuple[str, ...] = ()
     core: Core = field(init=False, repr=False)  # the functions and the direction as one pytree

@@ -149,6 +149,7 @@ def automatic(direction: Direction, alpha: Rate | None = None, gamma: Rate | Non
         direction=direction,
         answer=direction.answer,
         bias=direction.bias,
+        products=direction.products,
     )
 
 

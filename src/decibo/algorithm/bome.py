@@ -43,7 +43,7 @@ def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm
     Lands: in an O(alpha) neighbourhood of the solution, where it oscillates, since lam grows like 1/|grad q|:
     |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a quadratic.
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, eta, T), centralised=True)
+    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, eta, T), centralised=True, products=False)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

@@ -114,7 +114,7 @@ def c2dfb(
     """
     compress = Largest(fraction("keep", keep, zero=False))
     step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, c, K, compress)
-    return Algorithm(Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam")
+    return Algorithm(Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam", products=False)
 
 
 def _gradients(lam: Scalar, oracle: Oracle, x: Vector, d: Pair) -> tuple[Pair, Vector]:

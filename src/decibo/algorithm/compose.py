@@ -103,6 +103,7 @@ def compose(
         direction=direction,
         answer=direction.answer,
         bias=direction.bias,
+        products=direction.products,
         stochastic=estimator is not None and estimator.sampled,
         batches=estimator is not None and estimator.batches,
         full=estimator is not None and estimator.full,

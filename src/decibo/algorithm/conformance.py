@@ -18,7 +18,7 @@ from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.problems.quadratic import quadratic
-from decibo.pytree import Tree
+from decibo.pytree import Tree, one_of
 
 STEPS = 3
 AGENTS_CHECKED = 9  # far enough apart for two steps with two exchanges each
@@ -116,7 +116,7 @@ def _problem(agents: int, dtype: np.dtype | type | None = None, equal: bool = Fa
 
 def _pieces(problem: Problem) -> tuple[Tree, dict[str, jax.ShapeDtypeStruct]]:
     """The shapes of one agent's data and start."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), problem.data)
+    one = one_of(problem.data)
     layouts = {"x": problem.x_layout, "y": problem.y_layout}
     return one, {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
 

@@ -93,6 +93,7 @@ class Direction:
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
     bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ..., "1/c", None if exact
+    products  whether it needs products with second derivatives of g; None: found out by tracing a step
 
     Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
@@ -104,6 +105,7 @@ class Direction:
     view: Callable[[Tree], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
     answer: str = field(default="y", metadata={"static": True})
     bias: str | None = field(default=None, metadata={"static": True})
+    products: bool | None = field(default=None, metadata={"static": True})
 
 
 class Penalty(NamedTuple):
@@ -152,7 +154,7 @@ Weights = dict[int, float]  # a_j for every j
 def penalty(lam: Rate) -> Direction:
     """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
     at = Partial(_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam")
+    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam", products=False)
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
@@ -162,9 +164,8 @@ def symmetric_penalty(lam: Rate) -> Direction:
     """
     at = Partial(_symmetric_penalty, schedule("lam", lam))
     view = Partial(_with_center)
-    return Direction(
-        Partial(_start_penalty), at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
-    )
+    start = Partial(_start_penalty)
+    return Direction(start, at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2", products=False)
 
 
 def centred_penalty(lam: Rate) -> Direction:
@@ -188,7 +189,8 @@ def penalty_p(lam: Rate, p: int = 2) -> Direction:
     at = Partial(_penalty_p, schedule("lam", lam), weights)
     view = Partial(_with_interpolation, weights)
     names = _points(len(weights))._fields
-    return Direction(Partial(_start_penalty_p, weights), at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}")
+    start = Partial(_start_penalty_p, weights)
+    return Direction(start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}", products=False)
 
 
 def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> Direction:
@@ -201,29 +203,29 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     at = Partial(_implicit, products)
     if ridge is not None:
         at = Partial(_ridged, products, schedule("ridge", ridge))
-    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields)
+    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields, products=difference is None)
 
 
 def minimax() -> Direction:
     """Gradient descent ascent, for problems with g = -f; uses f only."""
-    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields)
+    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields, products=False)
 
 
 def minimax_penalty(lam: Rate) -> Direction:
     """AHEAD's minimax case, for problems with g = -f; uses f only."""
     at = Partial(_minimax_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam")
+    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam", products=False)
 
 
 def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
     """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
     at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
-    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c")
+    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c", products=False)
 
 
 def single() -> Direction:
     """One level only: both x and y descend f. For checks, and for comparison with one-level libraries."""
-    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
+    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields, products=False)
 
 
 def _start_penalty(values: Mapping[str, Vector]) -> Penalty:

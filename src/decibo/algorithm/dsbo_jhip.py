@@ -49,7 +49,7 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.5e-2 at steps .05, 3.6e-3 at .005
     (heterogeneous quadratic, ring of 10).
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view))
+    return Algorithm(Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view), products=True)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

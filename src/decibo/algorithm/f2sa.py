@@ -42,7 +42,7 @@ def f2sa(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate, T: in
     lam = 10, 100, 1000 on a quadratic.
     """
     step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, T)
-    return Algorithm(Partial(_init), step, centralised=True, bias="1/lam")
+    return Algorithm(Partial(_init), step, centralised=True, bias="1/lam", products=False)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

@@ -39,7 +39,15 @@ def f2sa_p(*, alpha: Rate, gamma: Rate, lam: Rate, p: int = 2, T: int = 10, norm
     along = penalty_p(lam, p)
     scaled = Partial(_unit) if normalised else Partial(_plain)
     step = Partial(_step, alpha, gamma, along, T, scaled)
-    return Algorithm(Partial(_init, along), step, along.view, centralised=True, answer=along.answer, bias=along.bias)
+    return Algorithm(
+        Partial(_init, along),
+        step,
+        along.view,
+        centralised=True,
+        answer=along.answer,
+        bias=along.bias,
+        products=along.products,
+    )
 
 
 def _init(along: Direction, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Tree:

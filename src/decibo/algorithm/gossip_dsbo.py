@@ -59,7 +59,8 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 5
     Lands: O(step) from the solution if the agents differ, plus what the series leaves; theta counts as a step:
     |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, beta, theta, eta, N), Partial(_view))
+    step = Partial(_step, alpha, beta, theta, eta, N)
+    return Algorithm(Partial(_init), step, Partial(_view), products=True)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

@@ -56,7 +56,7 @@ def lv_hba(
     """
     maps = as_prox("x", prox_x), as_prox("y", prox_y)
     step = Partial(_step, alpha, beta, gamma, polynomial(1.0, 0.3) if c is None else c, proximity, *maps)
-    return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c")
+    return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c", products=False)
 
 
 def _init(prox_x: Prox, prox_y: Prox, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

@@ -47,7 +47,8 @@ def ma_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight = 0.2, T: int
     Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.9e-2 at steps .05, 3.8e-3 at .005
     with T = 100 (heterogeneous quadratic, ring of 10).
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, beta, gamma, theta, T, N), Partial(_view))
+    step = Partial(_step, alpha, beta, gamma, theta, T, N)
+    return Algorithm(Partial(_init), step, Partial(_view), products=True)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

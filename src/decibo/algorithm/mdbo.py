@@ -40,7 +40,7 @@ def mdbo(*, alpha: StepSize, beta: StepSize, eta: Rate, theta: Weight = 0.2, N: 
     quadratic, ring of 10, and 6e-8 (what the series leaves) if agents are equal.
     """
     # N is a Count, so that it is part of the program
-    along = Direction(Partial(_start), Partial(_at, eta, N), "local_neumann", Pair._fields)
+    along = Direction(Partial(_start), Partial(_at, eta, N), "local_neumann", Pair._fields, products=True)
     return compose(along, consensus.tracking(), average={"x": theta, "y": theta}, x=alpha, y=beta)
 
 

@@ -42,7 +42,8 @@ def v_pbgd(*, alpha: Rate, gamma: Rate, lam: Rate, T: int = 1) -> Algorithm:
     Cost: 1 + (T + 2) gradients; sends nothing.
     Lands: O(1/lam) from the solution, the bias of the penalty.
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, lam, T), centralised=True, bias="1/lam")
+    step = Partial(_step, alpha, gamma, lam, T)
+    return Algorithm(Partial(_init), step, centralised=True, bias="1/lam", products=False)
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

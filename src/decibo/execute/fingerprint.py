@@ -26,8 +26,8 @@ from decibo.data.stream import Stream
 from decibo.measure.cost import trace_step
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
-from decibo.problem.problem import Functions, Problem, Sampler
-from decibo.pytree import Tree
+from decibo.problem.problem import Functions, Gradient, Objective, Problem, Sampler
+from decibo.pytree import Tree, one_of
 
 PROGRAMS = ("outer", "inner", "sample", "step")  # the parts that are traced programs
 PARTS = ("problem", "method", "network", "start", "seed", "measures", *PROGRAMS)
@@ -93,30 +93,51 @@ def digest(*parts: str | np.ndarray) -> str:
 
 def _objectives(problem: Problem, data: Tree, sampler: Sampler | None) -> dict[str, str]:
     """Checksums of both objectives with their gradients, and of how minibatches are drawn."""
-    both = lambda function: jax.make_jaxpr(jax.value_and_grad(function, argnums=(0, 1)))(problem.x0, problem.y0, data)
+    outer, inner = _traced(problem, data)
     sample = "none"
     if sampler is not None:
         words = problem.sample.words if isinstance(problem.sample, Stream) else ""
         sample = digest(words, *_parts(jax.make_jaxpr(sampler)(data, jax.random.key(0))))
     return {
-        "outer": digest(*_parts(both(problem.outer))),
-        "inner": digest(*_parts(both(problem.inner))),
+        "outer": digest(*_parts(outer)),
+        "inner": digest(*_parts(inner)),
         "sample": sample,
     }
 
 
+def _traced(problem: Problem, data: Tree) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Both objectives, each together with its gradient."""
+
+    def both(value: Objective, gradient: Gradient | None) -> ClosedJaxpr:
+        found = jax.value_and_grad(value, argnums=(0, 1))
+        if gradient is not None:
+            found = lambda x, y, d: (value(x, y, d), gradient(x, y, d))
+        return jax.make_jaxpr(found)(problem.x0, problem.y0, data)
+
+    return both(problem.outer, problem.outer_gradient), both(problem.inner, problem.inner_gradient)
+
+
 def same_programs(one: Problem, other: Problem) -> bool:
-    """Whether the functions of two problems with data in memory compute the same, whatever they are called."""
+    """Whether the functions of two problems with data in memory compute the same, whatever they are called.
+
+    What is computed on the host is not looked into: such problems never count as the same.
+    """
     if (one.x_layout, one.y_layout) != (other.x_layout, other.y_layout):
         return False
     digests = []
     for problem in (one, other):
-        agent = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), problem.data)
+        agent = one_of(problem.data)
+        if any(map(_calls_host, _traced(problem, agent))):
+            return False
         closed = "none"
         if problem.inner_solution is not None:
             closed = digest(*_parts(jax.make_jaxpr(problem.inner_solution)(problem.x0, problem.data)))
         digests.append(_objectives(problem, agent, problem.functions.sample) | {"closed form": closed})
     return digests[0] == digests[1]
+
+
+def _calls_host(program: ClosedJaxpr) -> bool:
+    return any(isinstance(part, str) and part.endswith("callback") for part in _parts(program))
 
 
 def _setting(value: object) -> str:

@@ -24,7 +24,7 @@ from decibo.execute.progress import Line, Report
 from decibo.execute.solution import DivergedError, Solution, Status
 from decibo.formatting import format_number
 from decibo.measure.cost import Cost, Seconds
-from decibo.measure.measures import as_trees
+from decibo.measure.measures import SOLVED, as_trees
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.parallel.placement import Placement
@@ -37,7 +37,6 @@ LONGEST = 1000  # the most steps of an interval, so that the host can look in be
 PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
 LARGE = 1 << 28  # bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
-SOLVED = ("phi", "stationarity", "inner_error")  # measures that need the exact inner solution
 
 
 @dataclass(frozen=True, eq=False)

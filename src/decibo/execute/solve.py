@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ from decibo.execute.progress import Report
 from decibo.execute.run import SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import MarkedMix, Seconds, step_cost
+from decibo.measure.cost import MarkedMix, Seconds, asks_for_products, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
@@ -46,7 +47,8 @@ from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
 from decibo.parallel.watch import inside, loading
 from decibo.problem.problem import BATCHES, Functions, Oracle, Problem
-from decibo.pytree import Tree
+from decibo.problem.second import require_products, why_no_products
+from decibo.pytree import Tree, one_of
 from decibo.validate import MOST_STEPS, at_least, flag, integer
 from decibo.validate import one_of as one_of_words
 from decibo.validate import seed as check_seed
@@ -219,6 +221,14 @@ def _check_streamed(method: Algorithm) -> None:
         )
 
 
+def check_products(problem: Problem, method: Algorithm, data: Tree) -> None:
+    """A method with second derivatives needs an inner objective that has them. Only traces, and only if it must."""
+    one = one_of(data)
+    needed = asks_for_products(problem.functions, one, method.core) if method.products is None else method.products
+    if needed:
+        require_products(method.name, problem.functions, one)
+
+
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
     """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
     lam = method.settings.get("lam")
@@ -281,12 +291,14 @@ def prepare(
             source = open_stream(problem.sample, local, network.agents, seed)
             functions = functions._replace(sample=source.sampler)
             problem.check_samples(jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data))
+        check_products(problem, method, data)
         variables = variables_of(functions, data, method.core)
         rows = start_of(problem, network.agents, start, method, variables)
         rows = rows | masks_of(network, method, rows, seed)
         known = known_solution(problem)
         tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
-        recorded = resolve(measures, variables, known, **tells)
+        no_exact = partial(why_no_products, functions, one_of(data))
+        recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
         _check_measurable(problem, [name for name, _ in recorded])
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
@@ -340,11 +352,6 @@ def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
         failure = error
     check_same({}, failure)
     return problem.stacked(parts, agents, share)
-
-
-def one_of(tree: Tree) -> Tree:
-    """The shapes of one agent's part."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
 
 
 def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -205,6 +205,56 @@ class MarkedOracle(Oracle):
             return MarkedOracle(self.functions, data, self.share)
         size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
         return MarkedOracle(self.functions, data, self.share * size(data) / size(self.data))
+
+
+@dataclass(frozen=True)
+class AskedOracle(Oracle):
+    """An oracle that answers with zeros and remembers whether it was asked for products with second derivatives.
+
+    Nothing of the objectives is traced, so that it takes no time to find out what a method asks for.
+    """
+
+    asked: set[str] = field(default_factory=set)
+
+    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
+        return jnp.zeros((), y.dtype)
+
+    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
+        return jnp.zeros((), y.dtype)
+
+    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return jnp.zeros_like(x), jnp.zeros_like(y)
+
+    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return jnp.zeros_like(x), jnp.zeros_like(y)
+
+    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
+        return self.jacobian(x, y, v), self.hessian(x, y, v)
+
+    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        self.asked.add("hessian")
+        return jnp.zeros_like(y)
+
+    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        self.asked.add("jacobian")
+        return jnp.zeros_like(x)
+
+    def on(self, data: Tree) -> Oracle:
+        return AskedOracle(self.functions, data, self.asked)
+
+
+def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
+    """Whether a method asks for products with second derivatives, in init or in a step. `data` is one agent's."""
+    asked: set[str] = set()
+
+    def run(data: Tree, start: Mapping[str, Vector], key: jax.Array) -> Tree:
+        oracle = AskedOracle(functions, data, asked)
+        return core.step(oracle, MarkedMix(), core.init(oracle, MarkedMix(), start), jnp.int32(0), key)
+
+    layouts = {"x": functions.x, "y": functions.y}
+    start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
+    jax.eval_shape(run, data, start, jax.random.key(0))
+    return bool(asked)
 
 
 def sometimes(

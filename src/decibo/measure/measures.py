@@ -29,7 +29,7 @@ import jax.numpy as jnp
 
 from decibo.errors import InputError, short
 from decibo.parallel.collectives import average, gather, is_spread, total
-from decibo.problem.problem import Functions, Oracle
+from decibo.problem.problem import Functions, NoSecondDerivativesError, Oracle
 from decibo.problem.reference import Exact, exact
 from decibo.pytree import Tree, Vector
 from decibo.validate import did_you_mean
@@ -252,7 +252,8 @@ def available(
     return measures | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
 
 
-EXACT = ("phi", "stationarity", "inner_error", "distance_x", "distance_y")
+SOLVED = ("phi", "stationarity", "inner_error")  # by Newton's method, with second derivatives of inner
+EXACT = (*SOLVED, "distance_x", "distance_y")
 LOCAL = ("outer_local", "inner_local")
 
 
@@ -263,10 +264,14 @@ def resolve(
     *,
     has_direction: bool = False,
     has_rest: bool = False,
+    no_exact: Callable[[], str] = str,
 ) -> tuple[tuple[str, Measure], ...]:
     """Measures with their names, checked: by default every cheap one; "all" adds the exact and the local ones.
 
     A function is recorded under its `__name__`; a pair (name, function) gives it another.
+
+    no_exact   why there are no second derivatives of inner, which SOLVED need; asked only if they are wanted. Without
+               them, "all" leaves these measures out
     """
     built_in = available(tuple(variables), known, has_direction=has_direction, has_rest=has_rest)
     groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)]}
@@ -282,6 +287,10 @@ def resolve(
     measures: dict[str, Measure] = {}
     for item in ["cheap"] if requested is None else requested:
         if isinstance(item, str):
+            if item in SOLVED and (reason := no_exact()):
+                raise NoSecondDerivativesError(f"The measure {item!r}", reason, "Record 'direction_norm' or 'outer'.")
+            if item == "all" and no_exact():
+                groups["all"] = [name for name in groups["all"] if name not in SOLVED]
             measures |= {name: _built_in(name, built_in) for name in groups.get(item, [item])}
             continue
         name, measure = _named(item)

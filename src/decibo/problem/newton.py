@@ -72,7 +72,10 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
 
     def at(y: Vector) -> Point:
         def one(d: Tree) -> tuple[jax.Array, Vector]:
-            return jax.value_and_grad(Oracle(functions, d).inner_value, argnums=1)(x, y)
+            oracle = Oracle(functions, d)
+            if functions.inner_gradient is not None:
+                return oracle.inner_value(x, y), oracle.inner(x, y)[1]
+            return jax.value_and_grad(oracle.inner_value, argnums=1)(x, y)
 
         with precise():
             values, gradients = jax.vmap(one)(data)

@@ -9,6 +9,9 @@ products with second derivatives of its own f and g, in flat vectors x, y and v:
     (1)  outer(x, y)        = (f_x, f_y)
     (2)  inner(x, y)        = (g_x, g_y)
     (3)  products(x, y, v)  = (J v, H v),   J = d2 g / dx dy,   H = d2 g / dy dy
+
+(1) and (2) are found by differentiating outer and inner, or by functions that come with the problem. (3) is the forward
+derivative of (2), which not every objective has: decibo.problem.second finds out.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from decibo.data.batches import Batches
 from decibo.data.samples import Samples
 from decibo.data.stream import FirstBatch, Stream
 from decibo.errors import InputError, first_line, short
-from decibo.pytree import Layout, Tree, Vector
+from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer, only_known
 
 if TYPE_CHECKING:
@@ -35,11 +38,15 @@ if TYPE_CHECKING:
 
 
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
+Gradient = Callable[[Tree, Tree, Tree], tuple[Tree, Tree]]  # the same -> its gradients, shaped like x and like y
 Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 
 BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
+OUTSIDE_JAX = "Pure callbacks do not support JVP"  # how JAX begins when asked to differentiate a call of the host
+OUTSIDE = "it is computed outside JAX"
+FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
 
 
 class Functions(NamedTuple):
@@ -51,6 +58,8 @@ class Functions(NamedTuple):
     inner_solution: ClosedForm | None
     x: Layout
     y: Layout
+    outer_gradient: Gradient | None = None
+    inner_gradient: Gradient | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +76,8 @@ class Problem:
     solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and distance_y only
     agents          how many agents there are; needed only if data is a function
     constants       optional, what is known of the problem: mu_g, L_f1, ... as in decibo.theory
+    outer_gradient, inner_gradient   optional functions (x, y, d) of ONE agent that return a pair, the gradients of
+                    outer or inner in x and in y, shaped like x0 and y0: for gradients that JAX cannot find itself
     """
 
     outer: Objective
@@ -80,6 +91,8 @@ class Problem:
     agents: int | None = None
     name: str = "problem"
     constants: dict[str, float] | None = None
+    outer_gradient: Gradient | None = None
+    inner_gradient: Gradient | None = None
 
     def __repr__(self) -> str:
         sizes = f"x of {self.x_layout.size} and y of {self.y_layout.size} numbers"
@@ -94,7 +107,7 @@ class Problem:
         for name in ("outer", "inner"):
             if not callable(getattr(self, name)):
                 raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(getattr(self, name)))}.")
-        for name in ("sample", "inner_solution"):
+        for name in ("sample", "inner_solution", "outer_gradient", "inner_gradient"):
             value = getattr(self, name)
             if not (value is None or callable(value) or isinstance(value, Stream)):
                 raise InputError(f"{name} must be a function or None, but it is {short(repr(value))}.")
@@ -128,7 +141,16 @@ class Problem:
     def functions(self) -> Functions:
         """The part of the problem that a compiled program depends on; the data is passed to it."""
         sample = None if isinstance(self.sample, Stream) else self.sample  # what it looks like is known when it is read
-        return Functions(self.outer, self.inner, sample, self.inner_solution, self.x_layout, self.y_layout)
+        return Functions(
+            self.outer,
+            self.inner,
+            sample,
+            self.inner_solution,
+            self.x_layout,
+            self.y_layout,
+            self.outer_gradient,
+            self.inner_gradient,
+        )
 
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
         """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there once."""
@@ -222,17 +244,23 @@ class Problem:
         """Check, without computing anything, that both objectives return one number for the data of one agent."""
         x = jax.tree.map(_struct, self.x0)
         y = jax.tree.map(_struct, self.y0)
-        d = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
-        for name, function in (("outer", self.outer), ("inner", self.inner)):
+        d = one_of(data)
+        given = {"outer_gradient": self.outer_gradient, "inner_gradient": self.inner_gradient}
+        gradients = {name: function for name, function in given.items() if function is not None}
+        for name, function in {"outer": self.outer, "inner": self.inner, **gradients}.items():
             try:
                 value = jax.eval_shape(function, x, y, d)
             except Exception as error:
                 raise InputError(
                     f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)} "
                     f"({name} must accept x shaped like x0, y shaped like y0 and the data of ONE agent.)",
-                    "The data arrives without its leading axis of agents; write it with jax.numpy.",
+                    "The data arrives without its leading axis of agents; write it with jax.numpy, or wrap what is not "
+                    "JAX with decibo.integrations.host or decibo.integrations.torch.",
                 ) from error
-            _check_scalar(name, value)
+            if name in gradients:
+                _check_gradient(name, value, (x, y))
+            else:
+                _check_scalar(name, value)
 
 
 class Extras(TypedDict, total=False):
@@ -289,6 +317,26 @@ def _check_scalar(name: str, value: Tree) -> None:
             f"An objective must return one floating-point number, but {name} returns {listed}.",
             "Sum or average inside the function, and return only the objective.",
         )
+
+
+def _check_gradient(name: str, value: Tree, wanted: tuple[Tree, Tree]) -> None:
+    """A gradient is a pair of trees like x0 and y0."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise InputError(
+            f"{name} must return the pair (gradient in x, gradient in y), but it returns a {type(value).__name__}.",
+            "Where the objective does not depend on one of them, return zeros for it.",
+        )
+    for variable, found, like in zip(("x", "y"), value, wanted, strict=True):
+        words = [_shapes_of(tree) for tree in (found, like)]
+        if words[0] != words[1]:
+            raise InputError(
+                f"The gradient in {variable} that {name} returns must look like {variable}0, that is {words[1]}, but "
+                f"it is {words[0]}.",
+            )
+
+
+def _shapes_of(tree: Tree) -> str:
+    return str(jax.tree.map(lambda leaf: tuple(leaf.shape), tree))
 
 
 def _floating(name: str, tree: Tree) -> Tree:
@@ -400,6 +448,26 @@ def _check_numbers(name: str, leaf: object) -> None:
         )
 
 
+class NoSecondDerivativesError(InputError):
+    """The inner objective has first gradients only, and `reason` is why; `what` needs more."""
+
+    def __init__(self, what: str, reason: str, remedy: str = FIRST_GRADIENTS):
+        has = "which has first gradients only"
+        super().__init__(f"{what} needs products with second derivatives of inner, {has}: {reason}.", remedy)
+        self.reason = reason
+
+
+def _differentiated(gradient: Callable[..., Tree], at: tuple[Vector, ...], along: tuple[Vector, ...]) -> Tree:
+    """The forward derivative of a gradient, which fused kernels and functions on the host do not have."""
+    try:
+        return jax.jvp(gradient, at, along)[1]
+    except InputError:
+        raise
+    except (NotImplementedError, TypeError, ValueError) as error:
+        reason = OUTSIDE if OUTSIDE_JAX in str(error) else f"JAX says {first_line(error).rstrip('.')!r}"
+        raise NoSecondDerivativesError("What is computed here", reason) from error
+
+
 @dataclass(frozen=True)
 class Oracle:
     """One agent's objectives and derivatives, in flat vectors. Nothing here knows of other agents."""
@@ -417,23 +485,39 @@ class Oracle:
 
     def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
         """The gradient of f: (f_x, f_y)."""
+        if self.functions.outer_gradient is not None:
+            return self._given(self.functions.outer_gradient, x, y)
         return jax.grad(self.outer_value, argnums=(0, 1))(x, y)  # (1)
 
     def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
         """The gradient of g: (g_x, g_y)."""
+        if self.functions.inner_gradient is not None:
+            return self._given(self.functions.inner_gradient, x, y)
         return jax.grad(self.inner_value, argnums=(0, 1))(x, y)  # (2)
 
     def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
         """Second derivatives of g times v, without forming them: (J v, H v)."""
-        return jax.jvp(self.inner, (x, y), (jnp.zeros_like(x), v))[1]  # (3)
+        return _differentiated(self.inner, (x, y), (jnp.zeros_like(x), v))  # (3)
 
     def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
         """H v alone."""
-        return jax.jvp(lambda y: jax.grad(self.inner_value, argnums=1)(x, y), (y,), (v,))[1]
+        return _differentiated(lambda y: self._slope(x, y, 1), (y,), (v,))
 
     def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
         """J v alone."""
-        return jax.jvp(lambda y: jax.grad(self.inner_value, argnums=0)(x, y), (y,), (v,))[1]
+        return _differentiated(lambda y: self._slope(x, y, 0), (y,), (v,))
+
+    def _given(self, gradient: Gradient, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """A gradient that came with the problem, in flat vectors."""
+        layouts = self.functions
+        in_x, in_y = gradient(layouts.x.unravel(x), layouts.y.unravel(y), self.data)
+        return layouts.x.ravel(in_x), layouts.y.ravel(in_y)
+
+    def _slope(self, x: Vector, y: Vector, part: int) -> Vector:
+        """g_x or g_y alone."""
+        if self.functions.inner_gradient is not None:
+            return self.inner(x, y)[part]
+        return jax.grad(self.inner_value, argnums=part)(x, y)
 
     def sampled(self, key: jax.Array) -> Oracle:
         """The same agent on a minibatch, if the problem says how to draw one."""

@@ -18,7 +18,8 @@ import numpy as np
 from decibo.errors import InputError, short
 from decibo.problem.newton import Exact, Inner, exact, hypergradient, mean_hessian, newton, solve_inner
 from decibo.problem.problem import Functions, Problem
-from decibo.pytree import Layout, Tree, Vector
+from decibo.problem.second import require_products, why_no_products
+from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
 _newton = jax.jit(newton, static_argnums=0)
 _hessian = jax.jit(mean_hessian, static_argnums=0)
 
+ELSEWHERE = "It has no exact answers to compare with: judge a run by its measures 'direction_norm' and 'outer'."
 MOST = 4096  # inner variables whose Hessian is formed to explain a failure
 
 
@@ -57,6 +59,7 @@ class Reference:
 
     def at(self, x: Tree) -> Answer:
         """All three at once: one solve."""
+        require_products("The exact reference", self.functions, one_of(self.data), ELSEWHERE)
         flat = self.flat(x)
         answer = exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
         if not answer.converged:
@@ -157,7 +160,7 @@ def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) ->
 
 def not_strongly_convex(functions: Functions, data: Tree, x: Vector, y: Vector, where: str) -> InputError | None:
     """What is wrong with the averaged inner objective at (x, y), if it can be told: it has no curvature somewhere."""
-    if y.size > MOST:
+    if y.size > MOST or why_no_products(functions, one_of(data)):
         return None
     hessian = np.asarray(_hessian(functions, data, x, y), dtype=np.float64)
     if not np.isfinite(hessian).all():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
 AnyNetwork = Network | DirectedNetwork
-FUNCTIONS = ("outer", "inner", "sample", "inner_solution")
+FUNCTIONS = ("outer", "inner", "sample", "inner_solution", "outer_gradient", "inner_gradient")
 T = TypeVar("T")
 
 
@@ -171,7 +171,7 @@ def sharing(problem: Problem, first: Problem) -> Problem:
     if not same_programs(problem, first):
         return problem
     functions = first.functions._asdict()
-    names = ("outer", "inner", "inner_solution") if isinstance(problem.sample, Stream) else FUNCTIONS
+    names = [name for name in FUNCTIONS if name != "sample" or not isinstance(problem.sample, Stream)]
     return replace(problem, **{name: functions[name] for name in names})
 
 

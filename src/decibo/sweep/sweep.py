@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from decibo.execute.solution import Status
 from decibo.execute.solve import (
     Measures,
     check_fit,
+    check_products,
     check_types,
     finite_at_start,
     known_solution,
@@ -45,7 +47,8 @@ from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
-from decibo.pytree import Tree
+from decibo.problem.second import why_no_products
+from decibo.pytree import Tree, one_of
 from decibo.sweep.batching import Batch, Ran, batch_size, run, stack
 from decibo.sweep.result import Sweep
 from decibo.sweep.seeds import seed_numbers
@@ -163,6 +166,8 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
     data = problem.local(range(agents))
     known = known_solution(problem)
     first = runs[0].method
+    for point in runs:
+        check_products(problem, point.method, data)
     variables = variables_of(problem.functions, data, first.core)
     shared: dict[int, dict[str, jax.Array]] = {}  # the rows of starts that several cases share
     starts = {}
@@ -183,7 +188,8 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
         mixings = [network.mixing("dense") for network, _, _ in cases]
     reaches = [told(network, method) for network, method, _ in cases[: len(mixings)]]
     tells = {"has_direction": first.direction is not None, "has_rest": first.rest is not None}
-    recorded = resolve(measures, variables, known, **tells)
+    no_exact = partial(why_no_products, problem.functions, one_of(data))
+    recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
     program = Program(problem.functions, recorded, early=False)
     return _Prepared(cases, runs, program, data, known, mixings, reaches, starts)
 

@@ -40,7 +40,8 @@ from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.problem.reference import reference
-from decibo.pytree import Tree, Vector
+from decibo.problem.second import require_products
+from decibo.pytree import Tree, Vector, one_of
 from decibo.theory.constants import Constants
 from decibo.validate import at_least, integer
 
@@ -73,6 +74,13 @@ def constants(
     exact_problem = reference(problem)
     functions = exact_problem.functions
     data = exact_problem.data
+    if problem.outer_gradient is not None or problem.inner_gradient is not None:
+        raise InputError(
+            "The constants are found from second and third derivatives of outer and inner, but this problem comes with "
+            "gradients of its own.",
+            "State the constants that are known: Problem(..., constants={...}).",
+        )
+    require_products("decibo.theory.constants", functions, one_of(data))
     key = jax.random.key(seed)
     points = _around(problem, radius, samples, key) if x is None else _visited(problem, x)
     start = problem.y_layout.ravel(problem.y0)
