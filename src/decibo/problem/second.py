@@ -39,8 +39,10 @@ def require_products(what: str, functions: Functions, data: Tree, remedy: str = 
 def _probed(functions: Functions, treedef: Any, shapes: tuple[jax.ShapeDtypeStruct, ...]) -> str:
     x, y = (jax.ShapeDtypeStruct((layout.size,), layout.dtype) for layout in (functions.x, functions.y))
     products = lambda d, x, y, v: Oracle(functions, d).products(x, y, v)
+    # Mapped over agents, as it will be: without that, JAX notices a missing derivative only when it compiles.
+    agents = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), (shapes, x, y))
     try:
-        jax.eval_shape(products, jax.tree.unflatten(treedef, shapes), x, y, y)
+        jax.eval_shape(jax.vmap(products), jax.tree.unflatten(treedef, agents[0]), *agents[1:], agents[2])
     except NoSecondDerivativesError as error:
         return error.reason
     return ""
