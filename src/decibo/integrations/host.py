@@ -7,14 +7,16 @@ r"""Objectives and gradients that are computed outside JAX: numpy and scipy code
 
 f and g are functions (x, y, d) -> number of one agent, df and dg functions (x, y, d) -> (gradient in x, gradient in y).
 They receive numpy arrays, shaped like x0, y0 and the data of one agent, and return what numpy takes for arrays.
-The compiled loop calls them (`jax.pure_callback`), all agents in one call; they must not call JAX, whose threads may
-be waiting for them, must not write into what they are given, and must return the same for the same arguments.
+The compiled loop calls them (`jax.pure_callback`), all agents in one call and never two calls at a time. They must not
+call JAX, whose threads may be waiting for them, must not write into what they are given, and must return the same for
+the same arguments.
 
 There are no second derivatives: methods that need them refuse such a problem.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,7 @@ from decibo.pytree import Tree
 
 __all__ = ["gradient", "on_all", "value"]
 
+TURN = threading.Lock()  # one call at a time: few libraries may be entered twice, and many have threads of their own
 Host = Callable[[Tree, Tree, Tree], Any]  # of numpy arrays
 
 
@@ -100,6 +103,10 @@ class _Call:
     together: bool
 
     def __call__(self, *args: Tree) -> Tree:
+        with TURN:
+            return self._called(*args)
+
+    def _called(self, *args: Tree) -> Tree:
         leaves, treedef = jax.tree.flatten(args)
         arrays = [np.asarray(leaf) for leaf in leaves]
         leads = [array.shape[: array.ndim - rank] for array, rank in zip(arrays, self.ranks, strict=True)]

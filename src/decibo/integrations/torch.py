@@ -21,8 +21,9 @@ copying what it hands over. There are no second derivatives for the loop: method
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypedDict, Unpack
 
 import jax
@@ -32,17 +33,18 @@ import numpy as np
 from decibo.errors import InputError, first_line, missing, short
 from decibo.integrations.host import on_all
 from decibo.problem.problem import Problem, Sampler
-from decibo.pytree import Tree
+from decibo.pytree import Layout, Tree, Vector
 from decibo.validate import flag
 
 try:
-    import torch  # pyright: ignore[reportMissingImports]
+    torch: Any = import_module("torch")
 except ImportError as error:
     raise missing("PyTorch", "decibo.integrations.torch", "torch") from error
 
 __all__ = ["arrays", "load", "problem", "tensors"]
 
 Loss = Callable[[Tree, Tree, Tree], Any]  # of tensors
+CPU = torch.device("cpu")
 BFLOAT16 = jnp.zeros((), jnp.bfloat16).dtype  # numpy has no such type of its own
 
 
@@ -80,20 +82,23 @@ def problem(
     for name, function in (("outer", outer), ("inner", inner)):
         if not callable(function):
             raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(function))}.")
-    kinds = tuple(tuple(_kind(leaf) for leaf in jax.tree.leaves(_opened(tree))) for tree in (x0, y0, data))
-    start_x, start_y, stacked = (arrays(tree) for tree in (x0, y0, data))
-    for name, tree in (("x0", start_x), ("y0", start_y)):
-        _check_precision(name, tree)
-    losses = [_Torch(function, kinds, flag("together", together), where) for function in (outer, inner)]
-    for name, loss in zip(("outer", "inner"), losses, strict=True):
-        _try(name, loss, start_x, start_y, jax.tree.map(lambda leaf: leaf[:1], stacked))
-    f, g = losses
+    stacked = arrays(data)
+    for name, tree in (("x0", x0), ("y0", y0)):
+        _check_precision(name, arrays(tree))
+    held = _tensors(stacked, _kinds(data), where) if extras.get("sample") is None else None
+    f, g = (
+        _Torch(function, _Parts.of(x0), _Parts.of(y0), _kinds(data), flag("together", together), where, held)
+        for function in (outer, inner)
+    )
+    for name, loss in (("outer", f), ("inner", g)):
+        _try(name, loss, arrays(x0), arrays(y0), jax.tree.map(lambda leaf: leaf[:1], stacked))
+    agents = np.arange(len(jax.tree.leaves(stacked)[0]), dtype=np.int32)
     return Problem(
         _Value(f),
         _Value(g),
-        stacked,
-        start_x,
-        start_y,
+        stacked if held is None else {"agent": agents, "data": stacked},
+        arrays(x0),
+        arrays(y0),
         outer_gradient=_Gradient(f),
         inner_gradient=_Gradient(g),
         **extras,
@@ -107,7 +112,7 @@ def arrays(tree: Tree) -> Tree:
 
 def tensors(tree: Tree, device: str = "cpu") -> Tree:
     """Arrays as tensors of their own: a solution's x or y for torch."""
-    return jax.tree.map(lambda leaf: _tensor(np.array(leaf), None, device), tree)
+    return jax.tree.map(lambda leaf: _tensor(np.array(leaf), None, torch.device(device)), tree)
 
 
 def load(module: Any, parameters: Tree) -> None:
@@ -128,7 +133,7 @@ def load(module: Any, parameters: Tree) -> None:
             )
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(_tensor(np.array(parameters[name]), None, "cpu"))
+            parameter.copy_(_tensor(np.array(parameters[name]), None, CPU))
 
 
 def _opened(tree: Tree) -> Tree:
@@ -144,9 +149,10 @@ def _trainable(module: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
-def _kind(leaf: Any) -> Any:
-    """The type that torch computes with, where it differs from what JAX keeps; None leaves it as it is."""
-    return leaf.dtype if isinstance(leaf, torch.Tensor) else None
+def _kinds(tree: Tree) -> tuple[Any, ...]:
+    """The types that torch computes with: those of tensors, and None for what takes that of JAX."""
+    leaves = jax.tree.leaves(_opened(tree))
+    return tuple(leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in leaves)
 
 
 def _array(leaf: Any) -> np.ndarray:
@@ -167,7 +173,13 @@ def _tensor(array: np.ndarray, kind: Any, device: Any) -> Any:
         found = torch.tensor(array)
     if kind is None and array.dtype.kind in "iu":
         kind = torch.int64  # what torch counts classes and rows with
-    return found.to(device=device, dtype=kind or found.dtype)
+    return found if kind is None and device == CPU else found.to(device=device, dtype=kind or found.dtype)
+
+
+def _tensors(tree: Tree, kinds: tuple[Any, ...], device: Any) -> Tree:
+    leaves, treedef = jax.tree.flatten(tree)
+    moved = [_tensor(np.asarray(leaf), kind, device) for leaf, kind in zip(leaves, kinds, strict=True)]
+    return jax.tree.unflatten(treedef, moved)
 
 
 def _device(name: str) -> Any:
@@ -184,20 +196,21 @@ def _device(name: str) -> Any:
 def _check_precision(name: str, tree: Tree) -> None:
     """Parameters in double precision would be rounded by JAX, and no longer go together with the user's tensors."""
     wide = [leaf for leaf in jax.tree.leaves(tree) if np.ndim(leaf) and np.asarray(leaf).dtype == np.float64]
-    if wide and not jax.config.jax_enable_x64:
+    if wide and jnp.zeros(()).dtype != np.float64:
         raise InputError(
             f"{name} has tensors of type float64, but JAX is in single precision.",
-            "Pass float32 (model.float()), or enable double precision: jax.config.update('jax_enable_x64', True).",
+            "Pass float32 (model.float()), or use double precision in JAX too (jax_enable_x64).",
         )
 
 
 def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
     """Evaluate an objective and its gradient once, so that what is wrong is said here and not in the compiled loop."""
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (x, y))
+    one = [np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y))]
+    given = data if loss.held is None else np.zeros(1, int)
     try:
-        value = loss.values(*one, data)
+        value = loss.values(*one, given)
         if value.shape == (1,):
-            loss.gradients(*one, data)
+            loss.gradients(*one, given)
     except Exception as error:
         advice = "If torch.func.vmap does not take it, pass together=False." if loss.together else "It gets tensors."
         raise InputError(
@@ -211,50 +224,90 @@ def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
 
 
 @dataclass(frozen=True)
+class _Parts:
+    """How x or y lies in a flat vector, and the types of its tensors."""
+
+    layout: Layout
+    kinds: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, tree: Tree) -> _Parts:
+        return cls(Layout.of(jax.tree.map(jnp.asarray, arrays(tree))), _kinds(tree))
+
+    def __call__(self, vector: Any) -> Tree:
+        """The tree of tensors that share the vector's memory, where types allow."""
+        pieces = torch.split(vector, list(self.layout.sizes))
+        shaped = [
+            piece.reshape(shape) if kind is None else piece.reshape(shape).to(kind)
+            for piece, shape, kind in zip(pieces, self.layout.shapes, self.kinds, strict=True)
+        ]
+        return jax.tree.unflatten(self.layout.treedef, shaped)
+
+
+@dataclass(frozen=True, eq=False)
 class _Torch:
-    """A loss of one agent, evaluated for all of them; equal for equal functions, so that programs are shared."""
+    """A loss of one agent, evaluated at flat rows x and y of all of them.
+
+    held   the data of all agents on the device, where an agent's number stands for it; None with minibatches, which
+           come from the compiled loop
+    """
 
     function: Loss
-    kinds: tuple[tuple[Any, ...], ...]  # the types of the tensors in x, y and d
+    x: _Parts
+    y: _Parts
+    kinds: tuple[Any, ...]  # the types of the tensors in d
     together: bool
     device: Any
+    held: Tree | None
 
-    def values(self, x: Tree, y: Tree, d: Tree) -> np.ndarray:
+    def values(self, x: np.ndarray, y: np.ndarray, d: Tree) -> np.ndarray:
         """f(x, y, d) of every agent."""
+        given = self._given(x, y, d)
         with torch.no_grad():
             if self.together:
-                return _array(torch.func.vmap(self.function)(*self._given(x, y, d)))
-            return np.stack([_array(self.function(*one)) for one in self._each(x, y, d)])
+                return _array(torch.func.vmap(self._one)(*given))
+            return np.stack([_array(self._one(*one)) for one in _each(given)])
 
-    def gradients(self, x: Tree, y: Tree, d: Tree) -> tuple[Tree, Tree]:
+    def gradients(self, x: np.ndarray, y: np.ndarray, d: Tree) -> tuple[np.ndarray, np.ndarray]:
         """The gradients in x and y of every agent."""
+        given = self._given(x, y, d)
         if self.together:
-            found = torch.func.vmap(torch.func.grad(self.function, argnums=(0, 1)))(*self._given(x, y, d))
-            return jax.tree.map(_array, found)
-        leaves, treedef = jax.tree.flatten((x, y))
-        found = [np.empty_like(leaf) for leaf in leaves]
-        for i, (own_x, own_y, own_d) in enumerate(self._each(x, y, d)):
-            variables = [leaf.detach().requires_grad_() for leaf in jax.tree.leaves((own_x, own_y))]
+            in_x, in_y = torch.func.vmap(torch.func.grad(self._one, argnums=(0, 1)))(*given)
+            return _array(in_x), _array(in_y)
+        found = [torch.empty_like(part) for part in given[:2]]
+        for i, (own_x, own_y, own_d) in enumerate(_each(given)):
+            point = [part.detach().requires_grad_() for part in (own_x, own_y)]
             with torch.enable_grad():
-                value = self.function(*jax.tree.unflatten(treedef, variables), own_d)
-            slopes = torch.autograd.grad(value, variables, allow_unused=True, materialize_grads=True)
+                value = self._one(*point, own_d)
+            slopes = torch.autograd.grad(value, point, allow_unused=True, materialize_grads=True)
             for out, slope in zip(found, slopes, strict=True):
-                out[i] = _array(slope)
-        return jax.tree.unflatten(treedef, found)
+                out[i] = slope
+        return _array(found[0]), _array(found[1])
 
-    def _given(self, *trees: Tree) -> list[Tree]:
-        """Arrays as tensors of the types that were passed."""
-        given = []
-        for tree, kinds in zip(trees, self.kinds, strict=True):
-            leaves, treedef = jax.tree.flatten(tree)
-            moved = [_tensor(leaf, kind, self.device) for leaf, kind in zip(leaves, kinds, strict=True)]
-            given.append(jax.tree.unflatten(treedef, moved))
-        return given
+    def _one(self, x: Any, y: Any, d: Tree) -> Any:
+        """The loss of one agent at flat vectors."""
+        return self.function(self.x(x), self.y(y), d)
 
-    def _each(self, *trees: Tree) -> list[list[Tree]]:
-        """The tensors of one agent after the other."""
-        leaves, treedef = jax.tree.flatten(self._given(*trees))
-        return [jax.tree.unflatten(treedef, parts) for parts in zip(*leaves, strict=True)]
+    def _given(self, x: np.ndarray, y: np.ndarray, d: Tree) -> tuple[Any, Any, Tree]:
+        """Rows and data as tensors on the device."""
+        rows = [_tensor(part, None, self.device) for part in (x, y)]
+        if self.held is None:
+            return *rows, _tensors(d, self.kinds, self.device)
+        first, count = int(d[0]), len(d)
+        if (np.diff(d) == 1).all():  # a range of agents: nothing is copied
+            return *rows, jax.tree.map(lambda leaf: leaf[first : first + count], self.held)
+        index = torch.as_tensor(np.array(d), device=self.device, dtype=torch.int64)
+        return *rows, jax.tree.map(lambda leaf: leaf[index], self.held)
+
+    def data_of(self, d: Tree) -> Tree:
+        """What the compiled loop hands over for the data of an agent."""
+        return d if self.held is None else d["agent"]
+
+
+def _each(given: Tree) -> Iterator[Tree]:
+    """The tensors of one agent after the other."""
+    leaves, treedef = jax.tree.flatten(given)
+    return (jax.tree.unflatten(treedef, parts) for parts in zip(*leaves, strict=True))
 
 
 @dataclass(frozen=True)
@@ -262,8 +315,9 @@ class _Value:
     loss: _Torch
 
     def __call__(self, x: Tree, y: Tree, d: Tree) -> jax.Array:
-        like = jax.ShapeDtypeStruct((), jnp.result_type(*jax.tree.leaves((x, y))))
-        return on_all(self.loss.values, like, x, y, d, together=True)
+        rows = [part.layout.ravel(tree) for part, tree in ((self.loss.x, x), (self.loss.y, y))]
+        like = jax.ShapeDtypeStruct((), jnp.result_type(*rows))
+        return on_all(self.loss.values, like, *rows, self.loss.data_of(d), together=True)
 
 
 @dataclass(frozen=True)
@@ -271,5 +325,11 @@ class _Gradient:
     loss: _Torch
 
     def __call__(self, x: Tree, y: Tree, d: Tree) -> tuple[Tree, Tree]:
-        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (x, y))
-        return on_all(self.loss.gradients, like, x, y, d, together=True)
+        loss = self.loss
+        in_x, in_y = self.flat(loss.x.layout.ravel(x), loss.y.layout.ravel(y), d)
+        return loss.x.layout.unravel(in_x), loss.y.layout.unravel(in_y)
+
+    def flat(self, x: Vector, y: Vector, d: Tree) -> tuple[Vector, Vector]:
+        """The same in flat vectors, which the loop keeps: nothing is taken apart on the way to torch."""
+        like = tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in (x, y))
+        return on_all(self.loss.gradients, like, x, y, self.loss.data_of(d), together=True)

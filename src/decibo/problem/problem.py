@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,15 @@ BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
 OUTSIDE_JAX = "Pure callbacks do not support JVP"  # how JAX begins when asked to differentiate a call of the host
 OUTSIDE = "it is computed outside JAX"
 FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
+
+
+@runtime_checkable
+class FlatGradient(Protocol):
+    """A `Gradient` that takes and returns flat vectors as well."""
+
+    def flat(self, x: Vector, y: Vector, d: Tree) -> tuple[Vector, Vector]:
+        """The gradients in x and y."""
+        ...
 
 
 class Functions(NamedTuple):
@@ -508,7 +517,9 @@ class Oracle:
         return _differentiated(lambda y: self._slope(x, y, 0), (y,), (v,))
 
     def _given(self, gradient: Gradient, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        """A gradient that came with the problem, in flat vectors."""
+        """A gradient that came with the problem, in flat vectors; by its own method `flat`, if it has one."""
+        if isinstance(gradient, FlatGradient):
+            return gradient.flat(x, y, self.data)
         layouts = self.functions
         in_x, in_y = gradient(layouts.x.unravel(x), layouts.y.unravel(y), self.data)
         return layouts.x.ravel(in_x), layouts.y.ravel(in_y)

@@ -1,0 +1,177 @@
+"""A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by hand in PyTorch.
+
+    python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE]
+
+The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of its weight decay. Both
+loops take gradients in the same way, for all agents together (torch.func.vmap) or for one agent after the other
+(torch.autograd.grad), and hold the agents' parameters in rows of one matrix, as a careful user would for mixing. What
+is compared is the compiled loop around the gradients, and what it takes to hand arrays over. The loops are run in
+turn; a ratio is that of the medians, with that of the processor's seconds (all threads, and the preparation of a run)
+beside it. The last parameters of both must agree, or nothing is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from timing import Row
+
+import decibo
+from decibo.integrations import torch as bridge
+
+ALPHA, GAMMA, LAM = 0.01, 0.05, 10.0
+CASES = {  # layers between 784 pixels and 10 classes, images of an agent
+    "101,770 weights, 64 images": ((128,), 64),
+    "101,770 weights, 256 images": ((128,), 256),
+    "669,706 weights, 64 images": ((512, 512), 64),
+    "669,706 weights, 256 images": ((512, 512), 256),
+}
+Variables = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Task:
+    """The two objectives of one agent, the data of all, and the parameters to start from."""
+
+    def __init__(self, layers: tuple[int, ...], images: int, agents: int, device: str):
+        torch.manual_seed(0)
+        sizes = (784, *layers, 10)
+        parts = [m for a, b in itertools.pairwise(sizes) for m in (torch.nn.Linear(a, b), torch.nn.Tanh())]
+        self.model = torch.nn.Sequential(*parts[:-1]).to(device)
+        self.device = device
+        rows = {name: torch.randn(agents, images, 784, device=device) for name in ("training", "checked")}
+        labels = {f"{name} labels": torch.randint(0, 10, (agents, images), device=device) for name in rows}
+        self.data = rows | labels
+        self.agents = agents
+
+    def loss(self, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+        scores = torch.func.functional_call(self.model, y, d[name])
+        return torch.nn.functional.cross_entropy(scores, d[f"{name} labels"])
+
+    def outer(self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.loss(y, d, "checked") + 0 * x
+
+    def inner(self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.loss(y, d, "training") + torch.exp(x) * sum(torch.sum(part**2) for part in y.values())
+
+
+class ByHand:
+    """`ahead_exact` as a user of PyTorch would write it, with the parameters of an agent in a row."""
+
+    def __init__(self, task: Task, W: np.ndarray, together: bool):
+        self.task = task
+        self.together = together
+        self.half = torch.tensor((np.eye(len(W)) + W) / 2, dtype=torch.float32, device=task.device)
+        named = dict(task.model.named_parameters())
+        self.names = list(named)
+        self.shapes = [part.shape for part in named.values()]
+        self.sizes = [part.numel() for part in named.values()]
+        self.y0 = torch.cat([part.detach().ravel() for part in named.values()]).repeat(task.agents, 1)
+        losses = (task.outer, task.inner)
+        self.mapped = {loss: torch.func.vmap(torch.func.grad(loss, argnums=(0, 1))) for loss in losses}
+
+    def tree(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        parts = torch.split(rows, self.sizes, dim=-1)
+        return {
+            name: part.reshape(*rows.shape[:-1], *shape)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+    def gradient(self, loss: Callable[..., torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> Variables:
+        if self.together:
+            in_x, in_y = self.mapped[loss](x, self.tree(y), self.task.data)
+            return in_x, torch.cat([in_y[name].flatten(1) for name in self.names], dim=1)
+        in_x, in_y = torch.empty_like(x), torch.empty_like(y)
+        for i in range(self.task.agents):
+            own_x, own_y = (part[i].detach().requires_grad_() for part in (x, y))
+            value = loss(own_x, self.tree(own_y), {name: part[i] for name, part in self.task.data.items()})
+            in_x[i], in_y[i] = torch.autograd.grad(value, (own_x, own_y))
+        return in_x, in_y
+
+    def __call__(self, steps: int) -> Variables:
+        x = torch.full((self.task.agents,), -5.0, device=self.task.device)
+        y, z = self.y0.clone(), self.y0.clone()
+        memory = [torch.zeros_like(part) for part in (x, y, z)]
+        for _ in range(steps):
+            f_x, f_y = self.gradient(self.task.outer, x, (y + z) / 2)
+            g_x, g_y = self.gradient(self.task.inner, x, y)
+            h_x, h_y = self.gradient(self.task.inner, x, z)
+            directions = f_x + LAM / 2 * (g_x - h_x), g_y + f_y / LAM, h_y - f_y / LAM
+            moved = [s - h * d for s, h, d in zip((x, y, z), (ALPHA, GAMMA, GAMMA), directions, strict=True)]
+            x, y, z = (self.half @ (p + c) for p, c in zip(moved, memory, strict=True))
+            memory = [s - p for s, p in zip((x, y, z), moved, strict=True)]
+        if self.task.device != "cpu":
+            torch.cuda.synchronize()
+        return x, y, z
+
+
+def measured(task: Task, together: bool, steps: int, repeats: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and processor seconds of a step: by hand, and by decibo."""
+    network = decibo.ring(task.agents)
+    by_hand = ByHand(task, network.W, together)
+    problem = bridge.problem(
+        task.outer, task.inner, task.data, x0=-5.0, y0=task.model, together=together, device=task.device
+    )
+    method = decibo.ahead_exact(alpha=ALPHA, gamma=GAMMA, lam=LAM)
+    solve = lambda: decibo.solve(problem, network, method, steps=steps, every=steps, measures=["consensus_x"])
+    found = solve()
+    wanted = by_hand.tree(by_hand(steps)[1])
+    apart = max(float(abs(found.agents.y[name] - wanted[name].cpu().numpy()).max()) for name in wanted)
+    assert apart < 1e-4, apart
+    times: dict[str, list[tuple[float, float]]] = {"by hand": [], "decibo": []}
+    for _ in range(repeats):
+        begun, used = time.perf_counter(), time.process_time()
+        by_hand(steps)
+        times["by hand"].append(((time.perf_counter() - begun) / steps, (time.process_time() - used) / steps))
+        used = time.process_time()
+        seconds = solve().cost.seconds
+        times["decibo"].append((seconds / steps, (time.process_time() - used) / steps))
+    return times
+
+
+def rows(device: str, agents: int, steps: int, repeats: int) -> Iterator[Row]:
+    """One row for each case and each way to take the agents."""
+    for name, (layers, images) in CASES.items():
+        task = Task(layers, images, agents, device)
+        for together, way in ((True, "together"), (False, "one by one")):
+            times = measured(task, together, steps, repeats)
+            pairs = zip(times["decibo"], times["by hand"], strict=True)
+            ratios = sorted(mine[0] / its[0] for mine, its in pairs)
+            middle = {who: [statistics.median(part) for part in zip(*pair, strict=True)] for who, pair in times.items()}
+            value = middle["decibo"][0] / middle["by hand"][0]
+            used = middle["decibo"][1] / middle["by hand"][1]
+            note = f"{1e3 * middle['decibo'][0]:.1f} against {1e3 * middle['by hand'][0]:.1f} ms; processor {used:.2f}"
+            yield Row("torch", f"{name}, {way}", value, "x", ratios[0], ratios[-1], "<= 1.15", note)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--agents", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    print(f"{given.agents} agents, {given.device}, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    for row in rows(given.device, given.agents, given.steps, given.repeats):
+        print(row, flush=True)
+        found.append(row.as_dict())
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
