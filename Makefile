@@ -5,7 +5,9 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2 # make test WORKERS=4 on a machine with more cores
 PYTEST = $(BIN)/python -m pytest -n $(strip $(WORKERS)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo quick test check docs bench clean
+TORCH := torch==2.13.0+cpu
+
+.PHONY: demo quick test check docs bench torch clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +41,10 @@ docs: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/all.py --json out/bench.json
 	@$(BIN)/python benchmarks/page.py out/bench.json
+
+# The tests of the bridge to PyTorch are skipped without it. This build is for CPUs only: the usual one brings CUDA along.
+torch: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
 
 clean:
 	rm -rf $(VENV) build dist out site

@@ -35,7 +35,6 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import complete, from_graph, from_weights, ring
 from decibo.network.network import Network
 from decibo.parallel.processes import init_distributed
-from decibo.problem.gradients import check_gradients
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
 from decibo.problem.reference import reference
@@ -67,7 +66,6 @@ __all__ = [
     "Sweep",
     "ahead",
     "ahead_exact",
-    "check_gradients",
     "check_method",
     "complete",
     "compose",

@@ -113,10 +113,10 @@ def test_what_the_host_returns_is_checked():
 
 
 def test_wrong_gradients_are_found():
-    right = decibo.check_gradients(ON_HOST)
+    right = decibo.problems.check_gradients(ON_HOST)
     assert max(right.values()) < 1e-6
     flipped = problem_of(f, g, f_gradient, lambda x, y, d: (-(d["J"] @ y), d["H"] @ y + d["J"].T @ x + d["s"]))
-    found = decibo.check_gradients(flipped)
+    found = decibo.problems.check_gradients(flipped)
     assert found["outer"] < 1e-6
     assert found["inner"] > 1e-2
 

@@ -175,7 +175,8 @@ def centred_penalty(lam: Rate) -> Direction:
     """
     at = Partial(_centred_penalty, schedule("lam", lam))
     view = Partial(_with_answer)
-    return Direction(Partial(_start_centred), at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2")
+    start = Partial(_start_centred)
+    return Direction(start, at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2", products=False)
 
 
 def penalty_p(lam: Rate, p: int = 2) -> Direction:

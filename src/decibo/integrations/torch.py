@@ -205,12 +205,12 @@ def _check_precision(name: str, tree: Tree) -> None:
 
 def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
     """Evaluate an objective and its gradient once, so that what is wrong is said here and not in the compiled loop."""
-    one = [np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y))]
+    own_x, own_y = (np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y)))
     given = data if loss.held is None else np.zeros(1, int)
     try:
-        value = loss.values(*one, given)
+        value = loss.values(own_x, own_y, given)
         if value.shape == (1,):
-            loss.gradients(*one, given)
+            loss.gradients(own_x, own_y, given)
     except Exception as error:
         advice = "If torch.func.vmap does not take it, pass together=False." if loss.together else "It gets tensors."
         raise InputError(
@@ -276,7 +276,7 @@ class _Torch:
             return _array(in_x), _array(in_y)
         found = [torch.empty_like(part) for part in given[:2]]
         for i, (own_x, own_y, own_d) in enumerate(_each(given)):
-            point = [part.detach().requires_grad_() for part in (own_x, own_y)]
+            point = own_x.detach().requires_grad_(), own_y.detach().requires_grad_()
             with torch.enable_grad():
                 value = self._one(*point, own_d)
             slopes = torch.autograd.grad(value, point, allow_unused=True, materialize_grads=True)
