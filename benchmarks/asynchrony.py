@@ -9,12 +9,14 @@ simply counts ticks.
 in lockstep   ahead_exact, and the same penalty with atc_tracking
 not waiting   ahead_free, and the same with relay=True, where the slow agent talks while it computes
 
-Steps are the best of one grid of 10 alphas and 6 gammas, by the median over two seeds of the slower; the times are
-those of five other seeds, each with a problem, a network and late messages of its own. Both sides have two methods and
-the same grid, and the better one on the seeds for tuning counts.
+Steps are the best of one grid of 10 alphas and 6 gammas, by the slower of two seeds; the times are those of five other
+seeds, each with a problem, a network and late messages of its own. Both sides have two methods and the same grid, and
+the better one on the seeds for tuning counts. Times without waiting are rounded up to 10 ticks.
 
 random 10     random regular networks of 10 agents with 4 neighbours each
 complete 4    4 agents, all connected: one round agrees exactly, and the slow agent holds a quarter of what is needed
+
+The last rows are seconds on this machine: what simulating a tick costs, over a step in lockstep.
 """
 
 from __future__ import annotations
@@ -141,6 +143,24 @@ def rows(quick: bool) -> Iterator[Row]:
                 high=float(gains.max()),
                 target=">= 3" if place == "random 10" else "",
             )
+        for agents in (10, 100, 1000):
+            yield simulated(agents, 200 if quick else 2000)
+
+
+def simulated(agents: int, steps: int) -> Row:
+    """What a tick with delays and losses costs, over a step in lockstep."""
+    problem = decibo.problems.quadratic(agents)
+    network = decibo.networks.random_regular(agents, 4, seed=0)
+    late = decibo.networks.asynchronous(network, delay=3, loss=0.3)
+    method = decibo.methods.ahead_free(alpha=0.05, gamma=0.1)
+    each: dict[str, list[float]] = {"lockstep": [], "ticks": []}
+    for _ in range(5):
+        for name, one in (("lockstep", network), ("ticks", late)):
+            run = decibo.solve(problem, one, method, steps=steps, every=steps, measures=["outer"], progress=False)
+            each[name].append(run.cost.seconds / steps * 1e6)
+    step, tick = (float(np.median(values)) for values in each.values())
+    note = f"{tick:.0f} over {step:.0f} microseconds"
+    return Row("asynchrony", f"a tick over a step in lockstep, {agents} agents", tick / step, note=note)
 
 
 if __name__ == "__main__":
