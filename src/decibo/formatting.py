@@ -9,6 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -228,4 +229,12 @@ def _prefixed(value: float) -> str:
 
 
 def _name(function: object) -> str:
-    return getattr(function, "__name__", None) or type(function).__name__
+    """The name of a function; where some of its arguments are fixed, as those of a schedule, with these numbers."""
+    if not isinstance(function, partial):
+        return getattr(function, "__name__", None) or type(function).__name__
+    name = _name(function.func).lstrip("_")
+    fixed = [*function.args, *function.keywords.values()]
+    if not fixed or any(map(np.ndim, fixed)):
+        return name
+    parts = [format_setting(value, literal=True) for value in (function.args, function.keywords) if value]
+    return f"{name}({', '.join(parts)})"

@@ -42,6 +42,11 @@ def test_values():
     np.testing.assert_allclose(polynomial(0.2, -1.0, delay=100.0)(100), 0.1)
 
 
+def test_they_are_shown_with_their_name_and_numbers():
+    method = decibo.ahead(alpha=polynomial(0.1, -0.5), gamma=0.1, lam=growing(10.0, every=200))
+    assert repr(method) == "ahead(alpha=polynomial(0.1, -0.5, 1), gamma=0.1, lam=growing(10, 2, 200, 1e+06))"
+
+
 def test_changed_numbers_need_no_new_compilation():
     one, two = growing(10.0), growing(1.0, factor=4.0, every=50, most=1e3)
     assert jax.tree.structure(one) == jax.tree.structure(two)

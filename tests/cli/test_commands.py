@@ -332,6 +332,17 @@ def test_interrupted_runs_are_written(here, call, monkeypatch, how):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_signal_in_the_last_steps_ends_the_command_and_keeps_the_result(here, call, monkeypatch):
+    def report(step, steps, latest):
+        if step == steps:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("decibo.cli.solving.live_view", lambda: report)
+    done = call("run", "quad.toml", "--set", "run.steps=20", "--set", "run.every=10")
+    assert done.code == Exit.INTERRUPTED
+    assert json.loads((here / "out/quad/run.json").read_text())["status"] == "done"
+
+
 def test_resume_continues_where_the_run_stopped(here, call):
     whole = call("run", "quad.toml", "--json", "--out", "whole", "--set", "run.every=5").json
     words = ["run", "quad.toml", "--checkpoint", "--out", "part", "--set", "run.every=5", "--set", "run.steps=20"]

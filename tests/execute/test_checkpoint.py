@@ -16,6 +16,7 @@ import decibo
 from decibo import files
 from decibo.errors import CorruptedFileError, StorageError
 from decibo.execute import fingerprint, stored
+from decibo.parallel.processes import GracefulStop
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)
 PROBLEM = decibo.problems.quadratic(6, seed=2)
@@ -87,6 +88,19 @@ def test_a_signal_at_any_step_changes_nothing_in_the_resumed_run(tmp_path, step)
     assert first.status == "interrupted"
     assert step < first.steps < 400  # the chunk after the signal
     assert same(solve(tmp_path / "kept", 400, decibo.ahead_exact(), resume=True), whole)
+
+
+def test_a_signal_in_the_last_chunk_is_left_to_whoever_runs_the_next_one(tmp_path):
+    """The run is done, but a command that has further runs to do must not begin them."""
+
+    def stop(now, steps, latest):
+        if now == steps:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with GracefulStop(patience=None) as command:
+        first = solve(tmp_path / "first", 200, progress=stop)
+        assert (first.status, command.requested) == ("done", "SIGTERM")
+        assert solve(tmp_path / "second", 200).status == "interrupted"
 
 
 def test_random_numbers_resume_where_they_were(tmp_path):

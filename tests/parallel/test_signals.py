@@ -57,6 +57,19 @@ def test_stops_nest():
         assert outer.requested == "SIGINT"
 
 
+def test_what_comes_too_late_is_left_to_the_block_around():
+    command = GracefulStop(patience=0)
+    command.__enter__()
+    with GracefulStop() as first:
+        os.kill(os.getpid(), signal.SIGTERM)
+        first.pass_on()
+        first.pass_on()
+    with GracefulStop() as second:
+        assert second.received == [signal.SIGTERM]
+    with pytest.raises(KeyboardInterrupt):  # only now: nothing was cut off
+        command.__exit__(None, None, None)
+
+
 def test_other_threads_install_nothing():
     before = signal.getsignal(signal.SIGINT)
     handlers = []

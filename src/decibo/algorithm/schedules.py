@@ -42,7 +42,7 @@ def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float 
     """
     start = above("start", start, 0.0)
     return Partial(
-        _staircase,
+        _growing,
         start,
         above("factor", factor, 1.0),
         integer("every", every),
@@ -96,7 +96,7 @@ def _ratio(gamma: Schedule, lam: Schedule, k: Step) -> Scalar:
     return gamma(k) / lam(k)  # (3)
 
 
-def _staircase(start: Scalar, factor: Scalar, every: Step, most: Scalar, k: Step) -> Scalar:
+def _growing(start: Scalar, factor: Scalar, every: Step, most: Scalar, k: Step) -> Scalar:
     # the exponent stops growing where lam does: factor^stairs would overflow in a long run
     stairs = jnp.minimum(k // every, jnp.ceil(jnp.log(most / start) / jnp.log(factor)))
     return jnp.minimum(most, start * factor**stairs)  # (1)

@@ -101,6 +101,7 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
                     check_same({}, failure)
                 stopping = pace.after(int(end.interval), end.votes, stop.requested)
                 if not end.alive:
+                    stop.pass_on()
                     return _diverged(setup, inputs, run, part, end, throw)
                 run = run._replace(step=int(end.k), agents=end.state)
                 if report is not None:
@@ -113,6 +114,8 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
                     setup.checkpointer.save(run)
                     saved = run.step
                 clock.lap()  # neither files nor progress are steps
+            if status is not Status.interrupted:
+                stop.pass_on()  # too late for this run, but not for what comes after it
     except KeyboardInterrupt:
         if jax.process_count() > 1 or _is_gone(run.agents):  # the others are elsewhere, or there is nothing to save
             raise

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -314,6 +315,7 @@ class GracefulStop:
     def __init__(self, patience: int | None = 1) -> None:
         self.patience = patience
         self.received: list[int] = []
+        self._inherited = 0  # how many of them the block around this one had received before
         self._previous: dict[int, Any] = {}
 
     @property
@@ -324,6 +326,7 @@ class GracefulStop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self.received += GracefulStop.active[-1].received if GracefulStop.active else []
+            self._inherited = len(self.received)
             GracefulStop.active.append(self)
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._receive)
@@ -339,6 +342,13 @@ class GracefulStop:
             self._previous.clear()
             if self.patience == 0 and self.received and error is None:
                 raise KeyboardInterrupt
+
+    def pass_on(self) -> None:
+        """Leave what came too late for this block to the block around it, if there is one."""
+        around = [stop for stop, inside in pairwise(GracefulStop.active) if inside is self]
+        for stop in around:
+            stop.received += self.received[self._inherited :]
+        self._inherited = len(self.received)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
