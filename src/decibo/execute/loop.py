@@ -225,9 +225,15 @@ def _floats(tree: Tree) -> list[jax.Array]:
 
 
 @partial(jax.jit, static_argnames="functions")
-def values(functions: Functions, data: Tree, X: jax.Array, Y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Every agent's f and g at its own point."""
-    one = lambda d, x, y: (Oracle(functions, d).outer_value(x, y), Oracle(functions, d).inner_value(x, y))
+def values(
+    functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, key: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Every agent's f and g at its own point; with a key on a minibatch, where all data would be too much."""
+
+    def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        oracle = Oracle(functions, d) if key is None else Oracle(functions, d).sampled(key)
+        return oracle.outer_value(x, y), oracle.inner_value(x, y)
+
     return jax.vmap(one)(data, X, Y)
 
 

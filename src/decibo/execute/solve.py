@@ -302,7 +302,8 @@ def prepare(
         _check_measurable(problem, [name for name, _ in recorded])
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
-        finite_at_start(functions, data, here, local)
+        key = jax.random.key(seed) if method.stochastic and source is None else None
+        finite_at_start(functions, data, here, local, key)
         if isinstance(problem.sample, Batches) and method.stochastic:
             batches_add_up(functions, problem.sample.count, data, here, local)
     except Exception as error:
@@ -378,9 +379,15 @@ def known_solution(problem: Problem) -> dict[str, jax.Array]:
     return {name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree)) for name, tree in trees.items()}
 
 
-def finite_at_start(functions: Functions, data: Tree, rows: Mapping[str, jax.Array], agents: np.ndarray) -> None:
-    """Reject a start where an objective of these agents is not a finite number."""
-    for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"]), strict=True):
+def finite_at_start(
+    functions: Functions,
+    data: Tree,
+    rows: Mapping[str, jax.Array],
+    agents: np.ndarray,
+    key: jax.Array | None = None,
+) -> None:
+    """Reject a start where an objective of these agents is not a finite number; with a key on a minibatch only."""
+    for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"], key), strict=True):
         bad = np.flatnonzero(~np.isfinite(np.asarray(row)))
         if bad.size:
             raise InputError(
