@@ -11,9 +11,9 @@ import pytest
 import decibo
 from decibo import consensus, direction, estimator
 from decibo.data import Batches
-from decibo.pytree import one_of
 from decibo.measure.cost import step_cost
 from decibo.problem.problem import Oracle
+from decibo.pytree import one_of
 from helpers import twin as twins
 
 AGENTS, BATCHES, SEED = 4, 5, 3
