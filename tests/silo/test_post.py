@@ -148,6 +148,17 @@ def test_a_neighbour_with_another_job_is_named_with_what_differs():
     assert "a runs another job (steps: 10 there, 20 here)" in str(results["b"])
 
 
+def test_what_others_say_cannot_control_a_terminal():
+    lines = []
+    post = make_post(Silent(), "b", say=lines.append)
+    post.deliver("a", pack(Kind.HELLO, bytes(16), 0, words={"steps": "\x1b[2J\n10"}))
+    assert "steps: ?[2J?10 there, 10 here" in lines[0]
+    post = make_post(Silent(), "b")
+    post.deliver("a", pack(Kind.BYE, JOB, 0, words={"status": "diverged", "why": "\x07bell"}))
+    with pytest.raises(EndedError, match=r"^\?bell$"):
+        post.exchange(0, 0, np.zeros(1))
+
+
 def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
     lines = []
     post = make_post(Silent(), "b", say=lines.append)

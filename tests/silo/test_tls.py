@@ -165,6 +165,33 @@ def test_an_impostor_who_answers_for_a_site_gets_nothing(job, homes):
     assert not any(received)
 
 
+def test_bytes_that_are_altered_or_replayed_on_their_way_end_the_connection(job, homes):
+    """A proxy in front of north changes one byte of what east sends after the handshake, or sends it twice."""
+    target = homes["north"].address.split(":")
+    for change in (lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data * 2):
+        with socket.create_server(("127.0.0.1", 0)) as listener, open_wires(job, homes, "north") as (_, boxes, lines):
+            bare = socket.create_connection(listener.getsockname())
+            inside, _ = listener.accept()
+            outside = socket.create_connection((target[0], int(target[1])))
+            with contextlib.closing(outside), contextlib.closing(inside):
+                threading.Thread(target=copy, args=(outside, inside), daemon=True).start()
+                stop = threading.Event()
+                threading.Thread(target=copy, args=(inside, outside, stop, change), daemon=True).start()
+                with anyone(own(homes, "east")).wrap_socket(bare) as link:
+                    eventually(lambda boxes=boxes: boxes["north"].peers == ["east"])
+                    stop.set()
+                    link.sendall(FRAME)
+                    eventually(lambda lines=lines: any("refused east at 127.0.0.1: " in line for line in lines))
+            assert boxes["north"].frames in ([], [("east", b"hello")])  # the replay, after what it repeats
+
+
+def copy(source, sink, altered=None, change=None):
+    """Pass bytes on, changed once `altered` is set."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(change(data) if altered is not None and altered.is_set() else data)
+
+
 @pytest.fixture
 def relayed(job, homes):
     """The job with two sites that can only call out, and its relay."""
@@ -244,7 +271,7 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
     results = in_threads(lambda name: join(short, site=name, data=None, **place(name)))
     assert not [result for result in results.values() if isinstance(result, BaseException)]
-    reference = decibo.solve(job.problem, job.network, job.method, steps=30)
+    reference = decibo.solve(job.problem, job.network, job.method, steps=30, measures=[])
     own = np.stack([results[name].x for name in NAMES])
     np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
     assert not any("refused" in line for line in lines)

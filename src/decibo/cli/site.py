@@ -11,7 +11,7 @@ from pathlib import Path
 
 from decibo.cli import registry, terminal
 from decibo.cli.config import computing_in
-from decibo.cli.errors import Exit
+from decibo.cli.errors import Exit, one_line
 from decibo.cli.trust import Trust, trust_for
 from decibo.errors import InputError
 from decibo.formatting import format_bytes, listed
@@ -143,4 +143,4 @@ def load_data(home: Home, trust: Trust, synthetic: bool) -> Tree:
 
 def log(line: str) -> None:
     """A line of the log, on standard error."""
-    print(f"{datetime.now():%H:%M:%S} {line}", file=sys.stderr, flush=True)
+    print(f"{datetime.now():%H:%M:%S} {one_line(line)}", file=sys.stderr, flush=True)

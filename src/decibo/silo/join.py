@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, LostError
 from decibo.execute import loop
 from decibo.execute.progress import Report
 from decibo.execute.run import watched
@@ -221,8 +221,8 @@ class _Runner:
         begun = time.perf_counter()
         status = Status.done
         message = f"All {job.steps} steps done."
-        post.start()
         try:
+            post.start()
             talk = Talk(post, self.site.peers)
             if known is None:
                 known = self._recorded(Known(0, self.site.agent.begin(self.site.first, talk.of(0)), {}, {}))
@@ -236,8 +236,11 @@ class _Runner:
                 status = Status.diverged
                 message = self._diverged(post, known.step + 1, error)
                 known = known if bool(loop.all_finite(known.state)) else before
+            except LostError:
+                self._keep(post, known)
+                raise
             except KeyboardInterrupt:
-                self.kept.save(known._replace(said=post.said()))
+                self._keep(post, known)
                 status = Status.interrupted
                 message = f"Interrupted after step {known.step} of {job.steps}; the same command goes on from there."
             if status is Status.done:
@@ -256,6 +259,11 @@ class _Runner:
         if self.report is not None:
             self.report(known.step, job.steps, {name: rows[-1] for name, rows in known.history.items()})
         return known
+
+    def _keep(self, post: Post, known: Known) -> None:
+        """Save a state between two checkpoints; there is none before the first step."""
+        if known.step:
+            self.kept.save(known._replace(said=post.said()))
 
     def _recorded(self, known: Known) -> Known:
         if known.step % self.every and known.step != self.site.job.steps:
@@ -278,7 +286,11 @@ class _Runner:
 
     def _finish(self, post: Post) -> None:
         """Stay until the neighbours have everything."""
-        if post.finish():
+        self.say("all steps done; staying until the neighbours have everything")
+        complete = False
+        with suppress(KeyboardInterrupt):
+            complete = post.finish()
+        if complete:
             self.kept.finish()
         else:
-            self.say(f"{listed(self.site.peers)}: not all have said that they are done; start this site again if asked")
+            self.say(f"not all of {listed(self.site.peers)} are done; start this site again if they ask for it")
