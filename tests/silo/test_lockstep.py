@@ -96,7 +96,7 @@ class Mortal:
         self.wire.start(receiver)
 
     def send(self, peer, content):
-        if threading.current_thread().name.startswith("site"):
+        if threading.current_thread().name == f"site {self.wire.name}":  # and not that of a neighbour
             self.life -= 1
             if self.life < 0:
                 self.wire.close()
