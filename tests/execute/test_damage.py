@@ -180,7 +180,7 @@ def with_(name, function):
 
 ROW = "agents.variables.x"
 AGENTS = {
-    "no numbers": (without("agents"), "cannot be read ('agents')"),
+    "no numbers": (without("agents"), "cannot be read ('agents is not a file in the archive')"),
     "an agent twice": (with_("agents", lambda a: a * 0), "each once"),
     "an agent too many": (with_("agents", lambda a: np.append(a, 4)), "each once"),
     "numbers with a fraction": (with_("agents", lambda a: a.astype(float)), "each once"),

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.execute import loop, run
+from decibo.execute import checkpoint, loop, run, stored
 from decibo.execute.solve import prepare
+from decibo.execute.stored import Saved
 
 PROBLEM = decibo.problems.quadratic(4, seed=3)
 METHOD = decibo.ahead_exact(alpha=0.03, gamma=0.05, lam=4.0)
@@ -94,3 +95,37 @@ def test_the_cost_says_what_an_agent_keeps():
     state = run.begin(prepare(PROBLEM, decibo.ring(4), METHOD, steps=1, every=1)).agents
     size = sum(leaf.size for leaf in jax.tree.leaves(state)) // 4
     assert solve().cost.state == size == 3 * (n + 2 * r)
+
+
+def test_a_checkpoint_is_written_leaf_by_leaf(monkeypatch, tmp_path):
+    """No leaf is fetched before the one before it has been written."""
+    order = []
+    fetch, write = checkpoint._fetched, np.lib.format.write_array
+    monkeypatch.setattr(checkpoint, "_fetched", lambda leaf: (order.append("fetch"), fetch(leaf))[1])
+    monkeypatch.setattr(
+        np.lib.format, "write_array", lambda *args, **kw: (order.append("write"), write(*args, **kw))[1]
+    )
+    solve(checkpoint=decibo.Checkpoints(tmp_path))
+    fetched = [place for place, what in enumerate(order) if what == "fetch"]
+    assert len(fetched) == 2 * 9  # x, y and z with two memories each, at the start and at the end
+    assert all(order[place + 1] == "write" for place in fetched)
+
+
+def test_a_process_reads_the_rows_of_its_own_agents_only(monkeypatch, tmp_path):
+    parts = {(0, 1): 1.0, (2, 3): 2.0, (4, 5): 3.0}
+    for agents, value in parts.items():
+        np.savez(
+            tmp_path / f"agents-{agents[0]}-{agents[1]}.npz",
+            agents=np.array(agents),
+            y=np.full((2, 3), value) + np.array(agents)[:, None],
+        )
+    saved = Saved(tmp_path, 1, {}, {}, tuple(path.name for path in tmp_path.iterdir()))
+    read = []
+    load = stored._load
+    monkeypatch.setattr(
+        stored, "_load", lambda path, names=None: (read.append((path.name, names)), load(path, names))[1]
+    )
+    rows = saved.rows(np.arange(6), np.array([1, 2]))
+    assert rows["y"].tolist() == [[2.0] * 3, [4.0] * 3]
+    assert sorted(name for name, names in read if names is None) == ["agents-0-1.npz", "agents-2-3.npz"]
+    assert saved.rows(np.arange(6))["y"][:, 0].tolist() == [1.0, 2.0, 4.0, 5.0, 7.0, 8.0]

@@ -123,7 +123,7 @@ class Checkpointer:
         shared = {}
         for name, leaf in _named(run).items():
             if isinstance(leaf, jax.Array):
-                rows[name] = _local_rows(self.placement, leaf)
+                rows[name] = _LocalRows(self.placement, leaf)
             else:
                 shared[name] = np.asarray(leaf)
         with hold(self.checkpoints.path, self.own) as lock:
@@ -210,7 +210,7 @@ class Checkpointer:
                 "Resume with as many processes as before, each with its own folder.",
             )
         try:
-            arrays = _checked(saved, named, kept)
+            arrays = _checked(saved, named, kept, self.local)
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
@@ -223,8 +223,7 @@ class Checkpointer:
             elif self.placement is None:
                 leaves.append(jnp.asarray(array))
             else:
-                rows = array if self.own else array[self.local]
-                leaves.append(self.placement.split(rows, self.local))
+                leaves.append(self.placement.split(array, self.local))
         _warn_of_versions(saved)
         return jax.tree.unflatten(jax.tree.structure(start), leaves)
 
@@ -235,21 +234,32 @@ def _named(run: RunState) -> dict[str, object]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _local_rows(placement: Placement | None, leaf: jax.Array) -> np.ndarray:
-    """The rows of this process's agents."""
-    if placement is None:
-        return np.asarray(leaf)
-    block = int(placement.sizes.max())
-    pieces = {}
-    for shard in leaf.addressable_shards:
-        device = (shard.index[0].start or 0) // block
-        pieces[device] = np.asarray(shard.data)[: int(placement.sizes[device])]
-    return np.concatenate([pieces[device] for device in sorted(pieces)])
+@dataclass(frozen=True, eq=False)
+class _LocalRows:
+    """The rows of this process's agents, fetched from the devices when they are written."""
+
+    placement: Placement | None
+    leaf: jax.Array
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        if self.placement is None:
+            return _fetched(self.leaf)
+        block = int(self.placement.sizes.max())
+        pieces = {}
+        for shard in self.leaf.addressable_shards:
+            device = (shard.index[0].start or 0) // block
+            pieces[device] = _fetched(shard.data)[: int(self.placement.sizes[device])]
+        return np.concatenate([pieces[device] for device in sorted(pieces)])
 
 
-def _checked(saved: Saved, named: Mapping[str, object], agents: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, rows of these agents among them, if they can be the state that begins as `named`."""
-    rows = saved.rows(agents)
+def _fetched(array: jax.Array) -> np.ndarray:
+    """An array of a device on the host, where JAX would keep it beside the array itself; hence the copy."""
+    return np.asarray(array if jax.default_backend() == "cpu" else array.copy())
+
+
+def _checked(saved: Saved, named: Mapping[str, object], agents: np.ndarray, own: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint of `agents`, rows of `own` among them, if they can be the state that begins so."""
+    rows = saved.rows(agents, own)
     shared = saved.shared()
     arrays = rows | shared
     if arrays.keys() != named.keys() or rows.keys() & shared.keys():

@@ -17,7 +17,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from decibo.errors import CorruptedFileError, InputError, first_line
 from decibo.execute.lock import Lock
@@ -36,6 +37,7 @@ KIND = "decibo checkpoint"
 MANIFEST = "manifest.json"
 SEAL = "manifest.sha256"
 SHARED = "shared.npz"
+AGENTS = "agents-"  # how the names of the others begin
 DONE = re.compile(r"step-(\d{8,})")
 WRITING = ".writing-"
 T = TypeVar("T")
@@ -56,19 +58,33 @@ class Saved:
     software: dict[str, str]
     files: tuple[str, ...]
 
-    def rows(self, agents: np.ndarray) -> dict[str, np.ndarray]:
-        """The leaves with an axis of agents, by name, for these agents, in their order."""
-        parts = [_load(self.folder / name) for name in self.files if name.startswith("agents-")]
-        numbers = [part.pop("agents") for part in parts]
+    def rows(self, agents: np.ndarray, own: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """The leaves with an axis of agents, by name, for the agents in `own`, in their order.
+
+        agents   all that must be there; without `own`, all are wanted. Files that hold nobody's rows are not read
+        """
+        own = agents if own is None else own
+        paths = [self.folder / name for name in self.files if name.startswith(AGENTS)]
+        numbers = [_load(path, ["agents"])["agents"] for path in paths]
         order = np.concatenate(numbers) if numbers else np.zeros(0, int)
         if order.dtype.kind != "i" or not np.array_equal(np.sort(order), agents):
             span = f"{agents[0]} to {agents[-1]}"
             raise damaged(self.folder, f"it does not hold the states of agents {span}, each once")
-        for part, own in zip(parts, numbers, strict=True):
-            if part.keys() != parts[0].keys() or any(rows.shape[:1] != own.shape for rows in part.values()):
+        needed = [place for place, there in enumerate(numbers) if np.isin(there, own).any()]
+        parts = [_load(paths[place]) for place in needed]
+        there = [part.pop("agents") for part in parts]
+        for part, numbered in zip(parts, there, strict=True):
+            if part.keys() != parts[0].keys() or any(rows.shape[:1] != numbered.shape for rows in part.values()):
                 raise damaged(self.folder, "the states of its agents do not have the same parts")
-        place = np.argsort(order)
-        return {name: np.concatenate([part[name] for part in parts])[place] for name in parts[0]}
+        read = np.concatenate(there)
+        place = np.argsort(read)[np.searchsorted(np.sort(read), own)]
+        joined = {}
+        for name in list(parts[0]):  # leaf by leaf: what was joined is let go
+            pieces = [part.pop(name) for part in parts]
+            joined[name] = (
+                pieces[0] if np.array_equal(read, own) and len(pieces) == 1 else np.concatenate(pieces)[place]
+            )
+        return joined
 
     def shared(self) -> dict[str, np.ndarray]:
         """The leaves that are the same for all agents, by name: the step and the history."""
@@ -84,7 +100,7 @@ def write(
     folder: Path,
     step: int,
     agents: np.ndarray,
-    rows: Mapping[str, np.ndarray],
+    rows: Mapping[str, ArrayLike],
     shared: Mapping[str, np.ndarray],
     about: Mapping[str, Mapping[str, str]],
     *,
@@ -285,13 +301,14 @@ def _check_format(folder: Path, manifest: object) -> None:
         )
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
+def _load(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+        arrays = {name: file[name] for name in (file.files if names is None else names)}
     # numpy does not know bfloat16, and reads it as two bytes of no type
     return {name: array.view(jnp.bfloat16) if array.dtype == "V2" else array for name, array in arrays.items()}
 
 
-def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def _save(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
+    """Write arrays one after the other, so that no more than one of those that come from a device is on the host."""
     with synced(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
