@@ -403,8 +403,8 @@ def lopa(
 
 
 @method(
-    provenance=f"{READ} Read in the authors' code for one agent, to which it is equal there, with one number j for the "
-    "batches of both levels where the code draws two; gradient tracking is ours."
+    provenance=f"{READ} The authors' code is for one agent, where this is the same method, except that one number j "
+    "chooses the batches of both levels while the code draws two. Gradient tracking is our addition."
 )
 def saba(*, alpha: StepSize, beta: StepSize, gamma: StepSize) -> Algorithm:
     """SABA (Dagreou, Ablin, Vaiter & Moreau 2022): implicit x tracking with SAGA, on one agent or several.
@@ -420,14 +420,14 @@ def saba(*, alpha: StepSize, beta: StepSize, gamma: StepSize) -> Algorithm:
 
 
 @method(
-    provenance=f"{READ} Read in the authors' code for one agent, to which it is equal there, but that minibatches are "
-    "drawn as the problem says; gradient tracking is ours."
+    provenance=f"{READ} The authors' code is for one agent, where this is the same method, except that minibatches are "
+    "drawn as the problem says. Gradient tracking is our addition."
 )
 def srba(*, alpha: StepSize, beta: StepSize, gamma: StepSize, period: int = 100) -> Algorithm:
     """SRBA (Dagreou, Moreau, Vaiter & Ablin 2024): implicit x tracking with SARAH, on one agent or several.
 
     alpha, beta, gamma   step sizes of x, y and v
-    period               full gradients at every so many steps; the authors take half of those of one pass over the data
+    period               full gradients once in so many steps; the authors use half of the steps of one pass
 
     Cost: 2 + 2 gradients, two products each with H and J on a minibatch, or half of that on all data; sends 2n + 4r
     numbers.

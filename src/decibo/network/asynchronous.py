@@ -149,7 +149,7 @@ def asynchronous(
     speeds     steps of each agent in a tick, at most 1: one number, one for each, or {agent: speed} for those below 1
     delay      a message takes from 1 to so many ticks, drawn anew for each link and tick
     loss       the probability that a message does not arrive
-    patience   a neighbour that has not been heard of for more ticks than this is left out until it is; by default never
+    patience   a neighbour that is silent for more ticks than this is left out until it is heard again; by default never
     away       {agent: (first, back)}: who is away from one tick on, and back at another, or for good with None
     random     whether an agent ends a step with probability `speed` at each tick, or regularly
     relay      whether a slow agent goes on talking while it computes, with the last direction that it has finished

@@ -288,7 +288,7 @@ def check_same(fields: Mapping[str, object], failure: Exception | None = None) -
             listed = ", ".join(map(str, others))
             raise InputError(
                 f"{name} differs between processes, but all processes of a run must have the same: process "
-                f"{jax.process_index()} has {short(value)}, and process {listed} something else than process 0.",
+                f"{jax.process_index()} has {short(value)}, and in process {listed} it is not what it is in process 0.",
                 "Start every process with the same configuration and program.",
             )
 

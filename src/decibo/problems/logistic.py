@@ -66,7 +66,7 @@ def logistic_hyperparameters(
     split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`; "by_group" makes each
                 silo of the dataset an agent, whatever `agents` is
     ratios      one for each agent; from 0.1 to 0.9 by default
-    training    samples of all agents together, as `validation`; by default half of the dataset each
+    training    how many samples all agents have together, and validation likewise; by default half of the dataset each
     scale       features are divided by it (not those of the test set: the sign of s'y does not change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
     """

@@ -61,7 +61,7 @@ def stackelberg_pricing(
     smooth: float = 0.1,
     seed: int = 0,
 ) -> Problem:
-    """Districts that share the prices of a day; heterogeneity 0 makes them equal, 1 has them vary by a third."""
+    """Districts that share the prices of a day; they are equal with heterogeneity 0 and vary by a third with 1."""
     agents = integer("agents", agents)
     hours = integer("hours", hours, 2)
     unequal = at_least("heterogeneity", heterogeneity, 0.0)

@@ -104,7 +104,7 @@ class _Silo(BaseEstimator):
         )
         if solution.status is not Status.converged:
             warnings.warn(
-                f"{solution.message} The silos have not come to rest within tol = {self.tol:g} (residual "
+                f"{solution.message} The silos have not settled to within tol = {self.tol:g} (residual "
                 f"{solution.history['residual'][-1]:.2g}). Raise steps or tol.",
                 ConvergenceWarning,
                 stacklevel=4,

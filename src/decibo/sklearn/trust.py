@@ -144,7 +144,7 @@ class SiloTrust(SiloLogisticRegression):
         total = int(census.total([int(judging[part].sum()) for part in census.parts]))
         if not 0 < total < census.samples:
             raise InputError(
-                f"Some samples must judge and others train, but {total} of {census.samples} are checked.",
-                "Leave checked out, and a share of every silo's samples judges.",
+                f"Some samples must judge and the others train, but {total} of {census.samples} are checked.",
+                "Leave checked out to judge by a share of every silo's samples.",
             )
         return judging

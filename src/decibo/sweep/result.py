@@ -76,7 +76,7 @@ class Sweep:
                 means[number] = float(ends.mean())
         if not means:
             raise InputError(
-                f"No settings gave an answer, so that none is best in {measure}: {self._counts()}.",
+                f"No settings gave an answer, so none is best in {measure}: {self._counts()}.",
                 "Lower the step sizes of the grid.",
             )
         return dict(self.settings[seeds * min(means, key=lambda number: means[number])])

@@ -98,7 +98,7 @@ def sweep(
     steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if len({one.agents for one, _, _ in cases}) > 1:
-        raise InputError("All networks of a sweep must have the same number of agents, but these differ in it.")
+        raise InputError("All networks of a sweep must have the same number of agents, but these do not.")
     listed = any(isinstance(part, list | tuple) for part in (network, method, start))
     runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds, listed)
     for point in runs:
