@@ -15,7 +15,8 @@ from test_docs import agree
 
 FOLDER = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
-LONG = ("label_cleaning", "silos", "text_sources")  # up to minutes: other files of tests run parts of them
+# Up to minutes, or in need of PyTorch: other files of tests run parts of them.
+LONG = ("label_cleaning", "personalisation", "silos", "text_sources")
 TESTED = [name for name in NAMES if name not in LONG]
 
 
@@ -37,8 +38,6 @@ def sentences(text):
 
 @pytest.mark.parametrize("name", TESTED)
 def test_example_prints_what_its_page_shows(name):
-    if name == "personalisation":
-        pytest.importorskip("torch")
     text = printed(name)
     assert "Look at:" in text
     assert "nan" not in text.split()

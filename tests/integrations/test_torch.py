@@ -1,5 +1,9 @@
 """PyTorch objectives: the same steps as in JAX, both ways of taking the agents, and the way in and back."""
 
+import runpy
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -174,3 +178,13 @@ def test_methods_with_second_derivatives_refuse(quadratic):
         decibo.InputError, match=r"sldbo needs products .* outside JAX\. Use .* decibo\.ahead_exact\(\)"
     ):
         solved(problem, decibo.methods.sldbo(alpha=0.1, beta=0.1, gamma=0.1))
+
+
+def test_the_example_runs(monkeypatch, capsys):
+    """A few steps of it; the page shows what all of them print."""
+    example = Path(__file__).parents[2] / "examples" / "personalisation.py"
+    monkeypatch.setattr(sys, "argv", [str(example), "--quick"])
+    runpy.run_path(str(example), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.startswith("done: 10 offices")
+    assert "nan" not in printed
