@@ -101,6 +101,23 @@ def test_padding_changes_nothing():
     assert total == pytest.approx(float(alone.outer(0 * y, y, jax.tree.map(lambda leaf: leaf[0], alone.data))))
 
 
+@pytest.mark.parametrize("make", [logistic_hyperparameters, hyper_cleaning])
+def test_fixed_batches_add_up_to_the_whole(make):
+    problem = make(agents=3, training=35, validation=28, batches=5)  # padded, and neither divides by 5
+    x = np.linspace(-1, 1, problem.x0.size)
+    y = np.linspace(-1, 1, problem.y0.size).reshape(problem.y0.shape)
+    for agent in range(3):
+        d = jax.tree.map(lambda leaf, agent=agent: jnp.asarray(leaf[agent]), problem.data)
+        for objective in (problem.outer, problem.inner):
+            parts = [objective(x, y, problem.sample.batch(d, jnp.int32(j))) for j in range(5)]
+            np.testing.assert_allclose(np.mean(parts), objective(x, y, d), rtol=1e-12)
+    assert problem.sample is make(agents=2, batches=5).sample  # one program for all
+    with pytest.raises(InputError, match=r"batch is 4 and batches 5.*Leave one of them out"):
+        make(agents=3, batch=4, batches=5)
+    with pytest.raises(InputError, match="batches must be"):
+        make(agents=3, training=35, validation=28, batches=36)
+
+
 def test_minibatches_are_unbiased():
     problem = logistic_hyperparameters(agents=2, training=20, validation=20, batch=5)
     draw = problem.sample

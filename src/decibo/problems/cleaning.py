@@ -22,7 +22,7 @@ from decibo.data.loaders import digits
 from decibo.data.split import shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.problems.logistic import Samples, sampler, split_keys, splitter, two_pools, weighted
+from decibo.problems.logistic import Samples, chosen_sampler, split_keys, splitter, two_pools, weighted
 from decibo.validate import above, fraction, integer
 
 
@@ -56,12 +56,14 @@ def hyper_cleaning(
     ratios: ArrayLike | None = None,
     concentration: float = 0.5,
     batch: int | None = None,
+    batches: int | None = None,
     seed: int = 0,
 ) -> Problem:
     """Hyper-cleaning; without a dataset on all ten of the bundled 8 x 8 digits.
 
     corruption             the share of training samples whose label is made wrong
     training, validation   samples of all agents together; x has `training` entries
+    batch, batches         as for `logistic_hyperparameters`
     """
     data = dataset if dataset is not None else digits(None, None)
     agents = integer("agents", agents)
@@ -84,7 +86,7 @@ def hyper_cleaning(
     samples["training"]["ridge"] = np.full(index["weights"].shape, ridge)
     x0 = np.zeros(len(train))
     y0 = np.zeros((data.features.shape[1], classes))
-    sample = None if batch is None else sampler(integer("batch", batch))
+    sample = chosen_sampler(batch, batches, samples)
     return Problem(_outer, _inner, samples, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}")
 
 

@@ -11,7 +11,7 @@ regulariser stands in every agent's g_i, as printed. With loss="mean" sums over 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset
 from decibo.data.loaders import digits
 from decibo.data.split import Parts, by_group, by_label, dirichlet, iid, shards
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 Samples = dict[str, jax.Array]  # features, labels and weights of one agent's samples
+Sampler = Callable[[dict[str, Samples], jax.Array], dict[str, Samples]] | Batches
 SPLITS = ("iid", "by_label", "dirichlet", "by_group")
 
 
@@ -59,6 +61,7 @@ def logistic_hyperparameters(
     validation: int | None = None,
     scale: float = 1.0,
     batch: int | None = None,
+    batches: int | None = None,
     seed: int = 0,
 ) -> Problem:
     """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
@@ -69,6 +72,7 @@ def logistic_hyperparameters(
     training    how many samples all agents have together, and validation likewise; by default half of the dataset each
     scale       features are divided by it (not those of the test set: the sign of s'y does not change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
+    batches     instead of that: the number of batches into which the samples are divided once, as `saba` needs them
     """
     data = signed(dataset if dataset is not None else digits())
     parts = two_pools(data, training, validation, split, seed)
@@ -81,7 +85,7 @@ def logistic_hyperparameters(
         for kind, pool in zip(("training", "validation"), parts, strict=True)
     }
     n = data.features.shape[1]
-    sample = None if batch is None else sampler(integer("batch", batch))
+    sample = chosen_sampler(batch, batches, stacked)
     return Problem(_outer, _inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=f"logistic, {data.name}")
 
 
@@ -151,6 +155,38 @@ def weighted(samples: dict[str, np.ndarray], loss: str) -> dict[str, np.ndarray]
     if loss == "mean":
         samples["weights"] = samples["weights"] / samples["weights"].sum(axis=1, keepdims=True)
     return samples
+
+
+def chosen_sampler(batch: int | None, batches: int | None, stacked: dict[str, dict[str, np.ndarray]]) -> Sampler | None:
+    """Minibatches of so many samples, one of so many fixed batches, or none."""
+    if batches is None:
+        return None if batch is None else sampler(integer("batch", batch))
+    if batch is not None:
+        raise InputError(
+            f"Minibatches are drawn afresh (batch) or from a fixed list (batches), but batch is {batch!r} and batches "
+            f"{batches!r}.",
+            "Leave one of them out.",
+        )
+    most = min(samples["weights"].shape[1] for samples in stacked.values())
+    return divided(integer("batches", batches, most=most))
+
+
+@cache
+def divided(count: int) -> Batches:
+    """The samples of each kind dealt out to `count` batches, whose mean loss is that of all samples."""
+    return Batches(count, take=partial(_dealt, count))
+
+
+def _dealt(count: int, d: dict[str, Samples], j: jax.Array) -> dict[str, Samples]:
+    """Samples j, j + count, j + 2 count, ...; where the last one is missing, one of weight 0 stands in."""
+
+    def part(samples: Samples) -> Samples:
+        size = samples["weights"].shape[0]
+        rows = j + count * jnp.arange(-(-size // count))
+        taken = {name: value[jnp.minimum(rows, size - 1)] for name, value in samples.items()}
+        return taken | {"weights": jnp.where(rows < size, count * taken["weights"], 0)}
+
+    return {kind: part(samples) for kind, samples in d.items()}
 
 
 @cache
