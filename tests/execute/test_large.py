@@ -1,5 +1,8 @@
 """Large states: changed in place, there once, and the same numbers as ever."""
 
+import dataclasses
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -65,6 +68,21 @@ def test_a_run_in_place_that_diverges_says_what_is_lost(in_place):
     assert found.history["step"].tolist() == [0]
     with pytest.raises(decibo.DivergedError):
         solve(METHOD.replace(alpha=1e200), throw=True)
+
+
+def test_a_large_run_computes_the_objectives_in_its_steps_only(in_place, monkeypatch):
+    """One program holds the user's functions; what it would have said before the run is said after it."""
+    monkeypatch.setattr(sys.modules["decibo.execute.solve"], "LARGE", 0)
+    called = []
+    values = loop.values
+    monkeypatch.setattr(loop, "values", lambda *args: (called.append(args), values(*args))[1])
+    assert solve().status == "done"
+    assert not called
+    data = PROBLEM.data | {"q": PROBLEM.data["q"].at[2].set(np.nan)}
+    broken = dataclasses.replace(PROBLEM, data=data, solution=None)
+    found = decibo.solve(broken, decibo.ring(4), METHOD, **OPTIONS)
+    assert found.status == "diverged"
+    assert "Already at the start outer of agent 2 was nan" in found.message
 
 
 def test_an_interrupted_run_in_place_keeps_what_it_can(in_place, monkeypatch, tmp_path):

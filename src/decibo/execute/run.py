@@ -360,12 +360,24 @@ def _lost(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -
     run = run._replace(step=int(end.k), agents=end.state)
     message = (
         f"The state stopped being finite between steps {before} and {run.step} of {setup.steps}. It is returned as it "
-        "is: a state this large is changed in place, and only a checkpoint has the one before. Lower the step sizes."
-    )
+        "is: a state this large is changed in place, and only a checkpoint has the one before. "
+    ) + _bad_start(setup)
     solution = _solution(setup, run, Status.diverged, message)
     if throw:
         raise DivergedError(solution)
     return solution
+
+
+def _bad_start(setup: Setup) -> str:
+    """Whether the objectives were finite where a large run started: they were not computed before it."""
+    if setup.placement is None:
+        start = setup.rows()
+        key = setup.inputs.key if setup.method.stochastic and setup.source is None else None
+        both = loop.values(setup.program.functions, setup.inputs.data, start["x"], start["y"], key)
+        for name, row in zip(("outer", "inner"), map(np.asarray, both), strict=True):
+            for agent in np.flatnonzero(~np.isfinite(row))[:1]:
+                return f"Already at the start {name} of agent {agent} was {row[agent]}: check the data of this agent."
+    return "Lower the step sizes."
 
 
 def _explained(setup: Setup, inputs: Inputs, run: RunState, failed: int) -> str:

@@ -29,10 +29,10 @@ from decibo.execute.loop import Inputs, Program
 from decibo.execute.pace import Clock
 from decibo.execute.private import Marks
 from decibo.execute.progress import Report
-from decibo.execute.run import SOLVED, Setup, begin, finish, watched
+from decibo.execute.run import LARGE, SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import MarkedMix, Seconds, asks_for_products, step_cost
+from decibo.measure.cost import MarkedMix, Seconds, asks_for_products, state_size, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
@@ -303,7 +303,9 @@ def prepare(
         targets = _targets(until, [name for name, _ in recorded])
         here = rows if placement is None else {name: row[local] for name, row in rows.items()}
         key = jax.random.key(seed) if method.stochastic and source is None else None
-        finite_at_start(functions, data, here, local, key)
+        numbers = network.agents * state_size(functions, one_of(data), one_of(rows), method.core)
+        if numbers * problem.y_layout.dtype.itemsize <= LARGE:  # beyond, no second program is compiled for this
+            finite_at_start(functions, data, here, local, key)
         if isinstance(problem.sample, Batches) and method.stochastic:
             batches_add_up(functions, problem.sample.count, data, here, local)
     except Exception as error:
