@@ -1,8 +1,9 @@
 """Sites as processes of this machine, over TLS on the loopback: equal to the simulation, killed, frozen, tapped, timed.
 
-    python benchmarks/silos.py [same] [kills] [frozen] [relay] [tap] [fuzz] [speed] [--kills 50] [--seed 0]
+    python benchmarks/silos.py [same methods kills frozen relay tap fuzz speed] [--kills 50] [--steps 3000] [--seed 0]
 
 same     four processes, 1,000 steps: how far from `decibo.solve`
+methods  every method of the catalogue, three sites in memory, 6 steps: how far from `decibo.solve`
 kills    random SIGKILLs of up to three of four sites at once: every bit of the final states compared with a calm run
 frozen   one site stopped (SIGSTOP) for 60 seconds: the same
 relay    four sites that can only call out; the relay killed for 3 seconds: the same
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import inspect
 import itertools
 import json
 import os
@@ -28,6 +30,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -36,7 +39,7 @@ import numpy as np
 import decibo
 from decibo.cli.join import free_port
 from decibo.runs.folder import to_toml
-from decibo.silo import Home, Job, join
+from decibo.silo import Home, Job, Memory, Site, join
 from decibo.silo.frame import Kind, pack
 from decibo.silo.post import Post
 from decibo.silo.relay import Relay
@@ -138,6 +141,35 @@ def same(options) -> None:
     apart = max(np.abs(np.asarray(found[name][v][0]) - rows[v][i]).max() for i, name in enumerate(NAMES) for v in rows)
     seconds = max(entry["seconds"] for entry in found.values())
     print(f"same: {apart:.1e} from solve after 1,000 steps; {seconds:.1f} s of steps, {wall:.1f} s with starting JAX")
+
+
+def methods(options) -> None:
+    problem = decibo.problems.quadratic(agents=3)
+    names = NAMES[:3]
+    value = lambda parameter: 3 if parameter.annotation in ("int", int) else 20.0 if parameter.name == "lam" else 0.02
+    for name, factory in decibo.CATALOG.items():
+        parameters = inspect.signature(factory).parameters.values()
+        settings = {each.name: value(each) for each in parameters if each.default is each.empty}
+        settings |= {each.name: 3 for each in parameters if each.name in ("T", "N", "K")}  # lengths of inner loops
+        try:
+            method = factory(**settings)
+            if method.centralised:
+                continue
+            made = Job(tuple(map(Site, names)), problem, decibo.ring(3), method, 6)
+        except decibo.InputError as error:
+            print(f"methods: {name} is refused: {error}")
+            continue
+        memory = Memory()
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as pool:
+            place = lambda site, folder=folder, memory=memory: (Path(folder) / site, memory.wire(site))
+            work = lambda site, made=made, place=place: join(
+                made, site=site, data=None, folder=place(site)[0], wire=place(site)[1]
+            )
+            found = list(pool.map(work, names))
+        expected = decibo.solve(problem, made.network, method, steps=6, measures=[])
+        rows = np.asarray(expected.agents.x)
+        apart = max(np.abs(np.asarray(own.x) - rows[i]).max() for i, own in enumerate(found))
+        print(f"methods: {name} {apart:.0e}")
 
 
 def kills(options) -> None:
@@ -350,7 +382,16 @@ def peer(folder: str, size: str, rounds: str, me: str) -> None:
               f"{os.getloadavg()[0]:.1f}; {memory:.0f} MiB")  # fmt: skip
 
 
-SECTIONS = {"same": same, "kills": kills, "frozen": frozen, "relay": relayed, "tap": tap, "fuzz": fuzz, "speed": speed}
+SECTIONS = {
+    "same": same,
+    "methods": methods,
+    "kills": kills,
+    "frozen": frozen,
+    "relay": relayed,
+    "tap": tap,
+    "fuzz": fuzz,
+    "speed": speed,
+}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
