@@ -1,4 +1,7 @@
-"""Agents that do not wait: a numpy twin with mailboxes, lockstep as a special case, exactness, and what is refused."""
+"""Agents that do not wait: a numpy twin with mailboxes, lockstep as a special case, exactness, and what is refused.
+
+docs/explanation/asynchrony.md tests variables that travel apart.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +18,6 @@ HARD = {"speeds": {0: 0.1}, "delay": 3, "loss": 0.3}
 DGD = decibo.compose(direction.single(), consensus.dgd(), x=0.1, y=0.1)
 ROBUST = decibo.compose(direction.single(), consensus.robust_tracking(), x=0.2, y=0.2)
 RING = decibo.ring(5)
-
-
-def error(network, method=FREE, steps=2000):
-    """The largest distance of an agent's x from the solution."""
-    solution = decibo.solve(PROBLEM, network, method, steps=steps, every=steps, measures=["outer"])
-    return float(jnp.max(jnp.abs(solution.agents.x - PROBLEM.solution["x"])))
 
 
 def rows(network, method=ROBUST, steps=2000, **options):
@@ -116,15 +113,6 @@ def test_dgd_lands_off_as_it_does_in_lockstep():
     lockstep = np.abs(np.linalg.solve(still, 0.1 * data["L"][:, None] * data["b"]) - minimiser()).max()
     off = np.abs(rows(networks.asynchronous(RING, **HARD), DGD) - minimiser()).max()
     assert 0.5 * lockstep < off < 4 * lockstep
-
-
-def test_variables_that_travel_apart_harm_y_and_z_but_not_c_and_w():
-    """The error of a pair of different ages is multiplied by lam."""
-    network = networks.asynchronous(TEN, **HARD, split=True)
-    make = lambda lam: decibo.methods.ahead_free(alpha=0.05, gamma=0.1, lam=lam)
-    assert error(network, make(2000.0)) <= 1e-12
-    pair = decibo.compose(direction.symmetric_penalty(2000.0), consensus.robust_tracking(), x=0.05, y=0.1, z=0.1)
-    assert error(network, pair) > 1e-4
 
 
 def test_who_is_gone_is_left_out_after_the_patience_and_taken_back_when_heard():
