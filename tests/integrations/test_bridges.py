@@ -78,6 +78,8 @@ class Solver(BilevelSolver, FakeBaseSolver):
         "gamma": [None],
         "lam": [None],
         "n_agents": [1],
+        "estimator": [None],
+        "n_batches": [8],
     }
 
 
@@ -109,10 +111,10 @@ def objective():
     }
 
 
-@pytest.mark.parametrize("agents", [1, 4])
-def test_benchopt_solver_descends_the_value_function(agents):
+@pytest.mark.parametrize(("agents", "estimator"), [(1, None), (4, None), (1, "saga")])
+def test_benchopt_solver_descends_the_value_function(agents, estimator):
     parts = objective()
-    solver = Solver(n_agents=agents, alpha=0.5, gamma=0.1)
+    solver = Solver(n_agents=agents, alpha=0.5, gamma=0.1, estimator=estimator)
     solver.set_objective(**parts)
     solver.run(0)
     assert (solver.get_result()["outer_var"] == parts["outer_var0"]).all()
@@ -134,3 +136,7 @@ def test_benchopt_solver_rejects_more_agents_than_samples():
     solver = Solver(n_agents=30)
     with pytest.raises(decibo.InputError, match="fewer agents"):
         solver.set_objective(**objective())
+    with pytest.raises(decibo.InputError, match=r"a sample in 8 batches, but there are 4 agents and 24 samples"):
+        Solver(n_agents=4, estimator="saga").set_objective(**objective())
+    with pytest.raises(decibo.InputError, match="estimator must be one of minibatch, saga, page, sarah"):
+        Solver(estimator="sagaa").set_objective(**objective())

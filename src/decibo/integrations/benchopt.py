@@ -23,10 +23,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 import decibo
+from decibo.data.batches import Batches
 from decibo.errors import InputError
 from decibo.pytree import Tree
+from decibo.validate import integer, one_of
 
 SETTINGS = ("alpha", "beta", "gamma", "lam")
+ESTIMATORS = {
+    "minibatch": lambda batches: decibo.estimator.minibatch(),
+    "saga": lambda batches: decibo.estimator.saga(),
+    "page": lambda batches: decibo.estimator.page(1 / batches),
+    "sarah": decibo.estimator.sarah,
+}
 Batched = Callable[..., jax.Array]
 
 
@@ -36,6 +44,9 @@ class BilevelSolver:
     method      a name in decibo.CATALOG; settings that are None are left to the method (`ahead_exact` chooses its own)
     n_agents    how many agents share the samples; 1 is the benchmark's own, centralised setting
     network     the name of a network in decibo.networks
+    estimator   None for full gradients, or one of those in ESTIMATORS; page and sarah then have full gradients once in
+                `n_batches` steps
+    n_batches   into how many batches the samples of an agent are divided for an estimator
     """
 
     sampling_strategy = "iteration"  # run(n) restarts, so that a curve needs nothing but `solve`
@@ -47,6 +58,8 @@ class BilevelSolver:
     lam: float | None = None
     n_agents: int = 1
     network: str = "ring"
+    estimator: str | None = None
+    n_batches: int = 10
 
     def set_objective(
         self,
@@ -61,21 +74,26 @@ class BilevelSolver:
     ) -> None:
         """Set up the problem and compile a step; the full-batch functions are not needed."""
         agents = int(self.n_agents)
+        batches = 1 if self.estimator is None else integer("n_batches", self.n_batches)
         fewest = min(n_inner_samples, n_outer_samples)
-        if fewest < agents:
-            raise InputError(
-                f"Every agent needs samples, but there are {agents} agents and {fewest} samples.", "Use fewer agents."
-            )
+        if fewest < agents * batches:
+            needs = "Every agent needs samples" if batches == 1 else f"Every agent needs a sample in {batches} batches"
+            raise InputError(f"{needs}, but there are {agents} agents and {fewest} samples.", "Use fewer agents.")
+        places = lambda samples: np.arange(samples // (agents * batches) * agents * batches).reshape(agents, -1)
         self.problem = decibo.Problem(
-            _one_agent(f_outer, n_outer_samples // agents),
-            _one_agent(f_inner, n_inner_samples // agents),
-            np.arange(agents),
+            _one_agent(f_outer, "outer"),
+            _one_agent(f_inner, "inner"),
+            {"outer": places(n_outer_samples), "inner": places(n_inner_samples)},
             x0=jnp.asarray(outer_var0, float),
             y0=jnp.asarray(inner_var0, float),
+            sample=None if self.estimator is None else Batches(batches),
             name="benchopt",
         )
         settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         self.algorithm = decibo.CATALOG[self.method](**settings)
+        if self.estimator is not None:
+            make = ESTIMATORS[one_of("estimator", self.estimator, tuple(ESTIMATORS))]
+            self.algorithm = decibo.with_estimator(self.algorithm, make(batches))
         self.decibo_network = getattr(decibo.networks, self.network)(agents)
         self.run(1)  # compiles
 
@@ -101,6 +119,6 @@ class BilevelSolver:
         return {"inner_var": self.inner_var, "outer_var": self.outer_var}
 
 
-def _one_agent(function: Batched, size: int) -> Callable[[Tree, Tree, Tree], jax.Array]:
-    """The mean over the samples of one agent, in decibo's order of arguments."""
-    return lambda x, y, agent: function(y, x, start=agent * size, batch_size=size)
+def _one_agent(function: Batched, level: str) -> Callable[[Tree, Tree, dict[str, jax.Array]], jax.Array]:
+    """The mean over the samples of one agent, or of a batch of them, in decibo's order of arguments."""
+    return lambda x, y, d: function(y, x, start=d[level][0], batch_size=d[level].shape[0])
