@@ -79,6 +79,11 @@ def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
     reference = decibo.solve(problem, network, method, steps=5, measures=[])
     own = np.stack([np.asarray(results[name].agents.x[0]) for name in NAMES[:2]])
     np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
+    alone = make_job(problem, method, network=network, steps=5, sites=NAMES[:2], patience=0.2)
+    with pytest.raises(
+        LostError, match=r"north has waited 0\.2 seconds for east in step 1\."
+    ):  # ours, not one of JAX's
+        join(alone, site="north", data=None, folder=tmp_path / "alone", wire=Memory().wire("north"))
 
 
 class Killed(BaseException):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -138,28 +138,28 @@ class Carrier:
         self.error: BaseException | None = None
         self.programs: dict[Program, Callable[..., Tree]] = {}
 
-    def host(self, vector: np.ndarray) -> np.ndarray:
-        """What a compiled program calls."""
-        try:
-            return self.exchange(np.asarray(vector))
-        except BaseException as error:
-            self.error = error
-            raise
+    def host(self, vector: np.ndarray, rows: int) -> np.ndarray:
+        """What a compiled program calls. After an error it runs on to its end, on its own numbers."""
+        own = np.asarray(vector)
+        if self.error is None:
+            try:
+                return self.exchange(own)
+            except BaseException as error:
+                self.error = error
+        return np.stack([own] * rows)
 
     def run(self, program: Program, agent: Agent, *rest: Tree) -> Tree:
         """Run a program as a whole."""
         if program not in self.programs:
-            mixing = silo_mixing(agent.network, agent.number, self.host)
+            mixing = silo_mixing(agent.network, agent.number, partial(self.host, rows=1 + len(agent.neighbours)))
             whole = lambda inputs, *rest: program(agent.functions, agent.told, inputs._replace(mixing=mixing), *rest)
             self.programs[program] = jax.jit(whole)
-        try:
-            return jax.block_until_ready(self.programs[program](agent.inputs, *rest))
-        except Exception:
-            error = self.error
-            self.error = None
-            if error is not None:
-                raise error from None
-            raise
+        result = jax.block_until_ready(self.programs[program](agent.inputs, *rest))
+        error = self.error
+        self.error = None
+        if error is not None:
+            raise error
+        return result
 
 
 @cache
