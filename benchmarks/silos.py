@@ -3,7 +3,7 @@
     python benchmarks/silos.py [same methods kills frozen relay tap fuzz speed] [--kills 50] [--steps 3000] [--seed 0]
 
 same     four processes, 1,000 steps: how far from `decibo.solve`
-methods  every method of the catalogue, three sites in memory, 6 steps: how far from `decibo.solve`
+methods  every method of the catalogue, three sites as threads, 6 steps: how far from `decibo.solve`
 kills    random SIGKILLs of up to three of four sites at once: every bit of the final states compared with a calm run
 frozen   one site stopped (SIGSTOP) for 60 seconds: the same
 relay    four sites that can only call out; the relay killed for 3 seconds: the same
