@@ -205,6 +205,21 @@ def test_claims_about_order_are_read_from_cells(cells):
     assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == ["holds", "does not hold", "undecided"]
 
 
+def test_runs_for_a_claim_are_made_once_for_a_folder(tmp_path, monkeypatch):
+    calls = []
+
+    def _claim():
+        calls.append(1)
+        return claims.true_for("it is so", [True] * 4 + [False], ", about", "a note")
+
+    first = claims._kept(tmp_path, _claim)
+    assert claims._kept(tmp_path, _claim) == first
+    assert len(calls) == 1
+    monkeypatch.setattr(claims, "STEPS", 7)  # another question
+    claims._kept(tmp_path, _claim)
+    assert len(calls) == 2
+
+
 def test_more_agents_solve_the_same_noisy_problem():
     few, many = (claims._noisy(agents, 0.0, seed=3) for agents in (4, 16))
     for name, leaf in many.data.items():

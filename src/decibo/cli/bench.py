@@ -63,7 +63,9 @@ def bench(
     if not cells:
         raise InputError("No cell of the benchmark could be made: none of the methods takes part in any of the tasks.")
     results.write_tables(folder, cells)
-    told = _made(budget, time.perf_counter() - begun, count, claimed)
+    asked = {"tasks": tasks, "methods": methods, "networks": networks}
+    words = [f"--{name} {value}" for name, value in asked.items() if value] + ["--claims"] * claimed
+    told = _made(budget, time.perf_counter() - begun, count, words)
     blocks = [*page.blocks(cells), *([others.block(verdicts)] if verdicts else [])]
     drawn = pictures.drawn(cells)
     target = page.write_html(folder / "benchmark.html", blocks, told, drawn)
@@ -181,15 +183,17 @@ def _environment() -> Iterator[None]:
             os.environ["XLA_FLAGS"] = before
 
 
-def _made(budget: str, seconds: float, jobs: int, claimed: bool) -> page.Made:
+def _made(budget: str, seconds: float, jobs: int, words: Sequence[str]) -> page.Made:
     size = suite.BUDGETS[budget]
     tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
     found = versions()
     hardware = (
         f"{plural(jobs, 'process').replace('processs', 'processes')} on {platform.machine()}, {found.pop('device')}"
     )
+    if hasattr(os, "getloadavg"):
+        hardware += f", {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f}"
     text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
-    command = f"decibo bench --budget {budget}{' --claims' if claimed else ''}"
+    command = " ".join([f"decibo bench --budget {budget}", *words])
     return page.Made(command, page.today(), found, hardware, seconds, text)
 
 
