@@ -155,7 +155,7 @@ def methods(options) -> None:
             method = factory(**settings)
             if method.centralised:
                 continue
-            made = Job(tuple(map(Site, names)), problem, decibo.ring(3), method, 6)
+            made = Job(tuple(map(Site, names)), problem, decibo.ring(3), method, 6, patience=60.0)
         except decibo.InputError as error:
             print(f"methods: {name} is refused: {error}")
             continue
@@ -165,7 +165,11 @@ def methods(options) -> None:
             work = lambda site, made=made, place=place: join(
                 made, site=site, data=None, folder=place(site)[0], wire=place(site)[1]
             )
-            found = list(pool.map(work, names))
+            try:
+                found = list(pool.map(work, names))
+            except decibo.LostError:
+                print(f"methods: {name} needs a process for each site")
+                continue
         expected = decibo.solve(problem, made.network, method, steps=6, measures=[])
         rows = np.asarray(expected.agents.x)
         apart = max(np.abs(np.asarray(own.x) - rows[i]).max() for i, own in enumerate(found))
