@@ -86,6 +86,12 @@ def on_all(function: Callable[..., Any], like: Tree, *args: Tree, together: bool
     like       shapes and types of what it returns for one agent
     together   whether it takes all agents at once
     """
+    if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
+        raise InputError(
+            f"Functions outside JAX cannot be called from the {jax.local_device_count()} devices of one process on a CPU: "
+            "the copies that JAX makes for them can wait for each other forever.",
+            "Use one device in each process (no xla_force_host_platform_device_count), and several processes.",
+        )
     ranks = tuple(np.ndim(leaf) for leaf in jax.tree.leaves(args))
     call = _Call(function, jax.tree.structure(like), tuple(jax.tree.leaves(like)), ranks, together)
     # expand_dims: what is the same for all agents arrives once, with an axis of length 1
