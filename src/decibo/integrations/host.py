@@ -88,7 +88,7 @@ def on_all(function: Callable[..., Any], like: Tree, *args: Tree, together: bool
     """
     if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
         raise InputError(
-            f"Functions outside JAX cannot be called from the {jax.local_device_count()} devices of one process on a CPU: "
+            f"Functions outside JAX cannot be called from {jax.local_device_count()} CPU devices of one process: "
             "the copies that JAX makes for them can wait for each other forever.",
             "Use one device in each process (no xla_force_host_platform_device_count), and several processes.",
         )

@@ -259,6 +259,8 @@ class Problem:
         for name, function in {"outer": self.outer, "inner": self.inner, **gradients}.items():
             try:
                 value = jax.eval_shape(function, x, y, d)
+            except InputError:
+                raise
             except Exception as error:
                 raise InputError(
                     f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)} "
