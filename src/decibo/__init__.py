@@ -10,7 +10,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
 
 methods, networks, problems            what there is by name
 direction, estimator, rule, consensus  what methods are composed of; with prox, schedules, compression and privacy
-data, theory, report, sklearn          data sets and splits, the theory as functions, pages about runs, estimators
+data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages about runs, estimators, sites
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ from decibo.sweep.result import Sweep
 from decibo.sweep.sweep import sweep
 
 if TYPE_CHECKING:
-    from decibo import report, sklearn
+    from decibo import report, silo, sklearn
 
 __version__ = "0.1.0"
 
