@@ -27,7 +27,7 @@ from decibo.algorithm.methods import d_soba, sparkle_ed
 from decibo.bench.judging import judged_run
 from decibo.bench.page import Block
 from decibo.bench.ranks import costs, first_step
-from decibo.bench.results import Cell, Run, key_of, read_all
+from decibo.bench.results import Cell, Run, key_of
 from decibo.bench.tasks import TASKS
 from decibo.bench.tuning import score
 from decibo.errors import CorruptedFileError
@@ -50,9 +50,8 @@ CLOSE = 1.25  # what counts as equal
 NOISE = 0.3  # standard deviation of what a sample adds to the linear terms of f and g
 
 
-def check(out: Path) -> list[Claim]:
-    """All claims; `out` is the folder of a benchmark."""
-    cells = read_all(out)
+def check(out: Path, cells: Sequence[Cell]) -> list[Claim]:
+    """All claims, from the cells of a benchmark and from runs that are kept in its folder."""
     return [
         _ahead(cells, "SPARKLE: exact diffusion is ahead of gradient tracking", "sparkle_ed", "sparkle_gt"),
         _ahead(cells, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"),

@@ -57,11 +57,11 @@ def bench(
     allowed = replace(trust, modules=frozenset(name.partition(":")[0].partition(".")[0] for name in added), asks=False)
     begun = time.perf_counter()
     made = _run(todo, tuple(added), allowed, count, folder)
-    with _double():
-        verdicts = others.check(folder) if claimed else []
     cells = _asked(results.read_all(folder), todo, added)
     if not cells:
         raise InputError("No cell of the benchmark could be made: none of the methods takes part in any of the tasks.")
+    with _double():
+        verdicts = others.check(folder, cells) if claimed else []
     results.write_tables(folder, cells)
     asked = {"tasks": tasks, "methods": methods, "networks": networks}
     words = [f"--{name} {value}" for name, value in asked.items() if value] + ["--claims"] * claimed
