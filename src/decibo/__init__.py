@@ -10,7 +10,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
 
 methods, networks, problems            what there is by name
 direction, estimator, rule, consensus  what methods are composed of; with prox, schedules, compression and privacy
-data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages about runs, estimators, sites
+data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages on runs, estimators, sites
 """
 
 from importlib import import_module
