@@ -31,6 +31,7 @@ gc.set_threshold(50_000, 20, 20)
 QUICK = (
     "algorithm/test_ahead.py",
     "algorithm/test_mdbo.py",
+    "bench/test_bench.py::test_ranks_show_ties_and_those_who_never_get_there",
     "cli/test_commands.py::test_run_writes_a_folder_that_describes_itself",
     "cli/test_config.py",
     "data/test_loaders.py",
@@ -54,6 +55,7 @@ QUICK = (
     "report/test_summary.py",
     "report/test_verdict.py",
     "runs/",
+    "silo/test_post.py",
     "sklearn/test_silos.py::test_invalid_settings_are_rejected",
     "sklearn/test_silos.py::test_the_mean_over_silos_is_the_pooled_loss",
     "sweep/test_sweep.py::test_table_best_and_repr",

@@ -9,7 +9,8 @@ minibatch, the share of the data that it sees.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -253,8 +254,21 @@ def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
 
     layouts = {"x": functions.x, "y": functions.y}
     start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
-    jax.eval_shape(run, data, start, jax.random.key(0))
+    with _by_mix_alone():
+        jax.eval_shape(run, data, start, jax.random.key(0))
     return bool(asked)
+
+
+@contextmanager
+def _by_mix_alone() -> Iterator[None]:
+    """While a step is traced: an axis of agents that is not there would be traffic that nobody counts."""
+    try:
+        yield
+    except NameError as error:
+        raise InputError(
+            "The step looks at other agents by other means than mix, the only way that is counted.",
+            "Replace collectives such as lax.pmean by mix.",
+        ) from error
 
 
 def sometimes(
@@ -363,13 +377,8 @@ def trace_step(
     groups: tuple[tuple[str, ...], ...] = (),
 ) -> ClosedJaxpr:
     """The first step of one agent as a traced program, whose arguments are the numbers of the method among others."""
-    try:
+    with _by_mix_alone():
         return _traced.trace(functions, groups, core, data, start, jax.random.key(0)).jaxpr
-    except NameError as error:  # an axis of agents that is not there: it would be traffic that nobody counts
-        raise InputError(
-            "The step looks at other agents by other means than mix, the only way that is counted.",
-            "Replace collectives such as lax.pmean by mix.",
-        ) from error
 
 
 @partial(jax.jit, static_argnames=("functions", "groups"))
