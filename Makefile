@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 3 # one more than cores: some tests wait for processes
+WORKERS ?= 2 # make test WORKERS=4 on a machine with more cores
 PYTEST = $(BIN)/python -m pytest -n $(strip $(WORKERS)) --dist loadfile --no-loadscope-reorder
 
 TORCH := torch==2.13.0+cpu
