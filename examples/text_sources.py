@@ -275,6 +275,13 @@ def tested(size: Size, attention: str, text: bytes, variable: str):
     return ("test", test)
 
 
+def solved(size: Size, problem: decibo.Problem, method: decibo.Algorithm, measures: list, seed: int) -> decibo.Solution:
+    """A run on the ring of owners, with twenty records."""
+    every = size.steps // 20
+    network = decibo.ring(len(SOURCES))
+    return decibo.solve(problem, network, method, steps=size.steps, every=every, measures=measures, seed=seed)
+
+
 def find(size: Size, attention: str, data, test: bytes, lam: float, seed: int) -> decibo.Solution:
     """The weights of the sources, and a model trained along the way."""
     inner = rule.adam(falling(size.rate, size.steps), b2=0.95)
@@ -288,15 +295,7 @@ def find(size: Size, attention: str, data, test: bytes, lam: float, seed: int) -
     )
     problem = bilevel(size, attention, data, seed)
     measures = [("weights", weights_of), tested(size, attention, test, "z")]
-    return decibo.solve(
-        problem,
-        decibo.ring(len(SOURCES)),
-        method,
-        steps=size.steps,
-        every=size.steps // 20,
-        measures=measures,
-        seed=seed,
-    )
+    return solved(size, problem, method, measures, seed)
 
 
 def train(size: Size, attention: str, data, test: bytes, weights, seed: int) -> decibo.Solution:
@@ -310,20 +309,13 @@ def train(size: Size, attention: str, data, test: bytes, weights, seed: int) -> 
     )
     problem = training(size, attention, data, weights, seed)
     measures = [tested(size, attention, test, "x")]
-    return decibo.solve(
-        problem,
-        decibo.ring(len(SOURCES)),
-        method,
-        steps=size.steps,
-        every=size.steps // 20,
-        measures=measures,
-        seed=seed,
-    )
+    return solved(size, problem, method, measures, seed)
 
 
 def report(record: dict) -> None:
     """What was found, as a table."""
-    test = {name: history[-1] for name, history in record["test"].items()}
+    last = min(len(history) for history in record["test"].values()) - 1  # a run that blew up has fewer records
+    test = {name: history[last] for name, history in record["test"].items()}
     print(f"{'step':>6}" + "".join(f"{name:>9}" for name in SOURCES))
     for step, weights in list(zip(record["steps"], record["weights"], strict=True))[::4]:
         print(f"{step:6}" + "".join(f"{weight:9.3f}" for weight in weights))

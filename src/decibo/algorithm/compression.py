@@ -182,17 +182,14 @@ class _Messages:
         return tree
 
 
-class _CompressedMix:
-    """A mix that sends compressed residuals; used once, for the messages of one step in their order."""
+class _CompressingMix:
+    """What mixes that compress have in common; a subclass says what one exchange changes, its `difference`."""
 
-    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array):
+    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
         self.mix = mix
         self.compressor = compressor
         self.eta = eta
-        self.memory = memory
         self.key = key
-        self.c: list[Tree] = []
-        self.u: list[Tree] = []
 
     @property
     def reach(self) -> Reach:
@@ -202,9 +199,22 @@ class _CompressedMix:
         return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4)
+        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4), (5)
 
     push = __call__  # compressed methods run on undirected networks only
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        raise NotImplementedError
+
+
+class _CompressedMix(_CompressingMix):
+    """A mix that sends compressed residuals; used once, for the messages of one step in their order."""
+
+    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array):
+        super().__init__(mix, compressor, eta, key)
+        self.memory = memory
+        self.c: list[Tree] = []
+        self.u: list[Tree] = []
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         number = len(self.c)
@@ -224,27 +234,12 @@ class _CompressedMix:
         return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])  # (4)
 
 
-class _ForgetfulMix:
+class _ForgetfulMix(_CompressingMix):
     """A mix that compresses what it sends, and remembers nothing; used for the messages of one step."""
 
     def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
-        self.mix = mix
-        self.compressor = compressor
-        self.eta = eta
-        self.key = key
+        super().__init__(mix, compressor, eta, key)
         self.count = 0
-
-    @property
-    def reach(self) -> Reach:
-        return self.mix.reach
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (5)
-
-    push = __call__  # compressed methods run on undirected networks only
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         leaves, treedef = jax.tree.flatten(tree)
