@@ -9,7 +9,9 @@ from decibo import rule
 from decibo.cli import config
 from decibo.cli.config import build, parse_spec
 from decibo.cli.registry import choose, convert, methods, networks, options_of, problems
+from decibo.cli.seeds import changes
 from decibo.errors import InputError
+from decibo.runs.folder import to_toml
 
 
 def read(folder, text, **more):
@@ -86,6 +88,67 @@ def test_networks_may_fail(tmp_path):
     assert config.resolved(full)["network"]["failing"] == 0.25
 
 
+EACH = """
+problem = "quadratic"
+[network]
+agents = 6
+[network.x]
+name = "path"
+[network.y]
+name = "small_world"
+neighbours = 2
+p = 0.3
+failing = 0.1
+[network.z]
+name = "small_world"
+neighbours = 2
+p = 0.3
+failing = 0.1
+[method]
+alpha = 0.05
+gamma = 0.1
+"""
+
+
+def test_every_variable_may_have_a_network_of_its_own(tmp_path):
+    parts, full = build(read(tmp_path, EACH))
+    network = parts.network
+    assert network.groups == (("x",), ("y", "z"))  # equal tables are one network
+    assert [each.name for each in network.networks] == ["path", "small_world with failing links"]
+    assert parts.problem.agents == 6
+    again, _ = build(read(tmp_path, to_toml(config.resolved(full))))  # as a run folder stores it
+    assert again.network.rate == network.rate
+    assert changes(full)[0] == ["problem.seed", "run.seed"]  # written out: what a seed no longer changes
+    assert changes(read(tmp_path, EACH))[0] == ["problem.seed", "network.y.seed", "network.z.seed", "run.seed"]
+
+
+def test_one_network_says_how_many_agents_all_have(tmp_path):
+    text = EACH.replace("agents = 6\n", "").replace('"path"', '"grid"\nrows = 2\ncolumns = 3')
+    assert build(read(tmp_path, text))[0].problem.agents == 6
+    text = EACH.replace("agents = 6\n", "")
+    assert build(read(tmp_path, text))[0].network.agents == 10  # the problem's own number
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("network.name=ring", "names the network 'ring' and has a table for x, y, z"),
+        ("network.q=3", "--set network.q: there is no option of these networks 'q'"),
+        ("network.x.rows=3", "--set network.x.rows: path has no option rows"),
+        ("network.x=pth", "--set network.x: there is no network 'pth'. Did you mean 'path'?"),
+        ("network.x.agents=5", "must have the same agents, but there are [5, 6]"),
+        ("network.x.failing=2", "--set network.x: probability must be a number between 0 and 1, but it is 2.0"),
+        ("network.x=directed_ring", "The network of x must be an undirected decibo network"),
+        ("network.v.name=path", "moves x, y, z, but there are networks for v, x, y, z"),
+        ("method.alpha=none", "finds its step sizes over one network, but there is one for each variable"),
+    ],
+)
+def test_networks_that_do_not_fit_are_rejected(tmp_path, change, said):
+    with pytest.raises(InputError) as error:
+        build(read(tmp_path, EACH, sets=[change]))
+    assert said in str(error.value)
+
+
 def test_options_are_those_of_the_functions():
     for registry in (problems(), networks(), methods()):
         for factory in registry.factories.values():
@@ -129,7 +192,8 @@ def test_set_reaches_inside_and_replaces(tmp_path):
     )
     assert (found.problem.name, found.problem.options) == ("quadratic", {"n": 2})
     assert found.run.until == {"stationarity": 1e-4}
-    assert (found.network.name, found.network.options) == ("star", {"agents": 3})
+    [(_, network)] = found.network.choices
+    assert (network.name, network.options) == ("star", {"agents": 3})
 
 
 def test_a_step_size_may_be_a_rule_and_lam_may_not():

@@ -3,15 +3,21 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
+import jax.numpy as jnp
 import pytest
 
 import decibo
+from decibo.cli import terminal
+from decibo.cli.config import read
 from decibo.cli.errors import Exit
+from decibo.cli.solving import judged
 from decibo.report import check_target, read_run, report, write_run
 from decibo.runs.folder import stamped
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
+NAMES = ("ahead_exact", "ahead_alpha=0.05_gamma=0.1_lam=20")
 MINE = '# mine\nproblem = "quadratic"\nnetwork = { name = "ring", agents = 4 }\n[sweep]\nalpha = [0.05]\n'
 
 
@@ -149,6 +155,17 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(here
     assert sorted(os.listdir(here)) == ["a", "quad.toml"]
 
 
+def test_a_run_with_a_network_for_each_variable_goes_on(here, decibo_call):
+    networks = ["--set", "network={agents = 4, x = 'path', y = 'complete', z = 'complete'}"]
+    words = ["run", "quad.toml", "--json", *networks, "--set", "run.measures=outer"]
+    straight = decibo_call(*words, "--out", "out/straight")
+    assert straight.code == 0, straight.err
+    assert "x: path, y z: complete" in straight.json["network"]
+    assert decibo_call(*words, "--checkpoint", "--set", "run.steps=25", "--out", "out/kept").code == 0
+    resumed = decibo_call("resume", "out/kept", "--steps", 40, "--json").json
+    assert (resumed["steps"], resumed["last"]) == (40, straight.json["last"])
+
+
 # compare
 
 
@@ -169,8 +186,34 @@ def test_the_same_method_in_other_words_is_listed_twice(here, idle, decibo_call)
 
 
 def test_measures_without_a_column_are_named(here, decibo_call):
-    words = ["compare", "quad.toml", "-m", "ahead_exact", "--set", "run.measures=['outer','stationarity','phi']"]
-    assert "Also recorded: outer." in decibo_call(*words).out
+    words = ["compare", "quad.toml", "-m", "ahead_exact", "--set", "run.measures=['outer','inner','stationarity']"]
+    assert "Also recorded: inner." in decibo_call(*words).out
+
+
+def test_methods_are_compared_by_what_does_not_depend_on_the_method(here, decibo_call):
+    """AHEAD rests where its own direction vanishes, far from the solution, with a y that makes f small."""
+    (here / "bare.toml").write_text((here / "quad.toml").read_text().partition("measures")[0])
+    words = ["compare", "bare.toml", "--set", "run.steps=400", "-m", "ahead_exact"]
+    told = decibo_call(*words, "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]").out
+    assert told.split()[:5] == ["method", "status", "stationarity", "phi", "outer"]
+    assert "direction_norm. --json prints them" in " ".join(told.split())
+    exact, ahead = (read_run(here / "out/bare-compare" / name).history for name in NAMES)
+    assert ahead["direction_norm"][-1] < 1e-12
+    assert ahead["outer"][-1] < exact["outer"][-1]
+    assert ahead["stationarity"][-1] > 1e6 * exact["stationarity"][-1]
+    assert ahead["phi"][-1] > exact["phi"][-1]
+
+
+def test_without_a_cheap_exact_answer_methods_are_compared_by_the_answer_itself(here):
+    config = read(here / "quad.toml")
+    bare = replace(config, run=replace(config.run, measures=None))
+    small = decibo.problems.quadratic(2)
+    assert judged(config, small) is config  # it names its own
+    assert judged(bare, small).run.measures == ("cheap", "phi", "stationarity")
+    large = decibo.Problem(lambda x, y, d: x * d, lambda x, y, d: (y**2).sum() + x * d, jnp.ones(2), 0.0, jnp.ones(300))
+    assert judged(bare, large) is bare
+    assert judged(bare, replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None)) is bare
+    assert terminal.ordered(["direction_norm", "step", "mine", "outer"]) == ["outer", "mine", "direction_norm"]
 
 
 def test_a_shared_setting_can_be_switched_off(here, decibo_call):

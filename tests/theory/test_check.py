@@ -136,6 +136,7 @@ def test_sparkle_ed_without_moving_average_is_covered_without_a_floor():
     [
         (decibo.networks.failing(decibo.ring(4), 0.1), "do not change"),
         (decibo.networks.directed_ring(4), "undirected"),
+        (decibo.networks.each(dict.fromkeys("xyz", decibo.ring(4))), "one network for all variables"),
     ],
 )
 def test_networks_that_theorem_b_does_not_cover(network, words):

@@ -11,8 +11,8 @@ from decibo.cli import terminal
 from decibo.cli.config import build, precision, read
 from decibo.cli.errors import Exit
 from decibo.cli.registry import Choice
-from decibo.cli.seeds import Task, show_seeds, solve_all
-from decibo.cli.solving import OUT, carry_out, exit_code, interruptible, is_first, write
+from decibo.cli.seeds import Task, at_seed, seeds_of, show_seeds, solve_all
+from decibo.cli.solving import OUT, carry_out, exit_code, interruptible, is_first, judged, write
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.execute.solution import Solution, Status
@@ -43,6 +43,8 @@ def compare(
     places = {label: folder / name for label, name in zip(choices, names, strict=True)}
     if config.run.seeds is not None or resumed:
         with precision(config), interruptible():
+            first = build(replace(at_seed(config, seeds_of(config)[0]), method=config.compare[0]))[0]
+            config = judged(config, first.problem)
             tasks = [Task(label, choice, places[label]) for label, choice in choices.items()]
             done = solve_all(config, tasks, resumed=resumed)
         if is_first():
@@ -53,7 +55,9 @@ def compare(
     runs: dict[str, Solution] = {}
     with precision(config), interruptible():
         built = {label: build(replace(config, method=choice)) for label, choice in choices.items()}
+        options = judged(config, next(iter(built.values()))[0].problem).run
         for label, (parts, full) in built.items():
+            full = replace(full, run=options)
             runs[label] = carry_out(parts, full)
             write(places[label], runs[label], parts, full, label)
             if runs[label].status is Status.interrupted:

@@ -1,7 +1,7 @@
 """A configuration file and the command line's changes to it, checked before anything runs, and what it describes.
 
 problem = "quadratic"                          a name, "my_module:make_problem", or a table with options
-[network] name = "ring", agents = 10           without it: a ring of as many agents as the problem has
+[network] name = "ring", agents = 10           or [network.x], ...; without it: a ring of the problem's agents
 [method]  name = "ahead_exact", lam = 100.0    without it: ahead_exact with automatic steps
 [run]     steps, every, measures, seed, seeds, until, ...     see RunOptions
 [compare] methods = ["ahead[lam=20]", ...]     or a table, by label; other keys are settings for all that have them
@@ -22,17 +22,20 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import jax
 
 import decibo
-from decibo.cli import registry
+from decibo.cli import networks, registry
+from decibo.cli.networks import Links, read_networks
 from decibo.cli.registry import (
     OWN,
     Choice,
     Table,
+    at_place,
     check_options,
     choose,
     convert,
     members_of,
     own_measure,
     shown,
+    table_of,
     unknown,
 )
 from decibo.cli.trust import NOBODY, Trust
@@ -44,11 +47,6 @@ from decibo.sweep.seeds import seed_numbers
 from decibo.validate import integer, only_known
 
 TABLES = ("problem", "network", "method", "run", "compare", "sweep")
-AROUND = {
-    "failing": float,
-    "sleeping": float,
-    "chebyshev": int,
-}  # options of every network: decibo.networks.failing(...)
 CONSENSUS = re.compile(r"consensus_\w+")
 LARGEST = 2**31 - 1  # steps are counted in 32 bits
 LONGEST = 1 << 20  # bytes of a configuration
@@ -82,10 +80,9 @@ class Config:
     """Everything that a configuration says."""
 
     problem: Choice
-    network: Choice | None
+    network: Links | None
     method: Choice
     run: RunOptions
-    around: dict[str, float] = field(default_factory=dict)
     compare: tuple[Choice, ...] = ()
     grid: dict[str, list] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
@@ -135,16 +132,14 @@ def read(
             raise unknown(at(name), name, "table", TABLES)
     if "problem" not in tables:
         raise InputError(f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".')
-    network, around = _network(tables.get("network"), at)
     method = _method(tables.get("method", "ahead_exact"), at)
     values, swept = _sweep(tables.get("sweep", {}), method, at, grid)
     run = _run(tables.get("run", {}), at)
     return Config(
         problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem"), trust),
-        network=network,
+        network=read_networks(tables.get("network"), at, at.inside("network"), trust),
         method=method,
         run=run,
-        around=around,
         compare=_compare(tables.get("compare", {}), method, at, tuple(methods)),
         grid=values,
         seeds=swept,
@@ -158,7 +153,7 @@ def resolved(config: Config) -> Table:
     options = {name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())}
     tables: Table = {"problem": config.problem.as_table()}
     if config.network is not None:
-        tables["network"] = config.network.as_table() | config.around
+        tables["network"] = config.network.as_table()
     return tables | {"method": config.method.as_table(), "run": options}
 
 
@@ -169,7 +164,9 @@ def declared_agents(path: str | Path, sets: Iterable[str] = ()) -> int | None:
         _set(tables, text, Places(str(path), NOBODY))
     problem = tables.get("problem")
     table = problem if isinstance(problem, Mapping) else {"name": problem}
-    for options in (tables.get("network"), table):
+    network = tables.get("network")
+    inside = network.values() if isinstance(network, Mapping) else ()  # of [network.x], ...
+    for options in (network, *inside, table):
         named = options.get("agents") if isinstance(options, Mapping) else None
         if isinstance(named, int):
             return named
@@ -221,23 +218,6 @@ def _set(tables: Table, text: str, at: Places) -> None:
     table[parts[-1]] = parse_value(value.strip())
 
 
-def _table(value: object, where: str) -> Table:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{where} must be a table, but it is {shown(value)}.")
-    return dict(value)
-
-
-def _network(value: object, at: Places) -> tuple[Choice | None, dict[str, float]]:
-    if value is None:
-        return None, {}
-    table = {"name": value} if isinstance(value, str) else _table(value, at("network"))
-    around = {
-        name: convert(table.pop(name), kind, at("network", name)) for name, kind in AROUND.items() if name in table
-    }
-    table.setdefault("name", "ring")
-    return choose(table, registry.networks(), at("network"), at.inside("network"), at.trust), around
-
-
 def _method(value: object, at: Places) -> Choice:
     table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else value
     if isinstance(table, str) and "[" in table:
@@ -246,7 +226,7 @@ def _method(value: object, at: Places) -> Choice:
 
 
 def _run(value: object, at: Places) -> RunOptions:
-    table = _table(value, at("run"))
+    table = table_of(value, at("run"))
     if isinstance(table.get("measures"), str):
         table["measures"] = [table["measures"]]
     options = RunOptions(**check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run")))  # type: ignore[arg-type]
@@ -255,7 +235,8 @@ def _run(value: object, at: Places) -> RunOptions:
         if number is not None and integer(at("run", name), number, least) > LARGEST:
             raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {shown(number)}.")
     if options.seeds is not None:
-        _in_place(at("run", "seeds"), lambda: seed_numbers(options.seeds, options.seed))
+        with at_place(at("run", "seeds")):
+            seed_numbers(options.seeds, options.seed)
     for key, names in (("measures", options.measures or ()), ("until", options.until)):
         for name in names:
             _check_measure(name, at("run", key))
@@ -264,14 +245,6 @@ def _run(value: object, at: Places) -> RunOptions:
         start = {"seed": options.seed, **options.start}
         Choice("random_start", random_start, check_options(start, random_start, "start", where), where).make()
     return options
-
-
-def _in_place(where: str, check: Callable[[], object]) -> None:
-    """Let what is wrong say where it was written."""
-    try:
-        check()
-    except InputError as error:
-        raise InputError(f"{where}: {error.message}", error.remedy) from error
 
 
 def _check_measure(name: str, where: str) -> None:
@@ -291,7 +264,7 @@ def _own_measures(run: RunOptions, at: Places) -> dict[str, Callable[..., Any]]:
 
 def _compare(value: object, method: Choice, at: Places, requested: tuple[str, ...]) -> tuple[Choice, ...]:
     """The methods to compare: those of -m, otherwise of [compare].methods, each with the settings that all share."""
-    table = _table(value, at("compare"))
+    table = table_of(value, at("compare"))
     listed = convert(table.pop("methods", []), list[str] | dict[str, str], at("compare", "methods"))
     where = "-m" if requested else at("compare", "methods")
     named = (
@@ -341,7 +314,7 @@ def _sweep(
     value: object, method: Choice, at: Places, requested: Iterable[str]
 ) -> tuple[dict[str, list], tuple[int, ...] | None]:
     """Lists of values by setting, each value checked as the setting itself would be; and the seeds."""
-    table = _table(value, at("sweep"))
+    table = table_of(value, at("sweep"))
     places = {}
     for text in requested:
         key, equals, values = text.partition("=")
@@ -452,22 +425,24 @@ def computing_in(dtype: str) -> Iterator[None]:
 
 def build(config: Config) -> tuple[Parts, Config]:
     """Problem, network and method, and the configuration with the number of agents filled in where it was left out."""
-    choice = config.network or choose("ring", registry.networks(), f"{config.path.name}, [network]")
-    choice = choice.with_defaults(seed=0) if "seed" in choice.missing() else choice
-    if "agents" in choice.missing():
+    links = (config.network or networks.ring(f"{config.path.name}, [network]")).changed(networks.drawn)
+    network = links.make() if links.complete else None
+    agents = network.agents if network else links.agents()
+    if agents is None:
         problem = _make(config.problem, decibo.Problem)
         if problem.agents is None:
             raise InputError("Nothing in the configuration says how many agents there are.", "Set [network].agents.")
-        choice = choice.with_defaults(agents=problem.agents)
-        network = _make_network(choice, config)
+        agents = problem.agents
     else:
-        network = _make_network(choice, config)
         if "agents" in config.problem.parameters:  # as many as the network has, unless it has a number of its own
-            config = replace(config, problem=config.problem.with_defaults(agents=network.agents))
+            config = replace(config, problem=config.problem.with_defaults(agents=agents))
         problem = _make(config.problem, decibo.Problem)
+    if network is None:
+        links = links.changed(lambda choice: networks.with_agents(choice, agents))
+        network = links.make()
     method = _make(config.method, decibo.Algorithm)
     check_fit(problem, network, method)
-    return Parts(problem, network, method), replace(config, network=choice)
+    return Parts(problem, network, method), replace(config, network=links)
 
 
 def with_method(parts: Parts, config: Config, choice: Choice) -> tuple[Parts, Config]:
@@ -509,10 +484,3 @@ def _make(choice: Choice, *kinds: type[T]) -> T:
             f"but it returned a {type(result).__name__}."
         )
     return result
-
-
-def _make_network(choice: Choice, config: Config) -> decibo.Network | decibo.DirectedNetwork:
-    network = _make(choice, decibo.Network, decibo.DirectedNetwork)
-    for name, option in config.around.items():
-        network = getattr(decibo.networks, name)(network, option)
-    return network

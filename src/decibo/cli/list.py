@@ -10,8 +10,8 @@ from rich.text import Text
 
 import decibo
 from decibo.cli import registry, terminal
-from decibo.cli.config import AROUND
 from decibo.cli.errors import Exit
+from decibo.cli.networks import AROUND
 from decibo.cli.registry import Registry, options_of
 from decibo.validate import one_of
 
@@ -73,5 +73,5 @@ def _of_measure(measure: Callable | None) -> str:
     variable = getattr(measure, "variable", None)
     if variable is None:
         return _first_paragraph(measure)
-    text = _first_paragraph(type(measure)).replace(" of one variable s", "")
+    text = _first_paragraph(type(measure)).replace("one variable s", variable)
     return text.replace("s_i", f"{variable}_i").replace("sbar", f"{variable}bar")

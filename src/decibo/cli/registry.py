@@ -13,7 +13,8 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, Union
@@ -136,6 +137,22 @@ def convert(value: object, hint: object, where: str) -> Any:
     raise InputError(f"{where} must be {rule}, but it is {shown(value)}{at}.")
 
 
+@contextmanager
+def at_place(where: str) -> Iterator[None]:
+    """Let what is wrong say where it was written."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.remedy) from error
+
+
+def table_of(value: object, where: str) -> Table:
+    """The value as a table, which it must be."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a table, but it is {shown(value)}.")
+    return dict(value)
+
+
 def members_of(hint: object) -> tuple[list[Any], bool]:
     """The types of a union, and whether None is one of them."""
     parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -233,7 +250,8 @@ def rules() -> Registry:
 
 def measures() -> Mapping[str, Callable[..., object] | None]:
     """Every built-in measure; consensus_s stands for one of each variable of the method."""
-    return available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True) | {"cheap": None, "all": None}
+    found = available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True, has_rest=True)
+    return found | {"cheap": None, "all": None}
 
 
 def unknown(where: str, name: str, kind: str, names: Iterable[str], command: str = "") -> InputError:
@@ -309,9 +327,10 @@ class Choice:
             for name, value in self.options.items()
         }
         try:
-            return self.factory(**arguments)
-        except InputError as error:
-            raise InputError(f"{self.where}: {error.message}", error.remedy) from error
+            with at_place(self.where):
+                return self.factory(**arguments)
+        except InputError:
+            raise
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
             if self.own:
                 raise

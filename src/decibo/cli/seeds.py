@@ -46,7 +46,7 @@ def at_seed(config: Config, seed: int | None) -> Config:
     """The configuration of the run with this seed."""
     if seed is None:
         return config
-    network = None if config.network is None else _seeded(config.network, seed)
+    network = None if config.network is None else config.network.changed(lambda choice: _seeded(choice, seed))
     run = replace(config.run, seed=seed, seeds=None)
     return replace(config, problem=_seeded(config.problem, seed), network=network, run=run)
 
@@ -64,7 +64,8 @@ def changes(config: Config) -> tuple[list[str], list[str]]:
     """The keys that a seed changes, and those that it leaves alone since the configuration sets them."""
     changed: list[str] = []
     fixed: list[str] = []
-    for name, choice in (("problem", config.problem), ("network", config.network)):
+    networks = [] if config.network is None else config.network.choices
+    for name, choice in [("problem", config.problem), *networks]:
         for key, part in _parts(name, choice):
             (fixed if "seed" in part.options else changed).append(f"{key}.seed")
     if config.run.start:
@@ -72,10 +73,8 @@ def changes(config: Config) -> tuple[list[str], list[str]]:
     return [*changed, "run.seed"], fixed
 
 
-def _parts(name: str, choice: Choice | None) -> list[tuple[str, Choice]]:
+def _parts(name: str, choice: Choice) -> list[tuple[str, Choice]]:
     """A choice and the choices in it that have a seed, with their keys."""
-    if choice is None:
-        return []
     inner = [
         part
         for key, value in choice.options.items()

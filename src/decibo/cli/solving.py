@@ -9,10 +9,12 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import jax
+import numpy as np
 
 import decibo
 from decibo.cli import terminal
@@ -26,9 +28,13 @@ from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import GracefulStop, check_same
+from decibo.problem.newton import DENSE, exact
+from decibo.problem.second import why_no_products
+from decibo.pytree import one_of
 from decibo.runs.folder import check_target, stamped, to_toml, write_run
 
 OUT = Path("out")
+CHEAP = 1 << 24  # inner variables times numbers of data: |grad Phi| takes milliseconds
 
 
 def solve_into(
@@ -100,6 +106,30 @@ def _check_no_checkpoints(folder: Path) -> None:
             f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
             f"Continue with: decibo resume {place}, or choose another folder with --out.",
         )
+
+
+def judged(config: Config, problem: decibo.Problem) -> Config:
+    """The configuration with measures by which methods and settings can be compared, unless it names its own.
+
+    Those are the exact |grad Phi|^2 and Phi, besides the cheap measures, where they take little time. What a method
+    believes to be its gradient (direction_norm) is small wherever it rests, and f(x, y) is low where y is not y*(x).
+    """
+    if config.run.measures is not None or not _is_cheap(problem):
+        return config
+    return replace(config, run=replace(config.run, measures=("cheap", "phi", "stationarity")))
+
+
+def _is_cheap(problem: decibo.Problem) -> bool:
+    """Whether there is an exact reference, for data that is all here, and it is a matter of milliseconds."""
+    if jax.process_count() > 1 or callable(problem.data):
+        return False
+    numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(problem.data))
+    if problem.y_layout.size > DENSE or problem.y_layout.size * numbers > CHEAP:
+        return False
+    if why_no_products(problem.functions, one_of(problem.data)):
+        return False
+    start = problem.x_layout.ravel(problem.x0), problem.y_layout.ravel(problem.y0)
+    return bool(exact(problem.functions, problem.data, *start).converged)  # not if inner is flat in y
 
 
 def exit_code(solution: Solution) -> Exit:

@@ -14,7 +14,7 @@ from decibo.cli.config import Config, Parts, build, precision, read, resolved, s
 from decibo.cli.errors import Exit
 from decibo.cli.registry import Table
 from decibo.cli.seeds import at_seed
-from decibo.cli.solving import OUT, interruptible, is_first, live_view
+from decibo.cli.solving import OUT, interruptible, is_first, judged, live_view
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError, short
 from decibo.execute.solution import Status
@@ -65,6 +65,7 @@ def _run(config: Config) -> tuple[Sweep, Table]:
     if config.seeds is not None or config.run.seeds is None:
         seeds = [config.run.seed] if config.seeds is None else list(config.seeds)
         parts, full = build(config)
+        full = judged(full, parts.problem)
         result = decibo.sweep(*parts, config.grid, seeds=seeds, progress=live_view(), **_arguments(full))
         return result, resolved(full) | {"sweep": config.grid | {"seeds": seeds}}
     results: list[Sweep] = []
@@ -72,6 +73,8 @@ def _run(config: Config) -> tuple[Sweep, Table]:
     for seed in seed_numbers(config.run.seeds, config.run.seed):
         parts, full = build(at_seed(config, seed))
         parts = parts if first is None else parts._replace(problem=sharing(parts.problem, first.problem))
+        config = config if first else judged(config, parts.problem)
+        full = replace(full, run=replace(full.run, measures=config.run.measures))
         first = first or parts
         results.append(decibo.sweep(*parts, config.grid, seeds=[seed], progress=live_view(), **_arguments(full)))
         if Status.interrupted in results[-1].status:

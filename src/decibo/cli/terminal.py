@@ -20,8 +20,10 @@ from decibo.formatting import format_bytes, format_number, format_seconds, to_js
 from decibo.measure.cost import Cost
 
 WIDTH = 80
-# What a reader looks for first.
-FIRST = ("stationarity", "direction_norm", "phi", "distance_x", "inner_error", "consensus_x", "outer", "gap")
+# What a reader looks for first. direction_norm comes last: it is each method's own direction, and small where a biased
+# method rests, so that methods cannot be compared by it.
+FIRST = ("stationarity", "phi", "outer", "distance_x", "inner_error", "consensus_x", "gap")
+LAST = ("direction_norm",)
 COLOURS = {"done": "green", "converged": "green", "diverged": "red", "interrupted": "yellow", "failed": "red"}
 
 
@@ -72,7 +74,8 @@ def _cell(value: object) -> Text:
 def ordered(names: Iterable[str]) -> list[str]:
     """Measures, with those that are looked for first in front."""
     measures = [name for name in names if name != "step"]
-    return [name for name in FIRST if name in measures] + [name for name in measures if name not in FIRST]
+    others = [name for name in measures if name not in FIRST + LAST]
+    return [name for name in FIRST if name in measures] + others + [name for name in LAST if name in measures]
 
 
 def print_json(value: object) -> None:
@@ -126,10 +129,11 @@ def _computed(cost: Cost) -> str:
 
 
 def show_runs(runs: dict[str, Solution]) -> None:
-    """A line for each run, with the two measures that are looked for first; others are named below."""
+    """A line for each run, with the measures that are looked for first; others are named below."""
     recorded = lambda name: all(name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values())
     names = ordered(dict.fromkeys(name for run in runs.values() for name in run.history))
-    shared = [name for name in names if recorded(name)][:2]
+    shared = [name for name in names if recorded(name)]
+    shared = shared[: 3 if shared[:3] == list(FIRST[:3]) else 2]
     rows = [
         (
             label.replace(",", ", ").replace(",  ", ", "),  # long ones are broken at spaces

@@ -147,75 +147,75 @@ def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNames
 
 
 def outer(s: Snapshot) -> jax.Array:
-    """mean_i f_i(xbar, ybar)."""
+    """The outer objective at the answer, the mean x and y: mean_i f_i(xbar, ybar)."""
     x = s.mean("x")
     y = s.mean(s.answer)
     return average(jax.vmap(lambda d: Oracle(s.functions, d).outer_value(x, y))(s.here))
 
 
 def inner(s: Snapshot) -> jax.Array:
-    """mean_i g_i(xbar, ybar)."""
+    """The inner objective at the answer: mean_i g_i(xbar, ybar)."""
     x = s.mean("x")
     y = s.mean(s.answer)
     return average(jax.vmap(lambda d: Oracle(s.functions, d).inner_value(x, y))(s.here))
 
 
 def outer_local(s: Snapshot) -> jax.Array:
-    """mean_i f_i(x_i, y_i)."""
+    """The outer objective with every agent at its own point: mean_i f_i(x_i, y_i). Disagreement may lower it."""
     return average(
         jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.here, s.local["x"], s.local["y"])
     )
 
 
 def inner_local(s: Snapshot) -> jax.Array:
-    """mean_i g_i(x_i, y_i)."""
+    """The inner objective with every agent at its own point: mean_i g_i(x_i, y_i)."""
     return _inner_at(s, "y")
 
 
 def gap(s: Snapshot) -> jax.Array:
-    """mean_i g_i(x_i, y_i) - g_i(x_i, z_i)."""
+    """How far y is from solving the inner level, for methods with a z: mean_i g_i(x_i, y_i) - g_i(x_i, z_i)."""
     return _inner_at(s, "y") - _inner_at(s, "z")
 
 
 def direction_norm(s: Snapshot) -> jax.Array:
-    """|mean_i d_x,i|^2."""
+    """The method's own estimate of stationarity: |mean_i d_x,i|^2. It vanishes wherever the method comes to rest."""
     return jnp.sum(s.mean_direction.x**2)
 
 
 def rest(s: Snapshot) -> jax.Array:
-    """How far from rest the agents are, which each of them can tell by itself."""
+    """The largest entry that an agent will still move, for methods with robust_tracking: each can tell by itself."""
     assert s.left is not None
     return jnp.max(gather(s.left))
 
 
 def phi(s: Snapshot) -> jax.Array:
-    """Phi(xbar)."""
+    """The outer objective at the mean x and the exact answer to it: Phi(xbar) = mean_i f_i(xbar, y*(xbar))."""
     return s.exact.phi
 
 
 def stationarity(s: Snapshot) -> jax.Array:
-    """|grad Phi(xbar)|^2."""
+    """The exact gradient of the problem: |grad Phi(xbar)|^2. Zero at a solution."""
     return jnp.sum(s.exact.grad**2)
 
 
 def inner_error(s: Snapshot) -> jax.Array:
-    """|ybar - y*(xbar)|^2."""
+    """How far the mean y is from the exact answer to the mean x: |ybar - y*(xbar)|^2."""
     return jnp.sum((s.mean(s.answer) - s.exact.y) ** 2)
 
 
 def distance_x(s: Snapshot) -> jax.Array:
-    """|xbar - x*|^2."""
+    """How far the mean x is from the known solution: |xbar - x*|^2."""
     return jnp.sum((s.mean("x") - s.known["x"]) ** 2)
 
 
 def distance_y(s: Snapshot) -> jax.Array:
-    """|ybar - y*|^2."""
+    """How far the mean y is from the known solution: |ybar - y*|^2."""
     return jnp.sum((s.mean(s.answer) - s.known["y"]) ** 2)
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """sum_i |s_i - sbar|^2 of one variable s."""
+    """How far apart the agents are in one variable s: sum_i |s_i - sbar|^2."""
 
     variable: str
 

@@ -73,7 +73,7 @@ def minimax_quadratic(
     heterogeneity: float = 1.0,
     condition: float = 4.0,
 ) -> Problem:
-    """(1), well scaled: eigenvalues of P_i and H_i in [1/sqrt(condition), sqrt(condition)]."""
+    """A quadratic saddle point (1) that is known, well scaled: eigenvalues within sqrt(condition) of 1."""
     agents = integer("agents", agents)
     n = integer("n", n)
     r = integer("r", r)
@@ -122,7 +122,7 @@ def minimax_auc(
     concentration: float = 0.5,
     seed: int = 0,
 ) -> Problem:
-    """(2); without a dataset on the bundled breast cancer data."""
+    """The area under the ROC curve as a saddle point (2); without a dataset on the bundled breast cancer data."""
     data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     total = data["weights"].sum()
     data["weights"] = data["weights"] * (agents / total)  # the mean over agents is the mean over all samples
@@ -149,7 +149,7 @@ def minimax_perturbation(
     concentration: float = 0.5,
     seed: int = 0,
 ) -> Problem:
-    """(3); without a dataset on the bundled breast cancer data."""
+    """A classifier against the worst shift of all features (3); without a dataset on the breast cancer data."""
     data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     data = weighted(data, "mean")
     data["rho"] = np.full(agents, above("rho", rho, 0.0))

@@ -13,6 +13,7 @@ from decibo.errors import InputError
 from decibo.formatting import to_json
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
+from decibo.network.each import EachNetwork
 from decibo.network.network import Network
 from decibo.network.varying import VaryingNetwork
 from decibo.problem.problem import Problem
@@ -162,7 +163,7 @@ def check(
         )
     problem.check_agents(network.agents)
     constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
-    rho = None if isinstance(network, DirectedNetwork) else float(network.rho)
+    rho = None if isinstance(network, DirectedNetwork | EachNetwork) else float(network.rho)
     theorem = None
     settings = {}
     slacks = {}
@@ -182,7 +183,8 @@ def check(
         advice = _advice(theorem, slacks, floor)
     else:
         scope = _scope(network, method)
-        advice = f"{scope}; the constants and rho are all that can be said here."
+        known = "the constants are" if rho is None else "the constants and rho are"
+        advice = f"{scope}; {known} all that can be said here."
     return Check(
         problem=problem.name,
         network=repr(network),
@@ -235,6 +237,8 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
     """Why no theorem speaks of this method on this network; None if nothing is in the way."""
     if isinstance(network, DirectedNetwork):
         return "Theorem 1 and Theorem B are about undirected networks only"
+    if isinstance(network, EachNetwork):
+        return "Theorem 1 and Theorem B are about one network for all variables"
     if isinstance(network, AsynchronousNetwork):
         return "Theorem 1 and Theorem B are about agents in lockstep"
     if method.theorem is None and method.chosen is None:
