@@ -21,8 +21,11 @@ import random
 import sysconfig
 import warnings
 import zlib
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import jax
@@ -50,10 +53,11 @@ class Size:
     steps: int
     rate: float  # of Adam for the weights
     rate_x: float  # of Adam for x
+    clip: float = 10.0  # the longest gradient that an owner's minibatch may have; with 0 any
 
 
 SMALL = Size(layers=1, width=32, heads=2, length=64, batch=4, megabytes=0.2, steps=600, rate=1e-2, rate_x=2e-2)
-LARGE = Size(layers=8, width=512, heads=8, length=1024, batch=2, megabytes=4.0, steps=2000, rate=1e-3, rate_x=1e-2)
+LARGE = Size(layers=8, width=512, heads=8, length=1024, batch=2, megabytes=4.0, steps=2000, rate=6e-4, rate_x=1e-2)
 
 
 # Text
@@ -64,16 +68,27 @@ def corpus(megabytes: float, large: bool) -> dict[str, bytes]:
     enough = {"train": 3 * megabytes, "valid": 0.4 * megabytes, "test": 0.4 * megabytes, "code": megabytes}
     texts: dict[str, list[str]] = {part: [] for part in enough}
     sizes = dict.fromkeys(enough, 0)
-    for path in python_files(large):
-        part = ("train", "train", "train", "train", "train", "train", "valid", "test")[
-            zlib.crc32(path.name.encode()) % 8
-        ]
-        if sizes[part] > 1e6 * enough[part] and sizes["code"] > 1e6 * enough["code"]:
-            continue
-        for where, text in ((part, documentation(path)), ("code", code(path) if part == "train" else "")):
-            texts[where].append(text)
-            sizes[where] += len(text.encode())
+    parts = ("train", "train", "train", "train", "train", "train", "valid", "test")
+    with reader(large) as read:
+        for path, (document, program) in read(python_files(large)):
+            part = parts[zlib.crc32(path.name.encode()) % len(parts)]
+            for where, text in ((part, document), ("code", program if part == "train" else "")):
+                if sizes[where] <= 1e6 * enough[where]:
+                    texts[where].append(text)
+                    sizes[where] += len(text.encode())
+            if all(sizes[where] > 1e6 * enough[where] for where in enough):
+                break
     return {part: "\n\n".join(filter(None, found)).encode() for part, found in texts.items()}
+
+
+@contextmanager
+def reader(large: bool):
+    """A function that goes through files and what is in them, in all processors where there are many files."""
+    if not large:
+        yield lambda files: ((path, contents(path)) for path in files)
+        return
+    with get_context("spawn").Pool() as pool:  # leaving ends what is still being read
+        yield lambda files: zip(files, pool.imap(contents, files, chunksize=16), strict=True)
 
 
 def python_files(large: bool) -> list[Path]:
@@ -96,16 +111,21 @@ def parsed(path: Path) -> ast.Module:
             return ast.Module([], [])
 
 
-def documentation(path: Path) -> str:
+def contents(path: Path) -> tuple[str, str]:
+    """The documentation and the code of a file."""
+    tree = parsed(path)
+    return documentation(tree), code(tree)  # in this order: the second removes what the first reads
+
+
+def documentation(tree: ast.Module) -> str:
     """The docstrings of a file that are more than a line."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [ast.get_docstring(node) for node in ast.walk(parsed(path)) if isinstance(node, kinds)]
+    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
     return "\n\n".join(text for text in found if text and len(text) > 80)
 
 
-def code(path: Path) -> str:
+def code(tree: ast.Module) -> str:
     """A file without its docstrings."""
-    tree = parsed(path)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body:
@@ -180,10 +200,10 @@ def transformer(size: Size, key: jax.Array) -> dict[str, jax.Array]:
 
 
 def scores(size: Size, attention: str, y: dict[str, jax.Array], text: jax.Array) -> jax.Array:
-    """The logits of the byte after each byte. Activations are bfloat16 on a GPU; the weights stay float32."""
+    """The logits of the byte after each byte. Activations are bfloat16 on a GPU; weights and sums stay float32."""
     short = jnp.bfloat16 if jax.default_backend() == "gpu" else jnp.float32
+    h = (y["bytes"][text] + y["places"][: text.shape[-1]]).astype(short)  # so that gradients add up in float32
     y = jax.tree.map(lambda leaf: leaf.astype(short), y)
-    h = y["bytes"][text] + y["places"][: text.shape[-1]]
 
     def layer(h: jax.Array, w: dict[str, jax.Array]) -> tuple[jax.Array, None]:
         q, k, v = jnp.split(normed(h, w["scale"][0]) @ w["qkv"], 3, axis=-1)
@@ -193,7 +213,7 @@ def scores(size: Size, attention: str, y: dict[str, jax.Array], text: jax.Array)
         return h + jax.nn.gelu(normed(h, w["scale"][1]) @ w["up"]) @ w["down"], None
 
     h, _ = jax.lax.scan(layer, h, {name: y[name] for name in ("qkv", "out", "up", "down", "scale")})
-    return (normed(h, y["last"]) @ y["bytes"].T).astype(jnp.float32)
+    return jnp.matmul(normed(h, y["last"]), y["bytes"].T, preferred_element_type=jnp.float32)
 
 
 def normed(h: jax.Array, scale: jax.Array) -> jax.Array:
@@ -211,8 +231,31 @@ def loss(size: Size, attention: str, y: dict[str, jax.Array], text: jax.Array) -
 # Problem
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def bounded(longest: float, y: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """y, through which no gradient passes that is longer; one that is not finite counts as 0."""
+    return y
+
+
+def shortened(longest: float, _: None, slope: dict[str, jax.Array]) -> tuple[dict[str, jax.Array]]:
+    length = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(slope)))
+    finite = jnp.isfinite(length)
+    factor = longest / jnp.maximum(length, longest)
+    return (jax.tree.map(lambda leaf: jnp.where(finite, leaf * factor, 0.0), slope),)
+
+
+bounded.defvjp(lambda longest, y: (y, None), shortened)
+
+
+def owner_loss(size: Size, attention: str):
+    """The loss of y on the text of one owner, whose gradient is bounded."""
+    if not size.clip:
+        return partial(loss, size, attention)
+    return lambda y, text: loss(size, attention, bounded(size.clip, y), text)
+
+
 def bilevel(size: Size, attention: str, data: dict[str, np.ndarray], seed: int) -> decibo.Problem:
-    mean_loss = partial(loss, size, attention)
+    mean_loss = owner_loss(size, attention)
 
     def outer(x, y, d):
         return mean_loss(y, d["held_out"])
@@ -227,7 +270,8 @@ def bilevel(size: Size, attention: str, data: dict[str, np.ndarray], seed: int) 
 
 def training(size: Size, attention: str, data: dict[str, np.ndarray], weights: np.ndarray, seed: int) -> decibo.Problem:
     """Training with given weights of the sources: one level."""
-    objective = lambda y, d: d["weight"] * len(SOURCES) * loss(size, attention, y, d["text"]) + decay(y)
+    mean_loss = owner_loss(size, attention)
+    objective = lambda y, d: d["weight"] * len(SOURCES) * mean_loss(y, d["text"]) + decay(y)
     weighted = data | {"weight": np.asarray(weights, np.float32)}
     start = transformer(size, jax.random.key(seed))
     return decibo.problems.single_level(objective, weighted, start, sample=drawn(size))
@@ -252,9 +296,14 @@ def drawn(size: Size):
 
 
 def falling(rate: float, steps: int):
-    """A step size that rises during the first steps and falls to a tenth along half a cosine."""
-    warm = max(steps // 20, 1)
+    """A step size that rises during the first tenth of the steps and falls to a tenth along half a cosine."""
+    warm = max(steps // 10, 1)
     return lambda k: rate * jnp.minimum((k + 1) / warm, 0.55 + 0.45 * jnp.cos(jnp.pi * jnp.minimum(k / steps, 1)))
+
+
+def optimiser(size: Size) -> rule.Rule:
+    """What moves the weights of the model, in every run."""
+    return rule.adam(falling(size.rate, size.steps), b2=0.99)
 
 
 def weights_of(snapshot):
@@ -276,20 +325,20 @@ def tested(size: Size, attention: str, text: bytes, variable: str):
 
 
 def solved(size: Size, problem: decibo.Problem, method: decibo.Algorithm, measures: list, seed: int) -> decibo.Solution:
-    """A run on the ring of owners, with twenty records."""
+    """A run with twenty records. Each owner has five neighbours: on a ring it learns more slowly."""
     every = size.steps // 20
-    network = decibo.ring(len(SOURCES))
+    network = decibo.networks.exponential(len(SOURCES))
     return decibo.solve(problem, network, method, steps=size.steps, every=every, measures=measures, seed=seed)
 
 
 def find(size: Size, attention: str, data, test: bytes, lam: float, seed: int) -> decibo.Solution:
     """The weights of the sources, and a model trained along the way."""
-    inner = rule.adam(falling(size.rate, size.steps), b2=0.95)
+    inner = optimiser(size)
     method = decibo.compose(
         direction.penalty(lam),
         consensus.atc_tracking(),
         estimator=estimator.minibatch(),
-        x=rule.adam(size.rate_x),
+        x=rule.adam(falling(size.rate_x, size.steps)),
         y=inner,
         z=inner,
     )
@@ -304,7 +353,7 @@ def train(size: Size, attention: str, data, test: bytes, weights, seed: int) -> 
         direction.single(),
         consensus.atc_tracking(),
         estimator=estimator.minibatch(),
-        x=rule.adam(falling(size.rate, size.steps), b2=0.95),
+        x=optimiser(size),
         y=1e-3,
     )
     problem = training(size, attention, data, weights, seed)
@@ -312,16 +361,52 @@ def train(size: Size, attention: str, data, test: bytes, weights, seed: int) -> 
     return solved(size, problem, method, measures, seed)
 
 
+def compare(size: Size, attention: str, texts: dict[str, bytes], lam: float, seed: int) -> Iterator[dict]:
+    """Find the weights, then train with fixed ones; what was recorded so far, after each of the four runs.
+
+    All runs have the same model, start, steps, text and optimiser. The weights found are the mean of the last quarter
+    of the records, since minibatches keep them moving.
+    """
+    data = owners(texts, size, seed)
+    found = find(size, attention, data, texts["test"], lam, seed)
+    along = np.asarray(found.history["weights"])
+    record = {
+        "size": asdict(size),
+        "steps": found.history["step"].tolist(),
+        "weights": along.tolist(),
+        "found": along[-max(len(along) // 4, 1) :].mean(axis=0).tolist(),
+        "test": {},
+        "seconds": {},
+        "message": {},
+    }
+    runs = {
+        "trained while finding": None,
+        "oracle": np.isin(np.arange(len(SOURCES)), GOOD) / len(GOOD),
+        "weights found": np.asarray(record["found"]),
+        "equal weights": np.full(len(SOURCES), 1 / len(SOURCES)),
+    }
+    for name, fixed in runs.items():
+        run = found if fixed is None else train(size, attention, data, texts["test"], fixed, seed)
+        record["test"][name] = np.asarray(run.history["test"]).tolist()
+        record["seconds"][name] = run.cost.seconds
+        if not run.status.sound:
+            record["message"][name] = run.message
+        yield record
+
+
 def report(record: dict) -> None:
     """What was found, as a table."""
     last = min(len(history) for history in record["test"].values()) - 1  # a run that blew up has fewer records
     test = {name: history[last] for name, history in record["test"].items()}
     print(f"{'step':>6}" + "".join(f"{name:>9}" for name in SOURCES))
-    for step, weights in list(zip(record["steps"], record["weights"], strict=True))[::4]:
-        print(f"{step:6}" + "".join(f"{weight:9.3f}" for weight in weights))
+    rows = [*zip(record["steps"], record["weights"], strict=True)][::4]
+    for step, weights in [*rows, ("found", record["found"])]:
+        print(f"{step:>6}" + "".join(f"{weight:9.3f}" for weight in weights))
     for name, value in test.items():
         print(f"{name:24s} test loss {value:.3f}, {value / test['oracle'] - 1:+.1%} from the oracle's")
-    harmful = sum(record["weights"][-1][i] for i in BAD)
+    for name, message in record["message"].items():
+        print(f"{name}: {message}")
+    harmful = sum(record["found"][i] for i in BAD)
     print(
         f"the four harmful sources together have weight {harmful:.3f}, with equal weights {len(BAD) / len(SOURCES):.3f}"
     )
@@ -357,33 +442,15 @@ def main() -> None:
     size = replace(size, steps=options.steps or size.steps)
     attention = "cudnn" if jax.default_backend() == "gpu" else "xla"
     texts = corpus(size.megabytes, options.large)
-    data = owners(texts, size, options.seed)
-    weights = jax.tree.leaves(transformer(size, jax.random.key(0)))
-    print(
-        f"{sum(leaf.size for leaf in weights):,} weights, {data['text'][0].nbytes / 1e6:.1f} MB of text for each owner"
-    )
-    found = find(size, attention, data, texts["test"], options.lam, options.seed)
-    print(f"{size.steps} steps with attention by {attention}")
-    compared = {
-        "equal weights": np.full(len(SOURCES), 1 / len(SOURCES)),
-        "weights found": np.asarray(found.history["weights"][-1]),
-        "oracle": np.isin(np.arange(len(SOURCES)), GOOD) / len(GOOD),
-    }
-    test = {"trained while finding": found.history["test"]}
-    for name, fixed in compared.items():
-        run = train(size, attention, data, texts["test"], fixed, options.seed)
-        test[name] = run.history["test"]
-        if not run.status.sound:
-            print(f"{name}: {run.message}")
-    record = {
-        "steps": found.history["step"].tolist(),
-        "weights": np.asarray(found.history["weights"]).tolist(),
-        "test": {name: np.asarray(history).tolist() for name, history in test.items()},
-        "ms": 1e3 * found.cost.seconds / size.steps,
-    }
+    count = sum(leaf.size for leaf in jax.tree.leaves(transformer(size, jax.random.key(0))))
+    print(f"{count:,} weights, {size.megabytes} MB of text for each owner, attention by {attention}")
+    record: dict = {}
+    for record in compare(size, attention, texts, options.lam, options.seed):
+        *_, name = record["test"]
+        print(f"{name}: {size.steps} steps in {record['seconds'][name]:.0f} s", flush=True)
+        if options.json:  # nothing is lost if a later run takes too long
+            Path(options.json).write_text(json.dumps(record))
     report(record)
-    if options.json:
-        Path(options.json).write_text(json.dumps(record))
     if options.figure:
         draw(record, options.figure)
 

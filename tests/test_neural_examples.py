@@ -44,11 +44,21 @@ def test_documentation_and_code_are_told_apart(text, tmp_path):
     source = tmp_path / "module.py"
     words = "This sentence documents the module, and it is long enough to count as documentation of something."
     source.write_text(f'"""{words}"""\n\ndef f(x):\n    """{words}"""\n    return x + 1\n')
-    assert text.documentation(source).count(words) == 2
-    assert words not in text.code(source)
-    assert "return x + 1" in text.code(source)
+    document, code = text.contents(source)
+    assert document.count(words) == 2
+    assert words not in code
+    assert "return x + 1" in code
     source.write_text("def broken(:\n")
-    assert text.documentation(source) == text.code(source) == ""
+    assert text.contents(source) == ("", "")
+
+
+def test_no_minibatch_has_a_longer_gradient_than_it_may(text):
+    y = {"a": jnp.array([3.0, 0.0]), "b": jnp.array([4.0])}
+    half_square = lambda y: 0.5 * sum(jnp.sum(leaf**2) for leaf in y.values())  # its gradient is y, of length 5
+    slope = lambda longest, factor: jax.grad(lambda y: factor * half_square(text.bounded(longest, y)))(y)
+    assert jax.tree.all(jax.tree.map(jnp.allclose, slope(10.0, 1.0), y))
+    assert jax.tree.all(jax.tree.map(jnp.allclose, slope(2.5, 1.0), jax.tree.map(lambda leaf: leaf / 2, y)))
+    assert not any(jnp.any(leaf) for leaf in jax.tree.leaves(slope(10.0, jnp.nan)))
 
 
 def test_a_transformer_does_not_see_what_comes(text):
