@@ -1,18 +1,22 @@
 """Where Hessian-free pays: time and memory of a step for every kind of direction and inner level.
 
-    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096] [--steps N] [--json F]
+    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096] [--methods NAME,NAME]
+                                [--steps N] [--limit SECONDS] [--json F]
 
 Four agents on a ring. The inner level is a linear classifier, a network with two hidden layers, the convolutional
 network of examples/label_cleaning.py, or the byte-level transformer of examples/text_sources.py (on a GPU 25 million
 weights, 8 layers in a scan, activations in bfloat16, two sequences for each agent, with plain and fused attention).
 Each row compiles one step of a method and times it. "Temporary" is what the compiled step needs besides its arguments
-and results. Methods with second derivatives raise an error where a kernel has none, and that error is the row.
+and results, "peak" all of it together, both as the compiler counts them; "low" is solve(memory="low"), one gradient of
+one agent after the other. Methods with second derivatives raise an error where a kernel has none, and that error is the
+row; so is running out of memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import sys
 import time
@@ -51,6 +55,8 @@ METHODS: dict[str, Callable[[], decibo.Algorithm]] = {
     ),
     "sldbo": lambda: compose(direction.implicit(), consensus.tracking(), **STEPS, v=1e-2),
 }
+LOW = " (low)"  # after the name of a method: with memory="low"
+LOWER = tuple(name + LOW for name in ("ahead_exact", "sparkle_ed", "sldbo"))  # with transformers
 LONG = ("ahead_exact", "ahead", "d_soba (difference)", "sparkle_ed")  # with all but the shortest sequences
 
 
@@ -115,14 +121,20 @@ def transformer(size: text_sources.Size, attention: str) -> decibo.Problem:
 def measure(problem: decibo.Problem, name: str, steps: int, repeats: int = 5) -> dict:
     """Milliseconds of a step, the best of several repeats, and what it needs of memory."""
     row: dict = {"method": name}
+    method = METHODS[name.removesuffix(LOW)]()
+    memory = "low" if name.endswith(LOW) else "normal"
     try:
-        setup = prepare(problem, decibo.ring(AGENTS), METHODS[name](), steps=1, every=1, measures=["consensus_x"])
+        options = {"steps": 1, "every": 1, "measures": ["consensus_x"], "memory": memory}
+        setup = prepare(problem, decibo.ring(AGENTS), method, **options)
         state = begin(setup).agents
         begun = time.perf_counter()
         step = jax.jit(partial(loop.step, setup.program), donate_argnums=1)
         step = step.lower(setup.inputs, state, jnp.int32(0)).compile()
         row["compile_s"] = time.perf_counter() - begun
-        row["temporary_GB"] = step.memory_analysis().temp_size_in_bytes / 1e9
+        needs = step.memory_analysis()
+        row["temporary_GB"] = needs.temp_size_in_bytes / 1e9
+        both = needs.argument_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
+        row["peak_GB"] = row["temporary_GB"] + both / 1e9
         row["state_GB"] = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / 1e9
         state = jax.block_until_ready(step(setup.inputs, state, jnp.int32(0)))
         taken = []
@@ -145,14 +157,14 @@ def cases(models: list[str], lengths: list[int], gpu: bool):
     small = {"linear": linear, "mlp": mlp, "cnn": cnn}
     for model in models:
         if model in small:
-            yield model, small[model](), list(METHODS)
+            yield model, small[model], list(METHODS)
             continue
         for length in lengths:
-            size = replace(text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2)
+            size = replace(text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2, clip=0.0)
             for attention in ("cudnn", "xla") if gpu else ("xla",):
                 kernel = "fused" if attention == "cudnn" else "plain"
-                names = [name for name in METHODS if length == min(lengths) or name in LONG]
-                yield f"{model} {length} {kernel}", transformer(size, attention), names
+                names = [*METHODS, *LOWER] if length == min(lengths) else LONG
+                yield f"{model} {length} {kernel}", partial(transformer, size, attention), names
 
 
 def line(row: dict) -> str:
@@ -160,7 +172,10 @@ def line(row: dict) -> str:
     if "ms" not in row:
         needed = f"needs {row['temporary_GB']:.1f} GB; " if "temporary_GB" in row else ""
         return f"{start} {needed}{row['error'][:160]}"
-    return f"{start}{row['ms']:9.2f}{1e3 * row['temporary_GB']:12.1f}{1e3 * row['state_GB']:10.1f}"
+    numbers = f"{start}{row['ms']:9.2f}" + "".join(
+        f"{1e3 * row[name]:12.1f}" for name in ("temporary_GB", "peak_GB", "state_GB")
+    )
+    return f"{numbers}  {row['error']}" if "error" in row else numbers
 
 
 def main() -> None:
@@ -168,17 +183,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default="linear,mlp,cnn,transformer")
     parser.add_argument("--lengths", default="1024,4096" if gpu else "64")
+    parser.add_argument("--methods", help="only these, as the table names them, separated by commas")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no row is begun")
     parser.add_argument("--json")
     options = parser.parse_args()
     about = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "python": platform.python_version()}
     about |= {"decibo": decibo.__version__, "date": time.strftime("%Y-%m-%d")}
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print(f"{'inner level':24} {'method':22}{'ms':>9}{'temp. MB':>12}{'state MB':>10}", flush=True)
+    print(f"{'inner level':24} {'method':22}{'ms':>9}{'temp. MB':>12}{'peak MB':>12}{'state MB':>12}", flush=True)
     rows = []
+    begun = time.perf_counter()
     lengths = [int(length) for length in options.lengths.split(",")]
-    for model, problem, names in cases(options.models.split(","), lengths, gpu):
+    for model, make, found in cases(options.models.split(","), lengths, gpu):
+        names = options.methods.split(",") if options.methods else found
+        problem = make()
         for name in names:
+            if time.perf_counter() - begun > options.limit:
+                print(f"{model:24} {name:22} left out: {options.limit:g} s are over")
+                continue
             rows.append({"model": model} | measure(problem, name, options.steps))
             print(line(rows[-1]), flush=True)
             jax.clear_caches()
