@@ -187,10 +187,10 @@ def one(features, labels, test_features, test_labels, size: Size, seed: int) -> 
     wrong = training["label"] != truth
     side = features.shape[1]
     solution = cleaned(data, size, side, seed)
-    trust = np.asarray(jax.nn.sigmoid(solution.x))[training["row"]]
+    trust = np.asarray(solution.x)[training["row"]]  # logits: a sigmoid would round large ones to the same number
     join = lambda first, second: np.concatenate([first, second], axis=1)
     both = {name: join(training[name], data["checked"][name]) for name in data["checked"]}
-    weight = join(trust > 0.5, np.ones_like(data["checked"]["label"]))
+    weight = join(trust > 0, np.ones_like(data["checked"]["label"]))
     weight = weight / weight.mean()
     judged = lambda y: accuracy(y, test_features, test_labels)
     y = jax.tree.map(lambda rows: jnp.mean(rows, axis=0), solution.agents.y)
