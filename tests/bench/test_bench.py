@@ -9,7 +9,21 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.bench import claims, entrants, judging, page, pictures, ranks, results, suite, tasks, tuning
+from decibo.bench import (
+    claims,
+    corner,
+    entrants,
+    judging,
+    material,
+    page,
+    pictures,
+    pool,
+    ranks,
+    results,
+    suite,
+    tasks,
+    tuning,
+)
 from decibo.cli import app as cli
 
 TASK = "quadratic-equal"
@@ -180,7 +194,7 @@ def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
         "ahead_exact, AHEAD and SPARKLE-ED on every axis",
         "What does it cost me?",
     ]
-    told = page.Made("decibo bench", "2026-01-01", {"jax": "1"}, "a machine", 1.0, "Small.")
+    told = page.Made("decibo bench", ["on 2026-01-01 with jax 1; a machine"], 1.0, "Small.")
     text = page.markdown(blocks, told)
     assert text.index("## Which method") < text.index("## Ranks")
     assert all(name in text for name in METHODS)
@@ -225,11 +239,11 @@ def test_more_agents_solve_the_same_noisy_problem():
     for name, leaf in many.data.items():
         np.testing.assert_allclose(leaf, np.broadcast_to(few.data[name][:1], leaf.shape), rtol=1e-12)
     d = {name: leaf[0] for name, leaf in few.data.items()}
-    drawn = [claims._sample(d, jax.random.key(k)) for k in range(400)]
+    drawn = [material.noisy(d, jax.random.key(k)) for k in range(400)]
     for name in "pqs":
         noise = np.array([each[name] for each in drawn]) - d[name]
-        assert abs(noise.mean()) < 4 * claims.NOISE / np.sqrt(noise.size)
-        assert abs(noise.std() / claims.NOISE - 1) < 0.1
+        assert abs(noise.mean()) < 4 * material.NOISE / np.sqrt(noise.size)
+        assert abs(noise.std() / material.NOISE - 1) < 0.1
     assert drawn[0]["H"] is d["H"]
 
 
@@ -247,6 +261,108 @@ def test_dials_come_from_the_signature_or_from_the_method():
         entrants.from_factory("m:own", own)
     settings = entrants.chosen(["sldbo"], True)[0].method({"alpha": 0.1, "gamma": 0.2}).settings
     assert (settings["beta"], settings["gamma"]) == (0.2, 0.2)
+
+
+def test_without_an_answer_of_the_inner_level_models_are_trained_anew():
+    task = tasks.TASKS["network-30"]
+    problem = task.make(0)
+    rng = np.random.default_rng(0)
+    X = jax.numpy.asarray(rng.normal(size=(2, 60)))
+    Y = rng.normal(size=(2, problem.y_layout.size))
+    found = judging.points(problem, np.asarray(X), Y, task.trained)
+    assert set(found) == {"phi", "gap", "inner_error"}
+    mean = lambda function, x, y: jax.numpy.mean(jax.vmap(lambda d: function(x, y, d))(problem.data))
+    slope = jax.jit(jax.grad(lambda y, x: mean(problem.inner, x, y)))
+    start = problem.y_layout.ravel(jax.tree.map(jax.numpy.asarray, problem.y0))
+    rate = judging.RATE / judging._curvature(problem.functions, problem.data, 0 * X[0], start)
+    y = problem.y0
+    velocity = jax.tree.map(np.zeros_like, y)
+    for _ in range(judging.TRAINING):
+        velocity = jax.tree.map(lambda v, g: judging.MOMENTUM * v - rate * g, velocity, slope(y, X[1]))
+        y = jax.tree.map(lambda a, v: a + v, y, velocity)
+    np.testing.assert_allclose(found["phi"][1], mean(problem.outer, X[1], y), rtol=1e-8)
+    own = problem.y_layout.unravel(jax.numpy.asarray(Y[1]))
+    gap = mean(problem.inner, X[1], own) - mean(problem.inner, X[1], y)
+    np.testing.assert_allclose(found["gap"][1], gap, rtol=1e-8)
+    flat = problem.y_layout.ravel(y)
+    np.testing.assert_allclose(found["inner_error"][1], np.sum((Y[1] - flat) ** 2), rtol=1e-8)
+
+
+def test_tables_can_be_packed_for_a_machine_without_scikit_learn(tmp_path, monkeypatch):
+    before = material.table("digits")
+    material.pack(tmp_path, ["digits"])
+    monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
+    monkeypatch.setattr(material, "_LOADERS", {})
+    material.table.cache_clear()
+    after = material.table("digits")
+    for name in ("features", "labels", "test_features", "test_labels"):
+        np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
+    material.table.cache_clear()
+
+
+def test_drawn_data_look_like_what_they_stand_for():
+    covtype = material.covtype(3)
+    spread = np.linalg.eigvalsh(np.cov(covtype.features[:, :6].T))
+    assert 1e3 < spread[-1] / spread[0] < 1e5
+    assert 0.06 < (np.r_[covtype.labels, covtype.test_labels] > 0).mean() < 0.1
+    adult = material.adult(3)
+    assert set(np.unique(adult.features)) == {0.0, 1.0}
+    assert (adult.features.sum(axis=1) == 8).all()
+    plain = material.trust(tasks._heart(0), 1, 0)
+    other = material.trust(tasks._heart(0), 2, 0)
+    changed = (plain.data["training"]["labels"] != other.data["training"]["labels"]).any(axis=1)
+    assert changed.tolist() == [False, True, True, False]  # the labels of one silo are wrong, here of another one
+    assert (plain.data["training"]["index"] == np.arange(4)[:, None]).all()
+
+
+def test_a_minibatch_of_the_area_is_unbiased():
+    problem = material.area(material.adult(0), 0, tasks.QUARTER, batch=5)
+    d = jax.tree.map(lambda leaf: leaf[0], problem.data)
+    x = jax.tree.map(lambda leaf: leaf + 0.3, problem.x0)
+    keys = jax.random.split(jax.random.key(0), 1000)
+    drawn = np.asarray(jax.vmap(lambda key: problem.outer(x, 0.2, problem.sample(d, key)))(keys))
+    assert abs(drawn.mean() - problem.outer(x, 0.2, d)) < 4 * drawn.std() / np.sqrt(len(drawn))
+
+
+def test_time_runs_out_without_losing_what_is_done():
+    todo = [suite.Job(name, (TASK,), (), suite.BUDGETS["tiny"], None) for name in ("slow", "fast", "slow")]
+    assert pool.run(todo, lambda job: 2, 1) == pool.Done(6, 0)
+    assert pool.run(todo, lambda job: 2, 1, seconds=0.0) == pool.Done(0, 3)
+    taken = {"slow": [100.0, 200.0], "fast": [1.0]}
+    assert pool._next(todo, taken, 226.0).method == "slow"
+    assert pool._next(todo, taken, 224.0).method == "fast"
+    assert pool._next(todo, taken, 1.0) is None
+
+
+def test_the_full_budget_makes_rings_first_one_cell_at_a_time():
+    jobs = suite.plan(None, "full", ["quadratic", "bent"], METHODS)
+    assert [job.networks for job in jobs[:5]] == [("ring",)] * 4 + [("exponential",)]
+    assert {job.networks[0] for job in jobs if job.tasks == ("quadratic",)} == set(suite.NETWORKS)
+    assert all(len(suite.cells_of(job, suite.entrant_of(job.method, {}))) == 1 for job in jobs)
+
+
+def test_work_of_the_rivals_is_counted_step_by_step():
+    samples = {"a": np.ones((640, 2))}
+    nothing = lambda *_: 0.0
+    names = ("SRBA", "SABA", "AmIGO", "SOBA", "StocBiO")
+    task = corner.Task("t", nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing,
+                       dict.fromkeys(names, (1.0, 1.0, 2.0)), 1)  # fmt: skip
+    racers = {racer.name: racer for racer in corner.Rivals(task).racers()}
+    assert racers["SOBA"].work(3) == racers["SABA"].work(3) == 12
+    assert racers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
+    steps = [(3 * 10 + 10) if k % 10 == 0 else 8 for k in range(25)]  # period: half of 10 + 10 batches
+    assert racers["SRBA"].work(25) == sum(steps)
+    for work in (1.0, 32.0, 33.0, 200.0):
+        count = corner.steps_for(racers["SRBA"], work)
+        assert racers["SRBA"].work(count) >= work
+        assert count == 1 or racers["SRBA"].work(count - 1) < work
+
+
+def test_the_corner_says_who_is_ahead():
+    row = lambda name, ours, gap: corner.Row("simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0)
+    shown = corner.block([row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)])
+    assert "decibo's saga has 1e+02 times the gap of SABA" in shown.sentences[1]
+    assert [line[1] for line in shown.rows] == ["SABA", "SOBA", "decibo: saga"]
 
 
 def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
@@ -274,5 +390,11 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_p
     assert (told["made"], told["kept"]) == (1, 2)
     assert {row["entrant"] for row in told["ranks"]["work"]} == {*METHODS, "mine"}
     assert (tmp_path / "got" / "benchmark.html").exists()
+    assert cli.call([*words, "--render", "--docs", "docs"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["made"], told["kept"]) == (0, 2)
+    text = (tmp_path / "docs" / "benchmark.md").read_text()
+    assert "Made by `decibo bench --budget tiny" in text
+    assert text.index("## Which method should I use?") < text.index("## How it was made")
     assert cli.call(["bench", "--tasks", "quadratc"]) == 2
     assert "quadratic" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from decibo.algorithm.c2dfb import c2dfb
 from decibo.algorithm.compose import compose, minibatch
 from decibo.algorithm.methods import d_soba, sparkle_ed
 from decibo.bench.judging import judged_run
+from decibo.bench.material import NOISE, noisy
 from decibo.bench.page import Block
 from decibo.bench.ranks import costs, first_step
 from decibo.bench.results import Cell, Run, key_of
@@ -47,7 +48,6 @@ STEPS = 600
 STEP = 0.1  # of every variable in the runs of their own
 TARGET = 1e-6
 CLOSE = 1.25  # what counts as equal
-NOISE = 0.3  # standard deviation of what a sample adds to the linear terms of f and g
 
 
 def check(out: Path, cells: Sequence[Cell]) -> list[Claim]:
@@ -232,18 +232,11 @@ def _compressed() -> Claim:
 # With noise
 
 
-def _sample(d: dict[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
-    """The agent's functions with noise in their linear terms."""
-    keys = jax.random.split(key, 3)
-    noisy = {name: d[name] + NOISE * jax.random.normal(k, d[name].shape) for name, k in zip("pqs", keys, strict=True)}
-    return d | noisy
-
-
 def _noisy(agents: int, heterogeneity: float, seed: int) -> Problem:
     """The first agents of sixteen; if they are equal, it is the same problem for every number of them."""
     whole = quadratic(16, 8, 16, condition=10.0, heterogeneity=heterogeneity, seed=seed)
     data = jax.tree.map(lambda leaf: leaf[:agents], whole.data)
-    return replace(whole, data=data, agents=agents, sample=_sample, solution=None, constants=None)
+    return replace(whole, data=data, agents=agents, sample=noisy, solution=None, constants=None)
 
 
 def _courses(method: Algorithm, network: Network, heterogeneity: float) -> np.ndarray:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,20 +21,14 @@ from decibo.bench import pictures
 from decibo.bench.entrants import entrants
 from decibo.bench.ranks import LEVEL, WITHIN, Costs, Standing, costs, standings, told_apart
 from decibo.bench.results import AXES, UNITS, Cell, shown
+from decibo.bench.suite import BUDGETS
 from decibo.bench.tasks import TASKS
 from decibo.errors import missing
 from decibo.files import atomic_write, check_own
-from decibo.formatting import format_number, listed, plural, typeset_number
+from decibo.formatting import format_number, format_seconds, listed, plural, typeset_number
 from decibo.report.figures import DARK, LIGHT
 from decibo.report.page import GENERATOR
 
-KINDS = {
-    "quadratics": ("quadratic", "quadratic-ill", "quadratic-equal", "quadratic-severe", "bent"),
-    "selection of penalties": ("l2-digits", "l2-heart", "l2-ijcnn1", "l2-mnist"),
-    "hyper-cleaning": ("cleaning-10", "cleaning-30", "cleaning-50"),
-    "minimax": ("auc",),
-    "minibatches": ("l2-digits-batch", "cleaning-30-batch"),
-}
 TRIO = ("ahead_exact", "ahead_exact_auto", "ahead", "sparkle_ed")
 SAME = (
     "For g quadratic in y, ahead_exact makes the steps of sparkle_ed with theta = 1, whatever lam is. Where it needs "
@@ -60,22 +55,24 @@ class Made:
     """When, with what and how a benchmark was made."""
 
     command: str
-    date: str
-    versions: dict[str, str]
-    hardware: str
+    places: Sequence[str]
     seconds: float
     budget: str
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
-        software = ", ".join(f"{name} {value}" for name, value in self.versions.items())
-        return f"Made by `{self.command}` on {self.date} with {software}; {self.hardware}. {self.budget}"
+        """All of it in a few lines."""
+        spent = f"{format_seconds(self.seconds)} of one process in all"
+        return f"Made by `{self.command}` {listed(self.places)}; {spent}. {self.budget}"
 
 
-def today() -> str:
-    """The date, as pages show it."""
-    return datetime.now(UTC).strftime("%Y-%m-%d")
+def made_by(command: str, budget: str, cells: Sequence[Cell]) -> Made:
+    """What the cells say of when, with what and where they were made."""
+    where = {"on {date} with {software}; {hardware}".format(**cell.made) for cell in cells if cell.made}
+    size = BUDGETS[budget]
+    tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
+    text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
+    return Made(command, sorted(where) or ["by an earlier version"], sum(cell.seconds for cell in cells), text)
 
 
 def blocks(cells: Sequence[Cell]) -> list[Block]:
@@ -100,37 +97,81 @@ def blocks(cells: Sequence[Cell]) -> list[Block]:
 
 
 def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]]) -> Block:
-    rows = []
-    for axis in ANSWERED:
-        best = tables[axis][0]
-        level = [row.entrant for row in tables[axis][1:] if not told_apart(best, row)]
-        rows.append((UNITS[axis], f"**{best.entrant}**", _with_interval(best), ", ".join(level) or "nobody"))
-    return Block(
-        "Which method should I use?",
-        [
-            _advice(found, tables),
-            f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target.",
-        ],
-        ("what you pay in", "best mean rank", f"rank, {100 * LEVEL:.0f} % interval", "not told apart from it"),
-        rows,
-    )
+    """A row for everything that a reader may have to pay for, or lack."""
+    price = _step_costs(cells)
+    free = [name for name, cost in price.items() if not cost["products"]]
+    least = [name for name, share in zip(found.entrants, found.solved(), strict=True) if share >= 0.5 and name in price]
+    light = min(least, key=lambda name: price[name]["state"], default=None)
+    fewest = [name for name in least if light is not None and price[name]["state"] <= 1.05 * price[light]["state"]]
+    asked: list[tuple[str, str, list[Standing]]] = [
+        ("computing: gradients and products with second derivatives", "work", tables["work"]),
+        ("traffic", "bytes", tables["bytes"]),
+        ("rounds of communication", "steps", tables["steps"]),
+        ("time, all agents on one machine", "seconds", tables["seconds"]),
+        ("second derivatives: there are none", "work", [row for row in tables["work"] if row.entrant in free]),
+        ("memory, if half of the questions solved will do", "work", _only(tables["work"], fewest)),
+        ("tuning: nobody does it", "work", _only(tables["work"], ["ahead_exact_auto"])),
+    ]
+    rows = [_row(what, axis, table, price, len(found.entrants)) for what, axis, table in asked if table]
+    sentences = [
+        _advice(found, tables),
+        f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target, and the intervals have "
+        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step of it: products with second "
+        "derivatives count as two gradients, and the numbers go to each neighbour.",
+    ]
+    head = ("what is dear or missing", "use", "or, not told apart", f"rank of {len(found.entrants)}", "solved")
+    return Block("Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows)
+
+
+def _only(table: Sequence[Standing], names: Sequence[str]) -> list[Standing]:
+    return [row for row in table if row.entrant in names]
+
+
+def _row(
+    what: str, axis: str, table: Sequence[Standing], price: dict[str, dict[str, float]], count: int
+) -> tuple[str, ...]:
+    """A line of the first table: the best of those that are left."""
+    best = table[0]
+    level = [row.entrant for row in table[1:] if not told_apart(best, row)]
+    cost = price.get(best.entrant)
+    costs_of = ("", "", "")
+    if cost is not None:
+        costs_of = (
+            f"{format_number(cost['work'])} gradients",
+            f"{format_number(cost['numbers'])} numbers",
+            f"{format_number(cost['state'])} copies of (x, y)",
+        )
+    others = ", ".join(level) if len(level) <= 3 else f"{', '.join(level[:3])} and {len(level) - 3} more"
+    return (what, f"**{best.entrant}**", others or "nobody", _with_interval(best), _percent(best.solved), *costs_of)
+
+
+def _step_costs(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """What a step costs everybody, on the first place."""
+    place = cells[0].place
+    return {cell.method: cell.cost for cell in cells if cell.place == place}
 
 
 def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
     """One paragraph for whoever reads nothing else."""
-    by_work = tables["work"][0]
-    by_bytes = tables["bytes"][0]
+    work = tables["work"]
+    best = work[0]
+    level = [row.entrant for row in work[1:] if not told_apart(best, row)]
+    rivals = f"; {listed(level)} cannot be told apart from it" if level else ""
+    least = "the least work of all" if best.median <= WITHIN else f"{best.median:.2g} times the least work"
+    spent = f", with {least} in the median" if best.solved else ""
     parts = [
-        f"If gradients are what you pay for, {by_work.entrant} has the best mean rank ({by_work.rank:.1f} of "
-        f"{len(found.entrants)}) and solves {_percent(by_work.solved)} of the questions asked here; "
-        f"if it is traffic, {by_bytes.entrant} ({by_bytes.rank:.1f}, {_percent(by_bytes.solved)})."
+        f"**Use `{best.entrant}` if you can tune it**: it has the best mean rank in work, {best.rank:.1f} of "
+        f"{len(found.entrants)}{rivals}. It solves {_percent(best.solved)} of the questions asked here{spent}."
     ]
-    auto = {row.entrant: row for row in tables["work"]}.get("ahead_exact_auto")
+    most = max(work, key=lambda row: row.solved)
+    if most.solved > best.solved:
+        parts.append(f"Most is solved by `{most.entrant}`, {_percent(most.solved)}.")
+    auto = next((row for row in work if row.entrant == "ahead_exact_auto"), None)
     if auto is not None:
-        place = 1 + [row.entrant for row in tables["work"]].index("ahead_exact_auto")
+        place = 1 + work.index(auto)
         parts.append(
-            f"If you do not want to tune anything, ahead_exact without settings comes {_ordinal(place)} of "
-            f"{len(found.entrants)} in gradient-equivalents against tuned rivals and solves {_percent(auto.solved)}."
+            f"**If nobody tunes, `ahead_exact()` without settings** comes {_ordinal(place)} of {len(work)} against "
+            f"tuned rivals and solves {_percent(auto.solved)}; the others do not run at all without step sizes."
         )
     return " ".join(parts)
 
@@ -146,8 +187,8 @@ def _scope(cells: Sequence[Cell], found: Costs) -> str:
 
 def _when(cells: Sequence[Cell]) -> Block:
     rows = []
-    for kind, names in KINDS.items():
-        here = [cell for cell in cells if cell.task in names]
+    for kind in dict.fromkeys(cell.rule.kind for cell in cells):
+        here = [cell for cell in cells if cell.rule.kind == kind]
         found = costs(here) if here else None
         if found is None or not found.instances:
             continue
@@ -164,37 +205,65 @@ def _when(cells: Sequence[Cell]) -> Block:
 
 
 def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
+    """The honest answer, axis by axis: ranks among all, and question by question against the two rivals."""
     names = [name for name in TRIO if name in found.entrants]
+    rivals = [name for name in ("sparkle_ed", "ahead") if {"ahead_exact", name} <= set(names)]
+    duels = {rival: {axis: _duel(found, axis, "ahead_exact", rival) for axis in AXES} for rival in rivals}
     rows = []
     for axis in AXES:
         by_name = {row.entrant: row for row in tables[axis]}
-        rows.append([UNITS[axis], *(_with_interval(by_name[name]) for name in names)])
+        against = [duels[rival][axis].text for rival in rivals]
+        rows.append([UNITS[axis], *(_with_interval(by_name[name]) for name in names), *against])
     solved = dict(zip(found.entrants, found.solved(), strict=True))
-    rows.append(["solved", *(_percent(solved[name]) for name in names)])
-    after = [
-        _duel(found, "ahead_exact", other) for other in ("sparkle_ed", "ahead") if {"ahead_exact", other} <= set(names)
-    ]
-    after += [SAME] if {"ahead_exact", "sparkle_ed"} <= set(names) else []
+    rows.append(["solved", *(_percent(solved[name]) for name in names), *([""] * len(rivals))])
+    sentences = [_answer(rival, duels[rival]) for rival in rivals]
+    sentences.append(
+        "Mean ranks among all methods; then in how many questions ahead_exact needs less : more than the other, and "
+        "the median ratio of what they need where both get there."
+    )
+    after = [SAME] if {"ahead_exact", "sparkle_ed"} <= set(names) else []
+    heads = [f"ahead_exact against {rival}" for rival in rivals]
     return Block(
-        "ahead_exact, AHEAD and SPARKLE-ED on every axis",
-        ["Mean ranks among all methods."],
-        ["axis", *names],
-        rows,
-        after=after,
+        "ahead_exact, AHEAD and SPARKLE-ED on every axis", sentences, ["axis", *names, *heads], rows, after=after
     )
 
 
-def _duel(found: Costs, ours: str, theirs: str) -> str:
-    """Two methods, axis by axis."""
+class Duel(NamedTuple):
+    """Two methods on one axis: in how many questions the first needs less and more, and the median ratio."""
+
+    less: int
+    more: int
+    ratio: float
+
+    @property
+    def text(self) -> str:
+        """As a table shows it."""
+        return f"{self.less} : {self.more}" + (f", {self.ratio:.2f}" if np.isfinite(self.ratio) else "")
+
+    @property
+    def winner(self) -> int:
+        """1 if the first is ahead, twice as often as behind; -1 if it is behind; 0 if neither."""
+        return int(self.less > 2 * self.more) - int(self.more > 2 * self.less)
+
+
+def _duel(found: Costs, axis: str, ours: str, theirs: str) -> Duel:
+    mine, other = (found.by_axis[axis][:, found.entrants.index(name)] for name in (ours, theirs))
+    both = np.isfinite(mine) & np.isfinite(other) & (other > 0)
+    ratio = float(np.median(mine[both] / other[both])) if both.any() else np.nan
+    return Duel(int(np.sum(mine * WITHIN < other)), int(np.sum(other * WITHIN < mine)), ratio)
+
+
+def _answer(rival: str, duels: dict[str, Duel]) -> str:
+    """In words: on which axes ahead_exact is ahead of the rival, and on which not."""
+    wins = {side: [axis for axis, duel in duels.items() if duel.winner == side] for side in (1, -1, 0)}
     parts = []
-    for axis in AXES:
-        mine, other = (found.by_axis[axis][:, found.entrants.index(name)] for name in (ours, theirs))
-        both = np.isfinite(mine) & np.isfinite(other) & (other > 0)
-        less = int(np.sum(mine * WITHIN < other))
-        more = int(np.sum(other * WITHIN < mine))
-        ratio = f", median ratio {np.median(mine[both] / other[both]):.2f}" if both.any() else ""
-        parts.append(f"{axis}: less in {less}, more in {more}, even in {len(mine) - less - more}{ratio}")
-    return f"{ours} against {theirs}, question by question. {'; '.join(parts)}."
+    if wins[1]:
+        parts.append(f"is ahead in {listed(wins[1])}")
+    if wins[-1]:
+        parts.append(f"is behind in {listed(wins[-1])}")
+    if wins[0]:
+        parts.append(f"is neither in {listed(wins[0])}")
+    return f"Against `{rival}`, `ahead_exact` {'; it '.join(parts)}. Ahead means: twice as often as behind."
 
 
 def _price(cells: Sequence[Cell]) -> Block:
@@ -284,11 +353,14 @@ def _ends(cells: Sequence[Cell]) -> Block:
     names = ("stationarity", "phi", "gap", "consensus", "accuracy")
     rows = []
     for cell in cells:
-        ends = [
-            [run.history[name][-1] for run in cell.runs if run.sound] for name in names if name in cell.runs[0].history
+        sound = [run.history for run in cell.runs if run.sound]
+        numbers = [
+            ("diverged" if not sound else typeset_number(float(np.median([each[name][-1] for each in sound]))))
+            if name in cell.runs[0].history
+            else ""
+            for name in names
         ]
-        numbers = [typeset_number(float(np.median(each))) if each else "diverged" for each in ends]
-        rows.append((f"{cell.task}, {cell.network}", cell.method, *numbers, *([""] * (len(names) - len(numbers)))))
+        rows.append((f"{cell.task}, {cell.network}", cell.method, *numbers))
     sentence = (
         "Medians over the seeds that gave an answer, after the last step: the true squared hypergradient and "
         "objective, the gap of the lower level, the consensus error of x, and the accuracy on a test set where there "
@@ -367,13 +439,7 @@ def _ordinal(place: int) -> str:
 # As Markdown, and as HTML
 
 
-FURTHER = """## One agent: the centralised corner
-
-On one agent the rivals are the solvers of benchmark_bilevel, and variance-reduced methods are in the race.
-`python benchmarks/single_agent.py` runs them in one process, in turns, at equal CPU time; the table is in
-[Minibatches and variance reduction](how-to/estimators.md#on-one-agent-against-benchmark_bilevel).
-
-## Repeat it, add to it
+FURTHER = """## Repeat it, add to it
 
 [Your method in the benchmark](how-to/benchmark.md) says how to run it, what is tuned, and how a method of
 yours takes part. Steps are counted from the common start of all methods; tuning is not counted in any column."""
@@ -381,7 +447,7 @@ yours takes part. Steps are counted from the common start of all methods; tuning
 
 def markdown(page: Sequence[Block], made: Made) -> str:
     """The page of the docs; long tables are folded."""
-    lines = ["# The benchmark", "", made.sentence, "", "Rendered from the results; do not edit.", ""]
+    lines = ["# The benchmark", ""]
     for block in page:
         lines += [f"## {block.title}", ""]
         for sentence in block.sentences:
@@ -395,7 +461,15 @@ def markdown(page: Sequence[Block], made: Made) -> str:
             lines += [*([summary, ""] if folded else []), *table, *(["", "</details>"] if folded else []), ""]
         for sentence in block.after:
             lines += [sentence, ""]
-    return "\n".join([*lines, FURTHER]) + "\n"
+    made_here = [
+        "## How it was made",
+        "",
+        made.sentence,
+        "",
+        "This page is rendered from the results; do not edit it.",
+        "",
+    ]
+    return "\n".join([*lines, *made_here, FURTHER]) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -409,7 +483,7 @@ def write_html(path: Path, page: Sequence[Block], made: Made, drawn: dict[str, b
     except ImportError as error:
         raise missing("Jinja2", "The page of a benchmark", "report") from error
     environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True)
-    environment.filters["bold"] = _bold
+    environment.filters["marked"] = _marked
     style = environment.from_string((files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8"))
     template = environment.from_string((files("decibo.bench") / "templates" / "bench.html").read_text(encoding="utf-8"))
     pictures64 = {name: base64.b64encode(content).decode() for name, content in drawn.items()}
@@ -417,9 +491,9 @@ def write_html(path: Path, page: Sequence[Block], made: Made, drawn: dict[str, b
     return atomic_write(check_own(path, GENERATOR), text)
 
 
-def _bold(text: str) -> str:
-    """A cell of Markdown as HTML: escaped, and bold where it has two stars."""
+def _marked(text: str) -> str:
+    """A sentence or a cell of Markdown as HTML: escaped, with what is bold or code marked as such."""
     from markupsafe import Markup
 
-    inner = text.removeprefix("**").removesuffix("**")
-    return Markup(f"<b>{html.escape(inner)}</b>" if inner != text else html.escape(text))
+    bold = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(text))
+    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", bold))

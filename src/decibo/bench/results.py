@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class Cell:
     runs: tuple[Run, ...]
     seconds: float
     key: str = ""
+    made: dict[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -93,7 +94,17 @@ def path_of(out: Path, task: str, network: str, method: str) -> Path:
 def write_cell(out: Path, cell: Mapping[str, Any]) -> Path:
     """Write a cell, as a whole or not at all."""
     path = path_of(out, cell["task"], cell["network"], cell["method"])
+    runs = [
+        {**run, "history": {name: _short(name, row) for name, row in run["history"].items()}} for run in cell["runs"]
+    ]
+    cell = {**cell, "runs": runs}
     return atomic_write(path, json.dumps(to_json({"format": FORMAT, **cell}), separators=(",", ":")) + "\n")
+
+
+def _short(name: str, values: Any) -> list[float]:
+    """Numbers with the digits that count: files of a large benchmark are half as long. Phi is judged by differences."""
+    digits = 12 if name == "phi" else 6
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, float)]
 
 
 def finished(out: Path, task: str, network: str, method: str, key: str) -> bool:
@@ -113,7 +124,7 @@ def read_cell(path: Path) -> Cell:
         tried = [row | {"score": np.inf if row["score"] is None else row["score"]} for row in raw["tried"]]
         if raw["format"] != FORMAT or raw["task"] not in TASKS:
             raise InputError(f"{path} was written by another version of the benchmark.", "Choose another folder.")
-        return Cell(runs=runs, tried=tried, **{name: raw[name] for name in names})
+        return Cell(runs=runs, tried=tried, made=raw.get("made", {}), **{name: raw[name] for name in names})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptedFileError(f"{path} is not a cell of a benchmark: {error}.") from error
 

@@ -1,14 +1,15 @@
 """The benchmark: which cells there are, one after another or in several processes, and what is kept of earlier ones.
 
-A job is a method on a family of tasks, whose cells share compiled programs. Cells are written as soon as they are
-done. All randomness comes from the seeds: a second benchmark gives the same numbers, seconds aside.
+A job of the small budget is a method on a family of tasks, whose cells share compiled programs; one of the full budget
+is a single cell, so that many processes end together and little is lost when they are stopped. Cells are written as
+soon as they are done. All randomness comes from the seeds: a second benchmark gives the same numbers, seconds aside.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,7 @@ NETWORKS: dict[str, Callable[[int], Network]] = {
     "path": path,
     "complete": complete,
 }
+SLOW = ("c2dfb", "ma_dsbo", "mdbo")  # methods with inner loops
 TUNING = 1000  # the first tuning seed; judging seeds are 0, 1, 2, ...
 
 
@@ -68,7 +70,7 @@ def _search(rounds: int, settings: int, seeds: int) -> Search:
 BUDGETS = {
     "tiny": Budget("tiny", _search(2, 4, 1), 2, 0.1),
     "small": Budget("small", _search(4, 10, 3), 5),
-    "full": Budget("full", _search(4, 24, 3), 10, 3.0),
+    "full": Budget("full", _search(4, 16, 3), 5, 2.0),
 }
 
 
@@ -80,6 +82,7 @@ class Job(NamedTuple):
     networks: tuple[str, ...]  # empty: those of the budget
     budget: Budget
     out: Path
+    made: Mapping[str, str] = {}  # when, with what and where: every cell keeps it
 
 
 def plan(
@@ -89,17 +92,24 @@ def plan(
     methods: Sequence[str] = (),
     networks: Sequence[str] = (),
     added: Sequence[str] = (),
+    made: Mapping[str, str] | None = None,
 ) -> list[Job]:
-    """All jobs, checked; long ones first, so that processes end together."""
+    """All jobs, checked, long ones first, so that processes end together; of the full budget, all rings come first."""
     size = BUDGETS[one_of("budget", budget, BUDGETS)]
     only_known("The benchmark", "network", networks, NETWORKS)
     chosen = catalogue.chosen(list(tasks), size.small)
     names = [entrant.name for entrant in field.chosen(list(methods), size.small)] + list(added)
+    told = dict(made or {})
+    if not size.small:
+        names.sort(key=lambda name: name not in SLOW)
+        places = [(task, network) for task in chosen for network in tuple(networks) or task.more]
+        places.sort(key=lambda place: place[1] != "ring")
+        return [Job(name, (task.name,), (network,), size, out, told) for task, network in places for name in names]
     families: dict[str, list[str]] = {}
     for task in chosen:
         families.setdefault(task.family, []).append(task.name)
     order = sorted(families.values(), key=lambda group: -len(group))
-    return [Job(name, tuple(group), tuple(networks), size, out) for group in order for name in names]
+    return [Job(name, tuple(group), tuple(networks), size, out, told) for group in order for name in names]
 
 
 def entrant_of(method: str, factories: dict[str, Callable[..., object]]) -> Entrant:
@@ -113,7 +123,7 @@ def cells_of(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
     """Task, network and key of every cell of a job."""
     cells = []
     for task in (catalogue.TASKS[name] for name in job.tasks):
-        names = job.networks or (task.networks if job.budget.small else tuple(NETWORKS))
+        names = job.networks or (task.networks if job.budget.small else task.more)
         asked = {
             "task": task,
             "method": entrant,
@@ -151,16 +161,16 @@ def carry_out(job: Job, entrant: Entrant, report: Callable[[str], None] | None =
 
 def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]]) -> None:
     """Tune on all of these networks together, then judge on each; every cell is written when it is done."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     budget = job.budget
     steps = budget.steps(task)
     tuning = _problems(task, budget.search.seeds)
-    scales = units(tuning[0])
+    scales = units(tuning[0], task.trained)
     networks = {name: network_of(name, tuning[0]) for name, _ in places}
     found = tune(task, entrant, networks, tuning, scales, budget.search, steps)
-    spent = (time.perf_counter() - begun) / len(places)
+    spent = (time.process_time() - begun) / len(places)
     for name, key in places:
-        begun = time.perf_counter()
+        begun = time.process_time()
         judged = _judge(task, entrant, networks[name], found[name], budget, steps, tuning[0])
         write_cell(
             job.out,
@@ -174,7 +184,8 @@ def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]])
                 "notes": found[name].notes,
                 "cost": judged[0]["cost"],
                 "runs": judged,
-                "seconds": spent + time.perf_counter() - begun,
+                "seconds": spent + time.process_time() - begun,
+                "made": dict(job.made),
             },
         )
 

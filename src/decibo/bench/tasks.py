@@ -3,35 +3,43 @@
     judged by   "stationarity", |grad Phi(xbar)|^2, where Phi has no plateaus;
                 "phi", Phi(xbar), where it has: far out on a plateau the gradient is small and the answer is bad
     targets     an easy and a hard one: fractions of |grad Phi|^2 at the start, or of Phi(x0) - the lowest Phi that any
-                entrant reached with this seed
+                entrant reached with this seed; easier ones for minibatches, whose noise stays
 
-Tasks of one family share their functions and shapes, and so the compiled programs of a method. The small ones use
-data that come with decibo or scikit-learn; those of the full budget look for files in $DECIBO_DATA.
+Tasks of one family share their functions and shapes, and so the compiled programs of a method. The small budget has a
+few of every kind, made of data that come with decibo or scikit-learn or are drawn; the full one has all, a version with
+minibatches of each, and those whose files are found in $DECIBO_DATA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 
 import jax
 import numpy as np
 
+from decibo.bench import material
 from decibo.data.dataset import Dataset
 from decibo.data.heart_disease import heart_disease
-from decibo.data.loaders import digits, find, libsvm, mnist
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.problems.cleaning import hyper_cleaning
 from decibo.problems.logistic import logistic_hyperparameters
-from decibo.problems.minimax import minimax
 from decibo.problems.quadratic import quadratic
+from decibo.pytree import Tree
 from decibo.validate import only_known
 
 Held = tuple[np.ndarray, np.ndarray]  # features and labels that no agent has
-FEW = 600  # samples of a large data set that a seed draws
+Draw = Callable[[int], Dataset]  # the samples of a seed
+BATCH = 5  # samples of each kind in a minibatch
 AUC_SAMPLES = 569  # of the breast cancer data
+BUDAPEST = 0  # the hospital whose labels are often wrong in the task of trust; they are numbered by name
+RING: tuple[str, ...] = ("ring",)
+WIDE = ("ring", "exponential")
+EVERY = ("ring", "exponential", "path", "complete")
+RARE = np.linspace(0.02, 0.14, 10)  # shares of positives among the agents, where one in twelve is
+QUARTER = np.linspace(0.05, 0.43, 10)
 
 
 @dataclass(frozen=True)
@@ -39,36 +47,63 @@ class Task:
     """One task.
 
     make       (seed) the problem
-    held_out   (seed) the test set, if there is one
-    networks   those of the small budget; the full one has all
+    held_out   (seed) the test set, if there is one; `scores` gives a model's scores, if it is not linear
+    networks   those of the small budget, and `more` those of the full one
     sampled    whether gradients are those of minibatches
-    files      the data files that it needs, in $DECIBO_DATA
+    trained    whether the inner level has many minima: there is no y*(x), and models are trained anew to be judged
+    tables     the tables of data that it needs and that may be absent
+    small      whether it belongs to the small budget
     """
 
     name: str
     about: str
     make: Callable[[int], Problem] = field(repr=False)
-    judged: str = "stationarity"
-    targets: tuple[float, float] = (1e-3, 1e-6)
+    judged: str = "phi"
+    targets: tuple[float, float] = (0.1, 0.01)
+    kind: str = ""
     family: str = ""
-    steps: int = 600
-    networks: tuple[str, ...] = ("ring",)
+    steps: int = 400
+    networks: tuple[str, ...] = RING
+    more: tuple[str, ...] = RING
     held_out: Callable[[int], Held] | None = field(default=None, repr=False)
+    scores: Callable[[Tree, jax.Array], jax.Array] | None = field(default=None, repr=False)
     sampled: bool = False
-    files: tuple[str, ...] = ()
+    trained: bool = False
+    tables: tuple[str, ...] = ()
+    small: bool = False
 
-    @property
-    def small(self) -> bool:
-        """Whether it belongs to the small budget: it needs no files."""
-        return not self.files
+    def missing(self) -> list[str]:
+        """The tables that it needs and that are not there."""
+        return [name for name in self.tables if not material.at_hand(name)]
 
 
-def _quadratic(name: str, about: str, networks: tuple[str, ...] = ("ring",), **dials: float) -> Task:
+# Quadratics
+
+
+def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: float) -> list[Task]:
+    """A task, and its version with noise."""
     make = lambda seed: quadratic(n=8, r=16, seed=seed, **dials)  # type: ignore[arg-type]
-    return Task(name, about, make, family="bent" if "bend" in dials else "quadratic", networks=networks, steps=400)
+    family = "bent" if "bend" in dials else "quadratic"
+    plain = Task(name, about, make, "stationarity", (1e-3, 1e-6), "quadratics", family, more=more, small=True)
+    noisy = replace(
+        plain,
+        name=f"{name}-noise",
+        about=f"{about}, with noise",
+        make=lambda seed: replace(make(seed), sample=material.noisy, solution=None),
+        targets=(0.1, 0.01),
+        kind="minibatches",
+        family=f"{family}-noise",
+        more=RING,
+        sampled=True,
+        small=name == "quadratic",
+    )
+    return [plain, noisy]
 
 
-def _selection(dataset: Callable[[int], Dataset], seed: int, batch: int | None = None, **options: object) -> Problem:
+# Selection of penalties
+
+
+def _selection(dataset: Draw, seed: int, batch: int | None = None, **options: object) -> Problem:
     """l2 selection with means over samples; all seeds have the same shapes, so that programs are compiled once."""
     data = dataset(seed)
     scale = float(np.sqrt(np.mean(data.features**2) * data.features.shape[1]))  # rows of length about 1
@@ -89,132 +124,167 @@ def _padded(problem: Problem, samples: int) -> Problem:
     return replace(problem, data=jax.tree.map(wider, problem.data))
 
 
-def _auc(seed: int) -> Problem:
-    """Every agent has as many patients as the others, but another share of sick ones."""
-    return _padded(minimax("auc", seed=seed, split="by_label"), 2 * AUC_SAMPLES)
-
-
-def _digits(seed: int) -> Dataset:
-    """Digits 1 and 3 in 4 x 4 pixels, each the mean of four."""
-    data = digits()
-    squares = data.features.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
-    return _sampled(replace(data, features=squares, test_features=squares[:1], test_labels=data.labels[:1]), seed, 160)
-
-
-def _sampled(dataset: Dataset, seed: int, count: int) -> Dataset:
-    """So many samples to train and validate on, and the next as a test set, drawn by the seed."""
-    order = np.random.default_rng((seed, 17)).permutation(len(dataset.labels))
-    used = order[:count]
-    held = order[count : 2 * count]
-    features = dataset.features
-    return replace(
-        dataset,
-        features=features[used],
-        labels=dataset.labels[used],
-        test_features=features[held],
-        test_labels=dataset.labels[held],
-    )
-
-
-@cache
-def _file(name: str) -> Dataset:
-    path = find(name)
-    if path is None:
-        raise InputError(f"The task needs the file {name}.", "Put it into the folder that $DECIBO_DATA names.")
-    return libsvm(path)
-
-
-@cache
-def _mnist() -> Dataset:
-    return mnist()
-
-
-def _large(name: str, seed: int) -> Dataset:
-    """A draw from a large data set: ijcnn1, or MNIST 1 against 3."""
-    return _sampled(_mnist() if name == "mnist.npz" else _file(name), seed, FEW)
-
-
-def _held(dataset: Callable[[int], Dataset], seed: int) -> Held:
+def _held(dataset: Draw, seed: int) -> Held:
     data = dataset(seed)
     return np.asarray(data.test_features), np.asarray(data.test_labels)
 
 
-def _l2(name: str, about: str, dataset: Callable[[int], Dataset], **options: object) -> Task:
-    sampled = "batch" in options
-    return Task(
-        name,
-        about,
+def _l2(name: str, about: str, dataset: Draw, batch: int = BATCH, small: str = "", **options: object) -> list[Task]:
+    """A task of selection, and its version with minibatches; `small` names those of the small budget."""
+    tables = () if name not in material.SOURCES else (name,)
+    plain = Task(
+        f"l2-{name}",
+        f"l2 selection on {about}",
         partial(_selection, dataset, **options),  # type: ignore[arg-type]
-        judged="phi",
-        targets=(0.1, 0.03) if sampled else (0.1, 0.01),
-        family=name,
+        kind="selection of penalties",
+        family=f"l2-{name}",
+        steps=600,
         held_out=partial(_held, dataset),
-        sampled=sampled,
+        tables=tables,
+        small="plain" in small,
+    )
+    return [plain, _batch(plain, partial(_selection, dataset, batch=batch, **options), batch, "batch" in small)]  # type: ignore[arg-type]
+
+
+def _batch(plain: Task, make: Callable[[int], Problem], batch: int, small: bool = False) -> Task:
+    """The version of a task with minibatches."""
+    return replace(
+        plain,
+        name=f"{plain.name}-batch",
+        about=f"{plain.about}, minibatches of {batch}",
+        make=make,
+        targets=(0.1, 0.03),
+        kind="minibatches",
+        family=f"{plain.family}-batch",
+        networks=RING,
+        more=RING,
+        sampled=True,
+        small=small,
     )
 
 
-def _clean(corruption: float, batch: int | None = None) -> Task:
-    make = lambda seed: hyper_cleaning(
-        _digits(seed), corruption=corruption, training=60, validation=60, batch=batch, seed=seed
-    )
-    return Task(
-        f"cleaning-{100 * corruption:.0f}" + ("-batch" if batch else ""),
-        f"hyper-cleaning of digits 1 and 3 with {100 * corruption:.0f} % wrong labels"
-        + (f", minibatches of {batch}" if batch else ""),
+# Hyper-cleaning
+
+
+def _linear(dataset: Draw, corruption: float, seed: int, batch: int | None = None) -> Problem:
+    return hyper_cleaning(dataset(seed), corruption=corruption, training=60, validation=60, batch=batch, seed=seed)
+
+
+def _network(dataset: Draw, corruption: float, seed: int, batch: int | None = None) -> Problem:
+    return material.perceptron(dataset(seed), corruption, seed, batch)
+
+
+def _clean(
+    prefix: str, about: str, dataset: Draw, wrong: int, table: str = "", deep: bool = False, small: str = ""
+) -> list[Task]:
+    """Hyper-cleaning with so many percent of wrong labels, linear or with a network; also with minibatches."""
+    make = partial(_network if deep else _linear, dataset, wrong / 100)
+    words = "a network as classifier" if deep else ""
+    plain = Task(
+        f"{prefix}-{wrong}",
+        ", ".join(filter(None, [f"hyper-cleaning of {about} with {wrong} % wrong labels", words])),
         make,
-        judged="phi",
-        targets=(0.1, 0.03) if batch else (0.1, 0.01),
-        family="cleaning" + ("-batch" if batch else ""),
-        held_out=partial(_held, _digits),
-        sampled=bool(batch),
-        steps=400,
+        kind="hyper-cleaning, networks" if deep else "hyper-cleaning",
+        family=prefix,
+        targets=(0.2, 0.05) if deep else (0.1, 0.01),
+        more=WIDE if wrong == 30 and not table else RING,
+        held_out=partial(_held, dataset),
+        scores=material.perceptron_scores if deep else None,
+        trained=deep,
+        tables=(table,) if table else (),
+        small="plain" in small,
     )
+    sampled = _batch(plain, partial(make, batch=BATCH), BATCH, "batch" in small)
+    return [plain, replace(sampled, targets=(0.2, 0.1)) if deep else sampled]
+
+
+# Silo trust and the area under the ROC curve
 
 
 def _heart(seed: int) -> Dataset:
     return heart_disease(seed)
 
 
-WIDE = ("ring", "exponential")
-ALL = (
-    _quadratic("quadratic", "quadratics of condition 10, unequal agents", WIDE, condition=10.0),
-    _quadratic("quadratic-ill", "quadratics of condition 100, unequal agents", condition=100.0),
-    _quadratic("quadratic-equal", "quadratics of condition 10, equal agents", condition=10.0, heterogeneity=0.0),
-    _quadratic(
+def _trust(seed: int, batch: int | None = None) -> Problem:
+    data = _heart(seed)
+    return _padded(material.trust(data, BUDAPEST, seed, batch), len(data.labels))
+
+
+def _area(dataset: Draw, ratios: np.ndarray | None, seed: int, batch: int | None = None) -> Problem:
+    return _padded(material.area(dataset(seed), seed, ratios, batch), 2 * AUC_SAMPLES)
+
+
+def _auc(name: str, about: str, dataset: Draw, ratios: np.ndarray | None, **more: object) -> list[Task]:
+    make = partial(_area, dataset, ratios)
+    plain = Task(name, f"AUC of {about} by label, a minimax problem", make, kind="minimax", steps=600)
+    plain = replace(plain, **{"family": "auc", **more})  # type: ignore[arg-type]
+    return [plain, _batch(plain, partial(make, batch=BATCH), BATCH)]
+
+
+_digits = partial(material.drawn, "digits", count=160)
+_mnist = partial(material.drawn, "mnist", count=600)
+_fashion = partial(material.drawn, "fashion", count=600)
+_ijcnn1 = partial(material.drawn, "ijcnn1", count=600)
+_a9a = partial(material.drawn, "a9a", count=1000)
+_silos = Task(
+    "trust-heart",
+    f"which of four hospitals to trust, {100 * material.WRONG:.0f} % of the labels of one being wrong",
+    _trust,
+    kind="silo trust",
+    family="trust-heart",
+    held_out=partial(_held, _heart),
+    small=True,
+)
+ALL: tuple[Task, ...] = (
+    *_quadratic("quadratic", "quadratics of condition 10, unequal agents", EVERY, condition=10.0),
+    *_quadratic("quadratic-ill", "quadratics of condition 100, unequal agents", condition=100.0),
+    *_quadratic("quadratic-equal", "quadratics of condition 10, equal agents", condition=10.0, heterogeneity=0.0),
+    *_quadratic(
         "quadratic-severe", "quadratics of condition 10, very unequal agents", condition=10.0, heterogeneity=4.0
     ),
-    _quadratic("bent", "quadratics of condition 10 with cosines in g", condition=10.0, bend=0.05),
-    _l2("l2-digits", "l2 selection on digits 1 and 3, by label", _digits, split="by_label"),
-    _l2("l2-heart", "l2 selection on heart disease, four hospitals", _heart, split="by_group"),
-    _clean(0.1),
-    _clean(0.3),
-    _clean(0.5),
-    Task(
-        "auc",
-        "AUC of breast cancer data by label, a minimax problem",
-        _auc,
-        judged="phi",
-        targets=(0.1, 0.01),
-        family="auc",
+    *_quadratic("bent", "quadratics of condition 10 with cosines in g", WIDE, condition=10.0, bend=0.05),
+    *_l2("digits", "digits 1 and 3, by label", _digits, 8, "plain batch", split="by_label"),
+    *_l2("heart", "heart disease, four hospitals", _heart, small="plain", split="by_group"),
+    *_l2(
+        "covtype",
+        "data like covtype, ill-conditioned, one positive in twelve",
+        material.covtype,
+        small="plain",
+        split="by_label",
+        ratios=RARE,
     ),
-    _l2("l2-digits-batch", "l2 selection on digits, minibatches of 8", _digits, split="by_label", batch=8),
-    _clean(0.3, batch=5),
-    replace(_l2("l2-ijcnn1", "l2 selection on ijcnn1", partial(_large, "ijcnn1"), split="by_label"), files=("ijcnn1",)),
-    replace(
-        _l2("l2-mnist", "l2 selection on MNIST 1 and 3", partial(_large, "mnist.npz"), split="by_label"),
-        files=("mnist.npz",),
-    ),
+    *_l2("ijcnn1", "ijcnn1, by label", _ijcnn1, split="by_label"),
+    *_l2("mnist", "MNIST 1 and 3 in 7 x 7 pixels, by label", _mnist, split="by_label"),
+    *_clean("cleaning", "digits 1 and 3", _digits, 10, small="plain"),
+    *_clean("cleaning", "digits 1 and 3", _digits, 30, small="plain batch"),
+    *_clean("cleaning", "digits 1 and 3", _digits, 50, small="plain"),
+    *_clean("cleaning-mnist", "MNIST 1 and 3", _mnist, 10, "mnist"),
+    *_clean("cleaning-mnist", "MNIST 1 and 3", _mnist, 30, "mnist"),
+    *_clean("cleaning-mnist", "MNIST 1 and 3", _mnist, 50, "mnist"),
+    *_clean("network", "digits 1 and 3", _digits, 10, deep=True),
+    *_clean("network", "digits 1 and 3", _digits, 30, deep=True, small="plain"),
+    *_clean("network", "digits 1 and 3", _digits, 50, deep=True),
+    *_clean("network-fashion", "T-shirts and shirts", _fashion, 30, "fashion", deep=True),
+    _silos,
+    _batch(_silos, partial(_trust, batch=BATCH), BATCH),
+    *_auc("auc", "breast cancer data", lambda seed: material.table("cancer"), None, small=True, more=WIDE),
+    *_auc("auc-adult", "data like Adult", material.adult, QUARTER, small=True),
+    *_auc("auc-a9a", "a9a", _a9a, QUARTER, family="auc-a9a", tables=("a9a",)),
+)
+ALL = tuple(
+    replace(task, networks=WIDE) if task.name == "quadratic" else task
+    for task in sorted(ALL, key=lambda task: task.sampled)
 )
 TASKS: dict[str, Task] = {task.name: task for task in ALL}
 
 
 def chosen(names: list[str] | None, small: bool) -> list[Task]:
-    """The tasks of these names; without names all of the budget whose files are there."""
+    """The tasks of these names; without names all of the budget whose data are there."""
     if names:
         only_known("The benchmark", "task", names, TASKS)
         tasks = [TASKS[name] for name in dict.fromkeys(names)]
-        lost = [file for task in tasks for file in task.files if find(file) is None]
+        lost = dict.fromkeys(material.SOURCES[name] for task in tasks for name in task.missing())
         if lost:
             raise InputError(f"The tasks need {', '.join(lost)}.", "Put them into the folder that $DECIBO_DATA names.")
         return tasks
-    return [task for task in ALL if task.small or (not small and all(find(file) for file in task.files))]
+    return [task for task in ALL if (task.small if small else not task.missing())]

@@ -155,7 +155,7 @@ def _scores(
         lost = np.array([not status.sound for status in ran.status])
         X = np.where(lost[:, None, None], np.nan, ran.history["mean_x"])
         Y = ran.history["mean_y"]
-        judged = points(problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]))[task.judged]
+        judged = points(problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]), task.trained)[task.judged]
         judged = judged.reshape(X.shape[:2])
         with np.errstate(invalid="ignore"):
             total += score(task.judged, judged)

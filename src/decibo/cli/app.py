@@ -414,7 +414,12 @@ def bench(
     ] = None,
     trusted: Trusted = None,
     jobs: Annotated[int | None, typer.Option(help="Number of processes; default: one for each core.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so long; the same command goes on.")] = None,
+    render: Annotated[bool, typer.Option("--render", help="Run nothing: tables and page of what is there.")] = False,
     claims: Annotated[bool, typer.Option("--claims", help="Also test claims of other papers.")] = False,
+    corner: Annotated[
+        bool, typer.Option("--corner", help="Also one agent against benchmark_bilevel's solvers.")
+    ] = False,
     docs: Annotated[Path | None, typer.Option(help="Also write benchmark.md and its figures here.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -431,7 +436,22 @@ def bench(
     from decibo.cli.bench import bench as run_benchmark
 
     cache.enable()
-    return run_benchmark(tasks, methods, networks, budget, out, added or (), trusted or (), jobs, docs, claims, as_json)
+    return run_benchmark(
+        tasks,
+        methods,
+        networks,
+        budget,
+        out,
+        added or (),
+        trusted or (),
+        jobs,
+        minutes,
+        render,
+        docs,
+        claims,
+        corner,
+        as_json,
+    )
 
 
 @app.command()

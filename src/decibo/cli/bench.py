@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import platform
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from math import inf
 from pathlib import Path
 
 import jax
 
+import decibo
 from decibo.bench import claims as others
-from decibo.bench import page, pictures, results, suite
+from decibo.bench import corner, page, pictures, pool, results, suite
 from decibo.bench.ranks import costs, standings
 from decibo.bench.results import AXES, Cell
 from decibo.bench.suite import Job
@@ -27,10 +26,8 @@ from decibo.errors import InputError
 from decibo.execute.progress import Line
 from decibo.files import atomic_write, check_writable
 from decibo.formatting import format_seconds, plural
-from decibo.runs.folder import versions
-from decibo.validate import integer
+from decibo.validate import above, integer
 
-SINGLE = "--xla_cpu_multi_thread_eigen=false"  # processes, not threads
 SHOWN = ("steps", "work", "bytes", "seconds")
 
 
@@ -43,8 +40,11 @@ def bench(
     added: Sequence[str],
     trusted: Sequence[str],
     jobs: int | None,
+    minutes: float | None,
+    render: bool,
     docs: Path | None,
     claimed: bool,
+    cornered: bool,
     as_json: bool,
 ) -> Exit:
     """Make the cells that are missing, then tables, pictures and the page of all that are there."""
@@ -52,21 +52,28 @@ def bench(
     trust = trust_for(Path("benchmark"), trusted, as_json)
     for name in added:
         registry.own_factory(name, "--add", registry.methods(), trust)
-    todo = suite.plan(folder, budget, _words(tasks), _words(methods), _words(networks), added)
     count = integer("jobs", _cores() if jobs is None else jobs)
+    seconds = inf if minutes is None else 60 * above("minutes", minutes, 0.0)
+    made = pool.here(count, decibo.__version__)
+    todo = suite.plan(folder, budget, _words(tasks), _words(methods), _words(networks), added, made)
     allowed = replace(trust, modules=frozenset(name.partition(":")[0].partition(".")[0] for name in added), asks=False)
-    begun = time.perf_counter()
-    made = _run(todo, tuple(added), allowed, count, folder)
+    done = pool.Done(0, 0) if render else _run(todo, tuple(added), allowed, count, seconds)
     cells = _asked(results.read_all(folder), todo, added)
     if not cells:
         raise InputError("No cell of the benchmark could be made: none of the methods takes part in any of the tasks.")
     with _double():
         verdicts = others.check(folder, cells) if claimed else []
+        alone = corner.read(folder) if render else corner.kept(folder) if cornered else []
     results.write_tables(folder, cells)
     asked = {"tasks": tasks, "methods": methods, "networks": networks}
-    words = [f"--{name} {value}" for name, value in asked.items() if value] + ["--claims"] * claimed
-    told = _made(budget, time.perf_counter() - begun, count, words)
-    blocks = [*page.blocks(cells), *([others.block(verdicts)] if verdicts else [])]
+    words = (
+        [f"--{name} {value}" for name, value in asked.items() if value]
+        + ["--claims"] * claimed
+        + ["--corner"] * bool(alone)
+    )
+    told = page.made_by(" ".join([f"decibo bench --budget {budget}", *words]), budget, cells)
+    further = [*([others.block(verdicts)] if verdicts else []), *([corner.block(alone)] if alone else [])]
+    blocks = [*page.blocks(cells), *further]
     drawn = pictures.drawn(cells)
     target = page.write_html(folder / "benchmark.html", blocks, told, drawn)
     for name, content in drawn.items():
@@ -75,7 +82,7 @@ def bench(
         atomic_write(docs / "benchmark.md", page.markdown(blocks, told))
         for name, content in drawn.items():
             atomic_write(docs / "figures" / f"benchmark_{name}.png", content)
-    _show(cells, made, target, verdicts, as_json)
+    _show(cells, done, target, verdicts, as_json)
     return Exit.RAN
 
 
@@ -103,47 +110,13 @@ def _asked(cells: Sequence[Cell], todo: Sequence[Job], added: Sequence[str]) -> 
 # The work
 
 
-def _run(todo: Sequence[Job], added: tuple[str, ...], trust: Trust, jobs: int, folder: Path) -> int:
-    """All jobs; returns how many cells were made."""
+def _run(todo: Sequence[Job], added: tuple[str, ...], trust: Trust, jobs: int, seconds: float) -> pool.Done:
+    """All jobs, with a line that says how far they are."""
+    work = partial(_work, added=added, trust=trust)
     label = nullcontext(None) if not sys.stderr.isatty() else Line("job")
-    with label as line:
+    with label as line, _double() if jobs == 1 else nullcontext():
         report = lambda done: None if line is None else line(done, len(todo), {})
-        if jobs == 1:
-            made = 0
-            for done, job in enumerate(todo, start=1):
-                with _double():
-                    made += _work(job, added, trust)
-                report(done)
-            return made
-        with _environment():
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context, initializer=_prepare) as pool:
-                return _together(pool, todo, added, trust, report)
-
-
-def _together(
-    pool: ProcessPoolExecutor, todo: Sequence[Job], added: tuple[str, ...], trust: Trust, report: Callable[[int], None]
-) -> int:
-    """Jobs in several processes; if one fails, the others are finished first, and then its error is raised."""
-    made = 0
-    failed: list[BaseException] = []
-    futures = [pool.submit(_work, job, added, trust) for job in todo]
-    try:
-        for done, future in enumerate(as_completed(futures), start=1):
-            error = future.exception()
-            if error is None:
-                made += future.result()
-            else:
-                failed.append(error)
-            report(done)
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():  # cells are written whole or not at all
-            child.terminate()
-        raise
-    if failed:
-        raise failed[0]
-    return made
+        return pool.run(todo, work, jobs, prepare=_prepare, seconds=seconds, report=report)
 
 
 def _prepare() -> None:
@@ -152,7 +125,7 @@ def _prepare() -> None:
     cache.enable()
 
 
-def _work(job: Job, added: tuple[str, ...], trust: Trust) -> int:
+def _work(job: Job, *, added: tuple[str, ...], trust: Trust) -> int:
     """One job, here or in another process; strangers' modules were agreed to when the command began."""
     factories = {name: registry.own_factory(name, "--add", registry.methods(), trust) for name in added}
     return suite.carry_out(job, suite.entrant_of(job.method, factories))
@@ -169,38 +142,10 @@ def _double() -> Iterator[None]:
         jax.config.update("jax_enable_x64", before)
 
 
-@contextmanager
-def _environment() -> Iterator[None]:
-    """Processes that use one thread each."""
-    before = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = f"{before or ''} {SINGLE}".strip()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["XLA_FLAGS"]
-        else:
-            os.environ["XLA_FLAGS"] = before
-
-
-def _made(budget: str, seconds: float, jobs: int, words: Sequence[str]) -> page.Made:
-    size = suite.BUDGETS[budget]
-    tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
-    found = versions()
-    hardware = (
-        f"{plural(jobs, 'process').replace('processs', 'processes')} on {platform.machine()}, {found.pop('device')}"
-    )
-    if hasattr(os, "getloadavg"):
-        hardware += f", {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f}"
-    text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
-    command = " ".join([f"decibo bench --budget {budget}", *words])
-    return page.Made(command, page.today(), found, hardware, seconds, text)
-
-
 # What is shown
 
 
-def _show(cells: list[Cell], made: int, target: Path, verdicts: Sequence[others.Claim], as_json: bool) -> None:
+def _show(cells: list[Cell], done: pool.Done, target: Path, verdicts: Sequence[others.Claim], as_json: bool) -> None:
     found = costs(cells)
     tables = {axis: standings(found, axis) for axis in AXES}
     if as_json:
@@ -211,8 +156,9 @@ def _show(cells: list[Cell], made: int, target: Path, verdicts: Sequence[others.
         ]
         terminal.print_json(
             {
-                "made": made,
-                "kept": len(cells) - made,
+                "made": done.cells,
+                "kept": len(cells) - done.cells,
+                "left": done.left,
                 "ranks": ranks,
                 "settings": settings,
                 "claims": [others.as_dict(claim) for claim in verdicts],
@@ -230,8 +176,11 @@ def _show(cells: list[Cell], made: int, target: Path, verdicts: Sequence[others.
     for claim in verdicts:
         terminal.say(f"{claim.verdict}: {claim.paper}; {claim.finding}")
     seconds = format_seconds(sum(cell.seconds for cell in cells))
+    if done.left:
+        terminal.say(f"The time was over: {plural(done.left, 'job')} left. The same command goes on.")
     terminal.say(
-        f"{plural(len(cells), 'cell')}, {len(cells) - made} of them kept from before; {seconds} of one process in all.",
+        f"{plural(len(cells), 'cell')}, {len(cells) - done.cells} of them kept from before; {seconds} of one process "
+        "in all.",
         f"Written to {terminal.path_of(target.parent)}",
         f"Next: open {terminal.path_of(target)}",
     )
