@@ -6,7 +6,10 @@ import numpy as np
 
 import decibo
 from decibo.silo import Job, Site, join
+from decibo.silo.frame import unpack
 from decibo.silo.join import prepare
+from decibo.silo.newest import Newest
+from decibo.silo.post import Post
 
 NAMES = ("north", "east", "south", "west")
 
@@ -52,3 +55,63 @@ def run_all(job, folder, memory, **options):
         if isinstance(result, BaseException):
             raise result
     return results
+
+
+# What only talks
+
+JOB = bytes(range(16))
+ABC = ("a", "b", "c", "d")
+PATH = {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]}
+
+
+def make_post(wire, me, **options):
+    peers = options.pop("peers", PATH[me])
+    defaults = {"job": JOB, "terms": {"steps": "10"}, "keep": 8, "most": 100, "again": 0.02, "patience": 20.0}
+    return Post(wire, me, ABC, peers, **defaults | options)
+
+
+def make_newest(wire, me, **options):
+    defaults = {"job": JOB, "terms": {"steps": "10"}, "width": 3, "most": 100, "again": 0.02, "patience": 20.0}
+    return Newest(wire, me, ABC, PATH[me], **defaults | options)
+
+
+class Silent:
+    """A wire that keeps what is sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    def start(self, receiver):
+        pass
+
+    def send(self, peer, content):
+        self.sent.append((peer, unpack(content, 10**6)))
+
+    def close(self):
+        pass
+
+
+class Killed(BaseException):
+    """A crash: nothing is written, and memory is lost."""
+
+
+class Mortal:
+    """A wire whose site crashes after so many sends."""
+
+    def __init__(self, wire, life):
+        self.wire = wire
+        self.life = life
+
+    def start(self, receiver):
+        self.wire.start(receiver)
+
+    def send(self, peer, content):
+        if threading.current_thread().name == f"site {self.wire.name}":  # and not that of a neighbour
+            self.life -= 1
+            if self.life < 0:
+                self.wire.close()
+                raise Killed
+        self.wire.send(peer, content)
+
+    def close(self):
+        self.wire.close()

@@ -13,7 +13,7 @@ from decibo.silo import join
 from decibo.silo.cut import is_flat
 from decibo.silo.join import prepare
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import NAMES, in_threads, make_job, run_all
+from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, run_all
 
 FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
 
@@ -84,32 +84,6 @@ def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
         LostError, match=r"north has waited 0\.2 seconds for east in step 1\."
     ):  # ours, not one of JAX's
         join(alone, site="north", data=None, folder=tmp_path / "alone", wire=Memory().wire("north"))
-
-
-class Killed(BaseException):
-    """A crash: nothing is written, and memory is lost."""
-
-
-class Mortal:
-    """A wire whose site crashes after so many sends."""
-
-    def __init__(self, wire, life):
-        self.wire = wire
-        self.life = life
-
-    def start(self, receiver):
-        self.wire.start(receiver)
-
-    def send(self, peer, content):
-        if threading.current_thread().name == f"site {self.wire.name}":  # and not that of a neighbour
-            self.life -= 1
-            if self.life < 0:
-                self.wire.close()
-                raise Killed
-        self.wire.send(peer, content)
-
-    def close(self):
-        self.wire.close()
 
 
 def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
@@ -191,9 +165,7 @@ def test_only_undirected_networks_join_sites(four):
                  network=decibo.networks.directed_ring(4))  # fmt: skip
 
 
-def test_what_would_hide_nothing_or_does_not_wait_is_refused(four):
-    with pytest.raises(InputError, match="they would hide nothing between real owners"):
-        make_job(four, decibo.privacy.masked(FIXED, 10.0))
+def test_a_simulation_of_sites_that_do_not_wait_is_no_network(four):
     free = decibo.networks.asynchronous(decibo.ring(4), delay=2)
     robust = decibo.compose(decibo.direction.penalty(20.0), decibo.consensus.robust_tracking(), x=0.01, y=0.01, z=0.01)
     with pytest.raises(InputError, match="simulates agents that do not"):

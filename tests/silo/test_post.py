@@ -9,35 +9,9 @@ from hypothesis import strategies as st
 
 from decibo.errors import InputError, LostError
 from decibo.silo.frame import HEADER, BadFrame, Kind, pack, unpack
-from decibo.silo.post import EndedError, Post
+from decibo.silo.post import EndedError
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import in_threads
-
-JOB = bytes(range(16))
-ABC = ("a", "b", "c", "d")
-PATH = {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]}
-
-
-def make_post(wire, me, **options):
-    peers = options.pop("peers", PATH[me])
-    defaults = {"job": JOB, "terms": {"steps": "10"}, "keep": 8, "most": 100, "again": 0.02, "patience": 20.0}
-    return Post(wire, me, ABC, peers, **defaults | options)
-
-
-class Silent:
-    """A wire that keeps what is sent."""
-
-    def __init__(self):
-        self.sent = []
-
-    def start(self, receiver):
-        pass
-
-    def send(self, peer, content):
-        self.sent.append((peer, unpack(content, 10**6)))
-
-    def close(self):
-        pass
+from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post
 
 
 @given(st.lists(st.floats(width=64, allow_nan=False), max_size=20), st.integers(0, 2**31), st.integers(0, 2**32 - 1))
@@ -67,9 +41,9 @@ FRAMES = st.one_of(
     ),
     st.builds(
         lambda kind, sender, step, words: pack(kind, JOB, sender, step, words=words),
-        st.sampled_from([Kind.HELLO, Kind.ASK, Kind.HERE, Kind.BYE]), st.integers(0, 3), st.integers(0, 40),
+        st.sampled_from([kind for kind in Kind if kind is not Kind.DATA]), st.integers(0, 3), st.integers(0, 40),
         st.dictionaries(
-            st.sampled_from(["waiting", "first", "status", "why", "heard", "steps"]),
+            st.sampled_from(["waiting", "first", "status", "why", "heard", "steps", "share", "wanted"]),
             st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
                          lambda inner: st.lists(inner, max_size=3), max_leaves=5),
             max_size=4,
@@ -78,15 +52,22 @@ FRAMES = st.one_of(
 )  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.sampled_from([*ABC, "?"]), FRAMES), max_size=30))
+@pytest.mark.parametrize("waits", [True, False], ids=["lockstep", "free"])
+@given(arrivals=st.lists(st.tuples(st.sampled_from([*ABC, "?"]), FRAMES), max_size=30))
 @settings(max_examples=40)
-def test_whatever_arrives_raises_nothing_and_is_not_kept(arrivals):
+def test_whatever_arrives_raises_nothing_and_is_not_kept(waits, arrivals):
     lines = []
-    post = make_post(Silent(), "b", say=lines.append)
+    post = make_post(Silent(), "b", say=lines.append) if waits else make_newest(Silent(), "b", say=lines.append)
+    if not waits:
+        post.offer(np.zeros(3), busy=True)
     for peer, content in arrivals:
         post.deliver(peer, content)
         post.connected(peer)
-    assert all(len(box) <= post.room for box in post._box.values())
+    if waits:
+        assert all(len(box) <= post.room for box in post._box.values())
+    else:
+        assert set(post._newest) <= {"a", "c"}
+        assert all(heard.numbers.shape == (3,) and np.isfinite(heard.numbers).all() for heard in post._newest.values())
     assert bool(post.refused) == bool(lines)
 
 

@@ -91,7 +91,12 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
         terminal.print_json({"steps": job.steps, "sites": apart})
         return Exit.RAN
     terminal.table(("site", "from the simulation by"), [(site, format_number(value)) for site, value in apart.items()])
-    terminal.say(f"All {len(apart)} sites have done {job.steps} steps, each in a process of its own.")
+    terminal.say(
+        f"All {len(apart)} sites have ended, each in a process of its own; at most {job.steps} steps were due."
+    )
+    if job.is_free or job.method.masks:
+        why = "nobody waits" if job.is_free else "masks are drawn anew"
+        terminal.say(f"The way differs from that of the simulation, since {why}: only where they come to rest agrees.")
     return Exit.RAN
 
 

@@ -23,9 +23,14 @@ from decibo.silo.tls import TlsWire, route
 
 PAUSE = 0.05  # seconds between two looks at who has answered
 ROUTES = {"call": "called from here", "wait": "calls this site", "relay": "through the relay"}
+ENCRYPTED = "Messages are encrypted on their way, and nobody but these neighbours can read them. "
 REVEALS = (
-    "Messages are encrypted on their way, and nobody but these neighbours can read them. The neighbours can, and what "
-    "they read says something about the data: the first messages are gradients. No row of the data is sent."
+    "The neighbours can, and what they read says something about the data: the first messages are gradients. No row of "
+    "the data is sent."
+)
+MASKED = (
+    "The neighbours can: masks hide every gradient from a neighbour as long as not all neighbours work together, but "
+    "not how gradients change from step to step. No row of the data is sent."
 )
 
 
@@ -73,7 +78,7 @@ def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: 
     way = {peer: ROUTES[route(job, sites[site.name], sites[peer]) or "wait"] for peer in answers}
     rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
     terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
-    terminal.say(_in_words(run, sent), REVEALS)
+    terminal.say(_in_words(run, sent), ENCRYPTED + (MASKED if job.method.masks else REVEALS))
     return Exit.RAN if same else Exit.LOST
 
 
@@ -94,6 +99,13 @@ def _in_words(run: Run, sent: dict[str, object]) -> str:
                                  for often, count in part])  # fmt: skip
     before = f"Before the first step, {parts(run.before)}. " if run.before else ""
     whole = format_bytes(sent["bytes_to_each_neighbour"])  # pyright: ignore[reportArgumentType]
+    job = run.job
+    if job.is_free:
+        often = "After every step" if job.pace is None else f"Every {job.pace:g} seconds"
+        return (
+            f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)}, and the same again "
+            f"every {job.again:g} seconds; {whole} in {job.steps} steps without the repetitions."
+        )
     return (
         f"Messages from here to each of {listed(run.peers)}: {before}In every step, {parts(run.during)}; "
         f"{whole} in all {run.job.steps} steps."

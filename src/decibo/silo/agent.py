@@ -4,6 +4,11 @@
     state           = init(oracle, mix, start)                        agents, into which the agent's number is folded
     state           = step(oracle, mix, state, k, fold_in(key_k, i))
 
+An agent that does not wait may go on mixing while it computes, so that its step comes in two programs:
+
+    d               = aim(oracle, variables, k)                       where it would go from where it began to compute
+    state           = drift(mix, state, d, k)                         a step along the last direction that it has
+
 Numbers of the method, weights and data are arguments of the program, so that sites whose data have the same shapes, and
 a site that starts again, run the same compiled code.
 """
@@ -22,11 +27,12 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.algorithm.compose import moved
 from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
-from decibo.silo.cut import Exchanged, Pieces, cut, is_flat, messages, traced
+from decibo.silo.cut import Exchanged, Pieces, cut, is_flat, messages, opening, traced
 from decibo.silo.mix import SiloMix, neighbours_of, silo_mixing
 
 
@@ -56,7 +62,19 @@ def step(functions: Functions, told: Reach, inputs: Inputs, state: Tree, k: jax.
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
 
 
-Program = Callable[..., Tree]  # begin or step
+def aim(functions: Functions, told: Reach, inputs: Inputs, variables: Tree, k: jax.Array) -> Tree:
+    """The direction at a point, for a method that is a direction times a consensus strategy."""
+    return inputs.core.step.args[0].direction.at(Oracle(functions, inputs.data), variables, k)
+
+
+def drift(functions: Functions, told: Reach, inputs: Inputs, state: Tree, d: Tree, k: jax.Array) -> Tree:
+    """One step along a direction that is known."""
+    mix = SiloMix(inputs.mixing, k, jax.random.wrap_key_data(inputs.key), told)
+    new = moved(inputs.core.step.args[0], mix, state, d, k)
+    return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
+
+
+Program = Callable[..., Tree]  # begin, step, aim or drift
 _one_at_a_time = threading.Lock()  # sites that are threads of a process do not trace the same program twice
 
 
@@ -97,6 +115,22 @@ class Agent:
         """The state after step k."""
         return self._run(step, exchange, state, np.int32(k))
 
+    def aim(self, variables: Tree, k: int) -> Tree:
+        """The direction at a point; nothing is exchanged."""
+        return jax.block_until_ready(self._run(aim, _silence, variables, np.int32(k)))
+
+    def drift(self, state: Tree, d: Tree, k: int, exchange: Exchanged) -> Tree:
+        """The state after a step along a direction that is known."""
+        return self._run(drift, exchange, state, d, np.int32(k))
+
+    def says(self, state: Tree, k: int) -> np.ndarray:
+        """What it would say first in its next step."""
+        arguments = (self.inputs, state, np.int32(k))
+        if not self._openings:
+            with _one_at_a_time:
+                self._openings.append(_opening(self.functions, self.told, *_types(arguments)))
+        return np.asarray(self._openings[0](*arguments))
+
     def messages(self, start: dict[str, jax.Array]) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
         """What it says to each neighbour before the first step and in every step: how often, how many numbers."""
         state = jax.eval_shape(lambda *parts: begin(self.functions, self.told, *parts), self.inputs, start)
@@ -106,15 +140,12 @@ class Agent:
         )
 
     def _traced(self, program: Program, *rest: Tree) -> tuple[ClosedJaxpr, Any]:
-        leaves, structure = jax.tree.flatten((self.inputs, *rest))
-        return _traced(program, self.functions, self.told, structure, tuple(map(jax.typeof, leaves)))
+        return _traced(program, self.functions, self.told, *_types((self.inputs, *rest)))
 
     def _run(self, program: Program, exchange: Exchanged, *rest: Tree) -> Tree:
         if program not in self._found:
-            leaves, structure = jax.tree.flatten((self.inputs, *rest))
-            types = tuple(map(jax.typeof, leaves))
             with _one_at_a_time:
-                self._found[program] = _pieces(program, self.functions, self.told, structure, types)
+                self._found[program] = _pieces(program, self.functions, self.told, *_types((self.inputs, *rest)))
         pieces = self._found[program]
         if pieces is not None:
             return pieces(exchange, self.inputs, *rest)
@@ -124,6 +155,10 @@ class Agent:
     @cached_property
     def _found(self) -> dict[Program, Pieces | None]:
         return {}
+
+    @cached_property
+    def _openings(self) -> list[Callable[..., jax.Array]]:
+        return []  # one, once it is needed
 
     @cached_property
     def _carrier(self) -> Carrier:
@@ -160,6 +195,21 @@ class Carrier:
         if error is not None:
             raise error
         return result
+
+
+def _silence(vector: np.ndarray) -> np.ndarray:
+    raise AssertionError("a direction is found without an exchange")
+
+
+def _types(arguments: Tree) -> tuple[Any, tuple[Any, ...]]:
+    """The structure of the arguments of a program, and the types of their leaves."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return structure, tuple(map(jax.typeof, leaves))
+
+
+@cache
+def _opening(functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]) -> Callable[..., jax.Array]:
+    return opening(_traced(step, functions, told, structure, types)[0])
 
 
 @cache

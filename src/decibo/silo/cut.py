@@ -123,6 +123,17 @@ def cut(closed: ClosedJaxpr, structure: Any) -> Pieces:
     return Pieces(tuple(reversed(pieces)), ins, tuple(outs), fixed, structure)
 
 
+def opening(closed: ClosedJaxpr) -> Callable[..., jax.Array]:
+    """What a program says in its first exchange, as a compiled program of its own that computes nothing else."""
+    jaxpr = closed.jaxpr
+    place = next(place for place, equation in enumerate(jaxpr.eqns) if equation.primitive is sent)
+    ins = [*jaxpr.constvars, *jaxpr.invars]
+    said = jaxpr.eqns[place].invars[0]
+    part = jaxpr.replace(constvars=[], invars=ins, outvars=[said], eqns=jaxpr.eqns[:place])
+    run = jax.jit(jaxpr_as_fun(ClosedJaxpr(part, [])))
+    return lambda *arguments: run(*closed.consts, *jax.tree.leaves(arguments))[0]
+
+
 def _piece(
     jaxpr: Jaxpr,
     equations: list[JaxprEqn],

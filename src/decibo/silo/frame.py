@@ -3,10 +3,11 @@
     offset  bytes   what
     0       4       "dcbo"
     4       1       version of this format
-    5       1       kind: HELLO, DATA, ASK, HERE or BYE
+    5       1       kind: HELLO, DATA, ASK, HERE, BYE or SHARE
     6       1       type of the numbers: 0 none (words), 1 float32, 2 float64
     8       2       who sends it: the number of the site in the job
-    12      4       call: the number of the exchange within the step
+    10      2       calm: how far the wish to end has spread (newest.py); 0 in lockstep
+    12      4       call: the number of the exchange within the step; without waiting, how often the site has started
     16      8       step
     24      16      the job: the first bytes of the SHA-256 of what all sites must agree on
     40      8       how many numbers, or bytes of words, follow
@@ -30,11 +31,12 @@ import numpy as np
 
 MAGIC = b"dcbo"
 VERSION = 1
-HEADER = struct.Struct("<4sBBBxHxxIQ16sQI")
+HEADER = struct.Struct("<4sBBBxHHIQ16sQI")
 TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8")}
 CODES = {"float32": 1, "float64": 2}
 WORDS = 1 << 16  # the most bytes of words
 STEPS = 1 << 31  # steps are counted in 32 bits
+SHARE = 32  # bytes of a site's share of a secret
 
 
 class Kind(IntEnum):
@@ -45,6 +47,7 @@ class Kind(IntEnum):
     ASK     I wait for what you say in this exchange, and all that follows
     HERE    this is the exchange I am at, and for whom I wait: the answer to ASK, after the numbers
     BYE     I have finished, or cannot go on
+    SHARE   this is my part of the secret of our link, from which masks are drawn (secret.py)
     """
 
     HELLO = 1
@@ -52,6 +55,7 @@ class Kind(IntEnum):
     ASK = 3
     HERE = 4
     BYE = 5
+    SHARE = 6
 
 
 class BadFrame(ValueError):  # noqa: N818  (what it is, not how it is raised)
@@ -68,6 +72,7 @@ class Frame(NamedTuple):
     job: bytes
     numbers: np.ndarray
     words: dict[str, object]
+    calm: int = 0
 
 
 NOTHING = np.zeros(0)
@@ -82,6 +87,7 @@ def pack(
     *,
     numbers: np.ndarray | None = None,
     words: Mapping[str, object] | None = None,
+    calm: int = 0,
 ) -> bytes:
     """The bytes of a frame with a vector of numbers, or with words."""
     if numbers is not None:
@@ -92,7 +98,7 @@ def pack(
         code = 0
         body = json.dumps(dict(words or {}), separators=(",", ":")).encode()
         count = len(body)
-    fields = (MAGIC, VERSION, int(kind), code, sender, call, step, job, count)
+    fields = (MAGIC, VERSION, int(kind), code, sender, calm, call, step, job, count)
     check = zlib.crc32(body, zlib.crc32(HEADER.pack(*fields, 0)))
     return HEADER.pack(*fields, check) + body
 
@@ -101,7 +107,7 @@ def unpack(content: bytes, most: int) -> Frame:
     """Read a frame with at most so many numbers; raises `BadFrame` and nothing else, whatever the bytes are."""
     if len(content) < HEADER.size:
         raise BadFrame(f"{len(content)} bytes are too few for a frame")
-    magic, version, kind, code, sender, call, step, job, count, check = HEADER.unpack_from(content)
+    magic, version, kind, code, sender, calm, call, step, job, count, check = HEADER.unpack_from(content)
     if magic != MAGIC:
         raise BadFrame("it is not a frame of decibo")
     if version != VERSION:
@@ -117,7 +123,7 @@ def unpack(content: bytes, most: int) -> Frame:
     if zlib.crc32(body, zlib.crc32(bare)) != check:
         raise BadFrame("its checksum is wrong")
     numbers = np.frombuffer(body, TYPES[code]) if code else NOTHING
-    return Frame(Kind(kind), sender, step, call, job, numbers, {} if code else _words(body))
+    return Frame(Kind(kind), sender, step, call, job, numbers, {} if code else _words(body), calm)
 
 
 def _words(body: memoryview) -> dict[str, object]:

@@ -5,12 +5,15 @@
     name = "ring"
     [method]                             without it: ahead_exact, which finds its step sizes
     name = "ahead_exact"
+    masks = 50.0                         numbers of this size that neighbours add and subtract hide what is sent
     [run]
-    mode = "lockstep"
+    mode = "lockstep"                    "free": nobody waits for slow or absent sites, with ahead_free
     steps = 300
     seed = 0
     checkpoint_every = 10                steps between two checkpoints
-    patience = 3600                      seconds for which a silent site is waited for
+    patience = 3600                      seconds for which a silent site is waited for; in free mode: counts
+    rest = 1e-10                         free mode: end when nobody would move further than this, at most `steps` steps
+    pace = 0.1                           free mode: seconds between two messages of a site, also while it computes
     dtype = "float64"
     [relay]                              only if some link has no end that can be called
     address = "relay.example.org:443"
@@ -21,8 +24,8 @@
     certificate = '''-----BEGIN CERTIFICATE----- ...'''
 
 The problem's own data are there for rehearsals and to fix shapes; every site puts its own in their place. Sites compare
-`terms`, part by part, and every frame carries their checksum. Addresses and patience are not among them: who answers
-is proven by certificates.
+`terms`, part by part, and every frame carries their checksum. Addresses are not among them, since who answers is proven
+by certificates, and patience only in free mode, where both ends of a link must give up each other.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ import networkx
 
 from decibo import networks, problems
 from decibo.algorithm.algorithm import CATALOG, Algorithm
+from decibo.algorithm.free import check_free
 from decibo.algorithm.methods import ahead_exact
+from decibo.algorithm.privacy import masked
 from decibo.data.stream import Stream
 from decibo.errors import InputError, first_line, short, short_repr
 from decibo.execute.fingerprint import PROGRAMS, digest, fingerprint, software
@@ -62,7 +67,8 @@ LONGEST = 1 << 20  # bytes of a job file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 TABLES = ("problem", "network", "method", "run", "relay", "site")
-RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "dtype")
+RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "rest", "pace", "dtype")
+MODES = ("lockstep", "free")
 SITE = ("name", "address", "certificate")
 KEEP = 4  # steps more than twice the distance of checkpoints, of which messages are kept
 Own = Callable[[str, str], Callable[..., object]]  # ("module:function", where it is named) -> the function
@@ -134,9 +140,13 @@ class Job:
 
     sites             in the order of the agents of the network
     checkpoint_every  steps between two checkpoints of a site
-    patience          seconds for which a silent site is waited for
-    again             seconds of silence after which a neighbour is asked again
+    patience          seconds for which a silent site is waited for; in free mode, for which its last word counts
+    again             seconds of silence after which a neighbour is asked again, or told again
     relay             copies ciphertext between sites of which neither can be called
+    mode              "lockstep", or "free": every site moves at its own speed, with the newest messages that it has
+    rest              in free mode: the run ends when no site would move by more than this, after `steps` at the latest
+    pace              in free mode: seconds between two moves of a site, which goes on mixing while it computes; without
+                      it a site moves when it has computed a direction
     """
 
     sites: tuple[Site, ...]
@@ -149,6 +159,9 @@ class Job:
     patience: float = 3600.0
     again: float = 1.0
     relay: Site | None = None
+    mode: str = "lockstep"
+    rest: float | None = None
+    pace: float | None = None
 
     def __post_init__(self) -> None:
         check_types(self.problem, self.network, self.method)
@@ -170,16 +183,38 @@ class Job:
         check_fit(self.problem, self.network, self.method)
         if isinstance(self.problem.sample, Stream):
             raise InputError("A site has its data in memory, but this problem reads minibatches from a stream.")
-        if self.method.masks:
-            raise InputError(
-                f"{self.method.name} adds masks that are drawn from the seed, which all sites know: they would hide "
-                "nothing between real owners, who need a secret for each link.",
-                "Use the method without masks, and read what neighbours learn (docs/explanation/privacy.md).",
-            )
+        self._check_mode()
         silo_mixing(self.network, 0)
         for name, layout in (("x", self.problem.x_layout), ("y", self.problem.y_layout)):
             if layout.dtype.name not in CODES:
                 raise InputError(f"Sites exchange float32 or float64, but {name} is {layout.dtype.name}.")
+
+    def _check_mode(self) -> None:
+        one_word("mode", self.mode, MODES)
+        for name in ("rest", "pace"):
+            value = getattr(self, name)
+            if value is not None and not self.is_free:
+                raise InputError(f'{name} is for mode = "free", but the mode is {self.mode}.', "Leave it out.")
+            if value is not None:
+                positive(name, value)
+        if not self.is_free:
+            return
+        if self.method.masks:
+            raise InputError(
+                f"{self.method.name} adds masks that cancel between neighbours, but in free mode a neighbour that is "
+                "silent is left out, and its masks with it: the others would go elsewhere.",
+                'Use masks with mode = "lockstep", or the method without masks.',
+            )
+        check_free(self.method, networks.asynchronous(self.network, relay=self.pace is not None))
+        if self.rest is not None and self.method.rest is None:
+            raise InputError(
+                f"{self.method.name} cannot tell whether it is at rest.", "Leave rest out, or use ahead_free."
+            )
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody waits."""
+        return self.mode == "free"
 
     @property
     def names(self) -> list[str]:
@@ -217,6 +252,10 @@ class Job:
             data = one_of(self.problem.data)
             settings = fingerprint(self.problem, self.network, self.method, self.seed, (), rows, data)
             del settings["measures"]
+        if self.method.masks:
+            settings["masks"] = ", ".join(f"{name} {scale:g}" for name, scale in sorted(self.method.masks.items()))
+        if self.is_free:
+            settings["mode"] = f"free, patience {self.patience:g} s, rest {self.rest}, pace {self.pace}"
         return {
             "sites": ", ".join(f"{site.name} {site.fingerprint[:16]}".strip() for site in self.sites),
             **settings,
@@ -243,7 +282,7 @@ def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | Non
     tables = _load(path)
     members = _members(path, tables)
     options = _table(path.name, "run", tables.get("run", {}), RUN)
-    one_word(f"{path.name}, [run].mode", options.pop("mode", "lockstep"), ["lockstep"])
+    one_word(f"{path.name}, [run].mode", options.get("mode", "lockstep"), MODES)
     options.pop("dtype", None)
     _check_precision(path, read_dtype(path))
     return Job(
@@ -389,4 +428,6 @@ def _method(path: Path, value: object) -> Algorithm:
     table = {"name": ahead_exact.__name__, **value} if isinstance(value, Mapping) else value
     name, options = _choice(where, table, CATALOG)
     one_word(where, name, sorted(CATALOG))
-    return _called(where, name, CATALOG[name], options)
+    scale = options.pop("masks", None)
+    made = _called(where, name, CATALOG[name], options)
+    return made if scale is None else _called(where, "masks", masked, {"method": made, "scale": scale})

@@ -94,7 +94,9 @@ class SiloMix:
         """What the agent receives if every agent sends `tree`."""
         return self._exchange(lambda mixing: mixing.stacked, tree)
 
-    push = __call__  # no different, since the network is undirected
+    def push(self, tree: T, bits: int | None = None) -> T:
+        """No different, since the network is undirected."""
+        return self(tree, bits)
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         """By how much the neighbours differ from the agent."""

@@ -18,6 +18,9 @@ of a step s > p - E; by (1) a neighbour's is of a step s' <= p + 1, so s' <= s +
     (6)  log of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
 
 With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is damaged.
+
+Before the first exchange of a job with masks, the two ends of each link tell each other random numbers, their shares of
+a secret that no third site has (secret.py). They are told until they are heard, and again to a neighbour that asks.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import numpy as np
 
 from decibo.errors import InputError, LostError, short
 from decibo.formatting import listed
-from decibo.silo.frame import CODES, HEADER, WORDS, BadFrame, Frame, Kind, pack, unpack
+from decibo.silo.frame import CODES, HEADER, SHARE, WORDS, BadFrame, Frame, Kind, pack, unpack
 from decibo.silo.wire import Wire
 
 Position = tuple[int, int]  # step, call
@@ -121,6 +124,8 @@ class Post:
         self._ended: dict[str, Ended] = {}
         self._answered: dict[str, float] = {}
         self._complained: dict[str, float] = {}
+        self._shares: dict[str, bytes] = {}  # what this site says to each neighbour, and to no other
+        self.shares: dict[str, bytes] = {}  # what each neighbour says to this site
         self._failure: Exception | None = None
         self._over = ""  # what this site's BYE says
         self._why = ""
@@ -201,6 +206,31 @@ class Post:
             "kept: when that site is back, start this one again with the same command."
         )
 
+    def share(self, own: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Tell each neighbour this site's share of the secret of their link, and return the share of each neighbour.
+
+        known   what they said before this site was started again
+        """
+        with self._changed:
+            self._shares = dict(own)
+            self.shares = dict(known) | self.shares
+        begun = time.monotonic()
+        while True:
+            with self._changed:
+                self._missing = tuple(peer for peer in self.peers if peer not in self.shares)
+                missing = self._missing
+                if self._failure is not None:
+                    raise self._failure
+            if not missing:
+                return dict(self.shares)
+            if time.monotonic() - begun >= self.patience:
+                raise self._lost(missing, 0)
+            for peer in missing:
+                self._tell_share(peer)
+            with self._changed:
+                if all(peer not in self.shares for peer in missing) and self._failure is None:
+                    self._changed.wait(self.again)
+
     def finish(self) -> bool:
         """Stay until all neighbours have what this site said; False if one of them has been silent for too long."""
         with self._changed:
@@ -246,8 +276,11 @@ class Post:
         with self._changed:
             at = self._at
             said = self.log.get(at)
-            waits = peer in self._missing
+            shares = peer in self._shares and peer not in self.shares
+            waits = peer in self._missing and not shares
         self._tell([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
+        if shares:
+            self._tell_share(peer)
         if said is not None:
             self._tell([peer], self._data(at, said))
         if waits:
@@ -271,11 +304,13 @@ class Post:
         elif frame.job != self.job:
             self._refuse(peer, "it belongs to another job")
         elif frame.kind is Kind.DATA:
-            self._take(peer, (frame.step, frame.call), frame.numbers)
+            self._take(peer, frame)
         elif frame.kind is Kind.ASK:
             self._answer(peer, (frame.step, frame.call))
         elif frame.kind is Kind.HERE:
             self._located(peer, frame)
+        elif frame.kind is Kind.SHARE:
+            self._shared(peer, frame)
         else:
             self._left(peer, frame)
 
@@ -297,7 +332,8 @@ class Post:
         if frame.job != self.job:
             self._refuse(peer, f"it runs another job ({'; '.join(words)})")
 
-    def _take(self, peer: str, position: Position, numbers: np.ndarray) -> None:
+    def _take(self, peer: str, frame: Frame) -> None:
+        position = (frame.step, frame.call)
         with self._changed:
             box = self._box[peer]
             if position < self._at or position in box:
@@ -305,10 +341,33 @@ class Post:
             if position[0] > self._at[0] + self.keep or len(box) >= self.room:
                 problem = f"it is at step {position[0]}, and this site at step {self._at[0]}"
             else:
-                box[position] = numbers
+                box[position] = frame.numbers
                 self._changed.notify_all()
                 return
         self._refuse(peer, problem)
+
+    def _shared(self, peer: str, frame: Frame) -> None:
+        share = _share(frame.words.get("share"))
+        if share is None:
+            self._refuse(peer, "its share of a secret is none")
+            return
+        with self._changed:
+            forgotten = self.shares.setdefault(peer, share) != share and self._failure is None and not self._over
+            answers = frame.words.get("wanted") is True and peer in self._shares
+            if forgotten:
+                self._failure = LostError(
+                    f"{peer} has lost its share of the secret of its link with {self.me}, without which their masks "
+                    "do not cancel. Start a new job, from where the others are."
+                )
+            self._changed.notify_all()
+        if forgotten:
+            self.leave(AMNESIA, f"{peer} has lost the secret of its link with {self.me}")
+        elif answers:
+            self._tell_share(peer)
+
+    def _tell_share(self, peer: str) -> None:
+        words = {"share": self._shares[peer].hex(), "wanted": peer not in self.shares}
+        self._tell([peer], pack(Kind.SHARE, self.job, self.number[self.me], words=words))
 
     def _answer(self, peer: str, position: Position) -> None:
         """Repeat what was said from there on, and say where this site is; not more often than anybody needs."""
@@ -412,6 +471,15 @@ def _names(value: object, known: Mapping[str, int]) -> tuple[str, ...]:
     """Names of sites in the words of a frame."""
     words = value[:1000] if isinstance(value, list) else []
     return tuple(name for name in words if isinstance(name, str) and name in known)
+
+
+def _share(value: object) -> bytes | None:
+    """A share of a secret in the words of a frame."""
+    try:
+        share = bytes.fromhex(value) if isinstance(value, str) else b""
+    except ValueError:
+        return None
+    return share if len(share) == SHARE else None
 
 
 def _position(value: object) -> Position | None:

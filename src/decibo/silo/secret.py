@@ -1,0 +1,102 @@
+r"""Masks between owners: each link has a secret that only its two ends know, and their masks are drawn from it.
+
+When a run begins, the two ends of a link send each other 32 random bytes over their own encrypted connection, which a
+relay on the way cannot read, and keep them with the run, so that a site that starts again has the same masks:
+
+    (1)  secret_ij   = SHA-256(job, share of the smaller number, share of the larger)
+    (2)  u_1, u_2 .. = the bits of SHAKE-256(secret_ij, variable, block), 53 for each number in [0, 1)
+    (3)  r_ij        = scale (u_1 + ... + u_12 - 6)               mean 0 and deviation `scale`, nearly normal
+    (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
+
+(3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the same bits on any
+machines, and their masks cancel exactly. What (4) is for, and what it hides and does not hide: algorithm/privacy.py.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from hashlib import sha256, shake_256
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.algorithm.compose import MASK
+from decibo.errors import CorruptedFileError
+from decibo.files import PRIVATE, atomic_write, read_checked
+from decibo.silo.frame import SHARE
+
+UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1
+BLOCK = 1 << 14  # numbers that are drawn at once
+FILE = "links.json"
+Shares = dict[str, bytes]
+
+
+def own_shares(folder: Path, peers: Iterable[str]) -> tuple[Shares, Shares]:
+    """This site's shares, drawn and written down if the run is new; and those of the neighbours that are known."""
+    path = folder / FILE
+    if not path.exists():
+        drawn = {peer: secrets.token_bytes(SHARE) for peer in peers}
+        keep_shares(folder, drawn, {})
+        return drawn, {}
+    try:
+        stored = json.loads(read_checked(path))
+        mine, theirs = ({peer: bytes.fromhex(text) for peer, text in stored[part].items()} for part in ("own", "heard"))
+        if set(mine) != set(peers) or any(len(share) != SHARE for share in (*mine.values(), *theirs.values())):
+            raise ValueError("other neighbours")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptedFileError(
+            f"{path} does not hold the shares of this run's links. Without them its masks cannot be made again: start "
+            "a new job."
+        ) from error
+    return mine, theirs
+
+
+def keep_shares(folder: Path, own: Shares, heard: Shares) -> None:
+    """Write the shares down, for this site's user only."""
+    texts = {
+        part: {peer: share.hex() for peer, share in shares.items()} for part, shares in (("own", own), ("heard", heard))
+    }
+    atomic_write(folder / FILE, json.dumps(texts), PRIVATE)
+
+
+def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:
+    """The secret of a link, from the share of the site with the smaller number and that of the other."""
+    return sha256(b"decibo link" + job + smaller + larger).digest()  # (1)
+
+
+def draw(secret: bytes, name: str, count: int) -> np.ndarray:
+    """Random numbers of mean 0 and deviation 1 that follow from a secret."""
+    parts: list[np.ndarray] = []
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
+        label = secret + start.to_bytes(8, "little") + name.encode()
+        bits = np.frombuffer(shake_256(label).digest(8 * UNIFORM * size), "<u8").reshape(UNIFORM, size)
+        total = np.full(size, -UNIFORM / 2)
+        for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (2)
+            total = total + u
+        parts.append(total)
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def masks_of_site(
+    scales: Mapping[str, float], like: Mapping[str, jax.Array], number: int, secret_of: Mapping[int, bytes]
+) -> dict[str, jax.Array]:
+    """The masks of one site, as entries of its start.
+
+    scales      the deviation for each variable
+    like        x and y as they start
+    secret_of   the secret of the link to each neighbour, by its number
+    """
+    masks: dict[str, jax.Array] = {}
+    for name, scale in scales.items():
+        shape = like["x" if name == "x" else "y"]
+        total = np.zeros(shape.size, shape.dtype)
+        for other, secret in sorted(secret_of.items()):
+            r = (scale * draw(secret, name, shape.size)).astype(shape.dtype)  # (3)
+            total = total + (r if other > number else -r)  # (4)
+        masks[MASK + name] = jnp.asarray(total.reshape(shape.shape))
+    return masks

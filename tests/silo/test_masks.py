@@ -1,0 +1,141 @@
+"""Masks between owners: drawn from secrets of single links, cancelling over the network, the same after a crash."""
+
+import jax
+import numpy as np
+import pytest
+
+import decibo
+from decibo.errors import CorruptedFileError, LostError
+from decibo.silo import join
+from decibo.silo.frame import Kind, unpack
+from decibo.silo.secret import draw, link_secret, masks_of_site, own_shares
+from decibo.silo.wire import Faults, Memory
+from helpers.sites import NAMES, in_threads, make_job, make_post, run_all
+
+FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+SCALE = 300.0
+MASKED = decibo.privacy.masked(FIXED, SCALE)
+
+
+@pytest.fixture(scope="module")
+def four():
+    return decibo.problems.quadratic(agents=4)
+
+
+class Tapped(Memory):
+    """Keeps what travels."""
+
+    def __init__(self):
+        super().__init__()
+        self.frames = []
+
+    def send(self, sender, peer, content):
+        self.frames.append((sender, peer, unpack(content, 1000)))
+        super().send(sender, peer, content)
+
+
+@pytest.fixture(scope="module")
+def masked_run(four, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masked")
+    memory = Tapped()
+    job = make_job(four, MASKED, steps=25)
+    return job, folder, memory, run_all(job, folder, memory)
+
+
+def masks_in(results):
+    """variable -> the mask of each site, from its own state."""
+    rows = [results[name].state.mask for name in NAMES]
+    return {name: np.stack([np.asarray(row[name][0]) for row in rows]) for name in rows[0]}
+
+
+def test_masks_cancel_over_the_network_and_are_new_in_every_run(four, masked_run, tmp_path):
+    masks = masks_in(masked_run[3])
+    again = masks_in(run_all(make_job(four, MASKED, steps=1), tmp_path, Memory()))
+    for name, rows in masks.items():
+        assert 0.2 * SCALE < np.abs(rows).mean() < 5 * SCALE
+        np.testing.assert_allclose(rows.sum(axis=0), 0, atol=1e-12 * SCALE)
+        assert not np.allclose(rows, again[name])  # though job and seed are the same
+    assert not np.allclose(masks["y"], masks["z"])
+
+
+def test_sites_with_masks_compute_what_the_simulation_does_with_these(four, masked_run, monkeypatch):
+    """From which follows where they end: test_privacy.py has the limit, with masks of any origin."""
+    job, _, _, results = masked_run
+    rows = {f"mask of {name}": jax.numpy.asarray(each) for name, each in masks_in(results).items()}
+    monkeypatch.setattr("decibo.execute.solve.masks_of", lambda *_: rows)
+    simulated = decibo.solve(four, job.network, MASKED, steps=25, measures=[])
+    own = np.stack([np.asarray(results[name].x) for name in NAMES])
+    np.testing.assert_allclose(own, simulated.agents.x, atol=1e-12 * SCALE)
+
+
+def test_what_a_neighbour_hears_first_is_noise_and_a_share_is_said_to_one_neighbour(four, masked_run):
+    """The first message is s - h d, with s = 0: without masks it is the direction, with them something else."""
+    job, _, memory, results = masked_run
+    shares = {}
+    for sender, peer, frame in memory.frames:
+        if frame.kind is Kind.SHARE:
+            shares.setdefault((sender, peer), set()).add(frame.words["share"])
+    assert len(shares) == len(set().union(*shares.values())) == 8  # a share of its own for each end of each link
+    plain = decibo.privacy.messages(four, job.network, FIXED, steps=1)[0][0]
+    first = {sender: frame.numbers for sender, _, frame in memory.frames if frame.kind is Kind.DATA and frame.step == 1}
+    masks = masks_in(results)
+    for i, name in enumerate(NAMES):
+        heard = -first[name][3:7] / 0.1
+        direction = -np.asarray(plain["y"][i]) / 0.1
+        assert np.abs(heard - direction).max() > 20 * np.abs(direction).max()
+        np.testing.assert_allclose(heard - masks["y"][i], direction, atol=1e-12 * SCALE)
+
+
+def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, tmp_path):
+    """Every site ends before its first step and starts again, on a wire that loses frames."""
+    memory = Memory(Faults(lose=0.1, delay=0.001, seed=2))
+    job = make_job(four, MASKED, steps=12)
+    alone = make_job(four, MASKED, steps=12, patience=1e-4)  # shares are drawn, but nobody is there
+    start = lambda name: join(alone, site=name, data=None, folder=tmp_path / name, wire=Memory().wire(name))
+    assert all(isinstance(error, LostError) for error in in_threads(start).values())
+    files = [tmp_path / name / "links.json" for name in NAMES]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    texts = [file.read_text() for file in files]
+    results = run_all(job, tmp_path, memory)
+    memory.end()
+    own = lambda name: own_shares(
+        tmp_path / name, ("east", "west") if name in ("north", "south") else ("north", "south")
+    )
+    assert all(text[: text.index("heard")] in file.read_text() for text, file in zip(texts, files, strict=True))
+    for number, name in enumerate(NAMES):
+        mine, heard = own(name)
+        pair = lambda peer, mine=mine, heard=heard: (mine[peer], heard[peer])
+        secret_of = {}
+        for peer in mine:
+            other = NAMES.index(peer)
+            secret_of[other] = link_secret(job.digest, *(pair(peer) if number < other else reversed(pair(peer))))
+        like = {"x": jax.numpy.asarray(four.x0), "y": jax.numpy.asarray(four.y0)}
+        expected = masks_of_site(MASKED.masks, like, number, secret_of)
+        for variable, row in results[name].state.mask.items():
+            np.testing.assert_array_equal(row[0], expected[f"mask of {variable}"])
+    files[0].write_text('{"own": {"east": "00"}, "heard": {}}')
+    with pytest.raises(CorruptedFileError, match="does not hold the shares of this run's links"):
+        own("north")
+
+
+def test_numbers_drawn_from_a_secret():
+    r = draw(b"a secret", "y", 40_000)
+    moments = [r.mean(), r.std(), (r**4).mean()]
+    np.testing.assert_allclose(moments, [0, 1, 2.9], atol=0.1)  # nearly normal
+    for other in (draw(b"a secret", "z", 40_000), draw(b"b secret", "y", 40_000), np.roll(r, 16384)):
+        assert abs(np.corrcoef(r, other)[0, 1]) < 0.03
+    assert draw(b"a secret", "y", 0).shape == (0,)
+
+
+def test_a_neighbour_with_another_share_than_before_has_lost_it():
+    memory = Memory()
+    posts = [make_post(memory.wire(name), name, peers=[peer]) for name, peer in (("a", "b"), ("b", "a"))]
+    for post in posts:
+        post.start()
+    first = in_threads(lambda post: post.share({post.peers[0]: post.me.encode() * 32}, {}), posts)
+    assert [first[post] for post in posts] == [{"b": b"b" * 32}, {"a": b"a" * 32}]
+    forgetful = make_post(memory.wire("b"), "b", peers=["a"])
+    forgetful.start()
+    in_threads(lambda post: post.share({"a": b"c" * 32}, {}), [forgetful])
+    with pytest.raises(LostError, match="b has lost its share of the secret of its link with a"):
+        posts[0].exchange(1, 0, np.zeros(1))
