@@ -1,12 +1,17 @@
 """Sites as processes of this machine, over TLS on the loopback: equal to the simulation, killed, frozen, tapped, timed.
 
-    python benchmarks/silos.py [same methods kills frozen relay tap fuzz speed] [--kills 50] [--steps 3000] [--seed 0]
+    python benchmarks/silos.py [same methods kills frozen relay free lost-disk masks tap fuzz speed]
+                               [--kills 50] [--steps 3000] [--seed 0]
 
 same     four processes, 1,000 steps: how far from `decibo.solve`
 methods  every method of the catalogue, three sites as threads, 6 steps: how far from `decibo.solve`
 kills    random SIGKILLs of up to three of four sites at once: every bit of the final states compared with a calm run
 frozen   one site stopped (SIGSTOP) for 60 seconds: the same
 relay    four sites that can only call out; the relay killed for 3 seconds: the same
+free     nobody waits: one site runs a tenth of the time, one is stopped for 10 s, one killed twice; once each site
+         moves when it has computed, once at a pace: how far from the solution, and how long lockstep takes
+lost-disk  nobody waits: one site killed, its folder deleted, and started again: how far from the solution
+masks    masks a hundred times the largest gradient, from secrets of the links: how far from the solution
 tap      all bytes on a link and inside the relay, searched for every number that the sites have or say
 fuzz     20,000 frames, made up and damaged, into one Post: exceptions, memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
@@ -22,6 +27,7 @@ import itertools
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,17 +54,18 @@ from decibo.silo.tls import TlsWire
 jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
+FREE = {"name": "ahead_free", "alpha": 0.05, "gamma": 0.1}
 
 
 class Sites:
     """Four sites with a folder each, and their processes."""
 
-    def __init__(self, folder: Path, steps: int, *, relay: bool = False, every: int = 7) -> None:
+    def __init__(self, folder: Path, steps: int, *, relay: bool = False, every: int = 7, method=METHOD, **run) -> None:
         self.folder = folder
         address = lambda: f"127.0.0.1:{free_port()}"
         self.homes = {name: Home.make(folder / name, name, None if relay else address()) for name in NAMES}
-        tables = {"problem": "quadratic", "network": {"name": "ring"}, "method": METHOD}
-        tables["run"] = {"steps": steps, "checkpoint_every": every, "patience": 600.0}
+        tables = {"problem": "quadratic", "network": {"name": "ring"}, "method": method}
+        tables["run"] = {"steps": steps, "checkpoint_every": every, "patience": 600.0} | run
         entry = lambda site: (
             {"name": site.name, "certificate": site.certificate} | ({"address": site.address} if site.address else {})
         )
@@ -103,6 +110,16 @@ class Sites:
                 found[name] = b"".join(file[key].tobytes() for key in sorted(file.files))
         return found
 
+    def ends(self) -> dict[str, dict]:
+        """What each site has written at its end."""
+        return {name: json.loads(next(home.folder.glob("runs/*/solution.json")).read_text())
+                for name, home in self.homes.items()}  # fmt: skip
+
+    def error(self) -> float:
+        """The largest |x - x*| of a site."""
+        solution = np.asarray(decibo.problems.quadratic(agents=4).solution["x"])
+        return max(float(np.abs(np.asarray(found["x"][0]) - solution).max()) for found in self.ends().values())
+
     def end(self) -> None:
         for process in self.running.values():
             process.kill()
@@ -132,8 +149,7 @@ def same(options) -> None:
         run.start(*NAMES)
         run.wait()
         wall = time.perf_counter() - begun
-        found = {name: json.loads(next(home.folder.glob("runs/*/solution.json")).read_text())
-                 for name, home in run.homes.items()}  # fmt: skip
+        found = run.ends()
     problem = decibo.problems.quadratic(agents=4)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     reference = decibo.solve(problem, decibo.ring(4), method, steps=1000, measures=[])
@@ -232,6 +248,85 @@ def relayed(options) -> None:
         lines = (run.folder / "relay.log").read_text().splitlines()
         connected = sum("connected" in line for line in lines)
         print(f"relay: killed for 3 s, {connected} connections made in all; the same bits: {run.states() == expected}")
+
+
+@contextlib.contextmanager
+def slowed(process: subprocess.Popen, share: float = 0.1, period: float = 0.05):
+    """A process that runs only this share of the time."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(period * share) and process.poll() is None:
+            process.send_signal(signal.SIGSTOP)
+            done.wait(period * (1 - share))
+            process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def free(options) -> None:
+    """South is slow, west stopped for 10 s, east killed twice, at error 1e-2 or so."""
+    calls = {"waiting": (METHOD, {}), "not waiting": (FREE, {"mode": "free", "rest": 1e-12}),
+             "with a pace": (FREE, {"mode": "free", "rest": 1e-12, "pace": 0.005})}  # fmt: skip
+    for words, (method, run_options) in calls.items():
+        with sites(3000 if run_options else 600, every=20, method=method, **run_options) as run:
+            run.start(*NAMES)
+            while run.step("south") < 20:
+                time.sleep(0.02)
+            begun = time.perf_counter()
+            with slowed(run.running["south"]):
+                for number in range(2):
+                    before = run.step("east")
+                    run.kill("east")
+                    time.sleep(1)
+                    run.start("east")
+                    if number == 0:
+                        run.running["west"].send_signal(signal.SIGSTOP)
+                        time.sleep(10)
+                        run.running["west"].send_signal(signal.SIGCONT)
+                    until = time.monotonic() + 60
+                    runs = lambda: run.running["east"].poll() is None and time.monotonic() < until  # noqa: B023
+                    while run.step("east") < before + 40 and runs():
+                        time.sleep(0.02)
+                run.wait()
+            steps = {name: found["steps"] for name, found in run.ends().items()}
+            seconds = time.perf_counter() - begun
+            print(f"free, {words}: |x - x*| = {run.error():.0e} after {seconds:.0f} s; steps {steps}")
+
+
+def lost_disk(options) -> None:
+    with sites(3000, every=10, method=FREE, mode="free", rest=1e-12) as run:
+        run.start(*NAMES)
+        while run.step("north") < 60:
+            time.sleep(0.01)
+        run.kill("north")
+        lost = run.step("north")
+        shutil.rmtree(run.homes["north"].folder / "runs")
+        time.sleep(1)
+        run.start("north")
+        run.wait()
+        steps = {name: found["steps"] for name, found in run.ends().items()}
+        print(f"lost-disk: north's first {lost} steps and all else lost; |x - x*| = {run.error():.0e}; steps {steps}")
+
+
+def masks(options) -> None:
+    problem = decibo.problems.quadratic(agents=4)
+    plain = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
+    first = decibo.privacy.messages(problem, decibo.ring(4), plain, steps=1)[0][0]  # -h d, since all start at 0
+    rates = {"x": METHOD["alpha"], "y": METHOD["gamma"], "z": METHOD["gamma"]}
+    largest = max(float(np.abs(first[name]).max()) / rate for name, rate in rates.items())
+    scale = 100 * largest
+    with sites(options.steps, every=100, method=METHOD | {"masks": scale}) as run:
+        run.start(*NAMES)
+        run.wait()
+        print(f"masks: of {scale:.0f}, directions are {largest:.1f} at most; |x - x*| = {run.error():.0e} after "
+              f"{options.steps} steps")  # fmt: skip
 
 
 class Proxy:
@@ -392,6 +487,9 @@ SECTIONS = {
     "kills": kills,
     "frozen": frozen,
     "relay": relayed,
+    "free": free,
+    "lost-disk": lost_disk,
+    "masks": masks,
     "tap": tap,
     "fuzz": fuzz,
     "speed": speed,

@@ -72,8 +72,13 @@ def conducted(job, network, ticks, seed):
     clock = Clock()
     mixing = network.mixing()
     neighbours = np.asarray(mixing.neighbours)
-    posts = jax.jit(jax.vmap(mixing.post, (0, None, None)))
-    wakes = jax.jit(jax.vmap(mixing.awake, (0, None, None)))
+
+    def drawn(k):
+        key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
+        post = lambda i: mixing.post(i, k, jax.random.fold_in(key, 0))
+        return jax.vmap(post)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(jnp.arange(4))
+
+    (arrives, made), awake = jax.tree.map(np.asarray, jax.jit(jax.vmap(drawn))(jnp.arange(ticks)))
     walkers = []
     for name in job.names:
         run = prepare(job, name, None)
@@ -85,13 +90,10 @@ def conducted(job, network, ticks, seed):
     for k in range(ticks):
         clock.now = k
         said.append([walker.post.wire.newest for walker in walkers])
-        key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
-        arrives, made = map(np.asarray, posts(jnp.arange(4), k, jax.random.fold_in(key, 0)))
-        awake = np.asarray(wakes(jnp.arange(4), k, key))
-        for i, slot in np.argwhere(arrives):
+        for i, slot in np.argwhere(arrives[k]):
             j = neighbours[slot, i]
-            walkers[i].post.deliver(job.names[j], said[made[i, slot]][j])
-        for walker, ends in zip(walkers, awake, strict=True):
+            walkers[i].post.deliver(job.names[j], said[made[k, i, slot]][j])
+        for walker, ends in zip(walkers, awake[k], strict=True):
             if job.pace is not None:
                 walker.relay(walker.aim() if ends else None)
                 walker.tell()

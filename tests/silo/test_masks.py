@@ -1,16 +1,18 @@
-"""Masks between owners: drawn from secrets of single links, cancelling over the network, the same after a crash."""
+"""Masks and secure sums between owners: from secrets of single links, cancelling exactly, the same after a crash."""
+
+import threading
 
 import jax
 import numpy as np
 import pytest
 
 import decibo
-from decibo.errors import CorruptedFileError, LostError
+from decibo.errors import CorruptedFileError, InputError, LostError
 from decibo.silo import join
 from decibo.silo.frame import Kind, unpack
 from decibo.silo.secret import draw, link_secret, masks_of_site, own_shares
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import NAMES, in_threads, make_job, make_post, run_all
+from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, make_post, run_all
 
 FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
 SCALE = 300.0
@@ -139,3 +141,79 @@ def test_a_neighbour_with_another_share_than_before_has_lost_it():
     in_threads(lambda post: post.share({"a": b"c" * 32}, {}), [forgetful])
     with pytest.raises(LostError, match="b has lost its share of the secret of its link with a"):
         posts[0].exchange(1, 0, np.zeros(1))
+
+
+# Secure sums
+
+COMPLETE = decibo.complete(4)
+
+
+@pytest.fixture(scope="module")
+def summed_run(four, tmp_path_factory):
+    memory = Tapped()
+    job = make_job(four, FIXED, network=COMPLETE, secure_sums=True, steps=25)
+    return job, memory, run_all(job, tmp_path_factory.mktemp("sums"), memory)
+
+
+def test_sums_are_what_the_simulation_sums_and_single_messages_are_noise(four, summed_run):
+    _, memory, results = summed_run
+    simulated = decibo.solve(four, COMPLETE, FIXED, steps=25, measures=[])
+    own = np.stack([np.asarray(results[name].x) for name in NAMES])
+    np.testing.assert_allclose(own, simulated.agents.x, atol=1e-11)
+    plain = decibo.privacy.messages(four, COMPLETE, FIXED, steps=1)[0][0]
+    rows = np.concatenate([plain[name] for name in ("x", "y", "z")], axis=1)
+    heard = {}
+    for sender, peer, frame in memory.frames:
+        if frame.kind is Kind.DATA and frame.step == 1:
+            heard[peer, sender] = frame.numbers
+            assert (frame.numbers.dtype, frame.numbers.size) == (np.uint64, 11)
+    read = lambda numbers: numbers.view(np.int64) * 2.0**-44 * 4  # every weight is 1/4
+    for i, name in enumerate(NAMES):
+        others = [j for j in range(4) if j != i]
+        total = sum(heard[name, NAMES[j]] for j in others)
+        np.testing.assert_allclose(read(total), rows[others].sum(axis=0), atol=1e-12)
+        for j in others:
+            assert np.median(np.abs(read(heard[name, NAMES[j]]) - rows[j])) > 1e4  # of up to 2^21
+
+
+def test_sums_have_the_same_bits_with_other_secrets_and_after_crashes(four, summed_run, tmp_path):
+    job, _, calm = summed_run
+    memory = Memory(Faults(lose=0.05, delay=0.001, seed=3))
+
+    def stubborn(name):
+        threading.current_thread().name = f"site {name}"
+        for life in (20 + 9 * NAMES.index(name), 10**9):
+            try:
+                wire = Mortal(memory.wire(name), life)
+                return join(job, site=name, data=None, folder=tmp_path / name, wire=wire)
+            except Killed:
+                continue
+        raise AssertionError
+
+    results = in_threads(stubborn)
+    memory.end()
+    for name in NAMES:
+        for leaf, same in zip(jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True):
+            np.testing.assert_array_equal(leaf, same)
+
+
+def test_where_there_can_be_no_secure_sums(four):
+    free = {"mode": "free", "method": decibo.methods.ahead_free(alpha=0.05, gamma=0.1)}
+    for words, options in {
+        "The neighbours of north, east and west, have no links among them": {"network": decibo.ring(4)},
+        "north has 1 neighbours": {"network": decibo.networks.path(4)},
+        "messages of different age": free,
+        "which is no sum": {"method": decibo.ahead_exact()},
+        "links and weights that stay": {"network": decibo.networks.failing(COMPLETE, 0.1)},
+    }.items():
+        with pytest.raises(InputError, match=words):
+            make_job(four, **{"method": FIXED, "network": COMPLETE, "secure_sums": True} | options)
+
+
+def test_numbers_too_large_for_secure_sums_end_the_run(four, tmp_path):
+    job = make_job(four, decibo.privacy.masked(FIXED, 1e8), network=COMPLETE, secure_sums=True)
+    memory = Memory()
+    results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
+    for result in results.values():  # some may not have begun when the first one ends
+        words = str(result) if isinstance(result, LostError) else result.message
+        assert "grew beyond 131,072, the most that secure sums carry, in step 1." in words

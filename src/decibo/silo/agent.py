@@ -88,11 +88,12 @@ class Agent:
     number: int
     data: Tree
     seed: int
+    sums: bool = False  # whether it is told sums over its neighbours only
 
     @cached_property
     def inputs(self) -> Inputs:
         """The arguments of its programs."""
-        mixing = silo_mixing(self.network, self.number)
+        mixing = silo_mixing(self.network, self.number, sums=self.sums)
         key = jax.random.key_data(jax.random.key(self.seed))
         return Inputs(self.method.core, mixing, self.data, key, jnp.int32(self.number))
 
@@ -186,7 +187,8 @@ class Carrier:
     def run(self, program: Program, agent: Agent, *rest: Tree) -> Tree:
         """Run a program as a whole."""
         if program not in self.programs:
-            mixing = silo_mixing(agent.network, agent.number, partial(self.host, rows=1 + len(agent.neighbours)))
+            rows = 2 if agent.sums else 1 + len(agent.neighbours)
+            mixing = silo_mixing(agent.network, agent.number, partial(self.host, rows=rows), sums=agent.sums)
             whole = lambda inputs, *rest: program(agent.functions, agent.told, inputs._replace(mixing=mixing), *rest)
             self.programs[program] = jax.jit(whole)
         result = jax.block_until_ready(self.programs[program](agent.inputs, *rest))

@@ -4,7 +4,7 @@
     0       4       "dcbo"
     4       1       version of this format
     5       1       kind: HELLO, DATA, ASK, HERE, BYE or SHARE
-    6       1       type of the numbers: 0 none (words), 1 float32, 2 float64
+    6       1       type of the numbers: 0 none (words), 1 float32, 2 float64, 3 whole numbers of 64 bits (secure.py)
     8       2       who sends it: the number of the site in the job
     10      2       calm: how far the wish to end has spread (newest.py); 0 in lockstep
     12      4       call: the number of the exchange within the step; without waiting, how often the site has started
@@ -32,8 +32,8 @@ import numpy as np
 MAGIC = b"dcbo"
 VERSION = 1
 HEADER = struct.Struct("<4sBBBxHHIQ16sQI")
-TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8")}
-CODES = {"float32": 1, "float64": 2}
+TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 3: np.dtype("<u8")}
+CODES = {"float32": 1, "float64": 2, "uint64": 3}
 WORDS = 1 << 16  # the most bytes of words
 STEPS = 1 << 31  # steps are counted in 32 bits
 SHARE = 32  # bytes of a site's share of a secret

@@ -14,6 +14,7 @@
     patience = 3600                      seconds for which a silent site is waited for; in free mode: counts
     rest = 1e-10                         free mode: end when nobody would move further than this, at most `steps` steps
     pace = 0.1                           free mode: seconds between two messages of a site, also while it computes
+    secure_sums = true                   a site learns the sum of what its neighbours say, and not what each says
     dtype = "float64"
     [relay]                              only if some link has no end that can be called
     address = "relay.example.org:443"
@@ -57,9 +58,9 @@ from decibo.execute.solve import check_fit, check_types, one_of
 from decibo.files import read_file
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
-from decibo.silo.frame import CODES
 from decibo.silo.mix import silo_mixing
-from decibo.validate import MOST_STEPS, integer, only_known, positive
+from decibo.silo.secure import check_secure
+from decibo.validate import MOST_STEPS, flag, integer, only_known, positive
 from decibo.validate import one_of as one_word
 from decibo.validate import seed as check_seed
 
@@ -67,7 +68,7 @@ LONGEST = 1 << 20  # bytes of a job file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 TABLES = ("problem", "network", "method", "run", "relay", "site")
-RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "rest", "pace", "dtype")
+RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "rest", "pace", "secure_sums", "dtype")
 MODES = ("lockstep", "free")
 SITE = ("name", "address", "certificate")
 KEEP = 4  # steps more than twice the distance of checkpoints, of which messages are kept
@@ -147,6 +148,7 @@ class Job:
     rest              in free mode: the run ends when no site would move by more than this, after `steps` at the latest
     pace              in free mode: seconds between two moves of a site, which goes on mixing while it computes; without
                       it a site moves when it has computed a direction
+    secure_sums       whether neighbours hide their messages to a site so that only the sum can be read
     """
 
     sites: tuple[Site, ...]
@@ -162,6 +164,7 @@ class Job:
     mode: str = "lockstep"
     rest: float | None = None
     pace: float | None = None
+    secure_sums: bool = False
 
     def __post_init__(self) -> None:
         check_types(self.problem, self.network, self.method)
@@ -184,10 +187,27 @@ class Job:
         if isinstance(self.problem.sample, Stream):
             raise InputError("A site has its data in memory, but this problem reads minibatches from a stream.")
         self._check_mode()
+        self._check_sums()
         silo_mixing(self.network, 0)
         for name, layout in (("x", self.problem.x_layout), ("y", self.problem.y_layout)):
-            if layout.dtype.name not in CODES:
+            if layout.dtype.name not in ("float32", "float64"):
                 raise InputError(f"Sites exchange float32 or float64, but {name} is {layout.dtype.name}.")
+
+    def _check_sums(self) -> None:
+        flag("secure_sums", self.secure_sums)
+        if self.secure_sums and self.is_free:
+            raise InputError(
+                "Secure sums need all neighbours of a site in the same exchange, but in free mode it mixes messages of "
+                "different age.",
+                'Use mode = "lockstep".',
+            )
+        if self.secure_sums and self.method.told:
+            raise InputError(
+                f"{self.method!r} finds step sizes by the largest of what neighbours say, which is no sum.",
+                "Pass alpha and gamma.",
+            )
+        if self.secure_sums:
+            check_secure(self.network, self.names)
 
     def _check_mode(self) -> None:
         one_word("mode", self.mode, MODES)
@@ -254,6 +274,8 @@ class Job:
             del settings["measures"]
         if self.method.masks:
             settings["masks"] = ", ".join(f"{name} {scale:g}" for name, scale in sorted(self.method.masks.items()))
+        if self.secure_sums:
+            settings["secure_sums"] = "yes"
         if self.is_free:
             settings["mode"] = f"free, patience {self.patience:g} s, rest {self.rest}, pace {self.pace}"
         return {

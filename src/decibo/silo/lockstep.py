@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import jax
 import numpy as np
 
 from decibo.errors import LostError
@@ -18,6 +17,7 @@ from decibo.silo.kept import Kept, Known
 from decibo.silo.part import Run, Say
 from decibo.silo.post import DIVERGED, EndedError, Post
 from decibo.silo.secret import keep_shares, link_secret, masks_of_site, own_shares
+from decibo.silo.secure import Veil
 
 
 class NotFiniteError(ArithmeticError):
@@ -30,6 +30,7 @@ class Talk:
 
     post: Post
     peers: list[str]
+    veil: Veil | None = None  # for secure sums
     step: int = 0
     call: int = field(default=0, init=False)
 
@@ -43,9 +44,16 @@ class Talk:
         """Say this, and return it with what each neighbour says, in the order of the agents."""
         if not np.isfinite(vector).all():
             raise NotFiniteError
-        heard = self.post.exchange(self.step, self.call, vector)
+        if self.veil is None:
+            heard = self.post.exchange(self.step, self.call, vector)
+            rows = [vector, *(heard[peer] for peer in self.peers)]
+        else:
+            self.veil.check(vector)
+            heard = self.post.exchange(self.step, self.call, vector)
+            numbered = {self.post.number[peer]: message for peer, message in heard.items()}
+            rows = [vector, self.veil.differing(vector, numbered)]
         self.call += 1
-        return np.stack([vector, *(heard[peer] for peer in self.peers)])
+        return np.stack(rows)
 
 
 @dataclass(eq=False)
@@ -67,7 +75,10 @@ class Runner:
             self.say(f"continuing after step {known.step} of {job.steps}")
         begun = time.perf_counter()
         try:
-            known = self.begin(post, known)
+            try:
+                known = self.begin(post, known)
+            except EndedError as error:
+                raise LostError(str(error)) from error
             before = known
             try:
                 while not self.ended(post, known):
@@ -75,7 +86,7 @@ class Runner:
                     before = known
                     known = after
                 status, message = self.result(post, known)
-            except (NotFiniteError, EndedError) as error:
+            except (NotFiniteError, OverflowError, EndedError) as error:
                 status = Status.diverged
                 message = self._diverged(post, known.step + 1, error)
                 known = known if bool(loop.all_finite(known.state)) else before
@@ -98,11 +109,17 @@ class Runner:
 
     def begin(self, post: Post, known: Known | None) -> Known:
         """Begin to talk, and find the state to go on from."""
+        job = self.site.job
         post.start()
         self.talk = Talk(post, self.site.peers)
         first = self.site.first
-        if self.site.job.method.masks:
-            first = first | self._masks(post)
+        secret_of = self._secrets(post) if job.method.masks or job.secure_sums else {}
+        if job.method.masks:
+            first = first | masks_of_site(job.method.masks, first, self.site.agent.number, secret_of)
+        if job.secure_sums:
+            veil = Veil(job.network, self.site.agent.number, secret_of)
+            self.talk.veil = veil
+            post.veil = lambda peer, at, vector: veil.hidden(job.number(peer), *at, vector)
         if known is None:
             known = self._recorded(Known(0, self.site.agent.begin(first, self.talk.of(0)), {}, {}))
         return known
@@ -125,8 +142,8 @@ class Runner:
 
     # What does not
 
-    def _masks(self, post: Post) -> dict[str, jax.Array]:
-        """This site's masks, once it has the shares of all neighbours."""
+    def _secrets(self, post: Post) -> dict[int, bytes]:
+        """The secret of the link to each neighbour, once it has the shares of all."""
         job = self.site.job
         number = self.site.agent.number
         own, known = own_shares(self.kept.folder, self.site.peers)
@@ -139,7 +156,7 @@ class Runner:
             secret_of[other] = link_secret(job.digest, *shares)
         if len(secret_of) == 1:
             self.say(f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide nothing from it")
-        return masks_of_site(job.method.masks, self.site.first, number, secret_of)
+        return secret_of
 
     def _stepped(self, post: Post, known: Known) -> Known:
         """Record, save and report what is due after a step."""
@@ -170,7 +187,8 @@ class Runner:
             why = str(error)
             status = error.status
         else:
-            why = f"The numbers of {self.site.site} stopped being finite in step {step}. Lower the step sizes."
+            what = str(error) or "stopped being finite"
+            why = f"The numbers of {self.site.site} {what} in step {step}. Lower the step sizes."
             status = DIVERGED
         post.leave(status, why)
         return why

@@ -81,6 +81,16 @@ class Exchange(Mixing):
         return io_callback(self.host, shape, S[0], ordered=True)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Told(Mixing):
+    """The mixing of an agent that receives a second row: by how much its neighbours together differ from it."""
+
+    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+        """The second row."""
+        return received[1:]
+
+
 @dataclass(frozen=True, eq=False)
 class SiloMix:
     """The `Mix` of step k for one agent whose neighbours are elsewhere; all agents share `key`."""
@@ -117,8 +127,12 @@ class SiloMix:
         return self.mixing.shared_out(tree, over)
 
 
-def silo_mixing(network: Network | DirectedNetwork, agent: int, host: Host | None = None) -> Mixing:
-    """The mixing of one agent whose neighbours are elsewhere."""
+def silo_mixing(
+    network: Network | DirectedNetwork, agent: int, host: Host | None = None, *, sums: bool = False
+) -> Mixing:
+    """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum over them."""
+    if sums:
+        return Exchange(Told(), 2, host)
     if isinstance(network, DirectedNetwork):
         raise InputError(
             f"Sites talk in both directions, but {network!r} is directed.", "Use an undirected network between sites."

@@ -126,7 +126,7 @@ def prepare(job: Job, site: str, data: Tree) -> Run:
     own = jax.tree.map(lambda leaf: leaf[0], rows)
     for name in job.method.masks:  # which follow when the neighbours have been heard
         start[MASK + name] = jnp.zeros_like(start["x" if name == "x" else "y"])
-    agent = Agent(problem.functions, job.method, job.network, number, own, job.seed)
+    agent = Agent(problem.functions, job.method, job.network, number, own, job.seed, job.secure_sums)
     first = {name: row[0] for name, row in start.items()}
     shape = jax.eval_shape(lambda *parts: begin(agent.functions, agent.told, *parts), agent.inputs, first)
     before, during = agent.messages(first)

@@ -124,6 +124,7 @@ class Post:
         self._ended: dict[str, Ended] = {}
         self._answered: dict[str, float] = {}
         self._complained: dict[str, float] = {}
+        self.veil: Callable[[str, Position, np.ndarray], np.ndarray] | None = None  # what a neighbour is told instead
         self._shares: dict[str, bytes] = {}  # what this site says to each neighbour, and to no other
         self.shares: dict[str, bytes] = {}  # what each neighbour says to this site
         self._failure: Exception | None = None
@@ -157,7 +158,8 @@ class Post:
             for box in self._box.values():
                 for old in [position for position in box if position < at]:
                     del box[old]
-        self._tell(self.peers, self._data(at, vector))
+        for peer in self.peers:
+            self._tell([peer], self._data(at, vector, peer))
         begun = time.monotonic()
         asked = begun
         while True:
@@ -181,8 +183,9 @@ class Post:
 
     def _look(self, at: Position, vector: np.ndarray) -> tuple[str, ...]:
         """Who has not said anything usable in this exchange yet."""
+        dtype = vector.dtype.name if self.veil is None else "uint64"
         for peer, box in self._box.items():
-            if at in box and (box[at].size != vector.size or box[at].dtype.name != vector.dtype.name):
+            if at in box and (box[at].size != vector.size or box[at].dtype.name != dtype):
                 found = box.pop(at)
                 self._refuse(peer, f"{found.size} numbers of type {found.dtype} where {vector.size} were due")
         self._missing = tuple(peer for peer in self.peers if at not in self._box[peer])
@@ -282,7 +285,7 @@ class Post:
         if shares:
             self._tell_share(peer)
         if said is not None:
-            self._tell([peer], self._data(at, said))
+            self._tell([peer], self._data(at, said, peer))
         if waits:
             self._tell([peer], pack(Kind.ASK, self.job, sender, *at))
         if self._over:
@@ -381,7 +384,7 @@ class Post:
             words = {"waiting": self._culprits(self._missing, now), "first": first}
             at = self._at
         for where, vector in said:
-            self._tell([peer], self._data(where, vector))
+            self._tell([peer], self._data(where, vector, peer))
         self._tell([peer], pack(Kind.HERE, self.job, self.number[self.me], *at, words=words))
 
     def _located(self, peer: str, frame: Frame) -> None:
@@ -425,8 +428,9 @@ class Post:
             self._complained[peer] = now
             self.say(f"refused a frame from {peer}: {why}")
 
-    def _data(self, at: Position, vector: np.ndarray) -> bytes:
-        return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=vector)
+    def _data(self, at: Position, vector: np.ndarray, peer: str) -> bytes:
+        numbers = vector if self.veil is None else self.veil(peer, at, vector)
+        return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=numbers)
 
     def _tell(self, peers: Iterable[str], content: bytes) -> None:
         for peer in peers:

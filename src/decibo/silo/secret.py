@@ -73,7 +73,7 @@ def draw(secret: bytes, name: str, count: int) -> np.ndarray:
     parts: list[np.ndarray] = []
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
-        label = secret + start.to_bytes(8, "little") + name.encode()
+        label = b"mask" + secret + start.to_bytes(8, "little") + name.encode()
         bits = np.frombuffer(shake_256(label).digest(8 * UNIFORM * size), "<u8").reshape(UNIFORM, size)
         total = np.full(size, -UNIFORM / 2)
         for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (2)

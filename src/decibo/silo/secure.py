@@ -1,0 +1,105 @@
+r"""Secure sums: a site learns the weighted sum of what its neighbours say, and nothing of what each of them says.
+
+Towards a receiver i its neighbours hide their messages from it by numbers that they agree on with each other. With
+whole numbers modulo 2^64, F bits of them behind the point, and R drawn anew for every receiver, step k and call c from
+the secret of a link (secret.py), sites j and l being linked and both neighbours of i:
+
+    (1)  q_ij(s) = round(2^F w_ij s)
+    (2)  m_ij    = q_ij(s_j) + sum over l of sign(l - j) R_jl(i, k, c)       what j sends to i; uniform by itself
+    (3)  sum_j m_ij = sum_j q_ij(s_j)                                        all R cancel, exactly
+    (4)  e_i     = 2^-F sum_j (m_ij - q_ij(s_i))                             row i of (W - I) s
+
+By w_ij = w_ji the e_i of all agents sum to 0, exactly, so that no rounding adds up, and a run has the same bits
+whatever the secrets are. A message is the same when it is repeated after a crash. The neighbours of every site must be
+connected among each other: those of a site in a ring of four or more have no link to agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import shake_256
+
+import networkx
+import numpy as np
+
+from decibo.errors import InputError
+from decibo.formatting import listed
+from decibo.network.network import Network, entries
+from decibo.silo.mix import neighbours_of
+
+BITS = 44  # behind the point: 6e-14
+LARGEST = 2.0 ** (61 - BITS)  # of a number, 131,072: differences of such numbers, weighted, stay below 2^63
+
+
+def check_secure(network: Network, names: list[str]) -> None:
+    """Reject a network in which some site could not be told sums only."""
+    if type(network) is not Network:
+        raise InputError(
+            f"Secure sums need links and weights that stay, but the network is {network!r}.", "Use a fixed network."
+        )
+    graph = networkx.Graph(network.edges.tolist())
+    for number, name in enumerate(names):
+        peers = neighbours_of(network, number)
+        if len(peers) < 2:
+            raise InputError(
+                f"{name} has {len(peers)} neighbours, and the sum of what one says is what it says.",
+                "Give every site two neighbours that are linked with each other, or use masks.",
+            )
+        if not networkx.is_connected(graph.subgraph(peers)):
+            raise InputError(
+                f"The neighbours of {name}, {listed([names[peer] for peer in peers])}, have no links among them on "
+                "which they could agree on what to hide from it.",
+                "Use the complete network, or one in which the neighbours of every site are connected, or use masks.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Veil:
+    """What one site needs for secure sums.
+
+    number      the agent that it is
+    secret_of   the secret of the link to each neighbour
+    """
+
+    network: Network
+    number: int
+    secret_of: Mapping[int, bytes]
+
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """The weight of each link, of the same bits at both ends."""
+        row = lambda one, other: float(entries(self.network.weights, np.array([one]), np.array([other]))[0])
+        return {other: row(*sorted((self.number, other))) for other in self.secret_of}
+
+    @cached_property
+    def partners(self) -> dict[int, list[int]]:
+        """For each neighbour, with whom this site hides what it says to it: their common neighbours."""
+        return {peer: [l for l in neighbours_of(self.network, peer) if l in self.secret_of] for peer in self.secret_of}
+
+    def check(self, vector: np.ndarray) -> None:
+        """Reject numbers that whole numbers of 64 bits cannot hold."""
+        if not (np.abs(vector) < LARGEST).all():
+            raise OverflowError(f"grew beyond {LARGEST:,.0f}, the most that secure sums carry,")
+
+    def hidden(self, receiver: int, step: int, call: int, vector: np.ndarray) -> np.ndarray:
+        """What this site sends to a neighbour in place of a vector."""
+        total = self._whole(receiver, vector)
+        place = b"".join(part.to_bytes(8, "little") for part in (receiver, step, call))
+        for other in self.partners[receiver]:
+            label = b"sum " + self.secret_of[other] + place
+            R = np.frombuffer(shake_256(label).digest(8 * vector.size), "<u8")
+            total = total + R if other > self.number else total - R  # (2), modulo 2^64
+        return total
+
+    def differing(self, vector: np.ndarray, heard: Mapping[int, np.ndarray]) -> np.ndarray:
+        """By how much all neighbours together differ from this site: row i of (W - I) s."""
+        total = np.zeros(vector.size, np.uint64)
+        for other, message in heard.items():
+            total = total + message - self._whole(other, vector)
+        return (total.view(np.int64) * 2.0**-BITS).astype(vector.dtype)  # (3), (4)
+
+    def _whole(self, other: int, vector: np.ndarray) -> np.ndarray:
+        scaled = vector.astype(np.float64) * self.weights[other]
+        return np.rint(scaled * 2.0**BITS).astype(np.int64).view(np.uint64)  # (1)
