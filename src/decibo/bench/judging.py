@@ -41,8 +41,8 @@ from decibo.problems.logistic import accuracy
 from decibo.pytree import Tree
 
 CHUNK = 48  # points that are judged together: one shape, one program
-RECORDS = 120  # of a judged run
-TRAINING = 200  # steps of y_T
+RECORDS = 120  # of a judged run; half of them where models are trained anew
+TRAINING = 100  # steps of y_T
 RATE = 0.5  # of these steps, in 1/L of the start
 MOMENTUM = 0.9
 BEYOND = 1e6  # numbers of a run that is lost, finite or not
@@ -180,7 +180,7 @@ def judged_run(
     task: Task, problem: Problem, network: Network, method: Algorithm, seed: int, steps: int
 ) -> dict[str, object]:
     """One run with this seed, judged at all of its records."""
-    every = max(1, steps // RECORDS)
+    every = max(1, steps // (RECORDS // 2 if task.trained else RECORDS))
     found = solve(problem, network, method, steps=steps, every=every, measures=MEASURES, seed=seed, progress=False)
     if found.status is Status.interrupted:
         raise KeyboardInterrupt

@@ -42,7 +42,7 @@ from decibo.problems.minimax import minimax_auc
 from decibo.pytree import Tree
 
 NOISE = 0.3  # (3): the standard deviation
-HIDDEN = 8  # (4)
+HIDDEN = 4  # (4)
 WRONG = 0.4  # (5): the share of wrong labels in one silo
 FASHION = "fashion-mnist/train-images-idx3-ubyte.gz"
 DEBIAN = Path("/usr/share/datasets")  # where Debian's package dataset-fashion-mnist puts its files

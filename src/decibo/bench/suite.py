@@ -70,7 +70,7 @@ def _search(rounds: int, settings: int, seeds: int) -> Search:
 BUDGETS = {
     "tiny": Budget("tiny", _search(2, 4, 1), 2, 0.1),
     "small": Budget("small", _search(4, 10, 3), 5),
-    "full": Budget("full", _search(4, 16, 3), 5, 2.0),
+    "full": Budget("full", _search(4, 12, 3), 5, 2.0),
 }
 
 
