@@ -54,15 +54,15 @@ def verdicts(claims):
 
 def test_table1_agrees_with_the_printed_pattern_or_not():
     printed = verdicts(table1.claims(rows_of_table1({2: 5, 6: 5, 7: 5, 3: 2}), mnist=True))
-    assert all(printed[f"column {k} {'N.A.' if k in (2, 6, 7) else 'converges'}"] is HOLDS for k in range(1, 9))
+    assert all(printed[f"column {k}: {'N.A.' if k in (2, 6, 7) else 'converges'}"] is HOLDS for k in range(1, 9))
     other = verdicts(table1.claims(rows_of_table1({1: 5, 6: 5}), mnist=True))
-    assert other["column 1 converges"] is FAILS
-    assert other["column 2 N.A."] is FAILS
+    assert other["column 1: converges"] is FAILS
+    assert other["column 2: N.A."] is FAILS
     assert other["columns 1 and 2: with small gamma, small lam converges and large lam does not"] is FAILS
 
 
 def test_table1_accuracy_is_judged_on_mnist_only():
-    claim = "column 3: accuracy 0.9550 (read as: at least)"
+    claim = "column 3: accuracy 0.9550 (we read: at least)"
     assert verdicts(table1.claims(rows_of_table1({}), mnist=True))[claim] is HOLDS
     assert verdicts(table1.claims(rows_of_table1({}, accuracy=0.9), mnist=True))[claim] is FAILS
     assert verdicts(table1.claims(rows_of_table1({3: 5}), mnist=True))[claim] is OPEN

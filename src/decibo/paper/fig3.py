@@ -119,7 +119,7 @@ def claims(summary: Table, unequal: Table, level: float) -> tuple[Claim, ...]:
     )
 
 
-WHOSE = {"accuracy": "of the mean of y_i", "own_accuracy": "of the agents' own y_i"}
+WHOSE = {"accuracy": "mean of y_i", "own_accuracy": "agents' own y_i"}
 
 
 def _speed(summary: Table, name: str, level: float) -> Claim:
@@ -127,8 +127,8 @@ def _speed(summary: Table, name: str, level: float) -> Claim:
     grow = [ordered(row) for row in steps]
     medians = ", ".join(or_never(value) for value in np.median(steps, axis=0))
     return Claim(
-        f"less heterogeneity, fewer steps to accuracy {level:g} {WHOSE[name]}",
-        f"low, medium, high: medians {medians} steps; ordered for {tally(grow)}",
+        f"less heterogeneity: fewer steps to accuracy {level:g} ({WHOSE[name]})",
+        f"medians for low, medium, high: {medians} steps; in this order for {tally(grow)}",
         judge(*grow),
     )
 
@@ -140,8 +140,8 @@ def _final(summary: Table, name: str) -> Claim:
     ends = [None if row is None else bool(row[0] > row[2]) for row in finite]
     medians = ", ".join(f"{value:.4f}" for value in np.median(last, axis=0))
     return Claim(
-        f"less heterogeneity, higher final accuracy {WHOSE[name]}",
-        f"low, medium, high: medians {medians}; ordered for {tally(fall)}, low above high for {tally(ends)}",
+        f"less heterogeneity: higher final accuracy ({WHOSE[name]})",
+        f"medians for low, medium, high: {medians}; in this order for {tally(fall)}, low above high for {tally(ends)}",
         judge(*fall),
     )
 

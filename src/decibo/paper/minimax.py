@@ -107,8 +107,8 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
         },
         notes=(
             "|grad Phi|^2 is exact, and R(K) is its mean over every step.",
-            "With alpha = 0.1, gamma = 0.3 the tracked methods diverge (the others do not), and with a ridge of 0.01 "
-            "1,000 steps are too few for any method to settle: hence these steps and this ridge.",
+            "With alpha = 0.1 and gamma = 0.3 the methods with gradient tracking diverge and the others do not; with a "
+            "ridge of 0.01, 1,000 steps are too few for any method to settle. Hence these step sizes and this ridge.",
         ),
     )
 
@@ -175,15 +175,15 @@ def claims(curves: Table, rate: Table, difference: float) -> tuple[Claim, ...]:
     listed = ", ".join(f"{name} {np.median(values[:, 1]):.1e}" for name, values in last.items())
     return (
         Claim(
-            "lam = 1, beta = gamma, y0 = z0: distributed descent ascent",
+            "with lam = 1, beta = gamma and y0 = z0 it is distributed gradient descent ascent",
             f"xbar differs by at most {difference:.1e} in 50 steps",
             judge(difference < 1e-10),
         ),
         Claim(
             "Corollary 2: R(K) falls like K^(-2/3) or faster",
-            f"slope {overall:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f} over the last two",
+            f"slope {overall:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f} between the last two",
             judge(True if late <= -2 / 3 + 0.02 else (False if late > -1 / 3 else None)),
-            "a bound for large K: while slow directions still contribute, slopes stay above it",
+            "a statement about large K: while slow directions still contribute, slopes stay above it",
         ),
         Claim(
             "no penalty error for finite lam: what is left is heterogeneity",

@@ -116,8 +116,8 @@ def run(size: Size, progress: Progress) -> Result:
             "seeds": list(seeds),
         },
         notes=(
-            "R(K) is the mean of |grad Phi(xbar)|^2 over K steps, a run of its own for each K.",
-            "Steps that Theorem 1 admits are so small that hardly anything moves, and their slope says nothing; the "
+            "R(K) is the mean of |grad Phi(xbar)|^2 over the steps of a run of K steps.",
+            "The steps that Theorem 1 admits are so small that hardly anything moves, so their slope says nothing. The "
             "slopes judged here are those of the same powers of K with practical constants in front.",
         ),
     )
@@ -265,7 +265,7 @@ def _slope(curve: Curve) -> Claim:
     claim = f"{curve.name}: R(K) falls like K^({FRACTIONS[curve.corollary]}) or faster"
     measured = f"slope {curve.slope:+.3f}"
     if not curve.practical:
-        return Claim(claim, measured, Verdict.open, "admitted steps are too small for anything to move")
+        return Claim(claim, measured, Verdict.open, "steps that Theorem 1 admits are too small for anything to move")
     return Claim(claim, measured, judge(curve.slope <= PREDICTED[curve.corollary] + SLACK))
 
 

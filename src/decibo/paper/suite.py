@@ -6,6 +6,7 @@ On disk a result is a folder of CSV, JSON and figures; docs/reproduction.md is a
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from decibo.data.dataset import Dataset
 from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable, replace_folder
-from decibo.formatting import to_csv, to_json
+from decibo.formatting import listed, to_csv, to_json
 from decibo.paper import datasets, fig1, fig2, fig3, fig4, minimax, plotting, rates, table1
 from decibo.paper.result import Outcome, Progress, Result, Size, Verdict, quiet
 from decibo.paper.tables import Table
@@ -54,7 +55,13 @@ EXPERIMENTS = {
 COMMAND = "decibo reproduce all --out out/reproduction --docs docs"
 PLURAL = {Verdict.holds: "hold", Verdict.fails: "do not hold", Verdict.open: "are undecided"}
 # Tables that are shown on the page, and the sentence above them.
-SHOWN = {"table1": ("columns", ""), "fig4": ("cost", "What a step of one agent costs:")}
+SHOWN = {
+    "table1": (
+        "columns",
+        "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus error):",
+    ),
+    "fig4": ("cost", "What a step of one agent costs:"),
+}
 
 
 def reproduce(
@@ -163,10 +170,11 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         "Time-Scale Separation*, IEEE Transactions on Automatic Control, "
         "[arXiv 2412.11218](https://arxiv.org/abs/2412.11218).",
         "",
-        f"Written by `{command}` in {max(1, round(seconds / 60))} minutes; do not edit. The same seeds give the same "
-        "numbers, wall times aside. One experiment alone: `decibo reproduce table1`.",
+        f"This page is written by `{command}`, which took {max(1, round(seconds / 60))} minutes; please do not edit "
+        "it. The same seeds give the same numbers, except for wall times. `decibo reproduce table1` runs a single "
+        "experiment.",
         "",
-        f"{sum(total.values())} claims: {', '.join(f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict)}.",
+        f"Of {sum(total.values())} claims, {listed([f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict])}.",
         "",
         "| experiment | holds | does not hold | undecided |",
         "|---|---|---|---|",
@@ -178,8 +186,9 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         lines.append(f"| [{title}](#{_anchor(title)}) | {cells} |")
     lines += [
         "",
-        "A claim about several seeds holds if it does for at least 4 of 5 of them (3 of 5 for the pattern of",
-        "Table I), does not hold if it does for at most 1 of 5, and is undecided in between.",
+        "A claim that is tested on several seeds holds if it is true for at least 80 % of them (60 % for whether a",
+        "column of Table I converges), does not hold if it is true for at most 20 % (40 %), and is undecided between.",
+        "How we read a claim, or why it fails, follows in parentheses where it helps.",
         "What the paper leaves open or misprints is listed in the [errata](explanation/errata.md).",
         "",
     ]
@@ -203,10 +212,16 @@ def _section(result: Result) -> list[str]:
         lines.append(f"| {_cell(claim.paper)} | {_cell(claim.finding)} | {claim.verdict} |")
     if result.name in SHOWN:
         table, sentence = SHOWN[result.name]
-        lines += ["", *([sentence, ""] if sentence else []), *_table(result.tables[table])]
+        lines += ["", sentence, "", *_table(result.tables[table])]
     lines += ["", *(f"* {_cell(note)}" for note in result.notes)]
     lines += ["", "<details><summary>Settings</summary>", "", "```json"]
-    return [*lines, json.dumps(to_json(result.settings), indent=2), "```", "", "</details>", ""]
+    return [*lines, _settings(result.settings), "```", "", "</details>", ""]
+
+
+def _settings(settings: dict[str, object]) -> str:
+    """As JSON, with each list of numbers or words on one line."""
+    text = json.dumps(to_json(settings), indent=2)
+    return re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text)
 
 
 def _table(table: Table) -> list[str]:
