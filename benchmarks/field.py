@@ -86,12 +86,14 @@ def main() -> None:
             print(f"{time.monotonic() - begun:6.0f} s  {done}/{len(missing)}", flush=True)
 
     left = lambda: 60 * options.minutes - (time.monotonic() - begun)
-    done = pool.run(missing, work, options.jobs, seconds=left(), report=told) if missing else pool.Done(0, 0)
-    if options.corner:
-        beside.join(max(left(), 0.0))
-    print(f"{done.cells} cells made in {time.monotonic() - begun:.0f} s, {done.left} jobs left", flush=True)
-    if options.archive:
-        collect(options.out, options.archive)
+    try:
+        done = pool.run(missing, work, options.jobs, seconds=left(), report=told) if missing else pool.Done(0, 0)
+        if options.corner:
+            beside.join(max(left(), 0.0))
+        print(f"{done.cells} cells made in {time.monotonic() - begun:.0f} s, {done.left} jobs left", flush=True)
+    finally:  # a job that failed is told after all others are done, and takes nothing with it
+        if options.archive:
+            collect(options.out, options.archive)
 
 
 if __name__ == "__main__":

@@ -358,6 +358,25 @@ def test_work_of_the_rivals_is_counted_step_by_step():
         assert count == 1 or racers["SRBA"].work(count - 1) < work
 
 
+def test_networks_are_compared_at_equal_cost():
+    def cell(method, price, accuracy):
+        history = {"step": np.array([0.0, 10.0, 20.0]), "phi": np.array([1.0, 0.5, 0.25]), "accuracy": accuracy}
+        prices = dict.fromkeys(results.AXES, 1.0) | {"work": price}
+        runs = tuple(results.Run(seed, "done", history, prices) for seed in range(3))
+        return results.Cell("network-30", "ring", method, {}, [], [], {}, runs, 0.0)
+
+    cells = [cell("cheap", 1.0, np.array([0.1, 0.2, 0.3])), cell("dear", 2.0, np.array([0.4, 0.5, 0.6]))]
+    rows = page._networks(cells)[0].rows
+    assert rows[0][1:] == ("cheap", "0.25", "0.3", "0.25", "0.3")
+    assert rows[1][1:] == (
+        "dear",
+        "0.5",
+        "0.5",
+        "0.25",
+        "0.6",
+    )  # half as far with the same work, as far with the traffic
+
+
 def test_the_corner_says_who_is_ahead():
     row = lambda name, ours, gap: corner.Row("simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0)
     shown = corner.block([row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)])

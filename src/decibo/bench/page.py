@@ -89,6 +89,7 @@ def blocks(cells: Sequence[Cell]) -> list[Block]:
         *_ranks(tables, found),
         Block("Curves", [pictures.CURVES], picture="curves"),
         _by_task(cells),
+        *_networks(cells),
         _ends(cells),
         _failures(cells),
         _settings(cells),
@@ -103,23 +104,23 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
     least = [name for name, share in zip(found.entrants, found.solved(), strict=True) if share >= 0.5 and name in price]
     light = min(least, key=lambda name: price[name]["state"], default=None)
     fewest = [name for name in least if light is not None and price[name]["state"] <= 1.05 * price[light]["state"]]
-    asked: list[tuple[str, str, list[Standing]]] = [
-        ("computing: gradients and products with second derivatives", "work", tables["work"]),
-        ("traffic", "bytes", tables["bytes"]),
-        ("rounds of communication", "steps", tables["steps"]),
-        ("time, all agents on one machine", "seconds", tables["seconds"]),
-        ("second derivatives: there are none", "work", [row for row in tables["work"] if row.entrant in free]),
-        ("memory, if half of the questions solved will do", "work", _only(tables["work"], fewest)),
-        ("tuning: nobody does it", "work", _only(tables["work"], ["ahead_exact_auto"])),
+    asked: list[tuple[str, list[Standing]]] = [
+        ("computing", tables["work"]),
+        ("bandwidth", tables["bytes"]),
+        ("rounds of communication", tables["steps"]),
+        ("time, all agents on one machine", tables["seconds"]),
+        ("second derivatives", _only(tables["work"], free)),
+        ("memory, and half of the questions solved will do", _only(tables["work"], fewest)),
+        ("time to tune", _only(tables["work"], ["ahead_exact_auto"])),
     ]
-    rows = [_row(what, axis, table, price, len(found.entrants)) for what, axis, table in asked if table]
+    rows = [_row(what, table, price) for what, table in asked if table]
     sentences = [
         _advice(found, tables),
         f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target, and the intervals have "
         f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step of it: products with second "
         "derivatives count as two gradients, and the numbers go to each neighbour.",
     ]
-    head = ("what is dear or missing", "use", "or, not told apart", f"rank of {len(found.entrants)}", "solved")
+    head = ("if you are short of", "use", "or, not told apart from it,", f"rank of {len(found.entrants)}", "solved")
     return Block("Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows)
 
 
@@ -127,9 +128,7 @@ def _only(table: Sequence[Standing], names: Sequence[str]) -> list[Standing]:
     return [row for row in table if row.entrant in names]
 
 
-def _row(
-    what: str, axis: str, table: Sequence[Standing], price: dict[str, dict[str, float]], count: int
-) -> tuple[str, ...]:
+def _row(what: str, table: Sequence[Standing], price: dict[str, dict[str, float]]) -> tuple[str, ...]:
     """A line of the first table: the best of those that are left."""
     best = table[0]
     level = [row.entrant for row in table[1:] if not told_apart(best, row)]
@@ -369,6 +368,43 @@ def _ends(cells: Sequence[Cell]) -> Block:
     return Block(
         "Where they end", [sentence], ("place", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy"), rows
     )
+
+
+def _networks(cells: Sequence[Cell]) -> list[Block]:
+    """Tasks without an exact reference, at equal work and at equal traffic: what the one that had least could spend."""
+    rows = []
+    for place in dict.fromkeys(cell.place for cell in cells if cell.rule.trained):
+        here = [cell for cell in cells if cell.place == place]
+        limits = {axis: _least_spent(here, axis) for axis in ("work", "bytes")}
+        for cell in here:
+            found = [_within(cell, axis, limit) for axis, limit in limits.items()]
+            rows.append((f"{place[0]}, {place[1]}", cell.method, *(text for pair in found for text in pair)))
+    if not rows:
+        return []
+    text = (
+        "A network has many minima, so there is no true hypergradient. These tasks are judged by the validation loss "
+        "of a network that is trained anew with x, from the same start and in the same way for everybody. Here it "
+        "stands with the test accuracy of the network that the method itself has trained, when every method has spent "
+        "as much as the one that spends least in its run: medians over the seeds that gave an answer."
+    )
+    names = [f"{what} at equal {axis}" for axis in ("work", "bytes") for what in ("validation loss", "test accuracy")]
+    return [Block("Networks: where they are at equal cost", [text], ("place", "method", *names), rows)]
+
+
+def _least_spent(cells: Sequence[Cell], axis: str) -> float:
+    """What the whole run of the cheapest method costs."""
+    ended = [run.price[axis] * run.history["step"][-1] for cell in cells for run in cell.runs if run.sound]
+    return float(min(ended, default=np.inf))
+
+
+def _within(cell: Cell, axis: str, limit: float) -> tuple[str, str]:
+    """Validation loss and accuracy at the last record within the limit."""
+    sound = [run for run in cell.runs if run.sound]
+    if not sound:
+        return "diverged", "diverged"
+    places = [int(np.flatnonzero(run.history["step"] * run.price[axis] <= limit * 1.0001)[-1]) for run in sound]
+    middle = lambda name: float(np.median([run.history[name][k] for run, k in zip(sound, places, strict=True)]))
+    return typeset_number(middle("phi")), typeset_number(middle("accuracy"))
 
 
 def _median(values: np.ndarray) -> float:

@@ -27,7 +27,7 @@ CURVES = (
     "the seeds, within the quartiles."
 )
 SHOWN = ("steps", "work", "bytes", "seconds")
-MOST = 6  # panels of curves
+MOST = 9  # panels of curves
 FLOOR = 1e-14
 
 
@@ -60,10 +60,10 @@ def _profiles(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
 
 def _curves(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
     places = list(dict.fromkeys(cell.place for cell in cells))
-    families: dict[str, tuple[str, str]] = {}
-    for place in places:  # one place of each family
-        families.setdefault(TASKS[place[0]].family, place)
-    chosen = list(families.values())[:MOST]
+    kinds: dict[str, tuple[str, str]] = {}
+    for place in places:  # one place of each kind
+        kinds.setdefault(TASKS[place[0]].kind, place)
+    chosen = list(kinds.values())[:MOST]
     columns = min(3, len(chosen))
     rows = math.ceil(len(chosen) / columns)
     figure = new_figure(3.4 * columns, 2.9 * rows + 0.6)

@@ -187,7 +187,7 @@ def _clean(
         kind="hyper-cleaning, networks" if deep else "hyper-cleaning",
         family=prefix,
         targets=(0.2, 0.05) if deep else (0.1, 0.01),
-        steps=300 if deep else 400,
+        steps=200 if deep else 400,
         more=WIDE if wrong == 30 and not table else RING,
         held_out=partial(_held, dataset),
         scores=material.perceptron_scores if deep else None,
