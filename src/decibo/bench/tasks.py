@@ -90,7 +90,7 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: flo
         name=f"{name}-noise",
         about=f"{about}, with noise",
         make=lambda seed: replace(make(seed), sample=material.noisy, solution=None),
-        targets=(0.1, 0.01),
+        targets=(0.1, 1e-3),
         kind="minibatches",
         family=f"{family}-noise",
         more=RING,
