@@ -7,6 +7,9 @@ PYTEST = $(BIN)/python -m pytest -n $(strip $(WORKERS)) --dist loadfile --no-loa
 
 TORCH := torch==2.13.0+cpu
 
+# Tests start many Python processes; each would compile decibo anew if none may write what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo quick test check docs bench torch clean
 
 $(STAMP): pyproject.toml

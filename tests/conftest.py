@@ -1,7 +1,7 @@
 """Every test runs in double precision, with programs that are compiled quickly rather than well, and only once."""
 
+import atexit
 import gc
-import itertools
 import os
 from pathlib import Path
 
@@ -68,23 +68,47 @@ QUICK = (
 )
 # Files that take longest come first, so that one worker does not end long after the other (`--dist loadfile`: tests of
 # one file share fixtures and compiled programs, so they stay together).
-LONG = ("test_docs.py", "parallel/test_processes.py", "parallel/test_devices.py", "paper/test_experiments.py")
+LONG = (
+    "test_docs.py",
+    "parallel/test_processes.py",
+    "parallel/test_devices.py",
+    "paper/test_experiments.py",
+    "test_examples.py",
+    "sklearn/test_companies.py",
+    "algorithm/test_automatic.py",
+    "test_site.py",
+    "test_readme.py",
+    "test_neural_examples.py",
+    "theory/test_constants.py",
+)
 HERE = Path(__file__).parent
 # Every compiled program holds several regions of memory, of which Linux grants a process 65,530; beyond, jaxlib crashes
 # while it compiles. Programs that are needed again come from the cache on disk.
 MAPS = Path("/proc/self/maps")
-MOST = 40_000
-EVERY = 10  # tests: counting takes time too
-_tests = itertools.count(1)
+MOST = 50_000
+A_TEST = 500  # regions, more than a test takes on average: counting takes time too, and so does forgetting
+_until_counted = [1]  # tests
 
 
 @pytest.fixture(autouse=True)
 def _few_programs():
     """Forget compiled programs before there are too many."""
     yield
-    if next(_tests) % EVERY == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST:
+    _until_counted[0] -= 1
+    if _until_counted[0] or not MAPS.exists():
+        return
+    regions = MAPS.read_bytes().count(b"\n")
+    if regions > MOST:
         jax.clear_caches()
         gc.collect()
+        regions = MAPS.read_bytes().count(b"\n")
+    _until_counted[0] = max(1, (MOST - regions) // A_TEST)
+
+
+def pytest_unconfigure(config):
+    """A worker ends without freeing its programs one by one, for which the other would have to wait."""
+    if hasattr(config, "workerinput"):
+        atexit.register(os._exit, 0)
 
 
 def pytest_collection_modifyitems(items):
@@ -92,7 +116,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if name(item).startswith(QUICK):
             item.add_marker("quick")
-    items.sort(key=lambda item: not name(item).startswith(LONG))  # the order of all others stays
+    place = {file: n for n, file in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(name(item).partition("::")[0], len(LONG)))  # the order of others stays
 
 
 def pytest_ignore_collect(collection_path, config):
