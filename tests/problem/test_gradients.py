@@ -13,7 +13,7 @@ from decibo.data import Batches
 from decibo.execute.fingerprint import same_programs
 from decibo.execute.solve import check_products
 from decibo.integrations import host
-from decibo.measure.cost import asks_for_products, trace_step
+from decibo.measure.cost import asks_for_products, step_cost, trace_step
 from decibo.pytree import one_of
 
 AGENTS = 4
@@ -190,6 +190,8 @@ def test_every_method_takes_a_fused_kernel_or_refuses_it(name, fused):
     else:
         check_products(fused, method, fused.data)
         trace_step(fused.functions, one, start, method.core)  # raises if a derivative is missing
+    counted = step_cost(fused.functions, one, start, method.core)  # which traces none
+    assert (counted.hessian_products + counted.jacobian_products > 0) == method.products
 
 
 def test_a_fused_kernel_is_refused_before_anything_is_compiled(fused, monkeypatch):

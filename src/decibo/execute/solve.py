@@ -32,7 +32,7 @@ from decibo.execute.progress import Report
 from decibo.execute.run import LARGE, SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import MarkedMix, Seconds, asks_for_products, state_size, step_cost
+from decibo.measure.cost import MarkedMix, Seconds, ShapedOracle, asks_for_products, state_size, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
@@ -46,7 +46,7 @@ from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
 from decibo.parallel.watch import inside, loading
-from decibo.problem.problem import BATCHES, Functions, Oracle, Problem
+from decibo.problem.problem import BATCHES, Functions, Problem
 from decibo.problem.second import require_products, why_no_products
 from decibo.pytree import Tree, one_of
 from decibo.validate import MOST_STEPS, at_least, flag, integer
@@ -361,7 +361,7 @@ def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...
     """The names of what the method shows of its state, found without computing anything."""
     layouts = {"x": functions.x, "y": functions.y}
     start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
-    names = lambda d, start: core.view(core.init(Oracle(functions, d), MarkedMix(), start))
+    names = lambda d, start: core.view(core.init(ShapedOracle(functions, d), MarkedMix(), start))
     return tuple(jax.eval_shape(names, one_of(data), start))
 
 

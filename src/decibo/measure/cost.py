@@ -172,6 +172,29 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class ShapedOracle(Oracle):
+    """An oracle whose derivatives have the right shapes and no meaning: most of the time of a trace goes into them."""
+
+    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return x * 1, y * 1
+
+    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return x * 1, y * 1
+
+    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
+        return self.jacobian(x, y, v), self.hessian(x, y, v)
+
+    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        return y * 1
+
+    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
+        return x * 1
+
+    def on(self, data: Tree) -> Oracle:
+        return replace(self, data=data)
+
+
+@dataclass(frozen=True)
 class MarkedOracle(Oracle):
     """An oracle whose calls can be counted in a traced program, with the share of the agent's data that it sees."""
 
@@ -203,9 +226,14 @@ class MarkedOracle(Oracle):
 
     def on(self, data: Tree) -> Oracle:
         if isinstance(self.functions.sample, Streamed):  # of which nobody knows how much there is
-            return MarkedOracle(self.functions, data, self.share)
+            return replace(self, data=data)
         size = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
-        return MarkedOracle(self.functions, data, self.share * size(data) / size(self.data))
+        return replace(self, data=data, share=self.share * size(data) / size(self.data))
+
+
+@dataclass(frozen=True)
+class CountedOracle(MarkedOracle, ShapedOracle):
+    """A marked oracle for those who only count: behind the marks there are no derivatives."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +356,7 @@ def step_cost(
     """
     marks: Marks = defaultdict(float)
     groups = tuple(share.group for share in shares)
-    _count(trace_step(functions, data, start, core, groups).jaxpr, 1, False, marks)
+    _count(trace_step(functions, data, start, core, groups, derivatives=False).jaxpr, 1, False, marks)
     calls: Marks = defaultdict(float)
     work = 0.0
     seen = 0.0
@@ -359,7 +387,7 @@ def step_cost(
 
 def state_size(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> int:
     """The numbers that one agent keeps from one step to the next."""
-    begin = lambda d, start: core.init(Oracle(functions, d), MarkedMix(), start)
+    begin = lambda d, start: core.init(ShapedOracle(functions, d), MarkedMix(), start)
     return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(begin, data, start)))
 
 
@@ -375,16 +403,21 @@ def trace_step(
     start: Mapping[str, Tree],
     core: Steps,
     groups: tuple[tuple[str, ...], ...] = (),
+    derivatives: bool = True,
 ) -> ClosedJaxpr:
-    """The first step of one agent as a traced program, whose arguments are the numbers of the method among others."""
+    """The first step of one agent as a traced program, whose arguments are the numbers of the method among others.
+
+    derivatives   whether those of the objectives are part of it
+    """
     with _by_mix_alone():
-        return _traced.trace(functions, groups, core, data, start, jax.random.key(0)).jaxpr
+        return _traced.trace(functions, groups, derivatives, core, data, start, jax.random.key(0)).jaxpr
 
 
-@partial(jax.jit, static_argnames=("functions", "groups"))
+@partial(jax.jit, static_argnames=("functions", "groups", "derivatives"))
 def _traced(
     functions: Functions,
     groups: tuple[tuple[str, ...], ...],
+    derivatives: bool,
     core: Steps,
     data: Tree,
     start: Mapping[str, Tree],
@@ -392,8 +425,9 @@ def _traced(
 ) -> Tree:
     """The first step. Only ever traced, and once for all numbers of a method."""
     mix = MarkedMix(groups)
-    state = core.init(Oracle(functions, data), mix, start)
-    return _marked("step", lambda s: core.step(MarkedOracle(functions, data), mix, s, jnp.int32(0), key))(state)
+    first, marked = (Oracle, MarkedOracle) if derivatives else (ShapedOracle, CountedOracle)
+    state = core.init(first(functions, data), mix, start)
+    return _marked("step", lambda s: core.step(marked(functions, data), mix, s, jnp.int32(0), key))(state)
 
 
 def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None) -> None:
