@@ -6,7 +6,7 @@ Lengths are arguments of the program, so that any number of steps and any `every
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -214,10 +214,15 @@ def all_finite(tree: Tree) -> jax.Array:
     return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)])))
 
 
-@jax.jit
 def largest(tree: Tree) -> jax.Array:
     """The largest floating-point number of a tree in absolute value."""
-    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf), initial=0) for leaf in _floats(tree)]))
+    return reduce(jnp.maximum, map(_largest, _floats(tree)))
+
+
+@jax.jit
+def _largest(leaf: jax.Array) -> jax.Array:
+    """Compiled for every shape and not for every tree, since most methods keep arrays of the same shapes."""
+    return jnp.max(jnp.abs(leaf), initial=0)
 
 
 def _floats(tree: Tree) -> list[jax.Array]:
