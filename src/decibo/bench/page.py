@@ -117,8 +117,8 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
     sentences = [
         _advice(found, tables),
         f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target, and the intervals have "
-        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step of it: products with second "
-        "derivatives count as two gradients, and the numbers go to each neighbour.",
+        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step on {cells[0].task}: products with "
+        "second derivatives count as two gradients, and the numbers go to each neighbour.",
     ]
     head = ("if you are short of", "use", "or, not told apart from it,", f"rank of {len(found.entrants)}", "solved")
     return Block("Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows)

@@ -93,6 +93,7 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: flo
         targets=(0.1, 1e-3),
         kind="minibatches",
         family=f"{family}-noise",
+        steps=200,
         more=RING,
         sampled=True,
         small=name == "quadratic",
@@ -217,8 +218,8 @@ def _area(dataset: Draw, ratios: np.ndarray | None, seed: int, batch: int | None
 
 def _auc(name: str, about: str, dataset: Draw, ratios: np.ndarray | None, **more: object) -> list[Task]:
     make = partial(_area, dataset, ratios)
-    plain = Task(name, f"AUC of {about} by label, a minimax problem", make, kind="minimax", steps=600)
-    plain = replace(plain, **{"family": "auc", **more})  # type: ignore[arg-type]
+    plain = Task(name, f"AUC of {about} by label, a minimax problem", make, kind="minimax")
+    plain = replace(plain, **{"family": "auc", "steps": 600, **more})  # type: ignore[arg-type]
     return [plain, _batch(plain, partial(make, batch=BATCH), BATCH)]
 
 
@@ -233,6 +234,7 @@ _silos = Task(
     _trust,
     kind="silo trust",
     family="trust-heart",
+    steps=300,
     held_out=partial(_held, _heart),
     small=True,
 )
@@ -269,7 +271,7 @@ ALL: tuple[Task, ...] = (
     _silos,
     _batch(_silos, partial(_trust, batch=BATCH), BATCH),
     *_auc("auc", "breast cancer data", lambda seed: material.table("cancer"), None, small=True, more=WIDE),
-    *_auc("auc-adult", "data like Adult", material.adult, QUARTER, small=True),
+    *_auc("auc-adult", "data like Adult", material.adult, QUARTER, small=True, steps=300),
     *_auc("auc-a9a", "a9a", _a9a, QUARTER, family="auc-a9a", tables=("a9a",)),
 )
 ALL = tuple(
