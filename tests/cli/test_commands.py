@@ -232,7 +232,7 @@ def test_compare_takes_its_methods_from_the_file(here, call):
 def test_sweep_finds_the_best(here, call):
     done = call("sweep", "quad.toml", "-g", "alpha=0.001,0.05,1e4", "--set", "run.steps=300")
     assert done.code == 0, done.err
-    assert "Next: decibo run quad.toml --set method.alpha=0.05" in tidy(done.out)
+    assert "Next: decibo run quad.toml --set run.steps=300 --set method.alpha=0.05" in tidy(done.out)
     assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
     said = call("sweep", "quad.toml", "-g", "alpha=1e4,1e5", "--set", "run.steps=300", "--json")
     assert said.code == Exit.DIVERGED

@@ -191,6 +191,8 @@ def test_set_reaches_inside_and_replaces(tmp_path):
         tmp_path, text, sets=["problem.n=2", "run.until.stationarity=1e-4", "network=star", "network.agents=3"]
     )
     assert (found.problem.name, found.problem.options) == ("quadratic", {"n": 2})
+    tuned = read(tmp_path, text, sets=["method=ahead[alpha=0.3,gamma=0.1,lam=20]", "method.alpha=0.5"])  # as sweep says
+    assert (tuned.method.name, tuned.method.options) == ("ahead", {"alpha": 0.5, "gamma": 0.1, "lam": 20.0})
     assert found.run.until == {"stationarity": 1e-4}
     [(_, network)] = found.network.choices
     assert (network.name, network.options) == ("star", {"agents": 3})

@@ -39,10 +39,5 @@ def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str]
     if is_first():
         print(text)
     if is_first() and not as_json:
-        terminal.say(f"Next: decibo run {terminal.path_of(path)}{_as_typed(sets)}")
+        terminal.say(f"Next: decibo run {terminal.path_of(path)}{terminal.as_typed(sets, trusted)}")
     return Exit.RAN
-
-
-def _as_typed(sets: Iterable[str]) -> str:
-    """The options --set as they were typed, quoted where a shell would read brackets."""
-    return "".join(f" --set '{text}'" if set(text) & set('[]{}" ') else f" --set {text}" for text in sets)

@@ -219,9 +219,10 @@ def _set(tables: Table, text: str, at: Places) -> None:
 
 
 def _method(value: object, at: Places) -> Choice:
-    table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else value
-    if isinstance(table, str) and "[" in table:
-        table = parse_spec(table, at("method"))
+    table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else {"name": value}
+    name = table["name"]
+    if isinstance(name, str) and "[" in name:  # settings in the name, as on the command line, and others besides
+        table = parse_spec(name, at("method")) | {key: item for key, item in table.items() if key != "name"}
     return choose(table, registry.methods(), at("method"), at.inside("method"), at.trust)
 
 

@@ -52,7 +52,7 @@ def sweep(
         if as_json:
             terminal.print_json({"rows": rows, "measure": measure, "best": best, "folder": str(folder)})
         else:
-            _show(rows, measure, best, folder, path)
+            _show(rows, measure, best, folder, f"{terminal.path_of(path)}{terminal.as_typed(sets, trusted)}")
     return _exit(rows)
 
 
@@ -136,7 +136,7 @@ def _exit(rows: Sequence[Row]) -> Exit:
     return Exit.RAN if any(status.sound for status in statuses) else Exit.DIVERGED
 
 
-def _show(rows: Sequence[Row], measure: str | None, best: Row, folder: Path, path: Path) -> None:
+def _show(rows: Sequence[Row], measure: str | None, best: Row, folder: Path, typed: str) -> None:
     names = _columns(rows)
     terminal.table(names, [[row[name] for name in names] for row in rows[:LONGEST]], left=0)
     place = terminal.path_of(folder)
@@ -146,7 +146,7 @@ def _show(rows: Sequence[Row], measure: str | None, best: Row, folder: Path, pat
     if best:
         settings = [f"{name}={_written(value)}" for name, value in best.items()]
         sets = " ".join(f"--set method.{each}" for each in settings)
-        terminal.say(f"Least {measure}: {', '.join(settings)}", f"Next: decibo run {path} {sets}".rstrip())
+        terminal.say(f"Least {measure}: {', '.join(settings)}", f"Next: decibo run {typed} {sets}".rstrip())
 
 
 def _written(value: object) -> str:

@@ -18,12 +18,11 @@ from decibo.execute.outcome import STILL
 from decibo.execute.solution import Solution
 from decibo.formatting import format_bytes, format_number, format_seconds, to_json
 from decibo.measure.cost import Cost
+from decibo.report.summary import LAST
 
 WIDTH = 80
-# What a reader looks for first. direction_norm comes last: it is each method's own direction, and small where a biased
-# method rests, so that methods cannot be compared by it.
+# What a reader looks for first.
 FIRST = ("stationarity", "phi", "outer", "distance_x", "inner_error", "consensus_x", "gap")
-LAST = ("direction_norm",)
 COLOURS = {"done": "green", "converged": "green", "diverged": "red", "interrupted": "yellow", "failed": "red"}
 
 
@@ -55,6 +54,12 @@ def path_of(path: str | Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+def as_typed(sets: Iterable[str], trusted: Iterable[str]) -> str:
+    """The options --set and --trust as they were typed, quoted where a shell would read brackets."""
+    quoted = [f"'{text}'" if set(text) & set('[]{}" ') else text for text in sets]
+    return "".join([*(f" --set {text}" for text in quoted), *(f" --trust {name}" for name in trusted)])
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1, gap: int = 2) -> None:
     """A table whose first `left` columns are text and whose other ones are numbers."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap - 1, 0, 0))
@@ -74,8 +79,8 @@ def _cell(value: object) -> Text:
 def ordered(names: Iterable[str]) -> list[str]:
     """Measures, with those that are looked for first in front."""
     measures = [name for name in names if name != "step"]
-    others = [name for name in measures if name not in FIRST + LAST]
-    return [name for name in FIRST if name in measures] + others + [name for name in LAST if name in measures]
+    others = sorted((name for name in measures if name not in FIRST), key=lambda name: name in LAST)
+    return [name for name in FIRST if name in measures] + others
 
 
 def print_json(value: object) -> None:

@@ -18,6 +18,7 @@ AXES = ("step", "work", "bytes", "seconds")  # what a curve can be drawn against
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution
 PREFERRED = (*ERRORS, "phi", "outer")
+LAST = ("direction_norm",)  # a method's own estimate, small wherever it rests: methods cannot be compared by it
 SYMBOLS = {
     "stationarity": "|∇Φ|²",
     "distance_x": "|x - x*|²",
@@ -72,7 +73,7 @@ def all_measures(runs: Sequence[RunRecord]) -> list[str]:
     """Every measure that some run recorded: first those that show whether a run went well."""
     names = dict.fromkeys(name for run in runs for name in run.measures)
     first = [name for name in PREFERRED if name in names]
-    return first + [name for name in names if name not in first]
+    return first + sorted((name for name in names if name not in first), key=lambda name: name in LAST)
 
 
 def main_measure(runs: Sequence[RunRecord]) -> str | None:
