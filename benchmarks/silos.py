@@ -13,7 +13,7 @@ free     nobody waits: one site runs a tenth of the time, one is stopped for 10 
 lost-disk  nobody waits: one site killed, its folder deleted, and started again: how far from the solution
 masks    masks a hundred times the largest gradient, from secrets of the links: how far from the solution
 tap      all bytes on a link and inside the relay, searched for every number that the sites have or say
-fuzz     20,000 frames, made up and damaged, into one Post: exceptions, memory
+fuzz     20,000 frames, made up and damaged, into a Post of each mode: exceptions, memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
 """
 
@@ -47,6 +47,7 @@ from decibo.cli.join import free_port
 from decibo.runs.folder import to_toml
 from decibo.silo import Home, Job, Memory, Site, join
 from decibo.silo.frame import Kind, pack
+from decibo.silo.newest import Newest
 from decibo.silo.post import Post
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
@@ -365,7 +366,7 @@ def tap(options) -> None:
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     said: list[bytes] = []
     keep = Post._data
-    Post._data = lambda self, at, vector: said.append(vector.tobytes()) or keep(self, at, vector)
+    Post._data = lambda self, at, vector, peer: said.append(vector.tobytes()) or keep(self, at, vector, peer)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         port, behind = free_port(), free_port()
@@ -410,17 +411,37 @@ def fuzz(options) -> None:
     random = np.random.default_rng(options.seed)
     job = bytes(range(16))
     lines = itertools.count()
-    options = {"terms": {"steps": "10"}, "keep": 24, "most": 50, "say": lambda line: next(lines)}
-    post = Post(Nowhere(), "b", ("a", "b", "c"), ["a", "c"], job=job, **options)
+    options = {"terms": {"steps": "10"}, "most": 50, "say": lambda line: next(lines)}
+    posts = {
+        "lockstep": Post(Nowhere(), "b", ("a", "b", "c"), ["a", "c"], job=job, keep=24, **options),
+        "free": Newest(Nowhere(), "b", ("a", "b", "c"), ["a", "c"], job=job, width=2, **options),
+    }
+    posts["free"].offer(np.zeros(20), busy=True)
 
     def frame() -> bytes:
-        kind = Kind(int(random.integers(1, 6)))
+        kind = Kind(int(random.integers(1, 7)))
         at = (int(random.integers(0, 60)), int(random.integers(0, 4)))
         content = (
-            pack(kind, job, int(random.integers(0, 3)), *at, numbers=random.normal(size=random.integers(0, 60)))
+            pack(
+                kind,
+                job,
+                int(random.integers(0, 3)),
+                *at,
+                numbers=random.normal(size=random.choice([20, random.integers(0, 60)])),
+            )
             if kind is Kind.DATA
             else pack(
-                kind, job, int(random.integers(0, 3)), *at, words={"first": [1, 2], "waiting": ["a", 3], "why": "x"}
+                kind,
+                job,
+                int(random.integers(0, 3)),
+                *at,
+                words={
+                    "first": [1, 2],
+                    "waiting": ["a", 3],
+                    "why": "x",
+                    "heard": [1, int(random.integers(90))],
+                    "share": "ab" * 32,
+                },
             )
         )
         if random.random() < 0.4:
@@ -430,16 +451,18 @@ def fuzz(options) -> None:
             content = bytes(damaged[: random.integers(1, len(damaged) + 1)])
         return content if random.random() < 0.9 else random.bytes(random.integers(0, 300))
 
-    sizes = []
-    tracemalloc.start()
-    for k in range(20_000):
-        post.deliver(str(random.choice(["a", "b", "c", "?"])), frame())
-        if k % 2000 == 1999:
-            sizes.append(tracemalloc.get_traced_memory()[0] // 1024)
-    tracemalloc.stop()
-    kept = sum(len(box) for box in post._box.values())
-    print(f"fuzz: 20,000 frames, {post.refused:,} refused, {next(lines)} lines, no exception; {kept} kept of at most "
-          f"{2 * post.room}; KiB after each 2,000: {sizes}")  # fmt: skip
+    for words, post in posts.items():
+        sizes = []
+        post.refused = 0
+        tracemalloc.start()
+        for k in range(20_000):
+            post.deliver(str(random.choice(["a", "b", "c", "?"])), frame())
+            if k % 2000 == 1999:
+                sizes.append(tracemalloc.get_traced_memory()[0] // 1024)
+        tracemalloc.stop()
+        kept = len(post._newest) if isinstance(post, Newest) else sum(len(box) for box in post._box.values())
+        print(f"fuzz, {words}: 20,000 frames, {post.refused:,} refused, {next(lines)} lines so far, no exception; "
+              f"{kept} kept; KiB after each 2,000: {sizes}")  # fmt: skip
 
 
 def speed(options) -> None:

@@ -91,9 +91,8 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
         terminal.print_json({"steps": job.steps, "sites": apart})
         return Exit.RAN
     terminal.table(("site", "from the simulation by"), [(site, format_number(value)) for site, value in apart.items()])
-    terminal.say(
-        f"All {len(apart)} sites have ended, each in a process of its own; at most {job.steps} steps were due."
-    )
+    done = "come to an end" if job.is_free else f"done {job.steps} steps"
+    terminal.say(f"All {len(apart)} sites have {done}, each in a process of its own.")
     if job.is_free or job.method.masks:
         why = "nobody waits" if job.is_free else "masks are drawn anew"
         terminal.say(f"The way differs from that of the simulation, since {why}: only where they come to rest agrees.")

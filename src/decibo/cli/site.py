@@ -32,6 +32,10 @@ MASKED = (
     "The neighbours can: masks hide every gradient from a neighbour as long as not all neighbours work together, but "
     "not how gradients change from step to step. No row of the data is sent."
 )
+SUMMED = (
+    "They can read the sum of what all neighbours of theirs send, unless several work together, and the first sums are "
+    "sums of gradients. No row of the data is sent."
+)
 
 
 def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Exit:
@@ -78,7 +82,8 @@ def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: 
     way = {peer: ROUTES[route(job, sites[site.name], sites[peer]) or "wait"] for peer in answers}
     rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
     terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
-    terminal.say(_in_words(run, sent), ENCRYPTED + (MASKED if job.method.masks else REVEALS))
+    reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
+    terminal.say(_in_words(run, sent), ENCRYPTED + reveals)
     return Exit.RAN if same else Exit.LOST
 
 
@@ -103,8 +108,8 @@ def _in_words(run: Run, sent: dict[str, object]) -> str:
     if job.is_free:
         often = "After every step" if job.pace is None else f"Every {job.pace:g} seconds"
         return (
-            f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)}, and the same again "
-            f"every {job.again:g} seconds; {whole} in {job.steps} steps without the repetitions."
+            f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)}, repeated "
+            f"every {job.again:g} s; {whole} in {job.steps} steps without the repetitions."
         )
     return (
         f"Messages from here to each of {listed(run.peers)}: {before}In every step, {parts(run.during)}; "
