@@ -1,6 +1,7 @@
 """Masks and secure sums between owners: from secrets of single links, cancelling exactly, the same after a crash."""
 
 import dataclasses
+import shutil
 import threading
 
 import jax
@@ -10,10 +11,10 @@ import pytest
 import decibo
 from decibo.errors import CorruptedFileError, InputError, LostError
 from decibo.silo import join
-from decibo.silo.frame import Kind, unpack
+from decibo.silo.frame import Kind, pack, unpack
 from decibo.silo.secret import draw, link_secret, masks_of_site, own_shares
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, make_post, run_all
+from helpers.sites import NAMES, Killed, Mortal, Silent, in_threads, make_job, make_post, run_all
 
 FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
 SCALE = 300.0
@@ -28,8 +29,8 @@ def four():
 class Tapped(Memory):
     """Keeps what travels."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, faults=None):
+        super().__init__(faults)
         self.frames = []
 
     def send(self, sender, peer, content):
@@ -101,9 +102,13 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     texts = [file.read_text() for file in files]
     results = run_all(job, tmp_path, memory)
     memory.end()
-    own = lambda name: own_shares(
-        tmp_path / name, ("east", "west") if name in ("north", "south") else ("north", "south")
-    )
+    peers = {
+        "north": ("east", "west"),
+        "south": ("east", "west"),
+        "east": ("north", "south"),
+        "west": ("north", "south"),
+    }
+    own = lambda name: own_shares(tmp_path / name, peers[name], new=False)
     assert all(text[: text.index("heard")] in file.read_text() for text, file in zip(texts, files, strict=True))
     for number, name in enumerate(NAMES):
         mine, heard = own(name)
@@ -119,6 +124,9 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     files[0].write_text('{"own": {"east": "00"}, "heard": {}}')
     with pytest.raises(CorruptedFileError, match="does not hold the shares of this run's links"):
         own("north")
+    files[1].unlink()
+    with pytest.raises(CorruptedFileError, match="does not hold the shares"):  # new ones would not do
+        own("east")
 
 
 def test_numbers_drawn_from_a_secret():
@@ -152,12 +160,13 @@ COMPLETE = decibo.complete(4)
 @pytest.fixture(scope="module")
 def summed_run(four, tmp_path_factory):
     memory = Tapped()
+    folder = tmp_path_factory.mktemp("sums")
     job = make_job(four, FIXED, network=COMPLETE, secure_sums=True, steps=25)
-    return job, memory, run_all(job, tmp_path_factory.mktemp("sums"), memory)
+    return job, memory, run_all(job, folder, memory), folder
 
 
 def test_sums_are_what_the_simulation_sums_and_single_messages_are_noise(four, summed_run):
-    _, memory, results = summed_run
+    _, memory, results, _ = summed_run
     simulated = decibo.solve(four, COMPLETE, FIXED, steps=25, measures=[])
     own = np.stack([np.asarray(results[name].x) for name in NAMES])
     np.testing.assert_allclose(own, simulated.agents.x, atol=1e-11)
@@ -177,8 +186,8 @@ def test_sums_are_what_the_simulation_sums_and_single_messages_are_noise(four, s
             assert np.median(np.abs(read(heard[name, NAMES[j]]) - rows[j])) > 1e4  # of up to 2^21
 
 
-def test_sums_have_the_same_bits_with_other_secrets_and_after_crashes(four, summed_run, tmp_path):
-    job, _, calm = summed_run
+def test_sums_have_the_same_bits_with_other_secrets_and_after_crashes(summed_run, tmp_path):
+    job, _, calm, _ = summed_run
     memory = Memory(Faults(lose=0.05, delay=0.001, seed=3))
 
     def stubborn(name):
@@ -196,6 +205,24 @@ def test_sums_have_the_same_bits_with_other_secrets_and_after_crashes(four, summ
     for name in NAMES:
         for leaf, same in zip(jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True):
             np.testing.assert_array_equal(leaf, same)
+
+
+class Impatient(Silent):
+    """A neighbour asks as soon as it can."""
+
+    def start(self, receiver):
+        receiver.deliver("east", pack(Kind.ASK, receiver.job, 1, 20, 0))
+
+
+def test_a_site_that_starts_again_repeats_nothing_in_the_clear(four, summed_run, tmp_path):
+    folder = shutil.copytree(summed_run[3] / "north", tmp_path / "north")
+    (folder / "finished").unlink()
+    job = make_job(four, FIXED, network=COMPLETE, secure_sums=True, steps=25, patience=1e-3)
+    wire = Impatient()
+    join(job, site="north", data=None, folder=folder, wire=wire)
+    said = [frame for peer, frame in wire.sent if frame.kind is Kind.DATA]
+    assert [frame.step for frame in said] == list(range(20, 26))
+    assert {frame.numbers.dtype.name for frame in said} == {"uint64"}
 
 
 def test_where_there_can_be_no_secure_sums(four):

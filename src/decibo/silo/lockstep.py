@@ -16,7 +16,7 @@ from decibo.formatting import listed
 from decibo.silo.kept import Kept, Known
 from decibo.silo.part import Run, Say
 from decibo.silo.post import DIVERGED, EndedError, Post
-from decibo.silo.secret import keep_shares, link_secret, masks_of_site, own_shares
+from decibo.silo.secret import Shares, keep_shares, link_secret, masks_of_site, own_shares
 from decibo.silo.secure import Veil
 
 
@@ -110,19 +110,29 @@ class Runner:
     def begin(self, post: Post, known: Known | None) -> Known:
         """Begin to talk, and find the state to go on from."""
         job = self.site.job
-        post.start()
+        number = self.site.agent.number
         self.talk = Talk(post, self.site.peers)
-        first = self.site.first
-        secret_of = self._secrets(post) if job.method.masks or job.secure_sums else {}
-        if job.method.masks:
-            first = first | masks_of_site(job.method.masks, first, self.site.agent.number, secret_of)
+        secret_of: dict[int, bytes] = {}
+        if job.method.masks or job.secure_sums:
+            own, heard = own_shares(self.kept.folder, self.site.peers, new=known is None)
+            if known is not None and job.secure_sums:  # nothing may be repeated in the clear
+                self._hide(post, self._secrets(own, heard))
+            post.start()
+            heard = post.share(own, heard)
+            keep_shares(self.kept.folder, own, heard)
+            secret_of = self._secrets(own, heard)
+        else:
+            post.start()
         if job.secure_sums:
-            veil = Veil(job.network, self.site.agent.number, secret_of)
-            self.talk.veil = veil
-            post.veil = lambda peer, at, vector: veil.hidden(job.number(peer), *at, vector)
-        if known is None:
-            known = self._recorded(Known(0, self.site.agent.begin(first, self.talk.of(0)), {}, {}))
-        return known
+            self._hide(post, secret_of)
+        if known is not None:
+            return known
+        first = self.site.first
+        if job.method.masks:
+            first = first | masks_of_site(job.method.masks, first, number, secret_of)
+            if len(secret_of) == 1:
+                self.say(f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide nothing from it")
+        return self._recorded(Known(0, self.site.agent.begin(first, self.talk.of(0)), {}, {}))
 
     def ended(self, post: Post, known: Known) -> bool:
         """Whether all is done."""
@@ -142,21 +152,22 @@ class Runner:
 
     # What does not
 
-    def _secrets(self, post: Post) -> dict[int, bytes]:
-        """The secret of the link to each neighbour, once it has the shares of all."""
+    def _secrets(self, own: Shares, heard: Shares) -> dict[int, bytes]:
+        """The secret of the link to each neighbour."""
         job = self.site.job
-        number = self.site.agent.number
-        own, known = own_shares(self.kept.folder, self.site.peers)
-        heard = post.share(own, known)
-        keep_shares(self.kept.folder, own, heard)
         secret_of: dict[int, bytes] = {}
         for peer in self.site.peers:
             other = job.number(peer)
-            shares = (own[peer], heard[peer]) if number < other else (heard[peer], own[peer])
+            shares = (own[peer], heard[peer]) if self.site.agent.number < other else (heard[peer], own[peer])
             secret_of[other] = link_secret(job.digest, *shares)
-        if len(secret_of) == 1:
-            self.say(f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide nothing from it")
         return secret_of
+
+    def _hide(self, post: Post, secret_of: dict[int, bytes]) -> None:
+        """Say from now on what only sums can be read from."""
+        job = self.site.job
+        veil = Veil(job.network, self.site.agent.number, secret_of)
+        self.talk.veil = veil
+        post.veil = lambda peer, at, vector: veil.hidden(job.number(peer), *at, vector)
 
     def _stepped(self, post: Post, known: Known) -> Known:
         """Record, save and report what is due after a step."""

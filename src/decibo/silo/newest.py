@@ -134,9 +134,9 @@ class Newest(Post):
         return there
 
     def wait(self, seconds: float) -> None:
-        """Until something new has arrived, but not for longer than this."""
+        """Until something new has arrived, but not for longer than this; not at all if nothing new can come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._news or self._ended or self._failure is not None, seconds)
+            self._changed.wait_for(lambda: self._news or self._failure is not None or self._is_last(), seconds)
 
     @property
     def over(self) -> bool:
@@ -170,6 +170,14 @@ class Newest(Post):
             elif all(ends[peer] is None for peer in deaf) or self.clock() - last > FRESH * self.again:
                 return None not in ends.values()
             self._farewell(deaf)
+
+    def _has_begun(self) -> bool:
+        return bool(self._newest)
+
+    def _is_last(self) -> bool:
+        """Whether all neighbours that are there have ended."""
+        there = [peer for peer in self.peers if not self._is_out(peer)]
+        return bool(there) and all(peer in self._ended for peer in there)
 
     def _is_out(self, peer: str) -> bool:
         heard = self._newest.get(peer)

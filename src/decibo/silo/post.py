@@ -327,13 +327,16 @@ class Post:
             words = ["its summary is the same, but not its checksum"]
         with self._changed:
             self.greeted[peer] = words if frame.job != self.job else []
-            if frame.job != self.job and not self.log:
+            if frame.job != self.job and not self._has_begun():
                 self._failure = InputError(
                     f"{peer} runs another job ({'; '.join(words)}).", "Send the same job file to all sites."
                 )
             self._changed.notify_all()
         if frame.job != self.job:
             self._refuse(peer, f"it runs another job ({'; '.join(words)})")
+
+    def _has_begun(self) -> bool:
+        return bool(self.log)
 
     def _take(self, peer: str, frame: Frame) -> None:
         position = (frame.step, frame.call)

@@ -35,19 +35,26 @@ FILE = "links.json"
 Shares = dict[str, bytes]
 
 
-def own_shares(folder: Path, peers: Iterable[str]) -> tuple[Shares, Shares]:
-    """This site's shares, drawn and written down if the run is new; and those of the neighbours that are known."""
+def own_shares(folder: Path, peers: Iterable[str], *, new: bool) -> tuple[Shares, Shares]:
+    """This site's shares, drawn and written down if the run is new; and those of the neighbours that are known.
+
+    new   whether the run has no checkpoint yet; otherwise there must be shares of all neighbours
+    """
     path = folder / FILE
-    if not path.exists():
+    if new and not path.exists():
         drawn = {peer: secrets.token_bytes(SHARE) for peer in peers}
         keep_shares(folder, drawn, {})
         return drawn, {}
     try:
         stored = json.loads(read_checked(path))
         mine, theirs = ({peer: bytes.fromhex(text) for peer, text in stored[part].items()} for part in ("own", "heard"))
-        if set(mine) != set(peers) or any(len(share) != SHARE for share in (*mine.values(), *theirs.values())):
+        if (
+            set(mine) != set(peers)
+            or not (new or set(theirs) == set(peers))
+            or any(len(share) != SHARE for share in (*mine.values(), *theirs.values()))
+        ):
             raise ValueError("other neighbours")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptedFileError(
             f"{path} does not hold the shares of this run's links. Without them its masks cannot be made again: start "
             "a new job."
