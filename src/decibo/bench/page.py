@@ -86,6 +86,7 @@ def blocks(cells: Sequence[Cell]) -> list[Block]:
         _when(cells),
         _trio(found, tables),
         _price(cells),
+        _tuning(cells),
         *_ranks(tables, found),
         Block("Curves", [pictures.CURVES], picture="curves"),
         _by_task(cells),
@@ -296,6 +297,34 @@ def _price(cells: Sequence[Cell]) -> Block:
         (*head, "numbers sent", "copies", "microseconds, all agents"),
         rows,
     )
+
+
+def _tuning(cells: Sequence[Cell]) -> Block:
+    """How easily a search goes wrong, method by method."""
+    rows = []
+    for name in dict.fromkeys(cell.method for cell in cells):
+        here = [cell for cell in cells if cell.method == name and cell.tried]
+        if not here:
+            continue
+        scores = np.array([row["score"] for cell in here for row in cell.tried])
+        edges = np.mean([any("edge" in note for note in cell.notes) for cell in here])
+        lost = np.mean([not run.sound for cell in here for run in cell.runs])
+        rows.append(
+            (name, str(len(here[0].settings)), *map(_percent, (float(np.mean(~np.isfinite(scores))), edges, lost)))
+        )
+    text = (
+        "Everybody had the same ranges, in units of the task, and the same number of tries. A setting diverges if it does "
+        "so on one tuning seed; a search met an edge if its best lay at the end of a range, which was then widened; and "
+        "some settings that were best on the tuning seeds diverged on judging seeds."
+    )
+    head = (
+        "method",
+        "settings to tune",
+        "tries that diverged",
+        "searches that met an edge",
+        "judged runs that diverged",
+    )
+    return Block("How hard is it to tune?", [text], head, rows)
 
 
 def _ranks(tables: dict[str, list[Standing]], found: Costs) -> list[Block]:
