@@ -198,6 +198,9 @@ def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
     text = page.markdown(blocks, told)
     assert text.index("## Which method") < text.index("## Ranks")
     assert all(name in text for name in METHODS)
+    hard = next(block for block in blocks if block.title == "How hard is it to tune?")
+    diverged = {cell.method: np.mean([not np.isfinite(row["score"]) for row in cell.tried]) for cell in cells}
+    assert {row[0]: row[2] for row in hard.rows} == {name: f"{100 * share:.0f} %" for name, share in diverged.items()}
     drawn = pictures.drawn(cells)
     assert all(content.startswith(b"\x89PNG") for content in drawn.values())
     html = page.write_html(tmp_path / "page.html", blocks, told, drawn).read_text()

@@ -171,7 +171,7 @@ def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
         place = 1 + work.index(auto)
         parts.append(
             f"**If nobody tunes, `ahead_exact()` without settings** comes {_ordinal(place)} of {len(work)} against "
-            f"tuned rivals and solves {_percent(auto.solved)}; the others do not run at all without step sizes."
+            f"tuned rivals and solves {_percent(auto.solved)}; the others need step sizes."
         )
     return " ".join(parts)
 
@@ -306,16 +306,15 @@ def _tuning(cells: Sequence[Cell]) -> Block:
         here = [cell for cell in cells if cell.method == name and cell.tried]
         if not here:
             continue
-        scores = np.array([row["score"] for cell in here for row in cell.tried])
-        edges = np.mean([any("edge" in note for note in cell.notes) for cell in here])
-        lost = np.mean([not run.sound for cell in here for run in cell.runs])
-        rows.append(
-            (name, str(len(here[0].settings)), *map(_percent, (float(np.mean(~np.isfinite(scores))), edges, lost)))
-        )
+        tried = [not np.isfinite(row["score"]) for cell in here for row in cell.tried]
+        edges = [any("edge" in note for note in cell.notes) for cell in here]
+        lost = [not run.sound for cell in here for run in cell.runs]
+        shares = [_percent(float(np.mean(each))) for each in (tried, edges, lost)]
+        rows.append((name, str(len(here[0].settings)), *shares))
     text = (
-        "Everybody had the same ranges, in units of the task, and the same number of tries. A setting diverges if it does "
-        "so on one tuning seed; a search met an edge if its best lay at the end of a range, which was then widened; and "
-        "some settings that were best on the tuning seeds diverged on judging seeds."
+        "Everybody had the same ranges, in units of the task, and the same number of tries. A setting diverges if it "
+        "does so on one tuning seed; a search met an edge if its best lay at an end of its range, which was widened; "
+        "and some settings that were best on the tuning seeds diverged on judging seeds."
     )
     head = (
         "method",
