@@ -71,6 +71,7 @@ def refused(done, *said):
 PLACES = {
     "problem": 'problem = { name = "NAME", ARGUMENT }',
     "network": 'problem = "quadratic"\nnetwork = { name = "NAME", ARGUMENT }',
+    "network of x": 'problem = "quadratic"\nnetwork = { agents = 4, x = { name = "NAME", ARGUMENT } }',
     "method": 'problem = "quadratic"\nmethod = { name = "NAME", ARGUMENT }',
     "data": 'problem = { name = "hyper_cleaning", data = { name = "NAME", ARGUMENT } }',
     "schedule": 'problem = "quadratic"\nmethod = { lam = { name = "NAME", ARGUMENT } }',

@@ -37,7 +37,7 @@ def run(
                 "--resume is for runs with several seeds, but there are no seeds.",
                 f"Continue a single run with: decibo resume {terminal.path_of(folder)}",
             )
-        return _run(config, folder, checkpoint, False, as_json)
+        return _run(config, folder, checkpoint, False, as_json, terminal.as_typed(sets, trusted))
     return _run_seeds(config, folder, checkpoint, resumed, as_json)
 
 
@@ -78,17 +78,17 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
     return _run(config, folder, True, True, as_json)
 
 
-def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool) -> Exit:
+def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool, typed: str = "") -> Exit:
     checkpoint = checkpoint or config.run.checkpoint_every is not None
     with precision(config), interruptible():
         parts, config = build(config)
         solution = solve_into(folder, parts, config, checkpoint=checkpoint, continued=continued)
     if is_first():
-        _show(solution, parts, folder, config, as_json)
+        _show(solution, parts, folder, f"{terminal.path_of(config.path)}{typed}", as_json)
     return exit_code(solution)
 
 
-def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_json: bool) -> None:
+def _show(solution: Solution, parts: Parts, folder: Path, source: str, as_json: bool) -> None:
     if as_json:
         terminal.print_json(terminal.run_as_dict(solution, folder))
         return
@@ -99,5 +99,5 @@ def _show(solution: Solution, parts: Parts, folder: Path, config: Config, as_jso
     if solution.status is Status.interrupted and (folder / "checkpoint").is_dir():
         command = f"resume {place}"
     elif not solution.status.sound:
-        command = f"check {config.path}"
+        command = f"check {source}"
     terminal.say(f"Written to {place}", f"Next: decibo {command}")

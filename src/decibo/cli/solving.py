@@ -20,6 +20,7 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.config import Config, Parts, declared_agents, resolved, solve_arguments
 from decibo.cli.errors import Exit
+from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError
 from decibo.execute import stored
 from decibo.execute.checkpoint import Checkpoints, check_folder
@@ -121,7 +122,7 @@ def judged(config: Config, problem: decibo.Problem) -> Config:
 
 def _is_cheap(problem: decibo.Problem) -> bool:
     """Whether there is an exact reference, for data that is all here, and it is a matter of milliseconds."""
-    if jax.process_count() > 1 or callable(problem.data):
+    if jax.process_count() > 1 or callable(problem.data) or isinstance(problem.sample, Stream):
         return False
     numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(problem.data))
     if problem.y_layout.size > DENSE or problem.y_layout.size * numbers > CHEAP:
