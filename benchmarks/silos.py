@@ -11,7 +11,8 @@ relay    four sites that can only call out; the relay killed for 3 seconds: the 
 free     nobody waits: one site runs a tenth of the time, one is stopped for 10 s, one killed twice; once each site
          moves when it has computed, once at a pace: how far from the solution, and how long lockstep takes
 lost-disk  nobody waits: one site killed, its folder deleted, and started again: how far from the solution
-masks    masks a hundred times the largest gradient, from secrets of the links: how far from the solution
+masks    masks a hundred times the largest direction, from secrets of the links: how far from the solution; and sums of
+         which single messages cannot be read, on the complete network: how far from `decibo.solve` after 1,000 steps
 tap      all bytes on a link and inside the relay, searched for every number that the sites have or say
 fuzz     20,000 frames, made up and damaged, into a Post of each mode: exceptions, memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
@@ -61,11 +62,13 @@ FREE = {"name": "ahead_free", "alpha": 0.05, "gamma": 0.1}
 class Sites:
     """Four sites with a folder each, and their processes."""
 
-    def __init__(self, folder: Path, steps: int, *, relay: bool = False, every: int = 7, method=METHOD, **run) -> None:
+    def __init__(
+        self, folder: Path, steps: int, *, relay: bool = False, every: int = 7, method=METHOD, network="ring", **run
+    ):
         self.folder = folder
         address = lambda: f"127.0.0.1:{free_port()}"
         self.homes = {name: Home.make(folder / name, name, None if relay else address()) for name in NAMES}
-        tables = {"problem": "quadratic", "network": {"name": "ring"}, "method": method}
+        tables = {"problem": "quadratic", "network": {"name": network}, "method": method}
         tables["run"] = {"steps": steps, "checkpoint_every": every, "patience": 600.0} | run
         entry = lambda site: (
             {"name": site.name, "certificate": site.certificate} | ({"address": site.address} if site.address else {})
@@ -328,6 +331,14 @@ def masks(options) -> None:
         run.wait()
         print(f"masks: of {scale:.0f}, directions are {largest:.1f} at most; |x - x*| = {run.error():.0e} after "
               f"{options.steps} steps")  # fmt: skip
+    with sites(1000, every=100, network="complete", secure_sums=True) as run:
+        run.start(*NAMES)
+        run.wait()
+        found = run.ends()
+    rows = np.asarray(decibo.solve(problem, decibo.complete(4), plain, steps=1000, measures=[]).agents.x)
+    apart = max(np.abs(np.asarray(found[name]["x"][0]) - rows[i]).max() for i, name in enumerate(NAMES))
+    seconds = max(entry["seconds"] for entry in found.values())
+    print(f"secure sums: {apart:.1e} from solve after 1,000 steps; {seconds:.1f} s of steps")
 
 
 class Proxy:

@@ -47,7 +47,7 @@ def masked(method: Algorithm, scale: float | Mapping[str, float]) -> Algorithm:
     """The method with masks on its directions: neighbours add the same random numbers with opposite signs.
 
     For exact strategies, which land where they would without. In a simulation both ends of a link draw from the seed of
-    the run; between real owners they need a secret that the two share, such as one from a key exchange.
+    the run; between real owners (`decibo.silo`) from a secret that the two agree on when the run begins.
 
     scale   the deviation of one mask, many times the size of a gradient, say 100 times: one number, or one for each
             variable, {"x": 1.0, "y": 50.0, "z": 50.0}. At first a mask moves its variable by about the step times scale
