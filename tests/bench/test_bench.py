@@ -344,6 +344,13 @@ def test_the_full_budget_makes_rings_first_one_cell_at_a_time():
     assert all(len(suite.cells_of(job, suite.entrant_of(job.method, {}))) == 1 for job in jobs)
 
 
+def test_what_was_not_made_is_told(cells):
+    assert "2 of 5 cells are there" in page.made_by("decibo bench", "tiny", cells, 5).sentence
+    assert "cells are there" not in page.made_by("decibo bench", "tiny", cells, 2).sentence
+    alone = results.Cell("bent", "ring", METHODS[0], {}, [], [], cells[0].cost, cells[0].runs, 0.0)
+    assert "1 place that not everybody has run is left out" in page.blocks([*cells, alone])[0].sentences[1]
+
+
 def test_work_of_the_rivals_is_counted_step_by_step():
     samples = {"a": np.ones((640, 2))}
     nothing = lambda *_: 0.0

@@ -66,12 +66,14 @@ class Made:
         return f"Made by `{self.command}` {listed(self.places)}; {spent}. {self.budget}"
 
 
-def made_by(command: str, budget: str, cells: Sequence[Cell]) -> Made:
-    """What the cells say of when, with what and where they were made."""
+def made_by(command: str, budget: str, cells: Sequence[Cell], planned: int = 0) -> Made:
+    """What the cells say of when, with what and where they were made; `planned` is how many the budget has."""
     where = {"on {date} with {software}; {hardware}".format(**cell.made) for cell in cells if cell.made}
     size = BUDGETS[budget]
     tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
     text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
+    if len(cells) < planned:
+        text += f" {len(cells)} of {planned} cells are there; the others were not made in the time that there was."
     return Made(command, sorted(where) or ["by an earlier version"], sum(cell.seconds for cell in cells), text)
 
 
@@ -179,9 +181,12 @@ def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
 def _scope(cells: Sequence[Cell], found: Costs) -> str:
     places = dict.fromkeys((one.task, one.network) for one in found.instances)
     seeds = len({one.seed for one in found.instances})
+    lost = len({cell.place for cell in cells}) - len(places)
+    without = f" {plural(lost, 'place')} that not everybody has run is left out." if lost == 1 else ""
+    without = f" {plural(lost, 'place')} that not everybody has run are left out." if lost > 1 else without
     return (
         f"{plural(len(found.entrants), 'method')} on {plural(len(places), 'place')} (a task on a network), "
-        f"{plural(seeds, 'seed')} and two targets each: {len(found.instances)} questions."
+        f"{plural(seeds, 'seed')} and two targets each: {len(found.instances)} questions.{without}"
     )
 
 

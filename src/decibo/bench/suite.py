@@ -119,11 +119,21 @@ def entrant_of(method: str, factories: dict[str, Callable[..., object]]) -> Entr
     return field.chosen([method], False)[0]
 
 
+def networks_of(job: Job, task: Task) -> tuple[str, ...]:
+    """The networks on which a job solves a task."""
+    return job.networks or (task.networks if job.budget.small else task.more)
+
+
+def planned(todo: Sequence[Job]) -> int:
+    """How many cells all jobs have together."""
+    return sum(len(networks_of(job, catalogue.TASKS[name])) for job in todo for name in job.tasks)
+
+
 def cells_of(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
     """Task, network and key of every cell of a job."""
     cells = []
     for task in (catalogue.TASKS[name] for name in job.tasks):
-        names = job.networks or (task.networks if job.budget.small else task.more)
+        names = networks_of(job, task)
         asked = {
             "task": task,
             "method": entrant,

@@ -71,7 +71,7 @@ def bench(
         + ["--claims"] * claimed
         + ["--corner"] * bool(alone)
     )
-    told = page.made_by(" ".join([f"decibo bench --budget {budget}", *words]), budget, cells)
+    told = page.made_by(" ".join([f"decibo bench --budget {budget}", *words]), budget, cells, suite.planned(todo))
     further = [*([others.block(verdicts)] if verdicts else []), *([corner.block(alone)] if alone else [])]
     blocks = [*page.blocks(cells), *further]
     drawn = pictures.drawn(cells)
