@@ -161,7 +161,7 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     zeros = jax.tree.map(jnp.zeros_like, group)
     along = _noise(y)
     own, along = lax.fori_loop(0, STARTS, lambda _, at: _probe(oracle, x, y, at[1]), (jnp.zeros((), dtype), along))
-    largest = lax.fori_loop(0, mix.reach.width, lambda _, most: mix.largest(most), own)
+    largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
         average=zeros,
@@ -182,6 +182,16 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
         s=jnp.full_like(x, TINY),
     )
     return State(variables, inner, outer)
+
+
+def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
+    """The largest of all agents' numbers; without a loop where the width is known beforehand, as between sites."""
+    width = mix.reach.width
+    if isinstance(width, int):
+        for _ in range(width):
+            own = mix.largest(own)
+        return own
+    return lax.fori_loop(0, width, lambda _, most: mix.largest(most), own)
 
 
 def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:

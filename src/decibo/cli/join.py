@@ -32,8 +32,9 @@ from decibo.files import PRIVATE, atomic_write
 from decibo.formatting import format_number, to_json
 from decibo.runs.folder import to_toml
 from decibo.silo.home import Home
-from decibo.silo.job import Job, read_dtype, read_members
+from decibo.silo.job import Job, read_dtype, read_members, read_tables
 from decibo.silo.join import join as take_part
+from decibo.silo.member import Member
 from decibo.silo.relay import Relay
 
 SOLUTION = "solution.json"
@@ -45,6 +46,8 @@ PORTS = range(20_000, 32_000)  # below those that systems give to connections
 def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
     """Take part in a job as the site of this machine, from the start or from the last checkpoint."""
     site = Home.at(home)
+    if "estimator" in read_tables(path):
+        return _fit(path, site, as_json)
     trust = trust_for(path, trusted, as_json)
     with computing_in(read_dtype(path)), interruptible():
         job = load_job(path, trust)
@@ -61,6 +64,32 @@ def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str],
     else:
         terminal.show_run(solution)
         terminal.say(f"This site's x and y are in {terminal.path_of(place)}")
+    return exit_code(solution)
+
+
+def _fit(path: Path, site: Home, as_json: bool) -> Exit:
+    """Fit the estimator of a job with the others, and keep the model."""
+    from decibo.sklearn.stored import estimator_of, save  # needs scikit-learn
+
+    model, label = estimator_of(path.name, read_tables(path)["estimator"])
+    if site.table is None:
+        raise InputError(
+            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
+            'Add table = "ours.csv", the path of a CSV or parquet file.',
+        )
+    own = decibo.data.read_table(site.folder / site.table, label=label)
+    with computing_in(read_dtype(path)), interruptible():
+        assert own.y is not None  # since a column of labels was named
+        model.fit(own.X, own.y, silo=Member.at(path, site.folder, say=log))
+        place = save(model, site.folder / "models" / f"{path.stem}.json")
+    solution = model.solution_
+    summary = {"site": site.name, "status": str(solution.status), "message": solution.message}
+    summary |= {"steps": solution.steps, "seconds": solution.cost.seconds, "model": str(place)}
+    if as_json:
+        terminal.print_json(summary)
+    else:
+        terminal.show_run(solution)
+        terminal.say(f"The model, the same at all sites, is in {terminal.path_of(place)}")
     return exit_code(solution)
 
 

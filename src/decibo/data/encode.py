@@ -23,8 +23,14 @@ from decibo.parallel.processes import share
 
 Columns = dict[str, np.ndarray]  # floats with NaN for missing, or objects: text, and None for missing
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
+Total = Callable[[np.ndarray], np.ndarray]  # what this process has -> the sum over all
+Place = Callable[[int], str]  # the number of a process -> what to call it
 NUMBER = "numbers"
 TEXT = "text"
+
+
+def _process(number: int) -> str:
+    return f"process {number}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,22 +47,26 @@ class Encoding:
     words: dict[str, tuple[str, ...]]
 
     @staticmethod
-    def fit(table: object, share: Share = share) -> Encoding:
+    def fit(table: object, share: Share = share, total: Total | None = None, place: Place = _process) -> Encoding:
         """The encoding of a table: a data frame, a mapping of columns or an array.
 
         In a run of several processes each passes its own rows, all call it together, and all get the same encoding.
+
+        share, total   what this process has -> what each has, and the sum over all
+        place          what to call the process of a number
         """
         own = as_columns(table)
-        kinds = _agreed_kinds(own, share)
+        total = total or (lambda rows: np.sum([np.asarray(each, dtype=float) for each in share(rows.tolist())], axis=0))
+        kinds = _agreed_kinds(own, share, place)
         numbers = [name for name, kind in kinds.items() if kind == NUMBER]
         known = {name: own[name].astype(float) for name in numbers}
         present = {name: column[~np.isnan(column)] for name, column in known.items()}
-        counts = _total([[float(part.sum()), len(part)] for part in present.values()], share)
-        means = {name: total / max(count, 1) for name, (total, count) in zip(numbers, counts, strict=True)}  # (1)
-        squares = _total([[float(((present[name] - means[name]) ** 2).sum())] for name in numbers], share)
+        counts = total(np.array([[part.sum(), len(part)] for part in present.values()], float).reshape(-1, 2))
+        means = {name: summed / max(count, 1) for name, (summed, count) in zip(numbers, counts, strict=True)}  # (1)
+        squares = total(np.array([((present[name] - means[name]) ** 2).sum() for name in numbers], float))
         deviations = {
             name: _deviation(float(square), float(count), means[name])  # (2)
-            for name, (square,), (_, count) in zip(numbers, squares, counts, strict=True)
+            for name, square, (_, count) in zip(numbers, squares, counts, strict=True)
         }
         texts = [name for name in kinds if name not in numbers]
         found = share([sorted({word for word in own[name] if isinstance(word, str)}) for name in texts])
@@ -144,18 +154,18 @@ def _is_missing(value: object) -> bool:
     )
 
 
-def _agreed_kinds(own: Columns, share: Share) -> dict[str, str]:
+def _agreed_kinds(own: Columns, share: Share, place: Place) -> dict[str, str]:
     """Whether each column holds numbers or text, the same in all processes; a column of gaps is what the others say."""
     mine = {name: _kind(column) for name, column in own.items()}
     everyone = share(mine)
     kinds: dict[str, str] = {}
     for process, theirs in enumerate(everyone):
-        _same_columns(list(everyone[0]), list(theirs), "process 0", f"process {process}")
+        _same_columns(list(everyone[0]), list(theirs), place(0), place(process))
         for name, kind in theirs.items():
             before = kinds.get(name, "")
             if kind and before and kind != before:
                 raise InputError(
-                    f"Column {name!r} holds {kind} in process {process} and {before} in one before it, but it must be "
+                    f"Column {name!r} holds {kind} in {place(process)} and {before} in one before it, but it must be "
                     "the same everywhere.",
                     f"If the numbers are codes, read them as text: categories=[{name!r}].",
                 )
@@ -176,12 +186,6 @@ def _same_columns(there: list[str], here: list[str], place: str, other: str) -> 
             f"The columns of {place} and of {other} must be the same, in the same order, but they differ in "
             f"{short(', '.join(map(repr, odd)))}."
         )
-
-
-def _total(rows: list[list[float]], share: Share) -> np.ndarray:
-    """The sum over all processes."""
-    everyone = share(rows)
-    return np.sum([np.asarray(each, dtype=float).reshape(len(rows), -1) for each in everyone], axis=0)
 
 
 def _deviation(square: float, count: float, mean: float) -> float:

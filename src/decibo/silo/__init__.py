@@ -8,6 +8,7 @@ from decibo.errors import LostError
 from decibo.silo.home import Home
 from decibo.silo.job import Job, Site, read_job
 from decibo.silo.join import join
+from decibo.silo.member import Member
 from decibo.silo.wire import Faults, Memory, Wire
 
-__all__ = ["Faults", "Home", "Job", "LostError", "Memory", "Site", "Wire", "join", "read_job"]
+__all__ = ["Faults", "Home", "Job", "LostError", "Member", "Memory", "Site", "Wire", "join", "read_job"]

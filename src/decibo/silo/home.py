@@ -1,7 +1,8 @@
 """A site's own folder: its name, its key, its certificate, and the runs it has taken part in.
 
-    ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`; only its user may
-    ~/.decibo/site/NAME.key      the private key, which never leaves this folder                    read the folder
+    ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`, or for estimators
+                                 the file with its `table`; only its user may read the folder
+    ~/.decibo/site/NAME.key      the private key, which never leaves this folder
     ~/.decibo/site/NAME.pem      the certificate, which goes into job files
     ~/.decibo/site/runs/JOB/     the checkpoints of a run
 
@@ -27,7 +28,7 @@ from decibo.validate import only_known
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
-KEYS = ("name", "address", "listen", "data")
+KEYS = ("name", "address", "listen", "data", "table")
 CONFIG = "[req]\ndistinguished_name = dn\nx509_extensions = ext\n[dn]\n[ext]\nbasicConstraints = critical,CA:FALSE\n"
 
 
@@ -38,6 +39,7 @@ class Home:
     address   where others can call it, if they can
     listen    where it listens, if that is not its address: behind a router, say
     data      what loads its data, as "module:function"
+    table     the CSV or parquet file with its samples, for jobs with an estimator
     """
 
     folder: Path
@@ -45,6 +47,7 @@ class Home:
     address: str | None = None
     listen: str | None = None
     data: str | None = None
+    table: str | None = None
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Home:
@@ -80,6 +83,7 @@ class Home:
         atomic_write(place / f"{name}.pem", certificate)
         lines = [f'name = "{name}"'] + ([f'address = "{address}"'] if address else [])
         lines.append('# data = "module:function"   what loads this site\'s data; no other site learns of it')
+        lines.append('# table = "ours.csv"         or the file with its samples, for jobs with an [estimator]')
         atomic_write(place / "site.toml", "\n".join(lines) + "\n", PRIVATE)
         return cls(place, name, address)
 

@@ -67,7 +67,7 @@ from decibo.validate import seed as check_seed
 LONGEST = 1 << 20  # bytes of a job file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
-TABLES = ("problem", "network", "method", "run", "relay", "site")
+TABLES = ("problem", "network", "method", "estimator", "run", "relay", "site")
 RUN = ("mode", "steps", "seed", "checkpoint_every", "patience", "rest", "pace", "secure_sums", "dtype")
 MODES = ("lockstep", "free")
 SITE = ("name", "address", "certificate")
@@ -133,6 +133,12 @@ class Members:
     def names(self) -> list[str]:
         """The names of the sites."""
         return [site.name for site in self.sites]
+
+    def number(self, name: str) -> int:
+        """The agent that a site is."""
+        if name not in self.names:
+            raise InputError(f"The job has no site {short_repr(name)}. Its sites are {', '.join(self.names)}.")
+        return self.names.index(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,9 +259,7 @@ class Job:
 
     def number(self, name: str) -> int:
         """The agent that a site is."""
-        if name not in self.names:
-            raise InputError(f"The job has no site {short_repr(name)}. Its sites are {', '.join(self.names)}.")
-        return self.names.index(name)
+        return self.members.number(name)
 
     @cached_property
     def terms(self) -> dict[str, str]:
@@ -303,6 +307,11 @@ def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | Non
     path = Path(path)
     tables = _load(path)
     members = _members(path, tables)
+    if "estimator" in tables:
+        raise InputError(
+            f"{path} names an estimator, and so has no problem of its own.",
+            f"Take part in it with: decibo join {path.name}",
+        )
     options = _table(path.name, "run", tables.get("run", {}), RUN)
     one_word(f"{path.name}, [run].mode", options.get("mode", "lockstep"), MODES)
     options.pop("dtype", None)
@@ -320,6 +329,12 @@ def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | Non
 def read_members(path: str | Path) -> Members:
     """Who takes part in the job in a file; nothing of the problem is looked at."""
     return _members(Path(path), _load(Path(path)))
+
+
+def read_tables(path: str | Path, **known: tuple[str, ...]) -> dict[str, Any]:
+    """The tables of a job file; those that are named may have only these keys, and are empty if they are missing."""
+    tables = _load(Path(path))
+    return tables | {name: _table(Path(path).name, name, tables.get(name, {}), keys) for name, keys in known.items()}
 
 
 def read_dtype(path: str | Path) -> str:

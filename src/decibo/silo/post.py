@@ -116,12 +116,14 @@ class Post:
         self.log: dict[Position, np.ndarray] = {}  # (3)
         self.greeted: dict[str, list[str]] = {}  # peer -> what differs in its job
         self.refused = 0
+        self._started = False
         self._changed = threading.Condition()
         self._at: Position = (0, 0)
         self._missing: tuple[str, ...] = ()
         self._box: dict[str, dict[Position, np.ndarray]] = {peer: {} for peer in self.peers}  # (2)
         self._reports: dict[str, Report] = {}
         self._ended: dict[str, Ended] = {}
+        self._heard: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
         self._complained: dict[str, float] = {}
         self.veil: Callable[[str, Position, np.ndarray], np.ndarray] | None = None  # what a neighbour is told instead
@@ -133,8 +135,10 @@ class Post:
         self._blamed: tuple[str, ...] = ()
 
     def start(self) -> None:
-        """Begin to connect and to hear."""
-        self.wire.start(self)
+        """Begin to connect and to hear, unless that has begun."""
+        if not self._started:
+            self._started = True
+            self.wire.start(self)
 
     def close(self) -> None:
         """Stop hearing."""
@@ -281,7 +285,8 @@ class Post:
             said = self.log.get(at)
             shares = peer in self._shares and peer not in self.shares
             waits = peer in self._missing and not shares
-        self._tell([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
+        if not self._over:  # a neighbour that has begun its next job must not take this one for it
+            self._tell([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
         if shares:
             self._tell_share(peer)
         if said is not None:
@@ -307,6 +312,7 @@ class Post:
         elif frame.job != self.job:
             self._refuse(peer, "it belongs to another job")
         elif frame.kind is Kind.DATA:
+            self._heard.add(peer)
             self._take(peer, frame)
         elif frame.kind is Kind.ASK:
             self._answer(peer, (frame.step, frame.call))
@@ -327,16 +333,17 @@ class Post:
             words = ["its summary is the same, but not its checksum"]
         with self._changed:
             self.greeted[peer] = words if frame.job != self.job else []
-            if frame.job != self.job and not self._has_begun():
+            if frame.job != self.job and peer not in self._heard and not self._has_begun():
                 self._failure = InputError(
-                    f"{peer} runs another job ({'; '.join(words)}).", "Send the same job file to all sites."
+                    f"{peer} runs another job ({'; '.join(words)}).", "Use the same job file and settings at all sites."
                 )
             self._changed.notify_all()
         if frame.job != self.job:
             self._refuse(peer, f"it runs another job ({'; '.join(words)})")
 
     def _has_begun(self) -> bool:
-        return bool(self.log)
+        """Whether steps were made; before the first, sites may still find that they disagree."""
+        return self._at[0] > 0
 
     def _take(self, peer: str, frame: Frame) -> None:
         position = (frame.step, frame.call)

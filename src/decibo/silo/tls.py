@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from decibo.errors import InputError, first_line
-from decibo.silo.job import Job, Site, host_and_port
+from decibo.silo.job import Job, Members, Site, host_and_port
 from decibo.silo.mix import neighbours_of
 from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
 from decibo.silo.wire import Receiver
@@ -40,7 +40,7 @@ class Refused(ConnectionError):  # noqa: N818
     """A connection that this site ends, and why."""
 
 
-def route(job: Job, me: Site, peer: Site) -> str | None:
+def route(job: Job | Members, me: Site, peer: Site) -> str | None:
     """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"; None if it cannot be."""
     first = job.number(me.name) < job.number(peer.name)
     if peer.address and (first or not me.address):
@@ -55,7 +55,7 @@ class TlsWire:
 
     def __init__(
         self,
-        job: Job,
+        job: Job | Members,
         site: str,
         credentials: Credentials,
         say: Callable[[str], None] = lambda line: None,

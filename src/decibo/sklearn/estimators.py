@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,15 +14,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 import decibo
+from decibo.data.encode import Encoding
 from decibo.errors import InputError
 from decibo.execute import stored
 from decibo.execute.checkpoint import Checkpoints
 from decibo.execute.solution import Solution, Status
 from decibo.parallel.processes import check_same, share
-from decibo.sklearn import silos
+from decibo.sklearn import owners, silos
 from decibo.validate import fraction, integer, positive
 
 EVERY = 100  # steps between two checkpoints
@@ -31,6 +33,7 @@ class _Silo(BaseEstimator):
     """What both estimators share: the parameters, and the way from samples to a linear model."""
 
     solution_: Solution
+    encoding_: Encoding
 
     def __init__(
         self,
@@ -54,14 +57,36 @@ class _Silo(BaseEstimator):
     def _features(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict for."""
         check_is_fitted(self)
+        if hasattr(self, "encoding_"):
+            return self.encoding_(X)
         return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
 
-    def _gather(self, groups: ArrayLike | None, X: np.ndarray) -> silos.Census:
-        """Who has which samples, if all parameters are usable."""
+    def _check(self) -> None:
+        """Whether all parameters are usable."""
         integer("steps", self.steps)
         positive("lam", self.lam)
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
+
+    def _table(self, X: ArrayLike, y: ArrayLike, own: owners.Owner | None, **options: bool) -> tuple[Any, Any]:
+        """The samples as an array, and their labels; what is known of the columns is remembered."""
+        if hasattr(self, "encoding_"):
+            del self.encoding_
+        if own is None or own.encoding is None:
+            return validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2 if own is None else 1, **options)  # pyright: ignore
+        table, labels = check_X_y(own.features, y, **options)  # pyright: ignore
+        self.encoding_ = own.encoding
+        self.n_features_in_ = len(own.encoding.columns)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.array(own.encoding.columns, dtype=object)
+        return table, labels
+
+    def _gather(self, groups: ArrayLike | None, X: np.ndarray, own: owners.Owner | None) -> silos.Census:
+        """Who has which samples."""
+        if own is not None:
+            self.silos_ = own.names
+            self.network_ = own.session.member.network
+            return own
         census = silos.census(groups, len(X))
         if jax.process_count() > 1:
             check_same({"The number of features": X.shape[1], "The settings of the estimator": self._settings()})
@@ -79,10 +104,9 @@ class _Silo(BaseEstimator):
         """Coefficients (features, columns) and intercepts (columns,) for features as they were passed."""
         k = round(1 / self.validation)
         scale = silos.agreed_scale(census, X)
-        seed = census.share(int(check_random_state(self.random_state).randint(2**31 - 1)))[0]
-        fold = silos.dealt(census, labels, k, seed)
+        fold = silos.dealt(census, labels, k, self._seed(census))
         data = silos.stacked(census, scale(X), targets, fold, k)
-        self.solution_ = solution = self._solve(silos.problem_of(census, data, loss))
+        self.solution_ = solution = self._solve(silos.problem_of(census, data, loss), census)
         p = X.shape[1]
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
@@ -91,17 +115,26 @@ class _Silo(BaseEstimator):
         coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
-    def _solve(self, problem: decibo.Problem) -> Solution:
-        solution = decibo.solve(
-            problem,
-            self.network_,
-            decibo.ahead_exact(lam=float(self.lam)),
-            steps=self.steps,
-            measures=[silos.residual],
-            until={"residual": self.tol},
-            progress=False,
-            checkpoint=self._checkpoints(),
-        )
+    def _seed(self, census: silos.Census) -> int:
+        """For dealing samples, the same everywhere; a site that starts again must draw the same without being told."""
+        known = 0 if self.random_state is None and isinstance(census, owners.Owner) else self.random_state
+        return census.share(int(check_random_state(known).randint(2**31 - 1)))[0]
+
+    def _solve(self, problem: decibo.Problem, census: silos.Census) -> Solution:
+        method = decibo.ahead_exact(lam=float(self.lam))
+        if isinstance(census, owners.Owner):
+            solution = census.solve(problem, method, self.steps, self.tol)
+        else:
+            solution = decibo.solve(
+                problem,
+                self.network_,
+                method,
+                steps=self.steps,
+                measures=[silos.residual],
+                until={"residual": self.tol},
+                progress=False,
+                checkpoint=self._checkpoints(),
+            )
         if solution.status is not Status.converged:
             warnings.warn(
                 f"{solution.message} The silos have not settled to within tol = {self.tol:g} (residual "
@@ -138,29 +171,35 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
                   what it finds there; or `decibo.Checkpoints`
 
     In a run of several processes (`decibo launch`, mpiexec, srun) each passes the samples of its own silos only, and
-    all get the same model.
+    all get the same model. Owners who share nothing pass `silo`: then the network is that of the job, X may have text
+    and missing values, which are encoded as `SiloEncoder` does it, and a fit that was killed goes on if called again.
 
     Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their names, in the order
     of the agents), network_, n_iter_, n_features_in_, and solution_, the run that decibo returned.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloLogisticRegression:
-        """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out)."""
-        table, number, census = self._classes(X, y, groups)
-        coef, self.intercept_ = self._learn(table, self._targets(number), number, census, "log")
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, *, silo: owners.Silo | None = None
+    ) -> SiloLogisticRegression:
+        """Learn from samples X with classes y.
+
+        groups   the silo of each sample; one silo if left out
+        silo     at a site that has only its own samples: the job file, or a `decibo.silo.Member`
+        """
+        self._check()
+        with owners.owner(self, silo, X, y, groups) as own:
+            table, number, census = self._classes(X, y, groups, own)
+            coef, self.intercept_ = self._learn(table, self._targets(number), number, census, "log")
         self.coef_ = coef.T
         return self
 
     def _classes(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: owners.Owner | None
     ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
         """The samples, the number of each one's class, and who has them, once all is checked."""
-        table: np.ndarray
-        classes: np.ndarray
-        number: np.ndarray
-        table, classes = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # pyright: ignore
+        table, classes = self._table(X, y, own)
         check_classification_targets(classes)
-        census = self._gather(groups, table)
+        census = self._gather(groups, table, own)
         self.classes_ = silos.agreed_classes(census, classes)
         number = np.atleast_1d(np.searchsorted(self.classes_, classes))
         if len(self.classes_) < 2:
@@ -197,14 +236,17 @@ class SiloRidge(RegressorMixin, _Silo):
     minimise the cross-validated error. Parameters and fitted attributes are those of `SiloLogisticRegression`.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> SiloRidge:
-        """Learn from samples X with targets y; `groups` names the silo of each sample (one silo if left out)."""
-        table: np.ndarray
-        table, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)  # pyright: ignore
-        column = np.asarray(numbers, dtype=np.float64)[:, None]
-        census = self._gather(groups, table)
-        unit = silos.agreed_scale(census, column)
-        coef, intercept = self._learn(table, unit(column), None, census, "squared")
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, *, silo: owners.Silo | None = None
+    ) -> SiloRidge:
+        """Learn from samples X with targets y; groups and silo are those of `SiloLogisticRegression`."""
+        self._check()
+        with owners.owner(self, silo, X, y, groups) as own:
+            table, numbers = self._table(X, y, own, y_numeric=True)
+            column = np.asarray(numbers, dtype=np.float64)[:, None]
+            census = self._gather(groups, table, own)
+            unit = silos.agreed_scale(census, column)
+            coef, intercept = self._learn(table, unit(column), None, census, "squared")
         self.coef_ = (coef * unit.deviation)[:, 0]
         self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
         return self

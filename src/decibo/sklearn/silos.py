@@ -90,6 +90,11 @@ class Census:
         """How many samples all of them have."""
         return sum(self.sizes)
 
+    @property
+    def size(self) -> int:
+        """How many samples the tables of silos that are stacked have, with padding."""
+        return 1 << (max(SAMPLES // self.count, *self.sizes) - 1).bit_length()
+
     def total(self, rows: ArrayLike) -> np.ndarray:
         """The sum over all silos of what each of this process's silos has; bit for bit the same on any processes."""
         return np.sum([row for process in self.share(np.asarray(rows).tolist()) for row in process], axis=0)
@@ -206,7 +211,7 @@ def stacked(
 ) -> dict[str, np.ndarray]:
     """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero and weighs nothing."""
     m = silos.count
-    size = size or 1 << (max(SAMPLES // m, *silos.sizes) - 1).bit_length()
+    size = size or silos.size
     index = np.zeros((len(silos.parts), size), dtype=int)
     real = np.zeros(index.shape, dtype=bool)
     for row, part in enumerate(silos.parts):

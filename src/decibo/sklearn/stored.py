@@ -17,6 +17,7 @@ from decibo.formatting import to_json
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
 from decibo.sklearn.trust import SiloTrust
+from decibo.validate import one_of, only_known
 
 KIND = "decibo model"
 FORMAT = 1
@@ -64,26 +65,27 @@ def load(path: str | Path) -> BaseEstimator:
 def _state(step: BaseEstimator) -> dict[str, object]:
     """What a step has learned, as JSON; of its parameters those that JSON can hold."""
     plain = {name: value for name, value in step.get_params().items() if isinstance(value, str | int | float)}
+    encoding = getattr(step, "encoding_", None)
+    learned = {name: getattr(encoding, name) for name in ("columns", "numbers", "words")} if encoding else None
     if isinstance(step, SiloEncoder):
-        encoding = step.encoding_
-        learned = {"columns": encoding.columns, "numbers": encoding.numbers, "words": encoding.words}
-        names = [hasattr(step, "feature_names_in_")]
-        return {"params": plain, "encoding": learned, "named": names[0]}
+        return {"params": plain, "encoding": learned, "named": hasattr(step, "feature_names_in_")}
     arrays = {name: np.asarray(getattr(step, name)).tolist() for name in ARRAYS if hasattr(step, name)}
     numbers = {name: int(getattr(step, name)) for name in PLAIN}
+    numbers |= {} if learned is None else {"encoding": learned}
     return to_json({"params": plain, "arrays": arrays, "intercept": np.asarray(step.intercept_).tolist(), **numbers})  # pyright: ignore
 
 
 def _restored(step: dict) -> BaseEstimator:
     model = KNOWN[step["class"]](**step["params"])
-    if isinstance(model, SiloEncoder):
+    if "encoding" in step:  # of a SiloEncoder, or of a site's table
         learned = step["encoding"]
         numbers = {name: (mean, deviation) for name, (mean, deviation) in learned["numbers"].items()}
         words = {name: tuple(found) for name, found in learned["words"].items()}
-        model.encoding_ = Encoding(tuple(learned["columns"]), numbers, words)
-        model.n_features_in_ = len(learned["columns"])
+        model.encoding_ = Encoding(tuple(learned["columns"]), numbers, words)  # pyright: ignore
+    if isinstance(model, SiloEncoder):
+        model.n_features_in_ = len(model.encoding_.columns)
         if step["named"]:
-            model.feature_names_in_ = np.array(learned["columns"], dtype=object)
+            model.feature_names_in_ = np.array(model.encoding_.columns, dtype=object)
         return model
     for name, value in step["arrays"].items():
         setattr(model, name, np.array(value, dtype=object if name == "feature_names_in_" else None))
@@ -92,3 +94,16 @@ def _restored(step: dict) -> BaseEstimator:
     many = isinstance(model, SiloLogisticRegression)
     model.intercept_ = np.array(step["intercept"]) if many else float(step["intercept"])  # pyright: ignore
     return model
+
+
+def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | SiloRidge, str]:
+    """The estimator that the table [estimator] of a job file names, and the column with its labels."""
+    where = f"{file}, [estimator]"
+    options = dict(table) if isinstance(table, dict) else {}
+    name = one_of(f"{where}.name", options.pop("name", None), [kind for kind in KNOWN if kind != SiloEncoder.__name__])
+    label = options.pop("label", None)
+    if not isinstance(label, str):
+        raise InputError(f"{where} must say which column has the labels.", 'Add label = "disease", for example.')
+    parameters = sorted(set(KNOWN[name]().get_params()) - {"network", "checkpoint"})  # the job and the site have these
+    only_known(where, "parameter", options, parameters)
+    return KNOWN[name](**options), label  # pyright: ignore

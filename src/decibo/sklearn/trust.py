@@ -20,12 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from decibo.errors import InputError
 from decibo.execute.checkpoint import Checkpoints
 from decibo.problem.problem import Problem
-from decibo.sklearn import silos
+from decibo.sklearn import owners, silos
 from decibo.sklearn.estimators import SiloLogisticRegression
 from decibo.validate import positive
 
@@ -109,18 +108,28 @@ class SiloTrust(SiloLogisticRegression):
         self.penalty = penalty
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, checked: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        checked: ArrayLike | None = None,
+        *,
+        silo: owners.Silo | None = None,
     ) -> SiloTrust:
-        """Learn from samples X with classes y; `groups` names the silo of each sample (one silo if left out).
+        """Learn from samples X with classes y; groups and silo are those of `SiloLogisticRegression`.
 
-        checked   True for samples whose labels are known to be right: they judge, and the others train
+        checked   True for samples whose labels are known to be right: they judge, and the others train. Either all
+                  sites pass it or none
         """
-        table, number, census = self._classes(X, y, groups)
+        self._check()
         positive("penalty", self.penalty)
-        judging = self._judges(census, number, checked)
-        scale = silos.agreed_scale(census, table)
-        problem = trust_problem(census, scale(table), self._targets(number), judging, float(self.penalty))
-        self.solution_ = solution = self._solve(problem)
+        said = {"checked": "left out" if checked is None else "passed"}
+        with owners.owner(self, silo, X, y, groups, said) as own:
+            table, number, census = self._classes(X, y, groups, own)
+            judging = self._judges(census, number, checked)
+            scale = silos.agreed_scale(census, table)
+            problem = trust_problem(census, scale(table), self._targets(number), judging, float(self.penalty))
+            self.solution_ = solution = self._solve(problem, census)
         self.n_iter_ = solution.steps
         self.mean_ = scale.mean
         self.scale_ = scale.deviation
@@ -133,8 +142,7 @@ class SiloTrust(SiloLogisticRegression):
     def _judges(self, census: silos.Census, labels: np.ndarray, checked: ArrayLike | None) -> np.ndarray:
         """Which samples judge."""
         if checked is None:
-            seed = census.share(int(check_random_state(self.random_state).randint(2**31 - 1)))[0]
-            return silos.dealt(census, labels, round(1 / self.validation), seed) == 0
+            return silos.dealt(census, labels, round(1 / self.validation), self._seed(census)) == 0
         judging = np.asarray(checked)
         if judging.shape != labels.shape or judging.dtype != bool:
             raise InputError(

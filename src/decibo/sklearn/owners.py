@@ -1,0 +1,186 @@
+"""A fit in which every silo is a site of its own: its table stays in its process, and neighbours exchange numbers.
+
+What all sites read before the fit: the parameters of the estimator, the names of the columns, whether a column holds
+numbers or text and whether values are missing, the categories, the classes. What neighbours add up: counts, sums and
+sums of squares (silo/meeting.py says who learns what). Then the run, as in silo/join.py. No row is sent.
+
+Everything is computed as in a fit of all silos in one process, sums in another order, and without padding: a site's
+table has as many rows as it has samples, and a program of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from decibo.algorithm.algorithm import Algorithm
+from decibo.data.encode import TEXT, Columns, Encoding, as_columns
+from decibo.errors import InputError, short_repr
+from decibo.execute.solution import Solution
+from decibo.formatting import listed
+from decibo.problem.problem import Problem
+from decibo.silo.member import Member, Session
+from decibo.sklearn import silos
+
+Silo = Member | str | Path
+
+
+@dataclass(frozen=True, eq=False)
+class Owner(silos.Census):
+    """All silos, and the samples of one of them, which is a site.
+
+    session    what the sites have agreed on so far, and the run
+    everybody  how many samples all of them have
+    features   the samples of this site as numbers
+    encoding   how they became numbers, if there was text or anything missing at any site
+    """
+
+    session: Session
+    everybody: int
+    features: object
+    encoding: Encoding | None
+
+    @property
+    def samples(self) -> int:
+        """How many samples all silos have."""
+        return self.everybody
+
+    @property
+    def size(self) -> int:
+        """As many samples as there are: nothing is padded."""
+        return len(self.parts[0])
+
+    def total(self, rows: ArrayLike) -> np.ndarray:
+        """The sum over all silos of what this one has, in a list of one."""
+        return self.session.meeting.total(np.asarray(rows)[0])
+
+    def solve(self, problem: Problem, method: Algorithm, steps: int, tol: float) -> Solution:
+        """The run."""
+        return self.session.solve(problem, method, steps=steps, tol=tol)
+
+
+@contextmanager
+def owner(
+    model: BaseEstimator, silo: Silo | None, X: object, y: object, groups: object, said: Mapping[str, str] | None = None
+) -> Iterator[Owner | None]:
+    """This site's samples and a meeting with the others, if `silo` says that it is a site.
+
+    said   more that all sites must agree on
+    """
+    if silo is None:
+        yield None
+        return
+    member = _member(model, silo, groups)
+    columns = _columns(X)
+    labels = _labels(model, y, columns)
+    with member.meet(_terms(model, columns) | dict(said or {})) as session:
+        meeting = session.meeting
+        everyone = meeting.share({"columns": _holds(columns), "labels": labels})
+        _compare_labels(meeting.names, [each["labels"] for each in everyone])
+        encoding = None
+        if any(what for each in everyone for what in each["columns"].values()):
+            encoding = Encoding.fit(columns, meeting.share, meeting.total, meeting.names.__getitem__)
+        rows = len(next(iter(columns.values())))
+        everybody = int(meeting.total(rows))
+        if everybody < 2:
+            raise InputError(f"A fit needs two samples or more, but the sites have {everybody} together.")
+        features = X if encoding is None else encoding(columns)
+        names = np.array(meeting.names)
+        parts = [np.arange(rows)]
+        yield Owner(names, parts, member.number, [rows], meeting.share, session, everybody, features, encoding)
+
+
+def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
+    member = Member.at(silo) if isinstance(silo, str | Path) else silo
+    if not isinstance(member, Member):
+        raise InputError(
+            f"silo must be the path of a job file or a decibo.silo.Member, but it is {short_repr(silo)}.",
+            'Pass silo="job.toml", for example.',
+        )
+    if groups is not None:
+        raise InputError(
+            "groups and silo were both passed, but a site has the samples of one silo, its own.",
+            "Leave out groups; or leave out silo to fit all silos in this process.",
+        )
+    if jax.process_count() > 1:
+        raise InputError("A site is one process, but this is a run of several.", "Start fit(..., silo=...) by itself.")
+    parameters = model.get_params()
+    if parameters["checkpoint"] is not None:
+        raise InputError(
+            "checkpoint was set, but a site keeps its checkpoints in its own folder.",
+            "Leave out checkpoint; decibo.silo.Member(folder=...) chooses another place.",
+        )
+    state = parameters["random_state"]
+    if state is not None and not isinstance(state, int | np.integer):
+        raise InputError(
+            f"random_state must be an integer, so that all sites and a site that starts again draw the same, but it is "
+            f"{short_repr(state)}."
+        )
+    return member
+
+
+def _terms(model: BaseEstimator, columns: Columns) -> dict[str, str]:
+    """What sites compare with their neighbours before anything else; the network is that of the job."""
+    apart = ("network", "checkpoint")
+    parameters = {name: repr(value) for name, value in model.get_params().items() if name not in apart}
+    return {"estimator": type(model).__name__, **parameters, "columns": ", ".join(columns)}
+
+
+def _columns(X: object) -> Columns:
+    if isinstance(X, Mapping):
+        raise InputError("X must be a data frame or an array, but it is a mapping.", "Pass pandas.DataFrame(X).")
+    columns = as_columns(X)
+    infinite = [name for name, column in columns.items() if column.dtype != object and np.isinf(column).any()]
+    if infinite:
+        raise InputError(f"Column {infinite[0]!r} must hold finite numbers, but it has an infinite one.")
+    if not len(next(iter(columns.values()))):
+        raise InputError("A site needs at least one sample, but X has no rows.")
+    return columns
+
+
+def _holds(columns: Columns) -> dict[str, str]:
+    """What stands in the way of taking a column as it is; nothing for numbers without gaps."""
+    what = lambda column: TEXT if column.dtype == object else "gaps" if np.isnan(column).any() else ""
+    return {name: what(column) for name, column in columns.items()}
+
+
+def _labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:
+    """What others must know of this site's labels: numbers or text, and of classes which."""
+    labels = column_or_1d(y)
+    check_consistent_length(next(iter(columns.values())), labels)
+    assert_all_finite(labels, input_name="y")
+    if getattr(model, "_estimator_type", None) == "regressor" or not hasattr(model, "predict_proba"):
+        return {"kind": "numbers", "classes": []}
+    check_classification_targets(labels)
+    classes = np.unique(labels)
+    return {"kind": "numbers" if classes.dtype.kind in "biuf" else "text", "classes": classes.tolist()}
+
+
+def _compare_labels(names: list[str], everyone: list[dict[str, Any]]) -> None:
+    """Labels of all sites must be of one kind, and no two classes may differ in capitals or spaces only."""
+    where = {kind: [name for name, each in zip(names, everyone, strict=True) if each["kind"] == kind]
+             for kind in ("numbers", "text")}  # fmt: skip
+    if all(where.values()):
+        raise InputError(
+            f"The classes are numbers at {listed(where['numbers'])} and text at {listed(where['text'])}, but they must "
+            "be the same everywhere.",
+        )
+    known: dict[str, tuple[str, str]] = {}
+    for name, each in zip(names, everyone, strict=True):
+        for label in filter(lambda label: isinstance(label, str), each["classes"]):
+            first = known.setdefault(" ".join(label.lower().split()), (label, name))
+            if first[0] != label:
+                raise InputError(
+                    f"The class {first[0]!r} at {first[1]} and the class {label!r} at {name} differ only in capitals "
+                    "or spaces, but a class must be called the same everywhere.",
+                )

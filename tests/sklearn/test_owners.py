@@ -1,0 +1,349 @@
+"""Estimators at sites: each owner has its own table, and gets the model of a fit on all tables in one place."""
+
+import re
+import threading
+import time
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.pipeline import make_pipeline
+
+import decibo
+from decibo.errors import InputError
+from decibo.silo import Member, Memory, Site
+from decibo.silo.meeting import Meeting, tree_of
+from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
+from decibo.sklearn.stored import estimator_of
+from helpers.sites import in_threads
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+NAMES = ("east", "north", "west")
+SITES = tuple(map(Site, NAMES))
+PATH = decibo.networks.path(3)
+GROUPS = np.repeat(NAMES, [14, 14, 20])
+OPTIONS = {"random_state": 0, "validation": 0.5, "steps": 30}
+
+
+def rows_of(name):
+    return np.equal(GROUPS, name)
+
+
+def tables():
+    """Numbers with gaps, text, and classes, at three sites of unequal size."""
+    random = np.random.default_rng(0)
+    age = random.normal(60, 9, len(GROUPS))
+    score = random.normal(size=len(GROUPS))
+    sick = np.where(score + (age - 60) / 9 + random.normal(size=len(GROUPS)) > 0, "yes", "no")
+    plan = random.choice(["gold", "iron", "tin"], len(GROUPS))
+    plan[(plan == "tin") & (GROUPS != "west")] = "iron"  # a category that only one site has
+    age[random.random(len(GROUPS)) < 0.1] = np.nan
+    return pandas.DataFrame({"age": age, "score": score, "plan": plan}), sick
+
+
+def member(name, memory, folder, **options):
+    place = folder / name
+    return Member(SITES, PATH, name, folder=place, wire=memory.wire(name), **{"again": 0.1, "patience": 30.0} | options)
+
+
+def at_sites(model, X, y, folder, more=None, **options):
+    """What a fit at each site returns or raises."""
+    memory = Memory()
+
+    def one(name):
+        own = rows_of(name)
+        return model().fit(X[own], y[own], **(more or {}), silo=member(name, memory, folder, **options))
+
+    return in_threads(one, NAMES)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """A fit at three sites that nothing disturbs: its folder and the models."""
+    folder = tmp_path_factory.mktemp("calm")
+    X, y = tables()
+    models = at_sites(lambda: SiloLogisticRegression(**OPTIONS), X, y, folder, checkpoint_every=4)
+    return folder, models
+
+
+def test_owners_get_the_model_of_all_tables_in_one_place(calm, tmp_path):
+    X, y = tables()
+    reference = make_pipeline(SiloEncoder(), SiloLogisticRegression(network=PATH, **OPTIONS))
+    reference.fit(X, y, silologisticregression__groups=GROUPS)
+    whole = reference[-1]
+    for name, model in calm[1].items():
+        assert list(model.silos_) == list(NAMES)
+        assert model.n_iter_ == whole.n_iter_
+        np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-7)
+        np.testing.assert_allclose(model.penalty_, whole.penalty_, rtol=1e-7)
+        np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(X), atol=1e-7)
+        np.testing.assert_allclose(
+            model.solution_.history["residual"], whole.solution_.history["residual"], rtol=1e-6, err_msg=name
+        )
+    assert len({model.coef_.tobytes() for model in calm[1].values()}) == 1  # the same bits at all sites
+    loaded = load(save(calm[1]["north"], tmp_path / "model.json"))
+    np.testing.assert_array_equal(loaded.predict(X), calm[1]["north"].predict(X))
+    with pytest.raises(InputError, match="'plan'"):
+        loaded.predict(X[["age", "score"]])
+
+
+class Dying:
+    """A wire whose site is killed when it sends its n-th frame."""
+
+    def __init__(self, wire, after):
+        self.wire = wire
+        self.left = after
+        self.start = wire.start
+        self.close = wire.close
+
+    def send(self, peer, content):
+        if threading.current_thread().name == "dying":
+            self.left -= 1
+            if self.left < 0:
+                raise MemoryError
+        self.wire.send(peer, content)
+
+
+def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
+    """Once while the sites agree, which is before its first checkpoint, once after it, and once after the end."""
+    X, y = tables()
+    memory = Memory()
+    kills = []
+
+    def one(name):
+        own = rows_of(name)
+        site = lambda: member(name, memory, tmp_path, checkpoint_every=4)
+        if name == "north":
+            threading.current_thread().name = "dying"
+            for after in (20, 150):
+                wire = Dying(memory.wire(name), after)
+                dying = Member(SITES, PATH, name, folder=tmp_path / name, wire=wire, checkpoint_every=4, again=0.1)
+                with pytest.raises(MemoryError):
+                    SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=dying)
+                kills.append(sorted(place.name for place in (tmp_path / name).glob("step-*")))
+            threading.current_thread().name = "living"
+        return SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=site())
+
+    models = in_threads(one, NAMES)
+    assert kills[0] == []
+    assert kills[1] != []
+    assert [models[name].coef_.tobytes() for name in NAMES] == [calm[1][name].coef_.tobytes() for name in NAMES]
+    again = SiloLogisticRegression(**OPTIONS).fit(
+        X[rows_of("north")], y[rows_of("north")], silo=member("north", memory, tmp_path, checkpoint_every=4)
+    )  # nobody else is there any more
+    assert again.coef_.tobytes() == models["north"].coef_.tobytes()
+
+
+class Stated(Exception):  # noqa: N818
+    """Ends a fit that has stated its problem."""
+
+
+def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH):
+    """The data of the problem in one place, and that of each site; nothing is compiled."""
+
+    def stop(self, problem, census):
+        raise Stated(problem, census)
+
+    monkeypatch.setattr(SiloLogisticRegression, "_solve", stop)
+    monkeypatch.setattr(SiloRidge, "_solve", stop)
+    memory = Memory()
+    sites = tuple(map(Site, names))
+
+    def one(name):
+        wire = memory.wire(name)
+        return fit(groups == name, {"silo": Member(sites, network, name, folder=folder / name, wire=wire, again=0.1)})
+
+    apart = {
+        name: found.args[0].data(number) for number, (name, found) in enumerate(in_order(in_threads(one, names), names))
+    }
+    with pytest.raises(Stated) as caught:
+        fit(np.ones(len(groups), bool), {"groups": groups})
+    return caught.value.args[0].data, apart
+
+
+def in_order(results, names):
+    for name in names:
+        if not isinstance(results[name], Stated):
+            raise results[name]
+        yield name, results[name]
+
+
+def same_problem(together, apart):
+    """Whether sites hold what they hold in one place, less its padding."""
+    for number, own in enumerate(apart.values()):
+        rows = len(own["features"])
+        for key, leaf in own.items():
+            whole = together[key][number]
+            axis = {"features": 0, "targets": 0, "training": -1, "validation": -1, "judging": -1}.get(key)
+            if axis is not None:
+                padding = np.take(whole, range(rows, whole.shape[axis]), axis)
+                assert not padding.any()
+                whole = np.take(whole, range(rows), axis)
+            np.testing.assert_allclose(leaf, whole, rtol=1e-12, atol=1e-12, err_msg=key)
+
+
+def test_four_real_hospitals_state_the_problem_of_one_place(monkeypatch, tmp_path):
+    """With the features as they are; examples/hospitals.py has raw tables with text, and compares predictions."""
+    hearts = decibo.data.heart_disease()
+    names = np.char.replace(hearts.groups, " ", "-")
+    fit = lambda own, where: SiloLogisticRegression(random_state=0).fit(hearts.features[own], hearts.labels[own], **{
+        key: names[own] if key == "groups" else value for key, value in where.items()})  # fmt: skip
+    together, apart = stated(monkeypatch, fit, tmp_path, names, sorted(set(names.tolist())), decibo.ring(4))
+    assert [len(own["features"]) for own in apart.values()] == [172, 199, 85, 30]
+    same_problem(together, apart)
+
+
+def test_ridge_states_the_problem_of_one_place(monkeypatch, tmp_path):
+    random = np.random.default_rng(1)
+    X = random.normal(3, 2, (len(GROUPS), 3))
+    y = X @ [1.0, -2.0, 0.5] + random.normal(size=len(GROUPS))
+    fit = lambda own, where: SiloRidge(random_state=0).fit(X[own], y[own], **where)
+    same_problem(*stated(monkeypatch, fit, tmp_path, GROUPS))
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_trust_states_the_problem_of_one_place(monkeypatch, tmp_path, judged):
+    random = np.random.default_rng(2)
+    X = random.normal(size=(len(GROUPS), 2))
+    y = (X[:, 0] > 0).astype(int)
+    checked = random.random(len(GROUPS)) < 0.4
+    fit = lambda own, where: SiloTrust(random_state=0).fit(
+        X[own], y[own], checked=checked[own] if judged else None, **where
+    )
+    together, apart = stated(monkeypatch, fit, tmp_path, GROUPS)
+    same_problem(together, apart)
+    assert [own["own"].argmax() for own in apart.values()] == [0, 1, 2]
+
+
+# Disagreements
+
+
+def errors(change, tmp_path):
+    """What each site says if one of them is changed by change(name, X, y, parameters)."""
+    X, y = tables()
+    memory = Memory()
+
+    def one(name):
+        own = rows_of(name)
+        parameters = dict(OPTIONS)
+        table, labels, more = change(name, X[own].copy(), y[own], parameters)
+        while name == "north" and len(memory.wires) < 2:  # a site that comes when it has left does not meet it
+            time.sleep(0.005)
+        return SiloLogisticRegression(**parameters).fit(table, labels, silo=member(name, memory, tmp_path), **more)
+
+    return {name: str(found) for name, found in in_threads(one, NAMES).items() if isinstance(found, InputError)}
+
+
+def other_lam(name, X, y, parameters):
+    parameters["lam"] = 30.0 if name == "north" else 20.0
+    return X, y, {}
+
+
+def other_columns(name, X, y, parameters):
+    return X.rename(columns={"score": "points"}) if name == "north" else X, y, {}
+
+
+def other_kind(name, X, y, parameters):
+    return X.assign(score=X.score.round().astype(str)) if name == "north" else X, y, {}
+
+
+def other_labels(name, X, y, parameters):
+    return X, (y == "yes").astype(int) if name == "north" else y, {}
+
+
+def other_capitals(name, X, y, parameters):
+    return X, np.char.upper(y) if name == "north" else y, {}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_lam, [r"north runs another job \(lam: 30.0 there, 20.0 here\)"]),
+        (other_columns, [r"columns: age, points, plan there, age, score, plan here"]),
+        (other_kind, ["Column 'score' holds text in north and numbers"]),
+        (other_labels, ["classes are numbers at north and text at east and west"]),
+        (other_capitals, ["class '(no|yes)' at east and the class '(NO|YES)' at north differ only in capitals"]),
+    ],
+)
+def test_disagreements_are_named_at_all_sites(change, words, tmp_path):
+    said = errors(change, tmp_path)
+    assert sorted(said) == sorted(NAMES)
+    for word in words:
+        found = [text for name, text in said.items() if name != "north"]
+        assert all(re.search(word, text) for text in found), said
+
+
+def test_what_a_site_can_tell_by_itself_is_refused_before_it_calls_anybody(tmp_path):
+    X, y = tables()
+    site = member("north", Memory(), tmp_path)
+    refused = [
+        ({"silo": "nowhere.toml"}, {}, "nowhere.toml"),
+        ({"silo": 3}, {}, "path of a job file"),
+        ({"silo": site, "groups": GROUPS}, {}, "both passed"),
+        ({"silo": site}, {"checkpoint": tmp_path}, "its own folder"),
+        ({"silo": site}, {"random_state": np.random.RandomState(0)}, "must be an integer"),
+        ({"silo": site}, {"lam": -1.0}, "lam"),
+    ]
+    for arguments, parameters, words in refused:
+        with pytest.raises(InputError, match=words):
+            SiloLogisticRegression(**parameters).fit(X, y, **arguments)
+    with pytest.raises(InputError, match="no site 'south'"):
+        Member(SITES, PATH, "south")
+    with pytest.raises(InputError, match="infinite"):
+        SiloLogisticRegression().fit(np.array([[np.inf], [1.0]]), [0, 1], silo=site)
+
+
+def test_the_estimator_of_a_job_file():
+    model, label = estimator_of("job.toml", {"name": "SiloRidge", "label": "cost", "lam": 5.0})
+    assert (model.lam, label) == (5.0, "cost")
+    for table, words in [
+        ({"name": "SiloRige", "label": "cost"}, "SiloRidge"),
+        ({"name": "SiloRidge"}, "labels"),
+        ({"name": "SiloRidge", "label": "cost", "network": "ring"}, "network"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            estimator_of("job.toml", table)
+
+
+# Meetings
+
+
+@pytest.mark.parametrize(
+    "network",
+    [decibo.networks.path(5), decibo.networks.star(5), decibo.ring(6), decibo.networks.grid(2, 3), decibo.complete(1)],
+    ids=repr,
+)
+def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
+    """Every site talks to its neighbours through a barrier; what the others say is not in what it gets."""
+    m = network.agents
+    barrier = threading.Barrier(m)
+    said = [np.zeros(0)] * m
+    neighbours = {i: [j for j in range(m) if j != i and {i, j} in [set(edge) for edge in network.edges.tolist()]]
+                  for i in range(m)}  # fmt: skip
+    own = np.random.default_rng(0).normal(size=(m, 2))
+
+    def talk(i):
+        def exchange(vector):
+            said[i] = vector
+            barrier.wait()
+            rows = np.stack([vector, *(said[j] for j in neighbours[i])])
+            barrier.wait()
+            return rows
+
+        return exchange
+
+    def one(i):
+        meeting = Meeting(talk(i), network, [str(j) for j in range(m)], i)
+        found = meeting.share({"site": i, "words": "ü" * i}), meeting.total(own[i]), meeting.largest(own[i])
+        replayed = Meeting(None, network, meeting.names, i, past=meeting.results)
+        assert replayed.share(0) == found[0]
+        assert (replayed.total(0.0) == found[1]).all()
+        return found
+
+    results = in_threads(one, range(m))
+    for words, total, largest in results.values():
+        assert words == [{"site": j, "words": "ü" * j} for j in range(m)]
+        np.testing.assert_allclose(total, own.sum(axis=0), atol=1e-14)
+        assert total.tobytes() == results[0][1].tobytes()
+        np.testing.assert_array_equal(largest, own.max(axis=0))
+    assert sum(tree_of(network, i).level == 0 for i in range(m)) == 1
