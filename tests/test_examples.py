@@ -16,7 +16,7 @@ from test_docs import agree
 FOLDER = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 # Up to minutes, or in need of PyTorch: other files of tests run parts of them.
-LONG = ("label_cleaning", "personalisation", "silos", "text_sources")
+LONG = ("hospitals", "label_cleaning", "personalisation", "silos", "text_sources")
 TESTED = [name for name in NAMES if name not in LONG]
 
 

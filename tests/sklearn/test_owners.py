@@ -10,8 +10,9 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import decibo
+from decibo.cli.join import join as command
 from decibo.errors import InputError
-from decibo.silo import Member, Memory, Site
+from decibo.silo import Home, Member, Memory, Site, read_job
 from decibo.silo.meeting import Meeting, tree_of
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
 from decibo.sklearn.stored import estimator_of
@@ -132,6 +133,11 @@ def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
         X[rows_of("north")], y[rows_of("north")], silo=member("north", memory, tmp_path, checkpoint_every=4)
     )  # nobody else is there any more
     assert again.coef_.tobytes() == models["north"].coef_.tobytes()
+    other = X[rows_of("north")].assign(score=0.0)
+    with pytest.raises(InputError, match="data"):
+        SiloLogisticRegression(**OPTIONS).fit(
+            other, y[rows_of("north")], silo=member("north", memory, tmp_path, checkpoint_every=4)
+        )
 
 
 class Stated(Exception):  # noqa: N818
@@ -303,6 +309,21 @@ def test_the_estimator_of_a_job_file():
     ]:
         with pytest.raises(InputError, match=words):
             estimator_of("job.toml", table)
+
+
+def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
+    home = Home.make(tmp_path / "north", "north", "127.0.0.1:20000")
+    job = tmp_path / "job.toml"
+    job.write_text('[estimator]\nname = "SiloRidge"\nlabel = "cost"\n\n[network]\nname = "complete"\n\n' + home.card())
+    with pytest.raises(InputError, match=r"site.toml does not say where this site's samples are"):
+        command(job, home.folder, False, (), True)
+    with pytest.raises(InputError, match="names an estimator"):
+        read_job(job)
+    site = Member.at(job, home.folder, run="may")
+    assert (site.site, site.peers, site.run) == ("north", [], "may")
+    job.write_text(job.read_text() + "\n[run]\nsteps = 3\n")
+    with pytest.raises(InputError, match="no key steps"):
+        Member.at(job, home.folder)
 
 
 # Meetings
