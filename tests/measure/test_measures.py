@@ -63,8 +63,10 @@ def test_agents_that_only_fit_their_own_data_do_not_look_good():
 
 def test_a_users_measure_sees_means_agents_data_and_step():
     ours, _ = problem("nested", 4)
+    traced = []
 
     def mine(snapshot):
+        traced.append(snapshot.step)
         return jnp.stack([snapshot.x["a"][0], snapshot.agents.y["u"][2, 0, 1], snapshot.data["b"][0, 0], snapshot.step])
 
     solution = decibo.solve(ours, decibo.ring(4), METHOD, steps=4, every=2, measures=[mine, "outer"])
@@ -73,6 +75,7 @@ def test_a_users_measure_sees_means_agents_data_and_step():
         [solution.x["a"][0], solution.agents.y["u"][2, 0, 1], ours.data["b"][0, 0], 4],
     )
     assert solution.history["mine"].shape == (3, 4)
+    assert len(traced) == 1  # exact measures take long to trace
 
 
 @pytest.mark.parametrize(

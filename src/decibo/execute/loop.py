@@ -174,7 +174,8 @@ advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="s
 
 def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array) -> Progress:
     size = chunk.steps.shape[0]
-    shapes = jax.eval_shape(partial(observe, program), inputs, state, k)
+    measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
+    shapes = jax.eval_shape(measured, inputs, state, k)
     rows = {name: jnp.zeros((size, *row.shape), row.dtype) for name, row in shapes.items()}
     agreed = maximum(votes[0])
 
@@ -191,7 +192,7 @@ def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk:
         def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
             # A lost run must not keep others of its batch waiting: exact measures iterate until all have converged.
             clean = lambda leaf: leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
-            records = observe(program, inputs, jax.tree.map(clean, state), k)
+            records = measured(inputs, jax.tree.map(clean, state), k)
             rows = {name: at.rows[name].at[at.interval].set(records[name]) for name in records}
             met = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
             all_met = jnp.all(jnp.array(met)) if met else jnp.array(False)
