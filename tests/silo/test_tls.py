@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 import ssl
 import threading
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -274,4 +276,17 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     reference = decibo.solve(job.problem, job.network, job.method, steps=30, measures=[])
     own = np.stack([results[name].x for name in NAMES])
     np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
+    assert not any("refused" in line for line in lines)
+
+
+def test_sites_that_do_not_wait_over_tls(job, homes, tmp_path):
+    outer = lambda x, y, d: jnp.sum((x - d) ** 2)
+    inner = lambda x, y, d: jnp.sum(y**2)
+    problem = decibo.Problem(outer, inner, np.arange(4.0)[:, None], np.zeros(1), np.zeros(1))
+    along = decibo.compose(decibo.direction.single(), decibo.consensus.robust_tracking(), x=0.2, y=0.2)
+    free = dataclasses.replace(job, problem=problem, method=along, mode="free", steps=2000, rest=1e-7, again=0.05)
+    lines = []
+    place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
+    results = in_threads(lambda name: join(free, site=name, data=None, **place(name)))
+    assert [float(results[name].x[0]) for name in NAMES] == pytest.approx([1.5] * 4, abs=1e-5)
     assert not any("refused" in line for line in lines)

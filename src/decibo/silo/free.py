@@ -154,15 +154,16 @@ class FreeRunner(Runner):
         if finished is not None:
             self.direction = None
 
-    def result(self, post: Post, known: Known) -> tuple[Status, str]:
+    def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
         """How the run has ended, and without whom."""
         job = self.site.job
+        known = self._recorded(known, last=True)
         self._keep(post, known)
         gone = self.walker.post.absent
         without = f" Without {listed(gone)}, silent for more than {job.patience:g} seconds." if gone else ""
         if known.step < job.steps:
-            return Status.converged, f"At rest after {known.step} steps of this site.{without}"
-        return Status.done, f"All sites have made {job.steps} steps, this one {known.step}.{without}"
+            return known, Status.converged, f"At rest after {known.step} steps of this site.{without}"
+        return known, Status.done, f"All sites have made {job.steps} steps, this one {known.step}.{without}"
 
     def close(self) -> None:
         """Stop computing."""

@@ -85,7 +85,7 @@ class Runner:
                     after = self.advance(post, known)
                     before = known
                     known = after
-                status, message = self.result(post, known)
+                known, status, message = self.result(post, known)
             except (NotFiniteError, OverflowError, EndedError) as error:
                 status = Status.diverged
                 message = self._diverged(post, known.step + 1, error)
@@ -143,9 +143,9 @@ class Runner:
         state = self.site.agent.step(known.state, known.step, self.talk.of(known.step + 1))
         return self._stepped(post, known._replace(step=known.step + 1, state=state))
 
-    def result(self, post: Post, known: Known) -> tuple[Status, str]:
+    def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
         """How the run has ended, in words."""
-        return Status.done, f"All {self.site.job.steps} steps done."
+        return known, Status.done, f"All {self.site.job.steps} steps done."
 
     def close(self) -> None:
         """Whatever happened."""
@@ -184,8 +184,10 @@ class Runner:
         if known.step:
             self.kept.save(known._replace(said=post.said()))
 
-    def _recorded(self, known: Known) -> Known:
-        if known.step % self.every and known.step != self.site.job.steps:
+    def _recorded(self, known: Known, *, last: bool = False) -> Known:
+        due = known.step % self.every == 0 or known.step == self.site.job.steps
+        done = known.history.get("step", np.zeros(0))[-1:] == known.step
+        if done.any() or not (due or last):
             return known
         row = {"step": known.step} | self.site.records(known.state)
         so_far = lambda name, value: known.history.get(name, np.zeros(0, type(value)))

@@ -30,11 +30,12 @@ from typing import NamedTuple
 import numpy as np
 
 from decibo.silo.frame import STEPS, Frame, Kind, pack
-from decibo.silo.post import DONE, FRESH, Position, Post
+from decibo.silo.post import DONE, Position, Post
 from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
 BOOTS = (1 << 32) - 2  # the most
+LINGER = 10  # times `again`: how long to repeat the end to a neighbour that may not have heard of it
 
 
 class Heard(NamedTuple):
@@ -163,12 +164,14 @@ class Newest(Post):
                 if self._failure is not None:
                     raise self._failure
                 ends = {peer: self._ended.get(peer) for peer in self.peers}
-                waits = [peer for peer, end in ends.items() if end is None and not self._is_out(peer)]
+                decided = {peer for peer, heard in self._newest.items() if heard.calm >= self.limit}
+                ending = {peer for peer, end in ends.items() if end is not None} | decided
+                waits = [peer for peer in self.peers if peer not in ending and not self._is_out(peer)]
             deaf = [peer for peer, end in ends.items() if end is None or not end.heard]
             if waits:
                 last = self.clock()
-            elif all(ends[peer] is None for peer in deaf) or self.clock() - last > FRESH * self.again:
-                return None not in ends.values()
+            elif not ending & set(deaf) or self.clock() - last > LINGER * self.again:
+                return len(ending) == len(self.peers)
             self._farewell(deaf)
 
     def _has_begun(self) -> bool:
