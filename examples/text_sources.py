@@ -6,6 +6,10 @@ text to anybody. x holds one logit for each owner, and y is a byte-level transfo
 
     inner   g = sum over owners i of softmax(x)_i * loss_i(y) + decay/2 * |y|^2
     outer   f = loss of y on held-out documentation, of which every owner has a few pages
+                + even * KL(softmax(x) | equal weights)
+
+Without the last term owners whose text is equally good would share their weight by chance, and a step that rests on one
+owner rests on fewer pages.
 
 The text is made from Python's standard library: docstrings are documentation, and the rest is code. With --large it is
 made from all installed packages, and the model has 25 million weights and attention by a fused kernel, which has first
@@ -53,6 +57,7 @@ class Size:
     steps: int
     rate: float  # of Adam for the weights
     rate_x: float  # of Adam for x
+    even: float = 0.05  # nats by which a source must help more to get e times the weight
     clip: float = 10.0  # the longest gradient that an owner's minibatch may have; with 0 any
 
 
@@ -258,7 +263,8 @@ def bilevel(size: Size, attention: str, data: dict[str, np.ndarray], seed: int) 
     mean_loss = owner_loss(size, attention)
 
     def outer(x, y, d):
-        return mean_loss(y, d["held_out"])
+        shares = jax.nn.softmax(x)
+        return mean_loss(y, d["held_out"]) + size.even * jnp.sum(shares * jnp.log(len(SOURCES) * shares))
 
     def inner(x, y, d):
         weight = jax.nn.softmax(x)[d["owner"]] * len(SOURCES)  # the mean over owners is then the weighted sum
