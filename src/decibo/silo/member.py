@@ -351,10 +351,10 @@ class Together(Runner):
         """Whether all is done, or enough."""
         return super().ended(post, known) or self.enough(known)
 
-    def result(self, post: Post, known: Known) -> tuple[Status, str]:
+    def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
         """How the run has ended, in words."""
         if self.enough(known):
-            return Status.converged, f"Reached residual <= {self.judge.tol:g} at step {known.step}."
+            return known, Status.converged, f"Reached residual <= {self.judge.tol:g} at step {known.step}."
         return super().result(post, known)
 
     def _stepped(self, post: Post, known: Known) -> Known:
@@ -363,8 +363,8 @@ class Together(Runner):
             self.kept.save(known._replace(said=post.said()))
         return known
 
-    def _recorded(self, known: Known) -> Known:
-        after = super()._recorded(known)
+    def _recorded(self, known: Known, *, last: bool = False) -> Known:
+        after = super()._recorded(known, last=last)
         if after is known:
             return known
         residual = self.judge(known)
