@@ -64,12 +64,12 @@ class Agent:
         self.v = self.v + 3 / (k + 3) * (t**2 - self.v)
         q = np.clip(t / np.sqrt(self.v), -rule.LARGEST, rule.LARGEST)  # (7)
         brake = min(1.0, (np.exp(seen) / np.exp(self.level)) ** -rule.BRAKE)  # (11)
-        c = {T: np.clip(q * m, -1, 1) for T, m in self.m.items()}
-        self.m = {T: m + (q - m) / T for T, m in self.m.items()}  # (8)
+        c = {T: np.sqrt(abs(q)) * q * m / np.maximum(q**2, m**2) for T, m in self.m.items()}
+        self.m = {T: m + (q - m) / min(T, k + 1) for T, m in self.m.items()}  # (8)
         for j in range(q.size):
             now = {T: c[T][j] for T in c}
             if min(now.values()) > 0:
-                self.s[j] *= np.exp(rule.UP * brake * min(now.values()))  # (9)
+                self.s[j] *= np.exp(rule.UP / (1 + k / rule.CALM) * brake * min(now.values()))  # (9)
             else:
                 self.s[j] *= np.exp(rule.DOWN * min(now[T] / T for T in now))
             if self.v[j] < before[j]:

@@ -25,15 +25,18 @@ vanishes at the solution.
 
     (6)  t   = W t' + d - d'                                               ' = of the step before
     (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, step j with weight j^2
-    (8)  c_T = q m_T, between -1 and 1,   then m_T = m_T + (q - m_T)/T     for lags T = 1, 4, 16, 64, 256
-    (9)  log s = log s + UP B min_T c_T    if all c_T > 0                  the last T steps point the same way
-         log s = log s + DOWN min_T c_T/T  otherwise                       no slower than an oscillation of period T
+    (8)  c_T = sqrt|q| q m_T/max(q^2, m_T^2)                               for lags T = 1, 4, 16, 64, 256
+         then m_T = m_T + (q - m_T)/min(T, k + 1)                          the mean of the last T or so
+    (9)  log s = log s + UP/(1 + k/CALM) B min_T c_T   if all c_T > 0      the last T steps point the same way
+         log s = log s + DOWN min_T c_T/T              otherwise           no slower than an oscillation of period T
          and log s falls with log sqrt(v), where v falls                   so that s/sqrt(v) never grows by itself
     (10) x   = W (x - s B q)
     (11) B   = (l/(average l of late))^-10, at most 1                      the brake: curvature must not run ahead
 
 (7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a power of k, so that
-q dies out with t, the growth in (9) with q^2, and what is left is gradient tracking with constant steps s/sqrt(v).
+q dies out with t and what is left is gradient tracking with constant steps s/sqrt(v). (8): where q decays like
+exp(-r k), m_T is q/(1 - r T) and c_T is sqrt|q| (1 - r T): while x creeps, s grows, and once x comes to rest within T
+steps it does not. The root is a compromise: with |q| in its place s freezes too early, with 1 it never does.
 (11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
 
 Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir
@@ -71,9 +74,10 @@ FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
 BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
 LAGS = (1.0, 4.0, 16.0, 64.0, 256.0)
-UP = 0.08  # of log s in a step: from TINY to 1 in 120 steps
+UP = 0.08  # of log s in a step: from TINY to 1 in 90 steps
+CALM = 1000  # steps after which s grows at half of its first pace: late growth is more often chance
 DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
-TINY = 1e-4  # s at the start: too small to do harm, and soon left behind
+TINY = 1e-3  # s at the start: too small to do harm, and soon left behind
 LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
 RECENT = 0.1  # weight of the last step in D and M
 
@@ -209,16 +213,15 @@ def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key:
 def _looked(oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
-    def look(at: tuple[Vector, Vector]) -> tuple[Inner, jax.Array]:
+    def look(at: tuple[Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
         seen, along = _probe(oracle, *at, inner.along)
-        looked = inner._replace(
-            along=_unit(along + NOISE * _noise(along)),  # (2)
-            own=jnp.maximum(seen, FALL * inner.own),  # (3)
-            level=inner.level + (_log(seen) - inner.level) / LATE,
-        )
-        return looked, _log(seen)
+        log = _log(seen)
+        along = _unit(along + NOISE * _noise(along))  # (2)
+        return along, jnp.maximum(seen, FALL * inner.own), inner.level + (log - inner.level) / LATE, log  # (3)
 
-    return sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: (inner, _log(inner.own)), (x, y))
+    kept = inner.along, inner.own, inner.level, _log(inner.own)
+    along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: kept, (x, y))
+    return inner._replace(along=along, own=own, level=level), log
 
 
 def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
@@ -277,10 +280,12 @@ def _outer_step(
     v = outer.v + (3 / (k + 3)).astype(x.dtype) * (t**2 - outer.v)
     q = jnp.clip(t / (jnp.sqrt(v) + jnp.finfo(x.dtype).tiny), -LARGEST, LARGEST)  # (7)
     lags = jnp.asarray(LAGS, x.dtype)[:, None]
-    c = jnp.clip(q * outer.m, -1, 1)
-    m = outer.m + (q - outer.m) / lags  # (8)
+    most = jnp.maximum(jnp.maximum(q**2, outer.m**2), jnp.finfo(x.dtype).tiny)
+    c = jnp.sqrt(jnp.abs(q)) * q * outer.m / most
+    m = outer.m + (q - outer.m) / jnp.minimum(lags, k + 1)  # (8)
     least = jnp.min(c, axis=0)
-    change = jnp.where(least > 0, UP * brake * least, DOWN * jnp.min(c / lags, axis=0))
+    up = (UP / (1 + k / CALM)).astype(x.dtype)
+    change = jnp.where(least > 0, up * brake * least, DOWN * jnp.min(c / lags, axis=0))
     s = outer.s * jnp.exp(change) * jnp.sqrt(jnp.where(v < outer.v, v / outer.v, 1))  # (9)
     x, wt = mix((x - s * brake * q, t))  # (10)
     return x, Outer(wt, d, v, m, s)
