@@ -83,7 +83,7 @@ def found(folder):
         table["reported"] = np.where(wrong, np.where(table["disease"] == "yes", "no", "yes"), table["disease"])
         table.to_csv(folder / name / "patients.csv", index=False)
     job = folder / "job.toml"
-    job.write_text('[network]\nname = "ring"\n\n[run]\ndtype = "float64"\n\n' + "\n".join(cards))
+    job.write_text('[network]\nname = "ring"\n\n[run]\ndtype = "float64"\ncheckpoint_every = 50\n\n' + "\n".join(cards))
     return job
 
 
@@ -113,7 +113,7 @@ def disturbed(job):
         (place / "runs").rename(place / "calm")
         (place / "model.json").rename(place / "calm.json")
     processes = {name: start(job, name) for name in SITES}
-    while reached(job, KILLED) < 200:
+    while reached(job, KILLED) < 100:
         time.sleep(0.05)
     os.kill(processes[FROZEN].pid, signal.SIGSTOP)
     processes[KILLED].kill()
