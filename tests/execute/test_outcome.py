@@ -71,6 +71,13 @@ def test_a_slow_drift_of_y_is_found_out_because_the_objective_rose():
     assert "eigenvalue 0" in solution.message
 
 
+@pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str)
+def test_fixed_steps_on_an_inner_level_that_ignores_y_are_found_out_because_y_stayed(method):
+    solution = decibo.solve(stated(inner=no_y), NETWORK, method, steps=200, progress=False)
+    assert solution.status == "failed"
+    assert "eigenvalue 0" in solution.message
+
+
 def test_growth_is_divergence_long_before_overflow():
     ours, _ = problem("vector", 5)
     solution = decibo.solve(ours, decibo.ring(5), METHOD.replace(gamma=5.0), steps=8)

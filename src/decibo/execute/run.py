@@ -36,6 +36,7 @@ from decibo.pytree import Tree
 LONGEST = 1000  # the most steps of an interval, so that the host can look in between
 PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
 LARGE = 1 << 28  # bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
+SMALL_Y = 10_000  # numbers of y: beyond, whether y has moved is not looked at
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
 
 
@@ -282,7 +283,7 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
         reasons.append(_why_failed(setup, run, solution))
     elif run.step:
         chooses = setup.method.chosen is not None
-        suspect = (chooses and bool(moved)) or outcome.worsened(run.history)
+        suspect = (chooses and bool(moved)) or outcome.worsened(run.history) or _kept_y(setup, solution)
         flat = _flat_inner(setup, solution) if suspect else ""
         found = Status.failed if flat else None
         reasons += [moved, flat]
@@ -318,6 +319,19 @@ def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
     where = "at the start" if end is None else "where the run ended"
     found = not_strongly_convex(functions, setup.inputs.data, x, y, where)
     return "" if found is None else str(found)
+
+
+def _kept_y(setup: Setup, solution: Solution) -> bool:
+    """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at where that is cheap."""
+    one_level = setup.method.direction is not None and setup.method.direction.name == "single"
+    layout = setup.program.functions.y
+    if setup.placement or one_level or layout.size > SMALL_Y:
+        return False
+    start = np.asarray(setup.start["y"]).mean(axis=0)
+    means = [solution.y, jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))]
+    ends = [np.concatenate([np.ravel(leaf) for leaf in leaves]) for tree in means if (leaves := jax.tree.leaves(tree))]
+    near = 1e-12 * (1 + np.max(np.abs(start)))
+    return any(end.shape == start.shape and np.max(np.abs(end - start)) <= near for end in ends)
 
 
 def _why_grown(setup: Setup, run: RunState) -> str:
