@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +54,11 @@ def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str],
         data = load_data(site, trust, synthetic)
         solution = take_part(job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log)
         place = site.run(job) / SOLUTION
-        summary = {"site": site.name, "status": str(solution.status), "message": solution.message}
-        summary |= {"steps": solution.steps, "seconds": solution.cost.seconds, "folder": str(place.parent)}
+        summary = _summary(site, solution) | {"folder": str(place.parent)}
         points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
         content = json.dumps(to_json(summary | points, nonfinite_as_text=True), indent=1)
         atomic_write(place, content + "\n", PRIVATE)
-    if as_json:
-        terminal.print_json(summary)
-    else:
-        terminal.show_run(solution)
-        terminal.say(f"This site's x and y are in {terminal.path_of(place)}")
-    return exit_code(solution)
+    return _told(solution, summary, as_json, f"This site's x and y are in {terminal.path_of(place)}")
 
 
 def _fit(path: Path, site: Home, as_json: bool) -> Exit:
@@ -82,14 +76,29 @@ def _fit(path: Path, site: Home, as_json: bool) -> Exit:
         assert own.y is not None  # since a column of labels was named
         model.fit(own.X, own.y, silo=Member.at(path, site.folder, say=log))
         place = save(model, site.folder / "models" / f"{path.stem}.json")
-    solution = model.solution_
-    summary = {"site": site.name, "status": str(solution.status), "message": solution.message}
-    summary |= {"steps": solution.steps, "seconds": solution.cost.seconds, "model": str(place)}
+    summary = _summary(site, model.solution_) | {"model": str(place)}
+    where = f"The model, the same at all sites, is in {terminal.path_of(place)}"
+    return _told(model.solution_, summary, as_json, where)
+
+
+def _summary(site: Home, solution: decibo.Solution) -> dict[str, object]:
+    """How it ended at this site."""
+    return {
+        "site": site.name,
+        "status": str(solution.status),
+        "message": solution.message,
+        "steps": solution.steps,
+        "seconds": solution.cost.seconds,
+    }
+
+
+def _told(solution: decibo.Solution, summary: Mapping[str, object], as_json: bool, where: str) -> Exit:
+    """Say how it ended, and where the result is."""
     if as_json:
         terminal.print_json(summary)
     else:
         terminal.show_run(solution)
-        terminal.say(f"The model, the same at all sites, is in {terminal.path_of(place)}")
+        terminal.say(where)
     return exit_code(solution)
 
 

@@ -22,6 +22,7 @@ WORSE = 1e5  # times the start, where nothing has improved
 MINIMISED = ("outer", "phi", "stationarity", "direction_norm", "distance_x")  # one of them falls in a run that works
 STILL = "x has hardly moved"
 SMALL = 1e-6  # a measure below this is no sign of trouble
+ROUNDING = 1e-12  # of 1 + the largest number of a variable
 MOVED = 1e-6  # of 1 + the largest number of x0: less than this is hardly a move
 
 
@@ -73,6 +74,11 @@ def hardly_moved(start: np.ndarray, end: np.ndarray) -> str:
     if not distance <= MOVED * (1 + float(np.max(np.abs(start)))):
         return ""
     return f"{STILL}, by {distance:.1g} at most: if x0 is no solution, it needs larger steps."
+
+
+def unmoved(start: np.ndarray, end: np.ndarray) -> bool:
+    """Whether a variable is where it was, but for rounding."""
+    return start.shape == end.shape and bool(np.max(np.abs(end - start)) <= ROUNDING * (1 + np.max(np.abs(start))))
 
 
 def _bad_records(values: np.ndarray) -> np.ndarray:

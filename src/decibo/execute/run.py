@@ -328,10 +328,9 @@ def _kept_y(setup: Setup, solution: Solution) -> bool:
     if setup.placement or one_level or layout.size > SMALL_Y:
         return False
     start = np.asarray(setup.start["y"]).mean(axis=0)
-    means = [solution.y, jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))]
-    ends = [np.concatenate([np.ravel(leaf) for leaf in leaves]) for tree in means if (leaves := jax.tree.leaves(tree))]
-    near = 1e-12 * (1 + np.max(np.abs(start)))
-    return any(end.shape == start.shape and np.max(np.abs(end - start)) <= near for end in ends)
+    z = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))
+    ends = [[np.ravel(leaf) for leaf in jax.tree.leaves(tree)] for tree in (solution.y, z)]
+    return any(outcome.unmoved(start, np.concatenate(leaves)) for leaves in ends if leaves)
 
 
 def _why_grown(setup: Setup, run: RunState) -> str:
