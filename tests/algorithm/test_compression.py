@@ -28,6 +28,18 @@ def test_compressors_lose_only_part(s):
     assert set(np.asarray(kept[kept != 0]).tolist()) <= set(np.asarray(s).tolist())
 
 
+@given(arrays(np.float64, 20, elements=st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 5e-324, np.inf])))
+def test_the_largest_entries_are_those_of_a_stable_sort(s):
+    """Also with equal entries, of which the first are kept."""
+    for count in (1, 7, 20):
+        kept = np.zeros_like(s)
+        first = np.argsort(-np.abs(s), kind="stable")[:count]
+        kept[first] = s[first]
+        np.testing.assert_array_equal(
+            decibo.compression.top_k(count / 20).apply(jnp.asarray(s), jax.random.key(0)), kept
+        )
+
+
 def test_bits_are_what_is_sent():
     assert decibo.compression.top_k(0.1).bits(1000, 32) == 100 * (32 + 10)  # values and places
     assert decibo.compression.random_k(0.1).bits(1000, 32) == 100 * 32 + 64  # values and a seed

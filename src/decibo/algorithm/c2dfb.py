@@ -26,6 +26,7 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
+from decibo.algorithm.compression import keep_largest
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
@@ -74,10 +75,8 @@ class Largest:
 
     def __call__(self, s: Vector) -> Vector:
         """The largest entries, zeros elsewhere."""
-        if self.count(s.size) >= s.size:
-            return s
-        _, places = lax.top_k(jnp.abs(s), self.count(s.size))
-        return jnp.zeros_like(s).at[places].set(s[places])
+        count = self.count(s.size)
+        return s if count >= s.size else keep_largest(s, count)
 
     def bits(self, s: Vector) -> int:
         """What one residual takes: values, and their places unless all are sent."""

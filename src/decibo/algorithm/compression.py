@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm
@@ -252,14 +253,33 @@ class _ForgetfulMix(_CompressingMix):
         return jax.tree.unflatten(treedef, [self.eta * part for part in self.mix.difference(q, bits=sent)])
 
 
+def keep_largest(s: Vector, count: int) -> Vector:
+    """The entries of largest size, so many of them, and zeros elsewhere; of equal ones the first.
+
+    The size of the last entry that is kept is found bit by bit, which is several times faster than sorting on a CPU:
+    numbers without a sign are ordered like the integers of the same bits.
+    """
+    width = 8 * s.dtype.itemsize
+    kind = jnp.dtype(f"uint{width}")
+    sizes = lax.bitcast_convert_type(jnp.abs(s), kind)
+
+    def lower_bit(place: jax.Array, least: jax.Array) -> jax.Array:
+        higher = least | (jnp.asarray(1, kind) << (width - 2 - place).astype(kind))
+        return jnp.where(jnp.sum(sizes >= higher, dtype=jnp.int32) >= count, higher, least)
+
+    least = lax.fori_loop(0, width - 1, lower_bit, jnp.asarray(0, kind))
+    above = sizes > least
+    equal = sizes == least
+    kept = above | (equal & (jnp.cumsum(equal) <= count - jnp.sum(above)))
+    return jnp.where(kept, s, 0)
+
+
 @dataclass(frozen=True)
 class _TopK:
     fraction: float
 
     def __call__(self, s: Vector, key: jax.Array) -> Vector:
-        count = _kept(s.size, self.fraction)
-        _, places = jax.lax.top_k(jnp.abs(s), count)
-        return jnp.zeros_like(s).at[places].set(s[places])
+        return keep_largest(s, _kept(s.size, self.fraction))
 
 
 @dataclass(frozen=True)
