@@ -78,6 +78,12 @@ def test_fixed_steps_on_an_inner_level_that_ignores_y_are_found_out_because_y_st
     assert "eigenvalue 0" in solution.message
 
 
+@pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str)
+def test_a_sweep_finds_out_that_y_stayed(method):
+    found = decibo.sweep(stated(inner=no_y), NETWORK, method, {"alpha": [0.01, 0.02]}, steps=200, progress=False)
+    assert [str(status) for status in found.status] == ["failed", "failed"]
+
+
 def test_growth_is_divergence_long_before_overflow():
     ours, _ = problem("vector", 5)
     solution = decibo.solve(ours, decibo.ring(5), METHOD.replace(gamma=5.0), steps=8)

@@ -121,6 +121,11 @@ class Algorithm:
         core = Core(*parts, self.direction, chosen, rest, self.answer)
         object.__setattr__(self, "core", core)
 
+    @property
+    def one_level(self) -> bool:
+        """Whether it minimises f alone, without an inner level."""
+        return self.direction is not None and self.direction.name == "single"
+
     def replace(self, **settings: Any) -> Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""
         if self.factory is None:

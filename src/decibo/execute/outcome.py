@@ -23,6 +23,7 @@ MINIMISED = ("outer", "phi", "stationarity", "direction_norm", "distance_x")  # 
 STILL = "x has hardly moved"
 SMALL = 1e-6  # a measure below this is no sign of trouble
 ROUNDING = 1e-12  # of 1 + the largest number of a variable
+SMALL_Y = 10_000  # numbers of y: beyond, whether y has moved is not looked at
 MOVED = 1e-6  # of 1 + the largest number of x0: less than this is hardly a move
 
 

@@ -36,7 +36,6 @@ from decibo.pytree import Tree
 LONGEST = 1000  # the most steps of an interval, so that the host can look in between
 PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
 LARGE = 1 << 28  # bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
-SMALL_Y = 10_000  # numbers of y: beyond, whether y has moved is not looked at
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
 
 
@@ -323,9 +322,8 @@ def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
 
 def _kept_y(setup: Setup, solution: Solution) -> bool:
     """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at where that is cheap."""
-    one_level = setup.method.direction is not None and setup.method.direction.name == "single"
     layout = setup.program.functions.y
-    if setup.placement or one_level or layout.size > SMALL_Y:
+    if setup.placement or setup.method.one_level or layout.size > outcome.SMALL_Y:
         return False
     start = np.asarray(setup.start["y"]).mean(axis=0)
     z = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))

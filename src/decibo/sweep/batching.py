@@ -24,6 +24,7 @@ import numpy as np
 
 from decibo.execute import loop
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
+from decibo.execute.outcome import SMALL_Y, unmoved
 from decibo.execute.pace import SECONDS, Clock, Records
 from decibo.measure.cost import Seconds
 from decibo.pytree import Tree
@@ -81,11 +82,13 @@ class Ran(NamedTuple):
     rows      the records of each run, NaN once it is lost
     finite    whether it was finite after each interval
     largest   the largest number of its state at the start and at the end
+    kept      whether its y, or z, is where it began
     """
 
     rows: dict[str, np.ndarray]
     finite: np.ndarray
     largest: tuple[np.ndarray, np.ndarray]
+    kept: np.ndarray
     seconds: Seconds
 
 
@@ -95,7 +98,7 @@ def run(
     """Run all intervals. In between the host calls report(steps done, which runs are finite); once none is, it ends."""
     clock = Clock()
     state = begin(program, batch)
-    first = np.asarray(_largest(state))
+    first = _look(program, batch, state)
     seconds = clock.lap()
     timed = Records()
     parts = []
@@ -121,7 +124,8 @@ def run(
     alive = np.logical_and.accumulate(always, axis=1)[:, record[: always.shape[1]]]
     rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
     rows = {name: _masked(row, alive) for name, row in rows.items()}
-    return Ran(rows, always, (first, np.asarray(_largest(state))), seconds)
+    last = _look(program, batch, state)
+    return Ran(rows, always, (first.largest, last.largest), last.kept_since(first), seconds)
 
 
 def _timed(
@@ -147,10 +151,32 @@ def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
     return row if alive.all() else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
 
 
-@jax.jit
-def _largest(state: Tree) -> jax.Array:
-    """The largest number of each run's state in absolute value."""
-    return jax.vmap(loop.largest)(state)
+class Look(NamedTuple):
+    """The largest number of each run's state in absolute value; and the means of its y and z, if they are small."""
+
+    largest: np.ndarray
+    inner: tuple[np.ndarray, ...]
+
+    def kept_since(self, first: Look) -> np.ndarray:
+        """Whether y or z of a run has not moved."""
+        kept = np.zeros(len(self.largest), bool)
+        for before, now in zip(first.inner, self.inner, strict=True):
+            kept |= [unmoved(start, end) for start, end in zip(before, now, strict=True)]
+        return kept
+
+
+def _look(program: Program, batch: Batch, state: Tree) -> Look:
+    return jax.tree.map(np.asarray, _seen(program, batch.own, batch.inputs, state))
+
+
+@partial(jax.jit, static_argnames=("program", "own"))
+def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -> Look:
+    def one(inputs: Inputs, state: Tree) -> Look:
+        rows = jax.vmap(inputs.core.view)(state) if program.functions.y.size <= SMALL_Y else {}
+        inner = [jnp.mean(rows[name], axis=0) for name in (inputs.core.answer, "z") if name in rows]
+        return Look(loop.largest(state), tuple(inner))  # type: ignore[arg-type]
+
+    return _each(one, own, inputs, state, True)
 
 
 @partial(jax.jit, static_argnames=("program", "own"))

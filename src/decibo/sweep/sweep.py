@@ -200,6 +200,7 @@ class _Records:
 
     finite: np.ndarray  # (runs, records)
     largest: np.ndarray  # (runs, 2): the largest number of the state at the start and at the end
+    kept: np.ndarray  # (runs,): whether y or z is where it began
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     seconds: Seconds = field(default_factory=Seconds)
@@ -213,6 +214,7 @@ class _Records:
         recorded = np.logical_and.accumulate(ran.finite, axis=1)[:, record[: ran.finite.shape[1]]]
         self.finite[places, : recorded.shape[1]] = recorded
         self.largest[places] = np.stack(ran.largest, axis=1)
+        self.kept[places] = ran.kept
         self.seconds = self.seconds.plus(ran.seconds)
 
     def status(self, place: int, step: np.ndarray) -> Status:
@@ -228,7 +230,8 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
     clock = Clock()
     count = len(sweep.runs)
     ended = np.zeros(count, bool)
-    records = _Records(np.zeros((count, int(plan.record.sum())), bool), np.zeros((count, 2)))
+    recorded = np.zeros((count, int(plan.record.sum())), bool)
+    records = _Records(recorded, np.zeros((count, 2)), np.zeros(count, bool))
     try:
         for places in _batches(sweep, plan, records, report):
             ended[places] = True
@@ -258,10 +261,11 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
 
 
 def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) -> Status:
-    """The status of a run; one that ended far worse than it began has failed if its inner level has no curvature."""
+    """The status of a run; one that got far worse, or whose y never moved, has failed if its inner level is flat."""
     point = sweep.runs[place]
     history = {name: rows[place] for name, rows in records.rows.items()}
-    if found is not Status.done or point.method.bias == MOREAU or not worsened(history):
+    suspect = worsened(history) or (records.kept[place] and not point.method.one_level)
+    if found is not Status.done or point.method.bias == MOREAU or not suspect:
         return found
     x, y = (jnp.mean(sweep.starts[point.case, point.seed][name], axis=0) for name in ("x", "y"))
     flat = not_strongly_convex(sweep.program.functions, sweep.data, x, y, "at the start")
