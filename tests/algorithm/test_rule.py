@@ -233,6 +233,25 @@ def test_adambo_equals_numpy(network):
     equal(ours, network, method, start, s)
 
 
+@pytest.mark.parametrize("network", ["path", "ring"])
+def test_af2ba_equals_numpy(network):
+    """AdaGrad-norm on the tracked directions of the penalty, one length for each agent and variable."""
+    network = NETWORKS[network]()
+    ours, twin = PROBLEM
+    s = start = twin.starts()
+    lam = 5.0
+    step = {name: follow("tracking", network.W, adagrad_norm(0.3, 0.2)) for name in s}
+    for k in range(STEPS):
+        rows = lambda gradient, y, x=s["x"]: np.stack([gradient(i, x[i], y[i]) for i in range(twin.m)])
+        d = {
+            "x": rows(twin.f_x, s["y"]) + lam * (rows(twin.g_x, s["y"]) - rows(twin.g_x, s["z"])),
+            "y": rows(twin.f_y, s["y"]) + lam * rows(twin.g_y, s["y"]),
+            "z": rows(twin.g_y, s["z"]),
+        }
+        s = {name: step[name](s[name], d[name], k) for name in s}
+    equal(ours, network, decibo.methods.af2ba(lam=lam, step=0.3, initial=0.2), start, s)
+
+
 # optax
 
 
@@ -297,6 +316,14 @@ def test_exact_rules_land_on_the_solution(strategy):
 
 def test_the_joint_rule_is_exact_with_tracking():
     assert lands(decibo.methods.s_tfbo(), steps=10_000) <= 1e-10
+
+
+def test_af2ba_lands_where_the_penalty_leads_without_a_step_size():
+    """As near as dsgda_gt, whose steps are tuned: all that is left is the bias of the penalty, O(1/lam)."""
+    ends = [lands(decibo.methods.af2ba(lam=lam)) for lam in (20.0, 200.0)]
+    tuned = lands(decibo.methods.dsgda_gt(alpha=0.05, beta=0.1 / 200, gamma=0.1, lam=200.0))
+    assert ends[1] == pytest.approx(tuned, rel=1e-6)
+    assert 9 < ends[0] / ends[1] < 11
 
 
 def test_momentum_of_ahead_exact_is_exact_and_matched():

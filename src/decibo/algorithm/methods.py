@@ -15,7 +15,7 @@ from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, 
 from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
-from decibo.algorithm.rule import StepSize, adam, heavy_ball, is_rule, normalised, plain, tuning_free
+from decibo.algorithm.rule import StepSize, adagrad_norm, adam, heavy_ball, is_rule, normalised, plain, tuning_free
 from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
 from decibo.errors import InputError
 
@@ -262,6 +262,28 @@ def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
     Lands: exact.
     """
     return compose(direction.implicit(), consensus.tracking(), rule=tuning_free(step, initial))
+
+
+@method(
+    provenance=f"{INFERRED} Known from the abstract: a penalty method whose steps are adaptive at all levels; that they are "
+    "AdaGrad-norm's is inferred. Theirs is for one agent and not a single loop; this loop and, on a network, tracked "
+    f"directions are ours. {RUN}"
+)
+def af2ba(*, lam: Rate, step: float = 1.0, initial: float = 0.0) -> Algorithm:
+    """AF2BA (Shi, Du, Xiao & Jiang 2025), without step sizes to tune: penalty x tracking with AdaGrad-norm steps.
+
+    Every variable has the rule `adagrad_norm`, which does not change if its direction is multiplied by a number: lam
+    does not enter the steps of y and z.
+
+    lam       penalty
+    step      the length of the first moves, if initial is 0; all moves are multiplied by it
+    initial   a length that counts as if it had been there before the first step
+
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
+    Lands: O(1/lam) from the solution, the bias of the penalty.
+    """
+    own = adagrad_norm(step, initial)
+    return compose(direction.penalty(lam), consensus.tracking(), x=own, y=own, z=own)
 
 
 @method(
