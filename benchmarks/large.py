@@ -1,4 +1,4 @@
-"""What a run with 25 million weights costs before its first step, in time and memory; and memory="low".
+"""What a run with 25 million weights costs before its first step, in time and memory; and solve(memory=).
 
     python benchmarks/large.py [--weights 25000000] [--agents 2] [--steps 5]
 
@@ -6,7 +6,7 @@
      problem is there, checked and prepared, until the program is compiled, and for a step; the peak of memory in copies
      of y of ONE agent, beside the state of all of them
 (b)  A network of six layers of 64 units, 2,048 samples, four agents: temporary memory of the compiled steps with all
-     agents at once, and one gradient after the other
+     agents at once, one gradient after the other, and one gradient of one agent after the other
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import decibo
 from decibo.execute import loop
 from decibo.execute.run import begin
-from decibo.execute.solve import prepare
+from decibo.execute.solve import MEMORY, prepare
 
 
 def outer(x: jax.Array, y: jax.Array, d: jax.Array) -> jax.Array:
@@ -89,13 +89,14 @@ def activations() -> None:
         "sldbo": decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1),
     }.items():
         sizes = []
-        for memory in ("normal", "low"):
+        for memory in MEMORY:
             options = {"steps": 1, "every": 1, "measures": ["consensus_x"], "memory": memory}
             setup = prepare(problem, decibo.ring(4), method, **options)
             state = begin(setup).agents
             steps = loop.advance.lower(setup.program, setup.inputs, state, np.int32(0), chunk).compile()
             sizes.append(steps.memory_analysis().temp_size_in_bytes / 1e6)
-        print(f"{name}: temporary memory of a step {sizes[0]:.1f} MB, with memory='low' {sizes[1]:.1f} MB")
+        found = ", ".join(f"{memory} {size:.1f} MB" for memory, size in zip(MEMORY, sizes, strict=True))
+        print(f"{name}: temporary memory of a step with memory= {found}")
 
 
 def main() -> None:

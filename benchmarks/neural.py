@@ -1,15 +1,15 @@
 """Where Hessian-free pays: time and memory of a step for every kind of direction and inner level.
 
-    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096] [--methods NAME,NAME]
-                                [--steps N] [--limit SECONDS] [--json F]
+    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096] [--attention fused,plain]
+                                [--methods NAME,NAME] [--steps N] [--limit SECONDS] [--json F]
 
 Four agents on a ring. The inner level is a linear classifier, a network with two hidden layers, the convolutional
 network of examples/label_cleaning.py, or the byte-level transformer of examples/text_sources.py (on a GPU 25 million
 weights, 8 layers in a scan, activations in bfloat16, two sequences for each agent, with plain and fused attention).
 Each row compiles one step of a method and times it. "Temporary" is what the compiled step needs besides its arguments
-and results, "peak" all of it together, both as the compiler counts them; "low" is solve(memory="low"), one gradient of
-one agent after the other. Methods with second derivatives raise an error where a kernel has none, and that error is the
-row; so is running out of memory.
+and results, "peak" all of it together, both as the compiler counts them; "less" is solve(memory="less"), one gradient
+after the other, and "low" one gradient of one agent after the other. Methods with second derivatives raise an error
+where a kernel has none, and that error is the row; so is running out of memory.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ METHODS: dict[str, Callable[[], decibo.Algorithm]] = {
     ),
     "sldbo": lambda: compose(direction.implicit(), consensus.tracking(), **STEPS, v=1e-2),
 }
-LOW = " (low)"  # after the name of a method: with memory="low"
-LOWER = tuple(name + LOW for name in ("ahead_exact", "sparkle_ed", "sldbo"))  # with transformers
-LONG = ("ahead_exact", "ahead", "d_soba (difference)", "sparkle_ed")  # with all but the shortest sequences
+MEMORY = {" (less)": "less", " (low)": "low"}  # after the name of a method
+SAVING = [name + suffix for name in ("ahead_exact", "sparkle_ed", "sldbo") for suffix in MEMORY]  # with transformers
+LONG = ["ahead_exact", "ahead", "d_soba (difference)", "sparkle_ed", *SAVING[:4]]  # with all but the shortest sequences
 
 
 def linear(side: int = 28, samples: int = 512) -> decibo.Problem:
@@ -121,8 +121,8 @@ def transformer(size: text_sources.Size, attention: str) -> decibo.Problem:
 def measure(problem: decibo.Problem, name: str, steps: int, repeats: int = 5) -> dict:
     """Milliseconds of a step, the best of several repeats, and what it needs of memory."""
     row: dict = {"method": name}
-    method = METHODS[name.removesuffix(LOW)]()
-    memory = "low" if name.endswith(LOW) else "normal"
+    memory = next((word for suffix, word in MEMORY.items() if name.endswith(suffix)), "normal")
+    method = METHODS[name.removesuffix(f" ({memory})")]()
     try:
         options = {"steps": 1, "every": 1, "measures": ["consensus_x"], "memory": memory}
         setup = prepare(problem, decibo.ring(AGENTS), method, **options)
@@ -152,7 +152,7 @@ def measure(problem: decibo.Problem, name: str, steps: int, repeats: int = 5) ->
     return row
 
 
-def cases(models: list[str], lengths: list[int], gpu: bool):
+def cases(models: list[str], lengths: list[int], kernels: list[str], gpu: bool):
     """The names and problems to measure, with the methods for each."""
     small = {"linear": linear, "mlp": mlp, "cnn": cnn}
     for model in models:
@@ -161,9 +161,9 @@ def cases(models: list[str], lengths: list[int], gpu: bool):
             continue
         for length in lengths:
             size = replace(text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2, clip=0.0)
-            for attention in ("cudnn", "xla") if gpu else ("xla",):
-                kernel = "fused" if attention == "cudnn" else "plain"
-                names = [*METHODS, *LOWER] if length == min(lengths) else LONG
+            for kernel in kernels:
+                attention = {"fused": "cudnn", "plain": "xla"}[kernel]
+                names = [*METHODS, *SAVING] if length == min(lengths) else LONG
                 yield f"{model} {length} {kernel}", partial(transformer, size, attention), names
 
 
@@ -183,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default="linear,mlp,cnn,transformer")
     parser.add_argument("--lengths", default="1024,4096" if gpu else "64")
+    parser.add_argument("--attention", default="fused,plain" if gpu else "plain")
     parser.add_argument("--methods", help="only these, as the table names them, separated by commas")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no row is begun")
@@ -195,7 +196,7 @@ def main() -> None:
     rows = []
     begun = time.perf_counter()
     lengths = [int(length) for length in options.lengths.split(",")]
-    for model, make, found in cases(options.models.split(","), lengths, gpu):
+    for model, make, found in cases(options.models.split(","), lengths, options.attention.split(","), gpu):
         names = options.methods.split(",") if options.methods else found
         problem = make()
         for name in names:

@@ -236,8 +236,8 @@ def main() -> None:
     for row in chosen:
         print(row, flush=True)
         found.append(row.as_dict())
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
+        if given.json:  # nothing is lost if a later row takes too long
+            given.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Program(NamedTuple):
 
     early   whether a chunk ends early, when the state stops being finite or all targets are reached. Runs of a batch
             do not, so that they never wait for each other
-    in_turn whether the agents of a device compute one after the other, which takes less memory
+    memory  "normal"; "less": one gradient after another; "low": of one agent after the other, too
     """
 
     functions: Functions
@@ -40,7 +40,7 @@ class Program(NamedTuple):
     targets: tuple[str, ...] = ()
     placement: Placement | None = None
     early: bool = True
-    in_turn: bool = False
+    memory: str = "normal"
 
 
 class Inputs(NamedTuple):
@@ -143,7 +143,7 @@ def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Arr
         batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches)
         functions = functions._replace(sample=functions.sample.bringing(batch))
     oracle = Oracle(functions, d)
-    return InTurn.of(oracle) if program.in_turn else oracle
+    return oracle if program.memory == "normal" else InTurn.of(oracle, alone=program.memory == "low")
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:

@@ -53,7 +53,7 @@ from decibo.validate import MOST_STEPS, at_least, flag, integer
 from decibo.validate import one_of as one_of_words
 from decibo.validate import seed as check_seed
 
-MEMORY = ("normal", "low")
+MEMORY = ("normal", "less", "low")
 LOST = 0.01  # lam times the rounding error of the type: above it, rounding is seen in the result
 
 
@@ -88,8 +88,8 @@ def solve(
     throw       raise DivergedError if the run diverges or fails, instead of returning what was computed until then
     devices     the number of devices to use for the agents; by default all devices of all processes
     checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a crash
-    memory      "low" computes one gradient of one agent after the other on each device: more time, and memory for the
-                activations of one. By default all agents of a device compute at once
+    memory      "less" computes one gradient after the other, so that the activations of one are in memory and not those
+                at y and at z together. "low" does so for one agent of a device after the other, too, and takes longer
     """
     clock = Clock()
     method = ahead_exact() if method is None else method
@@ -332,7 +332,7 @@ def prepare(
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, told(network, method))
     else:
         inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
-    program = Program(functions, recorded, tuple(targets), placement, in_turn=memory == "low")
+    program = Program(functions, recorded, tuple(targets), placement, memory=memory)
     cost = cost.with_rounds(inputs.mixing.rounds)
     if isinstance(network, AsynchronousNetwork):
         speed = float(np.mean(network.speeds))

@@ -2,22 +2,26 @@ r"""One gradient after another: less memory for more time.
 
 On one device all agents compute at once, and the compiler may compute what is independent, such as the gradients of g
 at y and at z, at once as well. What a gradient keeps on the way (the activations of a network) is then in memory for
-all of them together. Here every gradient, value and product is a loop over the agents of the device,
+all of them together. Here every gradient, value and product is a block of the program, and two blocks never overlap:
 
-    for each agent in turn:   (g_x, g_y) = inner(x, y, d)
+    less   a block is one gradient of all agents of the device; memory holds what ONE gradient of ALL agents keeps
+    low    a block is a loop over these agents; memory holds what ONE gradient of ONE agent keeps
 
-and two such loops follow each other, so that memory holds what ONE gradient of ONE agent keeps. The numbers are the
-same up to rounding. It pays where activations fill the memory; small models are slower by as much as the device gains
-from computing agents together.
+The numbers are the same up to rounding. It pays where activations fill the memory. A block of all agents is a branch
+that is always taken, of which the compiler is not told: it costs what looking at the condition costs. Small models are
+slower with `low` by as much as the device gains from computing agents together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 from jax.custom_batching import sequential_vmap
 
 from decibo.problem.problem import Oracle
@@ -28,18 +32,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class InTurn(Oracle):
-    """An oracle that the agents of a device ask in turn."""
+    """An oracle that answers one question after another; with `alone` to one agent of a device after the other."""
 
     asked: Oracle
+    alone: bool
 
     @classmethod
-    def of(cls, oracle: Oracle) -> InTurn:
+    def of(cls, oracle: Oracle, alone: bool) -> InTurn:
         """The same agent, in turn with the others."""
-        return cls(oracle.functions, oracle.data, oracle)
+        return cls(oracle.functions, oracle.data, oracle, alone)
 
     def _in_turn(self, ask: Callable[[Oracle], Callable[..., T]]) -> Callable[..., T]:
-        one = sequential_vmap(lambda data, *args: ask(replace(self.asked, data=data))(*args))
-        return lambda *args: one(self.data, *args)
+        question = lambda data, *args: ask(replace(self.asked, data=data))(*args)
+        answer = sequential_vmap(question) if self.alone else partial(_block, jax.jit(question))
+        return lambda *args: answer(self.data, *args)
 
     def outer_value(self, x: Vector, y: Vector) -> jax.Array:
         return self._in_turn(lambda oracle: oracle.outer_value)(x, y)
@@ -63,4 +69,12 @@ class InTurn(Oracle):
         return self._in_turn(lambda oracle: oracle.jacobian)(x, y, v)
 
     def on(self, data: Tree) -> Oracle:
-        return InTurn.of(self.asked.on(data))
+        return InTurn.of(self.asked.on(data), self.alone)
+
+
+def _block(function: Callable[..., T], *args: Tree) -> T:
+    """What the function returns, computed in a block of its own: nothing outside of it is computed meanwhile."""
+    like = jax.eval_shape(function, *args)
+    nothing = lambda *_: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    always = lax.optimization_barrier(jnp.array(True))  # not known to the compiler, which would remove the branch
+    return lax.cond(always, function, nothing, *args)
