@@ -15,7 +15,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 AGENTS, STEPS = 12, 200
-RATES = {"alpha": 0.03, "beta": 0.03, "gamma": 0.05, "lam": 4.0, "theta": 0.2, "eta": 0.1, "T": 3, "N": 4, "K": 2}
+RATES = {
+    "alpha": 0.03,
+    "beta": 0.03,
+    "gamma": 0.05,
+    "lam": 4.0,
+    "theta": 0.2,
+    "eta": 0.1,
+    "T": 3,
+    "N": 4,
+    "K": 2,
+    "noise": 0.01,
+}
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
 SAMPLED = ("saba", "srba", "nr_dsbo")  # these need a list of batches

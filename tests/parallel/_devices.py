@@ -41,7 +41,7 @@ def pairs() -> dict[str, tuple[decibo.Network, str]]:
         "sleeping agents": (decibo.networks.sleeping(plain["torus"], 0.3), "fab"),
         "in turn": (decibo.networks.periodic([plain["ring"], plain["star"]]), "sldbo"),
         "large": (decibo.networks.random_regular(200, 4, seed=0), "sldbo"),
-        "hub": (decibo.networks.star(200), "sldbo"),
+        "hub": (decibo.networks.star(200), "ldp_dsbo"),
         "chebyshev": (decibo.networks.chebyshev(plain["ring"], 3), "sldbo"),
         "one for each variable": (
             decibo.networks.each(

@@ -77,6 +77,7 @@ class Algorithm:
     told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
     fixed_network   whether links must not come and go
     free            whether its agents need not wait for each other
+    noisy           whether its messages carry noise
     masks           for each variable, the size of what neighbours add to its direction, one +, the other -
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
@@ -103,6 +104,7 @@ class Algorithm:
     told: bool = False
     fixed_network: bool = False
     free: bool = False
+    noisy: bool = False
     masks: dict[str, float] = field(default_factory=dict)
     direction: Direction | None = None
     answer: str = "y"

@@ -30,6 +30,7 @@ from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
+NOISE = 0x6E6F6973  # tells the keys of noise in messages from those of samples
 MASK = "mask of "  # before the name of a variable: what its agents add to its direction, in a start
 
 
@@ -99,6 +100,7 @@ def compose(
         name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
         directed=all(strategy.directed for strategy, _ in groups),
         free=all(strategy.free for strategy, _ in groups),
+        noisy=any(strategy.fading for strategy, _ in groups),
         rest=Partial(_rest, recipe) if all(strategy.rest for strategy, _ in groups) else None,
         direction=direction,
         answer=direction.answer,
@@ -114,9 +116,11 @@ def _groups(direction: Direction, consensus: Consensus | Mapping[str, Consensus]
     """Variables that agree in the same way share their messages."""
     if isinstance(consensus, Consensus):
         return [(consensus, list(direction.variables))]
-    groups: dict[str, tuple[Consensus, list[str]]] = {}
+    groups: dict[tuple[str, int], tuple[Consensus, list[str]]] = {}
     for name in direction.variables:
-        groups.setdefault(consensus[name].name, (consensus[name], []))[1].append(name)
+        strategy = consensus[name]
+        key = strategy.name, id(strategy) if strategy.fading else 0  # with numbers of its own, unlike the others
+        groups.setdefault(key, (strategy, []))[1].append(name)
     return list(groups.values())
 
 
@@ -188,13 +192,13 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
 
 def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
     if recipe.estimator is None:
-        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k)  # (1)
+        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k, key)  # (1)
     d, estimate = recipe.estimator.at(recipe.direction, oracle, state.variables, state.estimate, k, key)
-    return moved(recipe, mix, state._replace(estimate=estimate), d, k)
+    return moved(recipe, mix, state._replace(estimate=estimate), d, k, key)
 
 
-def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> State:
-    """The state after a step along d."""
+def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array, key: jax.Array | None = None) -> State:
+    """The state after a step along d; `key` is for strategies whose messages carry noise."""
     s = state.variables
     average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
     d = d._replace(**average)  # (2)
@@ -208,9 +212,10 @@ def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> Stat
     rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (5)
     new: dict[str, Vector] = {}
     memories: list[Tree] = []
-    for (strategy, maps), memory in zip(recipe.strategies, followed, strict=True):
+    for number, ((strategy, maps), memory) in enumerate(zip(recipe.strategies, followed, strict=True)):
+        drawn = (k, jax.random.fold_in(key, NOISE + number)) if strategy.fading and key is not None else ()
         own, move, size = ({name: part[name] for name in maps} for part in (s._asdict(), u, h))
-        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (6)
+        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size, *drawn)  # (6)
         new |= moved
         memories.append(memory)
     return State(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)

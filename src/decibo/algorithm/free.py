@@ -55,6 +55,12 @@ class Free(NamedTuple):
 def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
     """Reject a method that needs agents in lockstep."""
     recipe = recipe_of(method)
+    if method.noisy:
+        raise InputError(
+            f"{method.name} adds noise to its messages and fades them out step by step, which needs all agents in "
+            f"lockstep, but those of {network!r} do not wait.",
+            "Use the network inside it.",
+        )
     if not method.free:
         raise InputError(
             f"{method.name} needs all agents in lockstep: its memory is right only if both ends of a link mix every "
@@ -196,6 +202,9 @@ class _Mail:
 
     def largest(self, tree: T, bits: int | None = None) -> T:
         raise NotImplementedError  # only methods in lockstep ask for it
+
+    def others(self, tree: T) -> T:
+        raise NotImplementedError  # likewise
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         number = len(self.said)

@@ -265,9 +265,9 @@ def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
 
 
 @method(
-    provenance=f"{INFERRED} Known from the abstract: a penalty method whose steps are adaptive at all levels; that they are "
-    "AdaGrad-norm's is inferred. Theirs is for one agent and not a single loop; this loop and, on a network, tracked "
-    f"directions are ours. {RUN}"
+    provenance=f"{INFERRED} Known from the abstract: a penalty method with steps that are adaptive at all levels; that "
+    "they are AdaGrad-norm's is inferred. Theirs is for one agent and not a single loop; this loop and, on a network, "
+    f"tracked directions are ours. {RUN}"
 )
 def af2ba(*, lam: Rate, step: float = 1.0, initial: float = 0.0) -> Algorithm:
     """AF2BA (Shi, Du, Xiao & Jiang 2025), without step sizes to tune: penalty x tracking with AdaGrad-norm steps.
@@ -419,6 +419,36 @@ def lopa(
         "v": consensus.local(),
     }
     return _implicit(strategies, alpha, beta, gamma, theta)
+
+
+@method(
+    provenance=f"{INFERRED} Known from the abstract: a single loop whose messages carry noise and which is accurate in "
+    "the limit. The faded coupling is recalled from the authors' work; that the direction is the implicit one, with v "
+    "for the linear system, is inferred."
+)
+def ldp_dsbo(
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    noise: Weight,
+    coupling: Weight | None = None,
+    kind: str = "laplace",
+    clip: float | None = None,
+) -> Algorithm:
+    """LDP-DSBO (Chen & Wang 2024) with full gradients: implicit x faded, noise in every message.
+
+    alpha, beta, gamma   step sizes of x, y and v; to converge they must fall faster than the coupling
+    noise                the scale of the noise, which need not fall
+    coupling             how much messages count, (1 + k)^-0.6 unless given
+    kind                 "laplace" or "gaussian"
+    clip                 bounds the sum of absolute values of every direction, which `decibo.privacy.epsilon` asks for
+
+    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
+    Lands: O(step/coupling) from the solution, plus the noise that the coupling lets in; exact in the limit as all fall.
+    """
+    agreed = consensus.faded(noise, coupling, kind=kind, clip=clip)
+    return compose(direction.implicit(), agreed, x=alpha, y=beta, v=gamma)
 
 
 # direction x estimator x consensus

@@ -69,6 +69,7 @@ __all__ = [
     "tuning_free",
 ]
 
+EACH = "each"  # the name of rules of single variables put together
 Group = dict[str, Vector]
 Move = tuple[Tree, Vector, Scalar]  # the new memory, u and h
 
@@ -223,10 +224,18 @@ def plain(name: str, value: StepSize | None) -> Rate | None:
     return value
 
 
+def plain_steps(rule: Rule) -> dict[str, Schedule] | None:
+    """The step size of each variable, if the rules of all are plain step sizes."""
+    rules: dict[str, Rule] = rule.step.args[0] if isinstance(rule.step, Partial) and rule.name == EACH else {}
+    if not rules or any(one.name != "constant" for one in rules.values()):
+        return None
+    return {name: one.step.args[0] for name, one in rules.items() if isinstance(one.step, Partial)}
+
+
 def together(rules: Mapping[str, Rule]) -> Rule:
     """One rule for each variable as one joint rule."""
     each = dict(rules)
-    return Rule(Partial(_start_each, each), Partial(_step_each, each), "each", joint=True)
+    return Rule(Partial(_start_each, each), Partial(_step_each, each), EACH, joint=True)
 
 
 def _start_each(rules: dict[str, Rule], s: Group) -> dict[str, Tree]:

@@ -35,6 +35,7 @@ from decibo.execute.start import Start, starting_rows
 from decibo.measure.cost import MarkedMix, Seconds, ShapedOracle, asks_for_products, state_size, step_cost
 from decibo.measure.measures import Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
+from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import is_graph
@@ -190,6 +191,11 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would "
             "invalidate.",
             "Use a fixed network, or a method without compression.",
+        )
+    if method.noisy and any(isinstance(part, ChebyshevNetwork) for part in parts):
+        raise InputError(
+            f"{method.name} adds noise to its messages, of which a step has one, but {network!r} exchanges several.",
+            "Use the network inside it.",
         )
     if isinstance(network, AsynchronousNetwork):
         check_free(method, network)

@@ -346,6 +346,9 @@ class MarkedMix:
     largest = __call__
     reach = Reach(1, 1.0)
 
+    def others(self, tree: T) -> T:
+        return tree
+
 
 def step_cost(
     functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps, shares: Sequence[Share] = ()

@@ -223,6 +223,12 @@ class Job:
                 raise InputError(f'{name} is for mode = "free", but the mode is {self.mode}.', "Leave it out.")
             if value is not None:
                 positive(name, value)
+        if self.method.noisy:
+            raise InputError(
+                f"{self.method.name} draws the noise in its messages from the seed of the run, which is in the job "
+                "file, so that every site could subtract it.",
+                "Use masks or secure_sums between sites, or simulate it with decibo.solve.",
+            )
         if not self.is_free:
             return
         if self.method.masks:

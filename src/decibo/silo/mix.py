@@ -116,6 +116,10 @@ class SiloMix:
         """The largest of what the agent and its neighbours send."""
         return self._exchange(lambda mixing: mixing.largest, tree)
 
+    def others(self, tree: T) -> T:
+        """A job refuses the methods that ask for it."""
+        raise NotImplementedError
+
     @property
     def reach(self) -> Reach:
         """What every agent was told about the network."""
