@@ -66,6 +66,45 @@ def test_steps_equal_numpy(strategy, network):
         np.testing.assert_allclose(found[name], rows, rtol=0, atol=1e-12, err_msg=name)
 
 
+def by_differences(twin, i, x, y, v, e=0.02):
+    size = e / (e + np.linalg.norm(v))
+    Jv, Hv = ((g(i, x, y + size * v) - g(i, x, y - size * v)) / (2 * size) for g in (twin.g_x, twin.g_y))
+    return {"x": twin.f_x(i, x, y) - Jv, "y": twin.g_y(i, x, y), "v": Hv - twin.f_y(i, x, y)}
+
+
+@pytest.mark.parametrize("network", ["ring", "complete"])
+def test_memfbo_equals_numpy(network):
+    """Every agent goes K steps alone, and then all take means: of all on the complete network, as a server does."""
+    network = decibo.complete(6) if network == "complete" else NETWORKS[network]()
+    ours, twin = PROBLEM
+    start = {name: twin.starts()["z" if name == "v" else name] for name in "xyv"}
+    h = {"x": 0.05, "y": 0.03, "v": 0.1}
+    s = start
+    for _ in range(2):
+        rows = []
+        for i in range(6):
+            own = {name: s[name][i] for name in s}
+            for _ in range(K):
+                d = by_differences(twin, i, **own)
+                own = {name: own[name] - h[name] * d[name] for name in own}
+            rows.append(own)
+        s = {name: network.W @ np.stack([row[name] for row in rows]) for name in s}
+    method = decibo.methods.memfbo(alpha=0.05, beta=0.03, gamma=0.1, K=K, difference=0.02)
+    options = {"steps": 2, "start": as_start(ours, start), "measures": ["outer"]}
+    end = decibo.solve(ours, network, method, **options)
+    for name, row in as_rows(ours, end).items():
+        np.testing.assert_allclose(row, s[name], rtol=0, atol=1e-12, err_msg=name)
+    cost = end.cost
+    assert (cost.outer_gradients, cost.inner_gradients, cost.messages) == (K, 3 * K, 1)
+    assert cost.products == 0
+
+
+@pytest.mark.parametrize("bad", [{"K": 0}, {"difference": 0.0}, {"difference": -1.0}, {"radius": -1.0}])
+def test_memfbo_refuses_bad_numbers(bad):
+    with pytest.raises(decibo.InputError, match=f"{next(iter(bad))} must be"):
+        decibo.methods.memfbo(alpha=0.1, beta=0.1, gamma=0.1, **bad)
+
+
 @given(steps=st.integers(1, 50), w=st.floats(-0.999, 0.999))
 def test_alone_or_not_the_memory_stays_bounded(steps, w):
     """(3) of local_steps.py, for every K and every eigenvalue of W, in the limit of small curvatures."""
@@ -105,6 +144,16 @@ def test_the_floor_of_dgd_grows_with_the_steps_alone():
     plain = decibo.compose(direction.implicit(), consensus.dgd(), x=0.005, y=0.01, v=0.01)
     one, four = (np.sqrt(lands(local_steps(plain, count), decibo.ring(10), 4000)) for count in (1, 4))
     assert 3 < four / one < 5
+
+
+def test_memfbo_is_exact_with_one_local_step_and_o_of_k_steps_off_with_more():
+    """With a server: four times the local steps, or twice the step sizes, take it that much further off."""
+    server = decibo.complete(10)
+    made = lambda count, h: decibo.methods.memfbo(alpha=h, beta=2 * h, gamma=2 * h, K=count)
+    assert lands(made(1, 0.05), server) <= 1e-20
+    two, twice, eight = (np.sqrt(lands(made(*each), server, 3000)) for each in ((2, 0.01), (2, 0.02), (8, 0.01)))
+    assert 1.8 < twice / two < 2.2
+    assert 6 < eight / two < 9  # (K - 1) steps alone, 7 for 1
 
 
 def test_a_step_costs_k_gradients_and_one_message():

@@ -58,13 +58,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
 from decibo.errors import InputError
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
-from decibo.validate import integer
+from decibo.validate import integer, positive
 
 __all__ = [
     "Centred",
@@ -200,6 +201,8 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     difference   None: exact products with second derivatives; a number e: their finite differences, (10)
     ridge        for an inner level that is not strongly convex: mu of (23), normally a function of the step that falls
     """
+    if difference is not None and not isinstance(difference, Tracer):
+        difference = positive("difference", difference)
     products = Partial(_exact_products) if difference is None else Partial(_differences, difference)
     at = Partial(_implicit, products)
     if ridge is not None:

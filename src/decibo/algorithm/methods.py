@@ -15,6 +15,7 @@ from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, 
 from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
+from decibo.algorithm.local_steps import local_steps
 from decibo.algorithm.rule import StepSize, adagrad_norm, adam, heavy_ball, is_rule, normalised, plain, tuning_free
 from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
 from decibo.errors import InputError
@@ -449,6 +450,40 @@ def ldp_dsbo(
     """
     agreed = consensus.faded(noise, coupling, kind=kind, clip=clip)
     return compose(direction.implicit(), agreed, x=alpha, y=beta, v=gamma)
+
+
+@method(
+    provenance=f"{INFERRED} Known from the abstract: a single loop, first gradients only, all variables at once, local "
+    "steps, a server that averages. The differences in place of second derivatives are inferred, and so is that the "
+    "server takes the mean as it is. Clients that do not take part in a round are left out."
+)
+def memfbo(
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    K: int = 5,
+    difference: float = 0.01,
+    radius: float | None = None,
+) -> Algorithm:
+    r"""MemFBO (Yang, Xiao, Ma & Ji 2025) with full gradients: implicit by differences x atc, with K local steps.
+
+        (1)  K times:   y <- y - beta g_y(x, y),   v <- v - gamma (H v - f_y(x, y)),   x <- x - alpha (f_x(x, y) - J v)
+        (2)  once:      x, y, v <- W x, W y, W v
+
+    with H v and J v by differences of two gradients. On the complete network W is the mean, which is what a server
+    takes; on any other the method is ours.
+
+    alpha, beta, gamma   step sizes of x, y and v
+    K                    how many steps for each exchange
+    difference           how long the differences are that stand for second derivatives
+    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
+
+    Cost: K times 1 + 3 gradients; sends n + 2r numbers.
+    Lands: O(K step) from the solution if the agents differ; exact with K = 1 on the complete network.
+    """
+    alone = _implicit(consensus.atc(), alpha, beta, gamma, None, radius=radius, difference=difference)
+    return local_steps(alone, K)
 
 
 # direction x estimator x consensus
