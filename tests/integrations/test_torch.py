@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -102,6 +103,20 @@ def test_the_same_network_takes_the_same_steps(both_networks, together):
     assert apart((in_torch.agents.x, in_torch.agents.y), (in_jax.agents.x, in_jax.agents.y)) < 1e-6
     assert apart(in_torch.y, bridge.arrays(small_network())) > 1e-2  # and they are steps
     assert apart(in_torch.history["outer"], in_jax.history["outer"]) < 1e-9
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_steps_in_pieces_as_on_a_gpu_are_the_same(both_networks, together):
+    """What is done on a GPU, on a CPU: compiled pieces with torch in between, and arrays that are not copied."""
+    _, given, in_jax = both_networks
+    problem = bridge.problem(*given, together=together)
+    beside = {name: replace(getattr(problem, name), on_device=True) for name in ("outer_gradient", "inner_gradient")}
+    in_pieces = solved(replace(problem, **beside))
+    assert apart((in_pieces.agents.x, in_pieces.agents.y), (in_jax.agents.x, in_jax.agents.y)) < 1e-12
+    like = jnp.ones(3)
+    tensor = torch.arange(64.0, dtype=torch.float64)
+    assert bridge._on_device(tensor, like).unsafe_buffer_pointer() == tensor.data_ptr()
+    assert bridge._tensor(like, None, bridge.CPU).data_ptr() == like.unsafe_buffer_pointer()
 
 
 def test_a_solution_goes_back_into_the_module(both_networks):

@@ -1,6 +1,8 @@
 """Gradients that come with a problem, objectives without second derivatives, and who refuses them."""
 
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +60,39 @@ def test_gradients_on_the_host_take_the_same_steps(plain):
     end = run(ON_HOST)
     np.testing.assert_allclose(end.agents.x, plain.agents.x, rtol=0, atol=1e-12)
     np.testing.assert_allclose(end.history["outer"], plain.history["outer"], rtol=0, atol=1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevice:
+    """A gradient from elsewhere that takes arrays where they are, and remembers how often."""
+
+    function: Callable
+    seen: list
+    on_device: bool = True
+
+    def __call__(self, x, y, d):
+        like = tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in (x, y))
+        return host.on_all(self.function, like, x, y, d, on_device=self.direct)
+
+    def direct(self, x, y, d):
+        assert all(isinstance(part, jax.Array) for part in (x, y))
+        self.seen.append(len(x))
+        return jax.vmap(self.function)(x, y, d)  # JAX may be called here, unlike back from a compiled program
+
+
+def test_a_step_in_pieces_takes_the_same_steps(plain, tmp_path):
+    """The host runs the steps; records and checkpoints are as ever."""
+    seen = []
+    problem = problem_of(host.value(f), host.value(g), OnDevice(f_gradient, seen), OnDevice(g_gradient, seen))
+    run(problem, steps=12, every=3, checkpoint=decibo.Checkpoints(tmp_path))
+    end = run(problem, every=3, checkpoint=decibo.Checkpoints(tmp_path, resume=True))
+    assert seen == [AGENTS] * 3 * 30  # three gradients in each step, of all agents
+    np.testing.assert_allclose(end.agents.x, plain.agents.x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(end.history["outer"], plain.history["outer"][::3], rtol=0, atol=1e-12)
+    del seen[:]
+    whole = run(problem, memory="less")  # gradients inside a branch: the compiled loop calls back
+    assert not seen
+    np.testing.assert_allclose(whole.agents.x, plain.agents.x, rtol=0, atol=1e-12)
 
 
 def test_gradients_on_the_host_for_all_agents_at_once():

@@ -9,9 +9,10 @@ import pytest
 
 import decibo
 from decibo.errors import InputError, LostError
+from decibo.execute.cut import is_flat
 from decibo.silo import join
-from decibo.silo.cut import is_flat
 from decibo.silo.join import prepare
+from decibo.silo.mix import is_sent
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, run_all
 
@@ -177,4 +178,4 @@ def test_programs_are_cut_where_they_mix(four):
     assert run.during == [(1, 11)]
     assert run.before == []
     program, _ = run.agent._traced(decibo.silo.agent.step, run.shape, np.int32(0))
-    assert is_flat(program.jaxpr)
+    assert is_flat(program.jaxpr, is_sent)

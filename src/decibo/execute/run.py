@@ -15,7 +15,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError, StreamError, short
-from decibo.execute import diagnose, loop, outcome
+from decibo.execute import diagnose, loop, outcome, outside
 from decibo.execute.checkpoint import Checkpointer, RunState
 from decibo.execute.feed import Feed, Source
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
@@ -160,7 +160,8 @@ class Part(NamedTuple):
 
 def _next(setup: Setup, run: RunState, pace: Pace, feed: Feed | None) -> Part:
     """The intervals to run next, as the compiled program takes them."""
-    ends = _boundaries(setup, run, pace.count if pace.records.known else 1, setup.steps if feed is None else feed.end)
+    alone = not pace.records.known or outside.pieces_of(setup.program, setup.inputs, run.agents) is not None
+    ends = _boundaries(setup, run, 1 if alone else pace.count, setup.steps if feed is None else feed.end)
     record = (ends % setup.every == 0) | (ends == setup.steps)
     apart = bool(record[-1]) and pace.apart()
     if apart:
@@ -195,7 +196,13 @@ def _advance(
 
 
 def _call(setup: Setup, inputs: Inputs, state: Tree, step: int, chunk: Chunk, votes: jax.Array | None) -> Progress:
-    """Run a chunk; a large state is changed in place."""
+    """Run a chunk; a large state is changed in place. Steps that the host runs come before a chunk without steps."""
+    pieces = outside.pieces_of(setup.program, inputs, state)
+    if pieces is not None and chunk.length:
+        count = int(chunk.steps[0])
+        state = outside.steps(pieces, inputs, state, step, count)
+        step += count
+        chunk = chunk._replace(steps=np.zeros_like(chunk.steps))
     advance = loop.advance_in_place if _is_large(state) else loop.advance
     return advance(setup.program, inputs, state, np.int32(step), chunk, votes)
 

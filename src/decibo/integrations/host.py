@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, short
+from decibo.execute.outside import at_stop
 from decibo.problem.problem import Gradient, Objective
 from decibo.pytree import Tree
 
@@ -80,11 +81,18 @@ class _Gradient:
         return on_all(self.function, like, x, y, d, together=self.together)
 
 
-def on_all(function: Callable[..., Any], like: Tree, *args: Tree, together: bool = False) -> Tree:
+def on_all(
+    function: Callable[..., Any],
+    like: Tree,
+    *args: Tree,
+    together: bool = False,
+    on_device: Callable[..., Any] | None = None,
+) -> Tree:
     """Call a function of numpy arrays from a compiled program; mapped over agents, all of them in one call.
 
-    like       shapes and types of what it returns for one agent
-    together   whether it takes all agents at once
+    like        shapes and types of what it returns for one agent
+    together    whether it takes all agents at once
+    on_device   the same for JAX arrays of all agents, which need not be in the host's memory: for a step in pieces
     """
     if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
         raise InputError(
@@ -93,7 +101,7 @@ def on_all(function: Callable[..., Any], like: Tree, *args: Tree, together: bool
             "Use one device in each process (no xla_force_host_platform_device_count), and several processes.",
         )
     ranks = tuple(np.ndim(leaf) for leaf in jax.tree.leaves(args))
-    call = _Call(function, jax.tree.structure(like), tuple(jax.tree.leaves(like)), ranks, together)
+    call = _Call(function, jax.tree.structure(like), tuple(jax.tree.leaves(like)), ranks, together, on_device)
     # expand_dims: what is the same for all agents arrives once, with an axis of length 1
     return jax.pure_callback(call, like, *args, vmap_method="expand_dims")
 
@@ -107,10 +115,18 @@ class _Call:
     like: tuple[jax.ShapeDtypeStruct, ...]
     ranks: tuple[int, ...]  # of the arguments of one agent
     together: bool
+    on_device: Callable[..., Any] | None = None
 
     def __call__(self, *args: Tree) -> Tree:
         with TURN:
+            if self.on_device is not None and at_stop() and self._is_plain(args):
+                return self.on_device(*args)
             return self._called(*args)
+
+    def _is_plain(self, args: Tree) -> bool:
+        """Whether there is one leading axis, of agents, and nothing is the same for all of them."""
+        leads = {leaf.shape[: leaf.ndim - rank] for leaf, rank in zip(jax.tree.leaves(args), self.ranks, strict=True)}
+        return len(leads) == 1 and len(leads.pop()) == 1
 
     def _called(self, *args: Tree) -> Tree:
         leaves, treedef = jax.tree.flatten(args)

@@ -15,8 +15,11 @@ outer and inner are functions (x, y, d) of ONE agent that take tensors and retur
 x, y and d are shaped like x0, y0 and the data of one agent; a module in x0 or y0 stands for its trainable parameters,
 a dictionary by their names. Tensors have the types that were passed, and lie on `device`.
 
-The compiled loop hands its arrays to torch and takes the gradients back (`decibo.integrations.host`), on a CPU without
-copying what it hands over. There are no second derivatives for the loop: methods that need them refuse such a problem.
+On a CPU the compiled loop calls torch, and hands its arrays over without copying them (`decibo.integrations.host`). On
+a GPU that JAX and torch share, steps run in compiled pieces with torch in between (`decibo.execute.outside`): arrays
+stay in the GPU's memory, and neither way are they copied (dlpack). Measures, and gradients that a method takes inside a
+loop of its own, are called back there too, through the host's memory.
+There are no second derivatives for the loop: methods that need them refuse such a problem.
 """
 
 from __future__ import annotations
@@ -99,8 +102,8 @@ def problem(
         stacked if held is None else {"agent": agents, "data": stacked},
         arrays(x0),
         arrays(y0),
-        outer_gradient=_Gradient(f),
-        inner_gradient=_Gradient(g),
+        outer_gradient=_Gradient(f, on_device=where != CPU),
+        inner_gradient=_Gradient(g, on_device=where != CPU),
         **extras,
     )
 
@@ -162,23 +165,33 @@ def _array(leaf: Any) -> np.ndarray:
     return leaf.view(torch.int16).numpy().view(BFLOAT16) if leaf.dtype == torch.bfloat16 else leaf.numpy()
 
 
-def _tensor(array: np.ndarray, kind: Any, device: Any) -> Any:
-    """An array as a tensor: the same memory where the device is the CPU, never written to."""
+def _tensor(array: np.ndarray | jax.Array, kind: Any, device: Any) -> Any:
+    """An array as a tensor: the same memory where the device is that of the array, never written to."""
+    if isinstance(array, jax.Array) and next(iter(array.devices())).platform == "cpu":
+        array = np.asarray(array)  # the same memory; waits until it is computed
     try:
-        if array.dtype == BFLOAT16:
+        if isinstance(array, np.ndarray) and array.dtype == BFLOAT16:
             found = torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
         else:
             found = torch.from_dlpack(array)
     except (BufferError, RuntimeError, TypeError):  # older versions do not take what must not be written to
-        found = torch.tensor(array)
+        found = torch.tensor(np.asarray(array))
     if kind is None and array.dtype.kind in "iu":
         kind = torch.int64  # what torch counts classes and rows with
     return found if kind is None and device == CPU else found.to(device=device, dtype=kind or found.dtype)
 
 
+def _on_device(tensor: Any, like: jax.Array) -> jax.Array:
+    """A tensor as a JAX array on the device of another: the same memory where it is there already."""
+    tensor = tensor.detach().contiguous()
+    (device,) = like.devices()
+    here = tensor if (tensor.device == CPU) == (device.platform == "cpu") else tensor.cpu()
+    return jax.device_put(jnp.from_dlpack(here), device)
+
+
 def _tensors(tree: Tree, kinds: tuple[Any, ...], device: Any) -> Tree:
     leaves, treedef = jax.tree.flatten(tree)
-    moved = [_tensor(np.asarray(leaf), kind, device) for leaf, kind in zip(leaves, kinds, strict=True)]
+    moved = [_tensor(leaf, kind, device) for leaf, kind in zip(leaves, kinds, strict=True)]
     return jax.tree.unflatten(treedef, moved)
 
 
@@ -270,10 +283,17 @@ class _Torch:
 
     def gradients(self, x: np.ndarray, y: np.ndarray, d: Tree) -> tuple[np.ndarray, np.ndarray]:
         """The gradients in x and y of every agent."""
-        given = self._given(x, y, d)
+        in_x, in_y = self._slopes(self._given(x, y, d))
+        return _array(in_x), _array(in_y)
+
+    def gradients_on_device(self, x: jax.Array, y: jax.Array, d: Tree) -> tuple[jax.Array, jax.Array]:
+        """The same where the arrays are."""
+        in_x, in_y = self._slopes(self._given(x, y, d))
+        return _on_device(in_x, x), _on_device(in_y, y)
+
+    def _slopes(self, given: tuple[Any, Any, Tree]) -> tuple[Any, Any]:
         if self.together:
-            in_x, in_y = torch.func.vmap(torch.func.grad(self._one, argnums=(0, 1)))(*given)
-            return _array(in_x), _array(in_y)
+            return torch.func.vmap(torch.func.grad(self._one, argnums=(0, 1)))(*given)
         found = [torch.empty_like(part) for part in given[:2]]
         for i, (own_x, own_y, own_d) in enumerate(_each(given)):
             point = own_x.detach().requires_grad_(), own_y.detach().requires_grad_()
@@ -282,21 +302,22 @@ class _Torch:
             slopes = torch.autograd.grad(value, point, allow_unused=True, materialize_grads=True)
             for out, slope in zip(found, slopes, strict=True):
                 out[i] = slope
-        return _array(found[0]), _array(found[1])
+        return found[0], found[1]
 
     def _one(self, x: Any, y: Any, d: Tree) -> Any:
         """The loss of one agent at flat vectors."""
         return self.function(self.x(x), self.y(y), d)
 
-    def _given(self, x: np.ndarray, y: np.ndarray, d: Tree) -> tuple[Any, Any, Tree]:
+    def _given(self, x: np.ndarray | jax.Array, y: np.ndarray | jax.Array, d: Tree) -> tuple[Any, Any, Tree]:
         """Rows and data as tensors on the device."""
         rows = [_tensor(part, None, self.device) for part in (x, y)]
         if self.held is None:
             return *rows, _tensors(d, self.kinds, self.device)
-        first, count = int(d[0]), len(d)
-        if (np.diff(d) == 1).all():  # a range of agents: nothing is copied
+        agents = np.asarray(d)
+        first, count = int(agents[0]), len(agents)
+        if (np.diff(agents) == 1).all():  # a range of agents: nothing is copied
             return *rows, jax.tree.map(lambda leaf: leaf[first : first + count], self.held)
-        index = torch.as_tensor(np.array(d), device=self.device, dtype=torch.int64)
+        index = torch.as_tensor(np.array(agents), device=self.device, dtype=torch.int64)
         return *rows, jax.tree.map(lambda leaf: leaf[index], self.held)
 
     def data_of(self, d: Tree) -> Tree:
@@ -323,6 +344,7 @@ class _Value:
 @dataclass(frozen=True)
 class _Gradient:
     loss: _Torch
+    on_device: bool  # whether steps run in pieces, with torch in between
 
     def __call__(self, x: Tree, y: Tree, d: Tree) -> tuple[Tree, Tree]:
         loss = self.loss
@@ -332,4 +354,5 @@ class _Gradient:
     def flat(self, x: Vector, y: Vector, d: Tree) -> tuple[Vector, Vector]:
         """The same in flat vectors, which the loop keeps: nothing is taken apart on the way to torch."""
         like = tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in (x, y))
-        return on_all(self.loss.gradients, like, x, y, self.loss.data_of(d), together=True)
+        direct = self.loss.gradients_on_device
+        return on_all(self.loss.gradients, like, x, y, self.loss.data_of(d), together=True, on_device=direct)

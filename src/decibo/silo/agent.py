@@ -28,12 +28,12 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import moved
+from decibo.execute.cut import Pieces, cut, is_flat, opening, shapes, traced, types
 from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
-from decibo.silo.cut import Exchanged, Pieces, cut, is_flat, messages, opening, traced
-from decibo.silo.mix import SiloMix, neighbours_of, silo_mixing
+from decibo.silo.mix import Host, SiloMix, is_sent, messages, neighbours_of, silo_mixing
 
 
 class Inputs(NamedTuple):
@@ -108,11 +108,11 @@ class Agent:
         """Whom it exchanges messages with, in the order of what it receives."""
         return neighbours_of(self.network, self.number)
 
-    def begin(self, start: dict[str, jax.Array], exchange: Exchanged) -> Tree:
+    def begin(self, start: dict[str, jax.Array], exchange: Host) -> Tree:
         """The state before the first step."""
         return self._run(begin, exchange, start)
 
-    def step(self, state: Tree, k: int, exchange: Exchanged) -> Tree:
+    def step(self, state: Tree, k: int, exchange: Host) -> Tree:
         """The state after step k."""
         return self._run(step, exchange, state, np.int32(k))
 
@@ -120,7 +120,7 @@ class Agent:
         """The direction at a point; nothing is exchanged."""
         return jax.block_until_ready(self._run(aim, _silence, variables, np.int32(k)))
 
-    def drift(self, state: Tree, d: Tree, k: int, exchange: Exchanged) -> Tree:
+    def drift(self, state: Tree, d: Tree, k: int, exchange: Host) -> Tree:
         """The state after a step along a direction that is known."""
         return self._run(drift, exchange, state, d, np.int32(k))
 
@@ -129,7 +129,7 @@ class Agent:
         arguments = (self.inputs, state, np.int32(k))
         if not self._openings:
             with _one_at_a_time:
-                self._openings.append(_opening(self.functions, self.told, *_types(arguments)))
+                self._openings.append(_opening(self.functions, self.told, *types(arguments)))
         return np.asarray(self._openings[0](*arguments))
 
     def messages(self, start: dict[str, jax.Array]) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
@@ -141,15 +141,15 @@ class Agent:
         )
 
     def _traced(self, program: Program, *rest: Tree) -> tuple[ClosedJaxpr, Any]:
-        return _traced(program, self.functions, self.told, *_types((self.inputs, *rest)))
+        return _traced(program, self.functions, self.told, *types((self.inputs, *rest)))
 
-    def _run(self, program: Program, exchange: Exchanged, *rest: Tree) -> Tree:
+    def _run(self, program: Program, exchange: Host, *rest: Tree) -> Tree:
         if program not in self._found:
             with _one_at_a_time:
-                self._found[program] = _pieces(program, self.functions, self.told, *_types((self.inputs, *rest)))
+                self._found[program] = _pieces(program, self.functions, self.told, *types((self.inputs, *rest)))
         pieces = self._found[program]
         if pieces is not None:
-            return pieces(exchange, self.inputs, *rest)
+            return pieces(lambda _, row: [exchange(np.asarray(row))], self.inputs, *rest)
         self._carrier.exchange = exchange
         return self._carrier.run(program, self, *rest)
 
@@ -170,7 +170,7 @@ class Carrier:
     """Runs programs that call the host back, and keeps the exception of an exchange from being wrapped by JAX."""
 
     def __init__(self) -> None:
-        self.exchange: Exchanged = lambda vector: vector
+        self.exchange: Host = lambda vector: vector
         self.error: BaseException | None = None
         self.programs: dict[Program, Callable[..., Tree]] = {}
 
@@ -203,29 +203,22 @@ def _silence(vector: np.ndarray) -> np.ndarray:
     raise AssertionError("a direction is found without an exchange")
 
 
-def _types(arguments: Tree) -> tuple[Any, tuple[Any, ...]]:
-    """The structure of the arguments of a program, and the types of their leaves."""
-    leaves, structure = jax.tree.flatten(arguments)
-    return structure, tuple(map(jax.typeof, leaves))
-
-
 @cache
-def _opening(functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]) -> Callable[..., jax.Array]:
-    return opening(_traced(step, functions, told, structure, types)[0])
+def _opening(functions: Functions, told: Reach, structure: Any, kinds: tuple[Any, ...]) -> Callable[..., jax.Array]:
+    return opening(_traced(step, functions, told, structure, kinds)[0], is_sent)
 
 
 @cache
 def _traced(
-    program: Program, functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]
+    program: Program, functions: Functions, told: Reach, structure: Any, kinds: tuple[Any, ...]
 ) -> tuple[ClosedJaxpr, Any]:
-    shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in types]
-    return traced(lambda *parts: program(functions, told, *parts), *jax.tree.unflatten(structure, shapes))
+    return traced(lambda *parts: program(functions, told, *parts), *shapes(structure, kinds))
 
 
 @cache
 def _pieces(
-    program: Program, functions: Functions, told: Reach, structure: Any, types: tuple[Any, ...]
+    program: Program, functions: Functions, told: Reach, structure: Any, kinds: tuple[Any, ...]
 ) -> Pieces | None:
     """The program in pieces; None if an exchange stands inside a loop."""
-    closed, result = _traced(program, functions, told, structure, types)
-    return cut(closed, result) if is_flat(closed.jaxpr) else None
+    closed, result = _traced(program, functions, told, structure, kinds)
+    return cut(closed, result, is_sent) if is_flat(closed.jaxpr, is_sent) else None

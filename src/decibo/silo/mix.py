@@ -21,9 +21,10 @@ import jax
 import numpy as np
 from jax.core import ShapedArray
 from jax.experimental import io_callback
-from jax.extend.core import Primitive
+from jax.extend.core import Jaxpr, JaxprEqn, Primitive
 
 from decibo.errors import InputError
+from decibo.execute.cut import stops
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
@@ -42,6 +43,17 @@ sent = Primitive("decibo_sent")
 @sent.def_abstract_eval
 def _rows(vector: ShapedArray, *, rows: int) -> ShapedArray:
     return ShapedArray((rows, *vector.shape), vector.dtype)
+
+
+def is_sent(equation: JaxprEqn) -> bool:
+    """Whether something leaves the program here."""
+    return equation.primitive is sent
+
+
+def messages(jaxpr: Jaxpr) -> list[tuple[float, int]]:
+    """The exchanges of a program: how often each is made, and how many numbers it sends."""
+    size = lambda equation: int(np.prod(getattr(equation.invars[0].aval, "shape", ())))
+    return [(often, size(equation)) for often, equation in stops(jaxpr, is_sent)]
 
 
 @jax.tree_util.register_dataclass
