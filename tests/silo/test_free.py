@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import jax
@@ -14,7 +15,7 @@ from decibo import consensus, direction, networks
 from decibo.errors import InputError
 from decibo.silo import join
 from decibo.silo.frame import Kind, unpack
-from decibo.silo.free import Walker
+from decibo.silo.free import FreeRunner, Walker
 from decibo.silo.join import prepare
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import ABC, NAMES, Killed, Mortal, Silent, in_threads, make_job, make_newest
@@ -284,6 +285,15 @@ def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path, complete):
     results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
     assert {result.status for result in results.values()} == {decibo.Status.diverged}
     assert all("stopped being finite in step" in result.message for result in results.values())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_direction_is_computed_in_the_precision_of_the_run_in_its_own_thread_too(dtype):
+    """Precision is a setting of each thread: a caller may have set it for its own only."""
+    runner = FreeRunner(SimpleNamespace(first={"x": np.zeros(1, dtype)}), None, 1, None, print)
+    runner.walker = SimpleNamespace(aim=lambda: jnp.zeros(()).dtype.name)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(runner._aim).result() == dtype
 
 
 def test_what_free_mode_refuses(four):

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pandas
@@ -13,7 +14,10 @@ import decibo
 from decibo.cli.join import join as command
 from decibo.errors import InputError
 from decibo.silo import Home, Member, Memory, Site, read_job
+from decibo.silo.frame import Kind, unpack
 from decibo.silo.meeting import Meeting, tree_of
+from decibo.silo.member import MOST
+from decibo.silo.secure import Sums
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
 from decibo.sklearn.stored import estimator_of
 from helpers.sites import in_threads
@@ -144,7 +148,7 @@ class Stated(Exception):  # noqa: N818
     """Ends a fit that has stated its problem."""
 
 
-def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH):
+def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH, memory=None, **options):
     """The data of the problem in one place, and that of each site; nothing is compiled."""
 
     def stop(self, problem, census):
@@ -152,12 +156,12 @@ def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH):
 
     monkeypatch.setattr(SiloLogisticRegression, "_solve", stop)
     monkeypatch.setattr(SiloRidge, "_solve", stop)
-    memory = Memory()
+    memory = memory or Memory()
     sites = tuple(map(Site, names))
 
     def one(name):
-        wire = memory.wire(name)
-        return fit(groups == name, {"silo": Member(sites, network, name, folder=folder / name, wire=wire, again=0.1)})
+        place = {"folder": folder / name, "wire": memory.wire(name), "again": 0.1}
+        return fit(groups == name, {"silo": Member(sites, network, name, **place, **options)})
 
     apart = {
         name: found.args[0].data(number) for number, (name, found) in enumerate(in_order(in_threads(one, names), names))
@@ -219,6 +223,102 @@ def test_trust_states_the_problem_of_one_place(monkeypatch, tmp_path, judged):
     together, apart = stated(monkeypatch, fit, tmp_path, GROUPS)
     same_problem(together, apart)
     assert [own["own"].argmax() for own in apart.values()] == [0, 1, 2]
+
+
+# Secure sums
+
+
+class Tapped(Memory):
+    """A network that writes down the numbers that are said."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+
+    def send(self, sender, peer, content):
+        frame = unpack(content, MOST)
+        if frame.kind is Kind.DATA:
+            self.said.append((sender, frame.numbers))
+        super().send(sender, peer, content)
+
+
+def test_with_secure_sums_the_problem_is_the_same_and_no_sum_of_a_site_is_said(monkeypatch, tmp_path):
+    random = np.random.default_rng(1)
+    X = random.normal(3, 2, (len(GROUPS), 3))
+    y = X @ [1.0, -2.0, 0.5]
+    fit = lambda own, where: SiloRidge(random_state=0).fit(X[own], y[own], **where)
+    own_sums = {name: [rows_of(name).sum(), *X[rows_of(name)].sum(axis=0)] for name in NAMES}
+    for secure in (False, True):
+        memory = Tapped()
+        network = decibo.complete(3)
+        together, apart = stated(
+            monkeypatch, fit, tmp_path / str(secure), GROUPS, network=network, memory=memory, secure_sums=secure
+        )
+        same_problem(together, apart)
+        found = {
+            (name, k)
+            for name, sums in own_sums.items()
+            for sender, numbers in memory.said
+            for k, number in enumerate(sums)
+            if sender == name and numbers.dtype == float and np.isclose(numbers, number, rtol=1e-12).any()
+        }
+        leaves = {(name, k) for name in NAMES[1:] for k in range(4)}  # all but those of the root of the tree
+        assert found >= leaves if not secure else not found
+
+
+def test_a_secure_sum_is_exact_and_what_a_site_says_for_it_is_noise():
+    """The numbers are far apart in size; the twin adds fractions."""
+    own = np.array([[1e14, -0.1, 3.0], [-1e14, 1e-9, 4.0], [0.25, 7e-4, -7.0]])
+    secret = lambda i, j: bytes([min(i, j), max(i, j)] * 16)
+    sums = [Sums(i, {j: secret(i, j) for j in range(3) if j != i}, lambda: (2, 5)) for i in range(3)]
+    said = np.stack([each.hidden(row) for each, row in zip(sums, own, strict=True)])
+    exact = [float(sum(map(Fraction, column))) for column in own.T]
+    np.testing.assert_allclose(Sums.opened(said), exact, rtol=0, atol=1e-18)
+    np.testing.assert_array_equal(Sums.opened(said), Sums.opened(said[::-1]))
+    for row in said:  # neither alone nor two of three
+        assert np.abs(Sums.opened(row[None])).min() > 1e15
+    assert np.abs(Sums.opened(said[:2]) - own[:2].sum(axis=0)).min() > 1e15
+    later = Sums(0, sums[0].secret_of, lambda: (2, 6)).hidden(own[0])
+    assert not (later == said[0]).any()
+    for bad in (np.nan, np.inf, 1e15):
+        with pytest.raises(OverflowError, match="beyond 3e\\+14"):
+            sums[0].hidden(np.array([bad]))
+
+
+def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_path):
+    """North is killed while the sites agree, and in the run: if it said anything else again, nothing would cancel."""
+    X, y = tables()
+    options = {"checkpoint_every": 4, "again": 0.1, "patience": 30.0}
+    found = {}
+    for secure in (False, True):
+        memory = Memory()
+
+        def one(name, memory=memory, secure=secure):
+            own = rows_of(name)
+            fit = lambda wire: SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=Member(
+                SITES, decibo.complete(3), name, folder=tmp_path / str(secure) / name, wire=wire, secure_sums=secure,
+                **options))  # fmt: skip
+            if name == "north" and secure:
+                threading.current_thread().name = "dying"
+                for after in (30, 100):
+                    with pytest.raises(MemoryError):
+                        fit(Dying(memory.wire(name), after))
+                threading.current_thread().name = "living"
+            return fit(memory.wire(name))
+
+        models = in_threads(one, NAMES)
+        assert len({models[name].coef_.tobytes() for name in NAMES}) == 1
+        found[secure] = models["west"]
+    np.testing.assert_allclose(found[True].coef_, found[False].coef_, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(*(each.solution_.history["residual"] for each in found.values()), rtol=1e-6)
+
+
+def test_where_there_can_be_no_secure_sums_of_estimators():
+    for network, names in ((PATH, NAMES), (decibo.complete(2), NAMES[:2])):
+        with pytest.raises(InputError, match="three sites or more, all of them neighbours"):
+            Member(tuple(map(Site, names)), network, "east", secure_sums=True)
+    with pytest.raises(InputError, match="secure_sums must be True or False"):
+        Member(SITES, decibo.complete(3), "east", secure_sums="yes")  # type: ignore[arg-type]
 
 
 # Disagreements

@@ -28,16 +28,14 @@ from decibo.cli.site import load_data, load_job, log
 from decibo.cli.solving import exit_code, interruptible, live_view
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError
-from decibo.files import PRIVATE, atomic_write
-from decibo.formatting import format_number, to_json
+from decibo.formatting import format_number
 from decibo.runs.folder import to_toml
 from decibo.silo.home import Home
 from decibo.silo.job import Job, read_dtype, read_members, read_tables
 from decibo.silo.join import join as take_part
-from decibo.silo.member import Member
+from decibo.silo.kept import SOLUTION, ended, write_solution
 from decibo.silo.relay import Relay
 
-SOLUTION = "solution.json"
 PAUSE = 0.1  # seconds between two looks at the processes of a rehearsal
 LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 32_000)  # below those that systems give to connections
@@ -53,43 +51,20 @@ def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str],
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
         solution = take_part(job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log)
-        place = site.run(job) / SOLUTION
-        summary = _summary(site, solution) | {"folder": str(place.parent)}
-        points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
-        content = json.dumps(to_json(summary | points, nonfinite_as_text=True), indent=1)
-        atomic_write(place, content + "\n", PRIVATE)
+        place = write_solution(site.run(job), site.name, solution)
+    summary = ended(site.name, solution) | {"folder": str(place.parent)}
     return _told(solution, summary, as_json, f"This site's x and y are in {terminal.path_of(place)}")
 
 
 def _fit(path: Path, site: Home, as_json: bool) -> Exit:
     """Fit the estimator of a job with the others, and keep the model."""
-    from decibo.sklearn.stored import estimator_of, save  # needs scikit-learn
+    from decibo.sklearn.stored import fit_job  # needs scikit-learn
 
-    model, label = estimator_of(path.name, read_tables(path)["estimator"])
-    if site.table is None:
-        raise InputError(
-            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
-            'Add table = "ours.csv", the path of a CSV or parquet file.',
-        )
-    own = decibo.data.read_table(site.folder / site.table, label=label)
     with computing_in(read_dtype(path)), interruptible():
-        assert own.y is not None  # since a column of labels was named
-        model.fit(own.X, own.y, silo=Member.at(path, site.folder, say=log))
-        place = save(model, site.folder / "models" / f"{path.stem}.json")
-    summary = _summary(site, model.solution_) | {"model": str(place)}
+        model, place = fit_job(path, site, say=log)
+    summary = ended(site.name, model.solution_) | {"model": str(place)}
     where = f"The model, the same at all sites, is in {terminal.path_of(place)}"
     return _told(model.solution_, summary, as_json, where)
-
-
-def _summary(site: Home, solution: decibo.Solution) -> dict[str, object]:
-    """How it ended at this site."""
-    return {
-        "site": site.name,
-        "status": str(solution.status),
-        "message": solution.message,
-        "steps": solution.steps,
-        "seconds": solution.cost.seconds,
-    }
 
 
 def _told(solution: decibo.Solution, summary: Mapping[str, object], as_json: bool, where: str) -> Exit:
@@ -120,11 +95,11 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
     trust = trust_for(path, names, as_json)
     with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
         job = load_job(path, trust)
-        ended = _rehearsed(path, job, Path(folder), names)
+        found = _rehearsed(path, job, Path(folder), names)
         expected = decibo.solve(job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[])
         answers = {"x": "x", "y": job.method.answer}
         rows = {name: jax.tree.leaves(getattr(expected.agents, found)) for name, found in answers.items()}
-        apart = {site: _apart(ended[site], rows, number) for number, site in enumerate(job.names)}
+        apart = {site: _apart(found[site], rows, number) for number, site in enumerate(job.names)}
     if as_json:
         terminal.print_json({"steps": job.steps, "sites": apart})
         return Exit.RAN

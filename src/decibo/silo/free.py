@@ -145,7 +145,7 @@ class FreeRunner(Runner):
     def _relay(self, pace: float) -> None:
         assert self.worker is not None
         if self.direction is None:
-            self.direction = self.worker.submit(self.walker.aim)
+            self.direction = self.worker.submit(self._aim)
         now = time.monotonic()
         self.due = max(now, (self.due or now) + pace)
         time.sleep(self.due - now)
@@ -153,6 +153,11 @@ class FreeRunner(Runner):
         self.walker.relay(finished)
         if finished is not None:
             self.direction = None
+
+    def _aim(self) -> Tree:
+        """The next direction, in the precision of the run, which is a setting of each thread."""
+        with jax.enable_x64(self.site.first["x"].dtype == jnp.float64):
+            return self.walker.aim()
 
     def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
         """How the run has ended, and without whom."""

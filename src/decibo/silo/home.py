@@ -1,7 +1,8 @@
 """A site's own folder: its name, its key, its certificate, and the runs it has taken part in.
 
     ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`, or for estimators
-                                 the file with its `table`; only its user may read the folder
+                                 the file with its `table`; only its user may read the folder. Where nobody can be
+                                 asked, `problem = "module:function"` is the only one of its own that a job may name
     ~/.decibo/site/NAME.key      the private key, which never leaves this folder
     ~/.decibo/site/NAME.pem      the certificate, which goes into job files
     ~/.decibo/site/runs/JOB/     the checkpoints of a run
@@ -28,7 +29,7 @@ from decibo.validate import only_known
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
-KEYS = ("name", "address", "listen", "data", "table")
+KEYS = ("name", "address", "listen", "data", "table", "problem")
 CONFIG = "[req]\ndistinguished_name = dn\nx509_extensions = ext\n[dn]\n[ext]\nbasicConstraints = critical,CA:FALSE\n"
 
 
@@ -40,6 +41,7 @@ class Home:
     listen    where it listens, if that is not its address: behind a router, say
     data      what loads its data, as "module:function"
     table     the CSV or parquet file with its samples, for jobs with an estimator
+    problem   the function, as "module:function", that a job may name where nobody can be asked (integrations.flare)
     """
 
     folder: Path
@@ -48,6 +50,7 @@ class Home:
     listen: str | None = None
     data: str | None = None
     table: str | None = None
+    problem: str | None = None
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Home:

@@ -304,15 +304,18 @@ class Job:
         return sha256(json.dumps(agreed, sort_keys=True).encode()).digest()[:16]
 
 
-def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | None = None) -> Job:
+def read_job(
+    path: str | Path, *, problem: Problem | None = None, own: Own | None = None, certificates: bool = True
+) -> Job:
     """The job in a file.
 
-    problem   the problem, if the file names a function `module:function`: files never make Python import anything
-    own       instead: what finds such a function, once somebody has agreed
+    problem        the problem, if the file names a function `module:function`: files never make Python import anything
+    own            instead: what finds such a function, once somebody has agreed
+    certificates   whether every site must have one; not on a wire that knows by itself who is who
     """
     path = Path(path)
     tables = _load(path)
-    members = _members(path, tables)
+    members = _members(path, tables, certificates)
     if "estimator" in tables:
         raise InputError(
             f"{path} names an estimator, and so has no problem of its own.",
@@ -332,9 +335,9 @@ def read_job(path: str | Path, *, problem: Problem | None = None, own: Own | Non
     )
 
 
-def read_members(path: str | Path) -> Members:
+def read_members(path: str | Path, *, certificates: bool = True) -> Members:
     """Who takes part in the job in a file; nothing of the problem is looked at."""
-    return _members(Path(path), _load(Path(path)))
+    return _members(Path(path), _load(Path(path)), certificates)
 
 
 def read_tables(path: str | Path, **known: tuple[str, ...]) -> dict[str, Any]:
@@ -350,15 +353,16 @@ def read_dtype(path: str | Path) -> str:
     return one_word(f"{Path(path).name}, [run].dtype", dtype, ["float32", "float64"])
 
 
-def _members(path: Path, tables: dict[str, Any]) -> Members:
+def _members(path: Path, tables: dict[str, Any], certificates: bool) -> Members:
     only_known(path.name, "table", tables, TABLES)
     listed = tables.get("site")
     if not isinstance(listed, list) or not listed:
         raise InputError(f"{path} names no sites.", "Add a [[site]] for each, as `decibo site card` prints it.")
-    sites = tuple(_site(f"{path.name}, [[site]] {i + 1}", entry) for i, entry in enumerate(listed))
+    sites = tuple(_site(f"{path.name}, [[site]] {i + 1}", entry, certificates) for i, entry in enumerate(listed))
     relay = None
     if "relay" in tables:
-        relay = _site(f"{path.name}, [relay]", {"name": "relay", **_table(path.name, "relay", tables["relay"], SITE)})
+        table = {"name": "relay", **_table(path.name, "relay", tables["relay"], SITE)}
+        relay = _site(f"{path.name}, [relay]", table, certificates)
         if relay.address is None:
             raise InputError(f"{path.name}, [relay] needs an address, since both sites of a link call it.")
     return Members(sites, _network(path, tables.get("network", "ring"), sites), relay)
@@ -380,9 +384,9 @@ def _table(file: str, name: str, value: object, known: tuple[str, ...]) -> dict[
     return dict(value)
 
 
-def _site(where: str, entry: object) -> Site:
+def _site(where: str, entry: object, certificates: bool) -> Site:
     table = _table(where, "site", entry, SITE)
-    if "name" not in table or "certificate" not in table:
+    if "name" not in table or (certificates and "certificate" not in table):
         raise InputError(f"{where} needs a name and a certificate.", "Copy the card that `decibo site card` prints.")
     return Site(**table)
 

@@ -6,10 +6,12 @@ log of `Post`, so that the site can repeat after a crash what neighbours may hav
     DIR/step-00000120/    the state after 120 steps, the records, the log
     DIR/data-1-1.json     the mark of the data with which the run began (execute.private)
     DIR/finished          there once all neighbours have everything: nobody needs this site any more
+    DIR/solution.json     how the run ended at this site, and its x and y
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +28,14 @@ from decibo.execute.checkpoint import check_folder, compare
 from decibo.execute.fingerprint import software
 from decibo.execute.lock import hold
 from decibo.execute.private import Marks
+from decibo.execute.solution import Solution
 from decibo.execute.stored import Saved, damaged
-from decibo.files import atomic_write
+from decibo.files import PRIVATE, atomic_write
+from decibo.formatting import to_json
 from decibo.pytree import Tree
 
 FINISHED = "finished"
+SOLUTION = "solution.json"
 KEPT = 2  # checkpoints: the one before the newest is used if that one is damaged
 
 
@@ -114,6 +119,24 @@ class Kept:
         except Exception as error:  # whatever a damaged file may lead to
             raise damaged(saved.folder, f"its arrays cannot be read ({first_line(error)})") from error
         return Known(saved.step, jax.tree.unflatten(jax.tree.structure(shape), leaves), history, said)
+
+
+def ended(site: str, solution: Solution) -> dict[str, object]:
+    """How it ended at a site."""
+    return {
+        "site": site,
+        "status": str(solution.status),
+        "message": solution.message,
+        "steps": solution.steps,
+        "seconds": solution.cost.seconds,
+    }
+
+
+def write_solution(folder: Path, site: str, solution: Solution) -> Path:
+    """Keep a site's x and y, and how it ended, where only its user can read them."""
+    points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
+    whole = ended(site, solution) | {"folder": str(folder)} | points
+    return atomic_write(folder / SOLUTION, json.dumps(to_json(whole, nonfinite_as_text=True), indent=1) + "\n", PRIVATE)
 
 
 def _named(tree: Tree) -> dict[str, jax.Array]:

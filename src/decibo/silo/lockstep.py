@@ -16,7 +16,7 @@ from decibo.formatting import listed
 from decibo.silo.kept import Kept, Known
 from decibo.silo.part import Run, Say
 from decibo.silo.post import DIVERGED, EndedError, Post
-from decibo.silo.secret import Shares, keep_shares, link_secret, masks_of_site, own_shares
+from decibo.silo.secret import Shares, keep_shares, masks_of_site, own_shares, secrets_of
 from decibo.silo.secure import Veil
 
 
@@ -155,12 +155,8 @@ class Runner:
     def _secrets(self, own: Shares, heard: Shares) -> dict[int, bytes]:
         """The secret of the link to each neighbour."""
         job = self.site.job
-        secret_of: dict[int, bytes] = {}
-        for peer in self.site.peers:
-            other = job.number(peer)
-            shares = (own[peer], heard[peer]) if self.site.agent.number < other else (heard[peer], own[peer])
-            secret_of[other] = link_secret(job.digest, *shares)
-        return secret_of
+        numbers = {peer: job.number(peer) for peer in self.site.peers}
+        return secrets_of(job.digest, self.site.agent.number, numbers, own, heard)
 
     def _hide(self, post: Post, secret_of: dict[int, bytes]) -> None:
         """Say from now on what only sums can be read from."""

@@ -4,9 +4,11 @@ r"""What sites agree on before a job, each talking to its neighbours only.
     share     (2)  words, as a table of letters with a row for each site and -1 where a site knows nothing yet; then (1)
     total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, said one level at a time
               (4)  down the tree: the root says the total, and every site what the one above it said
+              (5)  with secure sums (secure.py): everybody says what cannot be read, and adds up what all have said
 
 So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody learns the total, and
-the neighbours of a site the sum over it and those below it: nobody further away learns what one site added.
+by (3) the neighbours of a site the sum over it and those below it: nobody further away learns what one site added.
+By (5) nobody learns more than the total.
 
 A meeting remembers its results. Neighbours forget what they said before the first steps, so a site that starts again
 after them reads the results from its own folder instead of asking.
@@ -27,6 +29,7 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 from decibo.network.network import Network
 from decibo.silo.mix import neighbours_of
+from decibo.silo.secure import Sums
 
 Said = Callable[[np.ndarray], np.ndarray]  # what this site says -> rows: the same, and what each neighbour says
 
@@ -38,6 +41,7 @@ class Meeting:
     names     of the sites, in the order of the agents
     number    which of them this is
     past      the results of this meeting in an earlier process, if there was one: nothing is said then
+    sums      what hides the numbers of this site in sums, if they are secure
     results   of this meeting so far
     """
 
@@ -46,6 +50,7 @@ class Meeting:
     names: list[str]
     number: int
     past: list[Any] | None = None
+    sums: Sums | None = None
     results: list[Any] = field(default_factory=list, init=False)
 
     def share(self, value: Any) -> list[Any]:
@@ -97,6 +102,8 @@ class Meeting:
             ) from error
 
     def _summed(self, vector: np.ndarray) -> np.ndarray:
+        if self.sums is not None:
+            return self.sums.opened(self.talk(self.sums.hidden(vector)))  # (5)
         tree = self._tree
         nothing = np.zeros_like(vector)
         for level in range(tree.height, 0, -1):

@@ -47,15 +47,17 @@ from decibo.silo.meeting import Meeting
 from decibo.silo.mix import neighbours_of
 from decibo.silo.part import Say, prepare
 from decibo.silo.post import DIVERGED, EndedError, Post
+from decibo.silo.secret import keep_shares, own_shares, secrets_of
+from decibo.silo.secure import Sums, check_sums
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Wire
-from decibo.validate import integer, positive
+from decibo.validate import flag, integer, positive
 
 AGREED = "agreed.json"
 MEANS = "means.json"
 MOST = 1 << 22  # numbers in a message
 CALLS = 64  # exchanges in a step, beyond which a neighbour's are not kept
-OPTIONS = ("checkpoint_every", "patience", "dtype")
+OPTIONS = ("checkpoint_every", "patience", "dtype", "secure_sums")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,7 @@ class Member:
     patience          seconds for which a silent site is waited for
     again             seconds of silence after which a neighbour is asked again
     say               gets the lines of the log
+    secure_sums       whether sites hide what they add to a sum; for three or more that are all neighbours
     """
 
     sites: tuple[Site, ...]
@@ -85,6 +88,7 @@ class Member:
     patience: float = 3600.0
     again: float = 1.0
     say: Say = field(default=lambda line: None)
+    secure_sums: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(self.sites))
@@ -92,6 +96,8 @@ class Member:
         integer("checkpoint_every", self.checkpoint_every)
         positive("patience", self.patience)
         positive("again", self.again)
+        if flag("secure_sums", self.secure_sums):
+            check_sums(self.network)
         if not isinstance(self.run, str):
             raise InputError(f"run must be a word that all sites use for this run, but it is {short_repr(self.run)}.")
         if len(self.sites) != self.network.agents:
@@ -101,9 +107,17 @@ class Member:
             )
 
     @classmethod
-    def at(cls, path: str | Path, home: str | Path | None = None, *, run: str = "", say: Say | None = None) -> Member:
+    def at(
+        cls,
+        path: str | Path,
+        home: str | Path | None = None,
+        *,
+        run: str = "",
+        say: Say | None = None,
+        wire: Wire | None = None,
+    ) -> Member:
         """The site of this machine in a job file with [network], [run] and a [[site]] for each."""
-        members = read_members(path)
+        members = read_members(path, certificates=wire is None)
         options = read_tables(path, run=OPTIONS)["run"]
         wanted = options.pop("dtype", None)
         if wanted is not None and wanted != jnp.zeros(()).dtype.name:
@@ -112,8 +126,8 @@ class Member:
                 f"Set jax_enable_x64 to {wanted == 'float64'} before anything else.",
             )
         own = Home.at(home)
-        rest = {} if say is None else {"say": say}
-        return cls(members.sites, members.network, own.name, members.relay, home=own.folder, run=run, **rest, **options)
+        rest = {"home": own.folder, "wire": wire, "run": run} | ({} if say is None else {"say": say})
+        return cls(members.sites, members.network, own.name, members.relay, **rest, **options)
 
     @property
     def number(self) -> int:
@@ -138,6 +152,7 @@ class Member:
             "run": self.run,
             "checkpoint_every": str(self.checkpoint_every),
             "dtype": jnp.zeros(()).dtype.name,
+            **({"secure_sums": "yes"} if self.secure_sums else {}),
             **more,
         }
 
@@ -156,16 +171,25 @@ class Member:
             post = self._post(own, mark, terms | software())
             talk = Later(post, self.peers, first=0 if past is None else past["calls"])
             names = [site.name for site in self.sites]
-            meeting = Meeting(talk, self.network, names, self.number, None if past is None else past["results"])
-            session = Session(self, folder, meeting, post, talk)
             try:
                 if past is None:
                     post.start()
                 with _told(post):
-                    yield session
+                    sums = self._sums(folder, mark, post, talk, new=past is None) if self.secure_sums else None
+                    results = None if past is None else past["results"]
+                    meeting = Meeting(talk, self.network, names, self.number, results, sums)
+                    yield Session(self, folder, meeting, post, talk)
             finally:
                 with suppress(Exception):
                     post.close()
+
+    def _sums(self, folder: Path, mark: bytes, post: Post, talk: Talk, *, new: bool) -> Sums:
+        """What hides this site's numbers in sums: each link agrees on a secret when the meeting begins."""
+        own, heard = own_shares(folder, self.peers, new=new)
+        heard = post.share(own, heard)
+        keep_shares(folder, own, heard)
+        numbers = {peer: self.members.number(peer) for peer in self.peers}
+        return Sums(self.number, secrets_of(mark, self.number, numbers, own, heard), lambda: (talk.step, talk.call))
 
     def _post(self, own: Home | None, mark: bytes, terms: dict[str, str]) -> Post:
         wire = self.wire
@@ -197,8 +221,8 @@ def _told(post: Post) -> Iterator[None]:
     except EndedError as error:
         post.leave(DIVERGED, str(error))
         raise InputError(str(error)) from error
-    except NotFiniteError as error:
-        why = f"The numbers that {post.me} wants to add to a sum are not finite."
+    except (NotFiniteError, OverflowError) as error:
+        why = f"The numbers that {post.me} wants to add to a sum {str(error) or 'are not finite'}."
         post.leave(DIVERGED, why)
         raise InputError(why) from error
     except InputError as error:
@@ -235,7 +259,7 @@ class Session:
         known = kept.restore(run.shape)
         if self.meeting.past is None:
             self._note()
-        meeting = Meeting(self.talk, member.network, self.meeting.names, member.number)
+        meeting = replace(self.meeting, past=None)
         judge = Residual(run.agent.functions, method.core, run.rows, meeting, self.folder / MEANS, steps, tol)
         runner = Together(run, kept, max(1, steps // 100), None, member.say, judge, self.talk)
         if known is not None and kept.finished and (known.step == steps or runner.enough(known)):

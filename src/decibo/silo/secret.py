@@ -75,6 +75,18 @@ def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:
     return sha256(b"decibo link" + job + smaller + larger).digest()  # (1)
 
 
+def secrets_of(job: bytes, number: int, numbers: Mapping[str, int], own: Shares, heard: Shares) -> dict[int, bytes]:
+    """The secret of the link to each neighbour, by its number, at the site of this number.
+
+    numbers   of the neighbours, by their names
+    """
+    found: dict[int, bytes] = {}
+    for peer, other in numbers.items():
+        shares = (own[peer], heard[peer]) if number < other else (heard[peer], own[peer])
+        found[other] = link_secret(job, *shares)
+    return found
+
+
 def draw(secret: bytes, name: str, count: int) -> np.ndarray:
     """Random numbers of mean 0 and deviation 1 that follow from a secret."""
     parts: list[np.ndarray] = []

@@ -12,11 +12,21 @@ the secret of a link (secret.py), sites j and l being linked and both neighbours
 By w_ij = w_ji the e_i of all agents sum to 0, exactly, so that no rounding adds up, and a run has the same bits
 whatever the secrets are. A message is the same when it is repeated after a crash. The neighbours of every site must be
 connected among each other: those of a site in a ring of four or more have no link to agree on.
+
+What estimators add up before a run and now and then during it (meeting.py) is read by all sites: there every site hides
+its numbers from all others at once. On the complete network, with whole numbers modulo 2^128, 64 bits of them behind
+the point, and S drawn anew for every exchange:
+
+    (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i says to all; uniform by itself
+    (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: everybody has the sum
+
+Among three sites or more nobody learns from (6) what another one added; all others together do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import shake_256
@@ -30,6 +40,9 @@ from decibo.network.network import Network, entries
 from decibo.silo.mix import neighbours_of
 
 BITS = 44  # behind the point: 6e-14
+FINE = 64  # bits behind the point in a sum that all sites read
+WORD = 16  # bytes of a number there
+MOST = 2.0**48  # of a number there: fewer than 2^14 of them stay below 2^63
 LARGEST = 2.0 ** (61 - BITS)  # of a number, 131,072: differences of such numbers, weighted, stay below 2^63
 
 
@@ -103,3 +116,54 @@ class Veil:
     def _whole(self, other: int, vector: np.ndarray) -> np.ndarray:
         scaled = vector.astype(np.float64) * self.weights[other]
         return np.rint(scaled * 2.0**BITS).astype(np.int64).view(np.uint64)  # (1)
+
+
+def check_sums(network: Network) -> None:
+    """Reject a network on which not everybody could hide from everybody."""
+    agents = network.agents
+    if agents < 3 or any(len(neighbours_of(network, number)) < agents - 1 for number in range(agents)):
+        raise InputError(
+            f"Secure sums of estimators need three sites or more, all of them neighbours, but this is {network!r}.",
+            'Use name = "complete" in [network], or leave secure_sums out.',
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Hides what one site adds to the sums that all sites read.
+
+    number      the agent that it is
+    secret_of   the secret of the link to each other site
+    at          the step and the call of the next exchange
+    """
+
+    number: int
+    secret_of: Mapping[int, bytes]
+    at: Callable[[], tuple[int, int]]
+
+    def hidden(self, vector: np.ndarray) -> np.ndarray:
+        """What this site says in place of a vector: two words of 64 bits for each number."""
+        if not (np.abs(vector) < MOST).all():
+            raise OverflowError(f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry")
+        whole = [round(math.ldexp(value, FINE)) for value in vector.tolist()]
+        place = b"".join(part.to_bytes(8, "little") for part in self.at())
+        for other, secret in self.secret_of.items():
+            drawn = shake_256(b"total " + secret + place).digest(WORD * vector.size)
+            sign = 1 if other > self.number else -1
+            S = (int.from_bytes(drawn[k : k + WORD], "little") for k in range(0, len(drawn), WORD))
+            whole = [value + sign * each for value, each in zip(whole, S, strict=True)]  # (5)
+        content = b"".join((value % (1 << 8 * WORD)).to_bytes(WORD, "little") for value in whole)
+        return np.frombuffer(content, "<u8").astype(np.uint64)
+
+    @staticmethod
+    def opened(rows: np.ndarray) -> np.ndarray:
+        """The sum of what all sites have said."""
+        said = [row.astype("<u8").tobytes() for row in rows]
+        whole = (sum(int.from_bytes(row[k : k + WORD], "little") for row in said) for k in range(0, len(said[0]), WORD))
+        return np.array([math.ldexp(_signed(value), -FINE) for value in whole])  # (6)
+
+
+def _signed(value: int) -> int:
+    """A number modulo 2^128 as the nearest one to 0."""
+    value %= 1 << 8 * WORD
+    return value - (1 << 8 * WORD) if value >> (8 * WORD - 1) else value

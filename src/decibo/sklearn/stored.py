@@ -11,9 +11,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from decibo.data.encode import Encoding
+from decibo.data.tables import read_table
 from decibo.errors import CorruptedFileError, InputError
 from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
+from decibo.silo.home import Home
+from decibo.silo.job import read_tables
+from decibo.silo.member import Member
+from decibo.silo.part import Say
+from decibo.silo.wire import Wire
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
 from decibo.sklearn.trust import SiloTrust
@@ -107,3 +113,22 @@ def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | Sil
     parameters = sorted(set(KNOWN[name]().get_params()) - {"network", "checkpoint"})  # the job and the site have these
     only_known(where, "parameter", options, parameters)
     return KNOWN[name](**options), label  # pyright: ignore
+
+
+def fit_job(
+    path: Path, site: Home, *, say: Say, wire: Wire | None = None
+) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
+    """Fit the estimator of a job file with the other sites on this site's own table; the model, and where it is kept.
+
+    wire   what carries the messages, TLS by default
+    """
+    model, label = estimator_of(path.name, read_tables(path)["estimator"])
+    if site.table is None:
+        raise InputError(
+            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
+            'Add table = "ours.csv", the path of a CSV or parquet file.',
+        )
+    own = read_table(site.folder / site.table, label=label)
+    assert own.y is not None  # since a column of labels was named
+    model.fit(own.X, own.y, silo=Member.at(path, site.folder, say=say, wire=wire))
+    return model, save(model, site.folder / "models" / f"{path.stem}.json")
