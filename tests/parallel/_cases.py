@@ -30,7 +30,7 @@ RATES = {
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
 SAMPLED = ("saba", "srba", "nr_dsbo")  # these need a list of batches
-ALONE = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
+ALONE = ("f2sa", "f2sa_p", "acc_f2ba", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
 
 
 def networks() -> dict[str, Any]:

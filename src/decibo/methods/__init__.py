@@ -7,6 +7,7 @@ from decibo.algorithm.algorithm import CATALOG
 from decibo.algorithm.methods import *  # noqa: F403  (a composed method is written there and nowhere else)
 
 # isort: split
+from decibo.algorithm.acc_f2ba import acc_f2ba as acc_f2ba
 from decibo.algorithm.bome import bome as bome
 from decibo.algorithm.c2dfb import c2dfb as c2dfb
 from decibo.algorithm.dsbo_jhip import dsbo_jhip as dsbo_jhip
