@@ -14,6 +14,9 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
     "--xla_cpu_parallel_codegen_split_count=1",
 )
+# Small products in NumPy and scikit-learn: the threads of BLAS and OpenMP would only wait for each other, and burn the
+# time of the other worker's core while they do.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 

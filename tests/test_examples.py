@@ -5,10 +5,14 @@ The pages show the files of examples/output. To write them again:
     python tests/test_examples.py [NAME ...]      all of them, or those that are named
 """
 
+import contextlib
+import io
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from test_docs import agree
@@ -20,11 +24,21 @@ LONG = ("hospitals", "label_cleaning", "personalisation", "silos", "text_sources
 TESTED = [name for name in NAMES if name not in LONG]
 
 
-def printed(name):
-    command = [sys.executable, str(FOLDER / f"{name}.py")]
+def printed(name, *options):
+    """By a process of its own."""
+    command = [sys.executable, str(FOLDER / f"{name}.py"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def printed_here(name):
+    """The same by this process, which has imported JAX already; in single precision, as on a command line."""
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(False), contextlib.redirect_stdout(text):
+        patch.setattr(sys, "argv", [str(FOLDER / f"{name}.py")])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    return text.getvalue()
 
 
 def output(name):
@@ -38,12 +52,16 @@ def sentences(text):
 
 @pytest.mark.parametrize("name", TESTED)
 def test_example_prints_what_its_page_shows(name):
-    text = printed(name)
+    text = printed_here(name)
     assert "Look at:" in text
     assert "nan" not in text.split()
     assert "diverged" not in text
     shown = sentences(output(name).read_text())
     assert agree(shown, sentences(text), about=True), f"the page shows\n{shown}\nbut it printed\n{text}"
+
+
+def test_an_example_needs_nothing_but_python():
+    assert "Look at:" in printed("energy_pricing", "--quick")
 
 
 def test_every_example_has_an_output():

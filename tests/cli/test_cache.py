@@ -92,6 +92,9 @@ print(jax.config.jax_compilation_cache_dir, jax.config.jax_enable_compilation_ca
 """
 
 
+TWO = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"}
+
+
 def run(script=SCRIPT, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DECIBO"))}
     done = subprocess.run([sys.executable, "-c", script], env=kept | environment, capture_output=True, text=True)
@@ -100,8 +103,7 @@ def run(script=SCRIPT, **environment):
 
 
 def test_a_call_of_the_library_does_not_touch_it(tmp_path):
-    two = "--xla_force_host_platform_device_count=2"
-    assert run(LIBRARY, XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two) == ["None", "True"]
+    assert run(LIBRARY, XDG_CACHE_HOME=str(tmp_path), **TWO) == ["None", "True"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -117,10 +119,9 @@ def test_the_users_own_cache_is_left_alone(tmp_path):
 
 
 def test_several_devices_of_a_processor_do_without(tmp_path):
-    two = "--xla_force_host_platform_device_count=2"
-    assert run(XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two) == ["None", "None", "None"]
+    assert run(XDG_CACHE_HOME=str(tmp_path), **TWO) == ["None", "None", "None"]
     own = tmp_path / "own"
-    assert run(XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=two, JAX_COMPILATION_CACHE_DIR=str(own))[1:] == ["None", "None"]
+    assert run(XDG_CACHE_HOME=str(tmp_path), **TWO, JAX_COMPILATION_CACHE_DIR=str(own))[1:] == ["None", "None"]
     assert list(own.glob("jit_*"))  # from before the first run
     assert not list(own.glob("jit_late-*"))
 

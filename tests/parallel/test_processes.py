@@ -89,16 +89,16 @@ def two(tmp_path_factory) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory) -> Path:
-    """The first 200 steps in four processes, with checkpoints."""
-    out = tmp_path_factory.mktemp("four") / "run.npz"
-    finish(start(4, out, "--steps", 200, "--checkpoint", out.parent / "kept"))
+def three(tmp_path_factory) -> Path:
+    """The first 200 steps in three processes, with checkpoints."""
+    out = tmp_path_factory.mktemp("three") / "run.npz"
+    finish(start(3, out, "--steps", 200, "--checkpoint", out.parent / "kept"))
     return out
 
 
-def test_each_process_asks_for_the_data_of_its_own_agents_only(four):
-    asked = [json.loads(four.with_suffix(f".{p}.json").read_text())["agents"] for p in range(4)]
-    assert asked == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
+def test_each_process_asks_for_the_data_of_its_own_agents_only(three):
+    asked = [json.loads(three.with_suffix(f".{p}.json").read_text())["agents"] for p in range(3)]
+    assert asked == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
 
 def test_a_lost_process_is_named_and_restarted(two, tmp_path):
@@ -123,11 +123,11 @@ def test_a_lost_process_is_named_and_restarted(two, tmp_path):
         assert (result(out)[name] == value).all(), name
 
 
-def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(four, alone, tmp_path):
-    """Three processes continue what four have begun, and are interrupted on the way; one completes it."""
+def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three, alone, tmp_path):
+    """Two processes continue what three have begun, and are interrupted on the way; one completes it."""
     kept, out = tmp_path / "kept", tmp_path / "run.npz"
-    shutil.copytree(four.parent / "kept", kept)
-    process = start(3, out, "--checkpoint", kept, "--resume", "--slow", 0.1, "--every", 100)
+    shutil.copytree(three.parent / "kept", kept)
+    process = start(2, out, "--checkpoint", kept, "--resume", "--slow", 0.1, "--every", 100)
     wait_for_step(out, 210, process)
     process.send_signal(signal.SIGTERM)
     finish(process)

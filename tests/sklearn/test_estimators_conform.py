@@ -18,6 +18,6 @@ def few_shapes(monkeypatch):
     monkeypatch.setattr(silos, "SAMPLES", 512)
 
 
-@parametrize_with_checks([SiloLogisticRegression(steps=150), SiloRidge(steps=150)])
+@parametrize_with_checks([SiloLogisticRegression(steps=40), SiloRidge(steps=40)])
 def test_passes_scikit_learns_checks(estimator, check):
     check(estimator)
