@@ -47,31 +47,32 @@ def alone(i, W, heard, clip=None, twin=TWIN):
     return path
 
 
+PATH = NETWORKS["path"]()
+
+
 @pytest.fixture(scope="module")
 def heard():
-    """What the agents of each network say."""
-    said = {name: privacy.messages(OURS, NETWORKS[name](), method(), steps=STEPS) for name in ("path", "ring")}
-    return {
-        name: [{key: np.asarray(rows) for key, rows in step[0].items()} for step in sent] for name, sent in said.items()
-    }
+    """What the agents of a path say."""
+    sent = privacy.messages(OURS, PATH, method(), steps=STEPS)
+    return [{name: np.asarray(rows) for name, rows in step[0].items()} for step in sent]
 
 
-@pytest.mark.parametrize("network", ["path", "ring"])
-def test_steps_equal_numpy(network, heard):
+@pytest.fixture(scope="module")
+def paths(heard):
+    """What they are at while they say it."""
+    return [alone(i, PATH.W, heard) for i in range(6)]
+
+
+def test_steps_equal_numpy(paths):
     """Neighbours hear s + n, while an agent's own s has nothing of its n."""
-    W = NETWORKS[network]().W
-    end = as_rows(OURS, decibo.solve(OURS, NETWORKS[network](), method(), steps=STEPS, measures=["outer"]))
-    for i in range(6):
-        for name, row in alone(i, W, heard[network])[-1].items():
+    end = as_rows(OURS, decibo.solve(OURS, PATH, method(), steps=STEPS, measures=["outer"]))
+    for i, path in enumerate(paths):
+        for name, row in path[-1].items():
             np.testing.assert_allclose(end[name][i], row, rtol=0, atol=1e-12)
 
 
-def test_the_noise_is_laplaces_and_everybodys_own(heard):
-    W = NETWORKS["ring"]().W
-    paths = [alone(i, W, heard["ring"]) for i in range(6)]
-    rows = lambda k: np.stack(
-        [np.concatenate([heard["ring"][k][n][i] - paths[i][k][n] for n in "xyv"]) for i in range(6)]
-    )
+def test_the_noise_is_laplaces_and_everybodys_own(heard, paths):
+    rows = lambda k: np.stack([np.concatenate([heard[k][n][i] - paths[i][k][n] for n in "xyv"]) for i in range(6)])
     noise = np.stack([rows(k) / NOISE(k) for k in range(STEPS)])  # step, agent, number
     assert np.abs(noise).mean() == pytest.approx(1, abs=0.07)  # of 1,980
     assert noise.mean() == pytest.approx(0, abs=0.1)
@@ -79,21 +80,12 @@ def test_the_noise_is_laplaces_and_everybodys_own(heard):
     for axis in range(3):  # no two agents, steps or numbers share theirs
         flat = np.moveaxis(noise, axis, 0).reshape(noise.shape[axis], -1)
         assert np.abs(np.corrcoef(flat) - np.eye(len(flat))).max() < 0.5
-    gaussian = privacy.messages(OURS, decibo.ring(6), method(kind="gaussian", noise=1.0), steps=1)[0][0]
-    flat = np.concatenate([np.ravel(rows) for rows in gaussian.values()])
-    assert flat.std() == pytest.approx(1, abs=0.3)
 
 
-def test_without_noise_it_is_dgd_with_other_weights():
-    ring = decibo.ring(6)
-    slower = decibo.networks.from_weights(np.eye(6) + 0.4 * (ring.W - np.eye(6)))
-    quiet = method(noise=QUIET, coupling=0.4)
-    plain = decibo.compose(direction.implicit(), consensus.dgd(), x=A, y=B, v=C)
-    ends = [
-        decibo.solve(OURS, net, by, steps=40, measures=["outer"]).agents for net, by in ((ring, quiet), (slower, plain))
-    ]
-    for name in "xyv":
-        np.testing.assert_allclose(getattr(ends[0], name), getattr(ends[1], name), rtol=0, atol=1e-13)
+def test_gaussian_noise_has_the_deviation_that_is_asked_for():
+    drawn = consensus.faded(1.0, kind="gaussian").fading.draw(jax.random.key(0), (4000,), float)
+    assert drawn.std() == pytest.approx(1, abs=0.04)
+    assert (drawn**4).mean() == pytest.approx(3, abs=0.4)  # Laplace's has 24
 
 
 def test_variables_may_have_noise_of_their_own():
@@ -117,8 +109,8 @@ def ends(steps, noise, coupling, power):
 
 
 def test_it_comes_as_near_as_step_over_coupling():
-    """k^-0.9/k^-0.6: ten times the steps take half of the error."""
-    errors = [ends(steps, QUIET, polynomial(1.0, -0.6, delay=10.0), -0.9) for steps in (1000, 10_000)]
+    """k^-0.9/k^-0.6: ten times the steps halve the error."""
+    errors = [ends(steps, QUIET, polynomial(1.0, -0.6, delay=10.0), -0.9) for steps in (500, 5000)]
     assert 0.45 < errors[1] / errors[0] < 0.55
 
 
@@ -132,13 +124,13 @@ def test_others_is_what_the_diagonal_leaves():
     """For all kernels, hubs, and links that fail: the diagonal of I - W."""
     key = jax.random.key(3)
     star = decibo.networks.star(9)
-    kinds = [decibo.ring(7).mixing(kernel) for kernel in ("dense", "circulant", "sparse")]
+    kinds = [decibo.ring(7).mixing(kernel) for kernel in ("dense", "circulant")]
     kinds += [star.mixing("sparse"), decibo.networks.failing(decibo.ring(7), 0.4).mixing()]
     for mixing in kinds:
-        agents = 9 if mixing is kinds[3] else 7
+        agents = 9 if mixing is kinds[2] else 7
         left = -np.diagonal(mixing.difference(np.eye(agents), 2, key))
         np.testing.assert_allclose(mixing.others(2, key), left, atol=1e-15)
-    assert kinds[3].hubs.shape[0]
+    assert kinds[2].hubs.shape[0]
 
 
 # eps
@@ -146,7 +138,7 @@ def test_others_is_what_the_diagonal_leaves():
 
 def test_eps_is_the_sum_of_what_other_data_may_change():
     """Agent 0 gets other data, and the messages stay as they are: its variables move by at most D_k, (3)."""
-    network, clip = decibo.networks.path(6), 0.4
+    network, clip = PATH, 0.4
     sent = privacy.messages(OURS, network, method(clip=clip), steps=STEPS)
     heard = [{name: np.asarray(rows) for name, rows in step[0].items()} for step in sent]
     other = problem("vector", 6)[1]

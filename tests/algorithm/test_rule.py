@@ -340,14 +340,6 @@ def test_the_joint_rule_is_exact_with_tracking():
     assert lands(decibo.methods.s_tfbo(), steps=10_000) <= 1e-10
 
 
-def test_af2ba_lands_where_the_penalty_leads_without_a_step_size():
-    """As near as dsgda_gt, whose steps are tuned: all that is left is the bias of the penalty, O(1/lam)."""
-    ends = [lands(decibo.methods.af2ba(lam=lam)) for lam in (20.0, 200.0)]
-    tuned = lands(decibo.methods.dsgda_gt(alpha=0.05, beta=0.1 / 200, gamma=0.1, lam=200.0))
-    assert ends[1] == pytest.approx(tuned, rel=1e-6)
-    assert 9 < ends[0] / ends[1] < 11
-
-
 def test_momentum_of_ahead_exact_is_exact_and_matched():
     """With the same momentum for y and z the steps are those of the implicit method."""
     lam = 10.0
