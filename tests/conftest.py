@@ -82,7 +82,11 @@ LONG = (
     "test_site.py",
     "test_readme.py",
     "test_neural_examples.py",
+    "cli/test_commands.py",
+    "cli/test_page.py",
     "theory/test_constants.py",
+    "theory/test_exact.py",
+    "theory/test_theorem1.py",
 )
 HERE = Path(__file__).parent
 # Every compiled program holds several regions of memory, of which Linux grants a process 65,530; beyond, jaxlib crashes

@@ -115,7 +115,7 @@ def tried(call, text, *words):
         refused(call(command, folder / "bad.toml", "--out", folder / "out", *rest), folder, ["bad.toml"])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()), which=st.integers(0, 3))
 def test_bad_configurations(decibo_call, config, which):
     tried(decibo_call, to_toml(config), ["run", "compare", "sweep", "run"][which])

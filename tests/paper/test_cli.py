@@ -109,9 +109,9 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
 
 
-def test_the_library_does_not_import_the_command_line():
-    code = "import sys, decibo; print([m for m in ('typer', 'rich', 'matplotlib') if m in sys.modules])"
-    assert python(code).stdout.strip() == "[]"
+def test_the_library_imports_neither_the_command_line_nor_the_experiments():
+    code = "import sys, decibo; decibo.theory.constants; dir(decibo.theory); print(*sys.modules)"
+    assert not {"typer", "rich", "matplotlib", "decibo.paper.rates"} & set(python(code).stdout.split())
 
 
 def test_without_typer_there_is_one_line():

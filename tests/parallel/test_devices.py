@@ -21,7 +21,7 @@ def test_every_method_gives_the_same_as_on_one_device(eight):
     chosen = differences.pop("automatic step sizes")
     assert not {name: value for name, value in differences.items() if not value <= 1e-12}
     assert chosen <= 1e-8  # they see curvature as a difference of gradients, which keeps half of the digits
-    assert len(eight["differences"]) == 13
+    assert len(eight["differences"]) == 11
 
 
 def test_a_step_sends_to_neighbours_and_to_nobody_else(eight):
