@@ -28,7 +28,7 @@ def labels():
 
 
 def test_harmful_text_loses_weight(text):
-    size = replace(text.SMALL, width=16, length=32, megabytes=0.03, steps=80, rate_x=0.05)
+    size = replace(text.SMALL, width=16, length=32, megabytes=0.03, steps=120, rate_x=0.05)
     prose = b"the quick brown fox jumps over the lazy dog and runs home again. " * 500
     texts = {"train": prose * 3, "code": prose, "valid": prose[:4096], "test": prose[:4096]}
     data = text.owners(texts, size, 0)
