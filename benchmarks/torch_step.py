@@ -1,13 +1,15 @@
 """A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by hand in PyTorch.
 
     python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE] [--agree]
+                                  [--pieces]
 
 The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of its weight decay. Both
 loops take gradients in the same way, for all agents together (torch.func.vmap) or for one agent after the other
 (torch.autograd.grad), and hold the agents' parameters in rows of one matrix, as a careful user would for mixing. What
 is compared is the compiled loop around the gradients, and what it takes to hand arrays over. The loops are run in
-turn; a ratio is that of the medians, with that of the processor's seconds (all threads, and the preparation of a run)
-beside it. The last parameters of both must agree, or the row is an error.
+turn; a ratio is that of the medians, with that of the processor's seconds (all threads) beside it, from which those of
+a run of one step are taken off, since it is prepared in the same way. The last parameters of both must agree, or the
+row is an error.
 
 --agree compares instead, in double precision, 50 steps with objectives in PyTorch and in JAX: a quadratic, and a
 network with one hidden layer.
@@ -22,6 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,7 @@ CASES = {  # layers between 784 pixels and 10 classes, images of an agent
     "669,706 weights, 256 images": ((512, 512), 256),
 }
 Variables = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Make = Callable[..., decibo.Problem]  # bridge.problem, or in_pieces
 
 
 class Task:
@@ -157,7 +161,14 @@ def perceptron(device: str) -> tuple[decibo.Problem, tuple[Any, ...]]:
     return problem, (task.outer, task.inner, task.data, -5.0, task.model)
 
 
-def agreement(device: str, steps: int = 50) -> Iterator[Row]:
+def in_pieces(*given: Any, **settings: Any) -> decibo.Problem:
+    """A problem whose steps run in compiled pieces, with torch in between, whatever the device."""
+    problem = bridge.problem(*given, **settings)
+    beside = {name: replace(getattr(problem, name), on_device=True) for name in ("outer_gradient", "inner_gradient")}
+    return replace(problem, **beside)
+
+
+def agreement(make: Make, device: str, steps: int = 50) -> Iterator[Row]:
     """How far apart PyTorch and JAX are after some steps, and how far both have come."""
     jax.config.update("jax_enable_x64", True)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=10.0)
@@ -169,53 +180,55 @@ def agreement(device: str, steps: int = 50) -> Iterator[Row]:
         solve = lambda problem: decibo.solve(problem, decibo.ring(4), method, steps=steps, measures=["inner"])
         in_jax = solve(problem)
         for together, way in ((True, "together"), (False, "one by one")):
-            in_torch = solve(bridge.problem(*given, together=together, device=device))
+            in_torch = solve(make(*given, together=together, device=device))
             both = [(run.agents.x, run.agents.y) for run in (in_torch, in_jax)]
             moved = furthest(in_jax.y, problem.y0)
             yield Row("torch", f"{name}, {way}", furthest(*both), "", target="<= 1e-6", note=f"y moved by {moved:.2g}")
 
 
-def measured(task: Task, together: bool, steps: int, repeats: int) -> dict[str, list[tuple[float, float]]]:
-    """Seconds and processor seconds of a step: by hand, and by decibo."""
+def measured(make: Make, task: Task, together: bool, steps: int, repeats: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and processor seconds of all steps: by hand, by decibo, and by decibo in a run of one step."""
     network = decibo.ring(task.agents)
     by_hand = ByHand(task, network.W, together)
-    problem = bridge.problem(
-        task.outer, task.inner, task.data, x0=-5.0, y0=task.model, together=together, device=task.device
-    )
+    problem = make(task.outer, task.inner, task.data, x0=-5.0, y0=task.model, together=together, device=task.device)
     method = decibo.ahead_exact(alpha=ALPHA, gamma=GAMMA, lam=LAM)
-    solve = lambda: decibo.solve(problem, network, method, steps=steps, every=steps, measures=["consensus_x"])
-    found = solve()
+    solve = lambda steps: decibo.solve(problem, network, method, steps=steps, every=steps, measures=["consensus_x"])
+    found = solve(steps)
     wanted = by_hand.tree(by_hand(steps)[1])
     apart = max(float(abs(found.agents.y[name] - wanted[name].cpu().numpy()).max()) for name in wanted)
     assert apart < 1e-4, apart
-    times: dict[str, list[tuple[float, float]]] = {"by hand": [], "decibo": []}
+    times: dict[str, list[tuple[float, float]]] = {"by hand": [], "decibo": [], "one step": []}
     for _ in range(repeats):
         begun, used = time.perf_counter(), time.process_time()
         by_hand(steps)
-        times["by hand"].append(((time.perf_counter() - begun) / steps, (time.process_time() - used) / steps))
-        used = time.process_time()
-        seconds = solve().cost.seconds
-        times["decibo"].append((seconds / steps, (time.process_time() - used) / steps))
+        times["by hand"].append((time.perf_counter() - begun, time.process_time() - used))
+        for name, count in (("decibo", steps), ("one step", 1)):
+            used = time.process_time()
+            seconds = solve(count).cost.seconds
+            times[name].append((seconds, time.process_time() - used))
     return times
 
 
-def rows(device: str, agents: int, steps: int, repeats: int) -> Iterator[Row]:
+def row_of(what: str, times: dict[str, list[tuple[float, float]]], steps: int) -> Row:
+    """The ratio of medians, how far single neighbours are from it, and the same of the processor's seconds."""
+    ratios = sorted(mine[0] / its[0] for mine, its in zip(times["decibo"], times["by hand"], strict=True))
+    middle = {who: [statistics.median(part) for part in zip(*pair, strict=True)] for who, pair in times.items()}
+    value = middle["decibo"][0] / middle["by hand"][0]
+    used = (middle["decibo"][1] - middle["one step"][1]) / (steps - 1) / (middle["by hand"][1] / steps)
+    each = {who: 1e3 * pair[0] / steps for who, pair in middle.items()}
+    note = f"{each['decibo']:.1f} against {each['by hand']:.1f} ms; processor {used:.2f}"
+    return Row("torch", what, value, "x", ratios[0], ratios[-1], "<= 1.15", note)
+
+
+def rows(make: Make, device: str, agents: int, steps: int, repeats: int) -> Iterator[Row]:
     """One row for each case and each way to take the agents."""
     for name, (layers, images) in CASES.items():
         task = Task(layers, images, agents, device)
         for together, way in ((True, "together"), (False, "one by one")):
             try:
-                times = measured(task, together, steps, repeats)
+                yield row_of(f"{name}, {way}", measured(make, task, together, steps, repeats), steps)
             except Exception as error:
                 yield Row("torch", f"{name}, {way}", None, note=f"{type(error).__name__}: {first_line(error)}")
-                continue
-            pairs = zip(times["decibo"], times["by hand"], strict=True)
-            ratios = sorted(mine[0] / its[0] for mine, its in pairs)
-            middle = {who: [statistics.median(part) for part in zip(*pair, strict=True)] for who, pair in times.items()}
-            value = middle["decibo"][0] / middle["by hand"][0]
-            used = middle["decibo"][1] / middle["by hand"][1]
-            note = f"{1e3 * middle['decibo'][0]:.1f} against {1e3 * middle['by hand'][0]:.1f} ms; processor {used:.2f}"
-            yield Row("torch", f"{name}, {way}", value, "x", ratios[0], ratios[-1], "<= 1.15", note)
 
 
 def main() -> None:
@@ -225,6 +238,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--pieces", action="store_true", help="steps in compiled pieces, with torch in between")
     parser.add_argument("--agree", action="store_true", help="compare numbers, not times")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
@@ -232,7 +246,12 @@ def main() -> None:
         f"{given.agents} agents, torch {torch.__version__} on {given.device} with {torch.get_num_threads()} threads, "
         f"jax {jax.__version__} on {jax.devices()[0].device_kind}"
     )
-    chosen = agreement(given.device) if given.agree else rows(given.device, given.agents, given.steps, given.repeats)
+    make = in_pieces if given.pieces else bridge.problem
+    chosen = (
+        agreement(make, given.device)
+        if given.agree
+        else rows(make, given.device, given.agents, given.steps, given.repeats)
+    )
     for row in chosen:
         print(row, flush=True)
         found.append(row.as_dict())

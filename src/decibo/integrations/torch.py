@@ -15,10 +15,8 @@ outer and inner are functions (x, y, d) of ONE agent that take tensors and retur
 x, y and d are shaped like x0, y0 and the data of one agent; a module in x0 or y0 stands for its trainable parameters,
 a dictionary by their names. Tensors have the types that were passed, and lie on `device`.
 
-On a CPU the compiled loop calls torch, and hands its arrays over without copying them (`decibo.integrations.host`). On
-a GPU that JAX and torch share, steps run in compiled pieces with torch in between (`decibo.execute.outside`): arrays
-stay in the GPU's memory, and neither way are they copied (dlpack). Measures, and gradients that a method takes inside a
-loop of its own, are called back there too, through the host's memory.
+The compiled loop hands its arrays to torch and takes the gradients back (`decibo.integrations.host`), on a CPU without
+copying what it hands over, on a GPU through the host's memory.
 There are no second derivatives for the loop: methods that need them refuse such a problem.
 """
 
@@ -102,8 +100,8 @@ def problem(
         stacked if held is None else {"agent": agents, "data": stacked},
         arrays(x0),
         arrays(y0),
-        outer_gradient=_Gradient(f, on_device=where != CPU),
-        inner_gradient=_Gradient(g, on_device=where != CPU),
+        outer_gradient=_Gradient(f, on_device=False),
+        inner_gradient=_Gradient(g, on_device=False),
         **extras,
     )
 
@@ -288,7 +286,10 @@ class _Torch:
 
     def gradients_on_device(self, x: jax.Array, y: jax.Array, d: Tree) -> tuple[jax.Array, jax.Array]:
         """The same where the arrays are."""
+        jax.block_until_ready((x, y, d))  # JAX and torch order their work in streams of their own
         in_x, in_y = self._slopes(self._given(x, y, d))
+        if self.device != CPU:
+            torch.cuda.synchronize(self.device)
         return _on_device(in_x, x), _on_device(in_y, y)
 
     def _slopes(self, given: tuple[Any, Any, Tree]) -> tuple[Any, Any]:
