@@ -39,7 +39,7 @@ from decibo.cli.join import free_port
 from decibo.integrations import flare
 from decibo.runs.folder import to_toml
 from decibo.silo.frame import MAGIC
-from decibo.silo.post import Post
+from decibo.silo.post import Post, Settings
 
 jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
@@ -372,8 +372,8 @@ class Exchanges(flare.SiteExecutor):
         words = []
         for size, rounds in ((11, 500), (10_000, 200), (1_000_000, 10)):
             wire = flare.wire_of(engine, fl_ctx.get_job_id(), [other], say, sealed=self.sealed)
-            mark = size.to_bytes(16, "little")
-            post = Post(wire, me, NAMES[:2], [other], job=mark, terms={}, keep=14, most=size, patience=60.0)
+            how = Settings(me, NAMES[:2], [other], size.to_bytes(16, "little"), {}, most=size, patience=60.0)
+            post = Post(wire, how, keep=14)
             post.start()
             vector = np.random.default_rng(0).normal(size=size)
             post.exchange(0, 0, vector)

@@ -14,7 +14,8 @@ lost-disk  nobody waits: one site killed, its folder deleted, and started again:
 masks    masks a hundred times the largest direction, from secrets of the links: how far from the solution; and sums of
          which single messages cannot be read, on the complete network: how far from `decibo.solve` after 1,000 steps
 tap      all bytes on a link and inside the relay, searched for every number that the sites have or say
-fuzz     20,000 frames, made up and damaged, into a Post of each mode: exceptions, memory
+fuzz     20,000 frames, made up and damaged, and 10,000 that hypothesis makes up, into a Post of each mode: exceptions,
+         memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
 """
 
@@ -27,6 +28,7 @@ import inspect
 import itertools
 import json
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -49,7 +51,7 @@ from decibo.runs.folder import to_toml
 from decibo.silo import Home, Job, Memory, Site, join
 from decibo.silo.frame import Kind, pack
 from decibo.silo.newest import Newest
-from decibo.silo.post import Post
+from decibo.silo.post import Post, Settings
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
 
@@ -57,6 +59,7 @@ jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
 FREE = {"name": "ahead_free", "alpha": 0.05, "gamma": 0.1}
+HELD = ("log", "greeted", "shares", "_box", "_reports", "_ended", "_heard", "_answered", "_complained", "_newest")
 
 
 class Sites:
@@ -422,11 +425,8 @@ def fuzz(options) -> None:
     random = np.random.default_rng(options.seed)
     job = bytes(range(16))
     lines = itertools.count()
-    options = {"terms": {"steps": "10"}, "most": 50, "say": lambda line: next(lines)}
-    posts = {
-        "lockstep": Post(Nowhere(), "b", ("a", "b", "c"), ["a", "c"], job=job, keep=24, **options),
-        "free": Newest(Nowhere(), "b", ("a", "b", "c"), ["a", "c"], job=job, width=2, **options),
-    }
+    how = Settings("b", ("a", "b", "c"), ["a", "c"], job, {"steps": "10"}, most=50, say=lambda line: next(lines))
+    posts = {"lockstep": Post(Nowhere(), how, keep=24), "free": Newest(Nowhere(), how, width=2)}
     posts["free"].offer(np.zeros(20), busy=True)
 
     def frame() -> bytes:
@@ -474,6 +474,42 @@ def fuzz(options) -> None:
         kept = len(post._newest) if isinstance(post, Newest) else sum(len(box) for box in post._box.values())
         print(f"fuzz, {words}: 20,000 frames, {post.refused:,} refused, {next(lines)} lines so far, no exception; "
               f"{kept} kept; KiB after each 2,000: {sizes}")  # fmt: skip
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from helpers.sites import make_newest, make_post
+
+    invented("lockstep", make_post)
+    invented("free", make_newest)
+
+
+def invented(words: str, make) -> None:
+    """Frames of hypothesis, 20 at a time, all into one Post: what it holds after every 2,000."""
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    from helpers.frames import FRAMES
+    from helpers.sites import ABC, Silent
+
+    wire = Silent()
+    post = make(wire, "b")
+    if isinstance(post, Newest):
+        post.offer(np.zeros(3), busy=True)
+    frames = 0
+    sizes = []
+
+    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.tuples(st.sampled_from([*ABC, "?"]), FRAMES), min_size=20, max_size=20))
+    def arrive(arrivals):
+        nonlocal frames
+        for peer, content in arrivals:
+            post.deliver(peer, content)
+        frames += len(arrivals)
+        wire.sent.clear()
+        if frames % 2000 == 0:
+            sizes.append(sum(len(pickle.dumps(held)) for name, held in vars(post).items() if name in HELD))
+
+    arrive()
+    print(f"fuzz, {words}: {frames:,} frames of hypothesis, {post.refused:,} refused, no exception; bytes held after "
+          f"each 2,000: {sizes}")  # fmt: skip
 
 
 def speed(options) -> None:
@@ -495,7 +531,8 @@ def peer(folder: str, size: str, rounds: str, me: str) -> None:
     problem = decibo.problems.quadratic(agents=2)
     made = Job(tuple(home.site for home in homes.values()), problem, decibo.complete(2), decibo.ahead_exact())
     wire = TlsWire(made, me, homes[me].credentials(homes[me].site))
-    post = Post(wire, me, ("a", "b"), ["b" if me == "a" else "a"], job=bytes(16), terms={}, keep=14, most=int(size))
+    how = Settings(me, ("a", "b"), ["b" if me == "a" else "a"], bytes(16), {}, most=int(size))
+    post = Post(wire, how, keep=14)
     post.start()
     vector = np.random.default_rng(0).normal(size=int(size))
     post.exchange(0, 0, vector)

@@ -1,6 +1,7 @@
 """Sites that are threads of this process: they share compiled programs, and a crash is an exception."""
 
 import threading
+from dataclasses import fields
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from decibo.silo import Job, Site, join
 from decibo.silo.frame import unpack
 from decibo.silo.join import prepare
 from decibo.silo.newest import Newest
-from decibo.silo.post import Post
+from decibo.silo.post import Post, Settings
 
 NAMES = ("north", "east", "south", "west")
 
@@ -64,15 +65,19 @@ ABC = ("a", "b", "c", "d")
 PATH = {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]}
 
 
+def make_settings(me, options):
+    """How these sites talk; what is no setting stays in `options`."""
+    defaults = {"peers": PATH[me], "job": JOB, "terms": {"steps": "10"}, "most": 100, "again": 0.02, "patience": 20.0}
+    names = [field.name for field in fields(Settings) if field.name in options]
+    return Settings(me, ABC, **defaults | {name: options.pop(name) for name in names})
+
+
 def make_post(wire, me, **options):
-    peers = options.pop("peers", PATH[me])
-    defaults = {"job": JOB, "terms": {"steps": "10"}, "keep": 8, "most": 100, "again": 0.02, "patience": 20.0}
-    return Post(wire, me, ABC, peers, **defaults | options)
+    return Post(wire, make_settings(me, options), **{"keep": 8} | options)
 
 
 def make_newest(wire, me, **options):
-    defaults = {"job": JOB, "terms": {"steps": "10"}, "width": 3, "most": 100, "again": 0.02, "patience": 20.0}
-    return Newest(wire, me, ABC, PATH[me], **defaults | options)
+    return Newest(wire, make_settings(me, options), **{"width": 3} | options)
 
 
 class Silent:

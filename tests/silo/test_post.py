@@ -11,6 +11,7 @@ from decibo.errors import InputError, LostError
 from decibo.silo.frame import HEADER, BadFrame, Kind, pack, unpack
 from decibo.silo.post import EndedError
 from decibo.silo.wire import Faults, Memory
+from helpers.frames import FRAMES
 from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post
 
 
@@ -31,25 +32,6 @@ def test_any_damage_to_a_frame_is_noticed(data):
     whole[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(BadFrame):
         unpack(bytes(whole), 100)
-
-
-FRAMES = st.one_of(
-    st.binary(max_size=200),
-    st.builds(
-        lambda kind, sender, step, call, numbers: pack(kind, JOB, sender, step, call, numbers=np.array(numbers)),
-        st.just(Kind.DATA), st.integers(0, 3), st.integers(0, 40), st.integers(0, 5), st.lists(st.floats(), max_size=6),
-    ),
-    st.builds(
-        lambda kind, sender, step, words: pack(kind, JOB, sender, step, words=words),
-        st.sampled_from([kind for kind in Kind if kind is not Kind.DATA]), st.integers(0, 3), st.integers(0, 40),
-        st.dictionaries(
-            st.sampled_from(["waiting", "first", "status", "why", "heard", "steps", "share", "wanted"]),
-            st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
-                         lambda inner: st.lists(inner, max_size=3), max_leaves=5),
-            max_size=4,
-        ),
-    ),
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["lockstep", "free"])

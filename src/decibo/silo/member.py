@@ -46,7 +46,7 @@ from decibo.silo.lockstep import NotFiniteError, Runner, Talk
 from decibo.silo.meeting import Meeting
 from decibo.silo.mix import neighbours_of
 from decibo.silo.part import Say, prepare
-from decibo.silo.post import DIVERGED, EndedError, Post
+from decibo.silo.post import DIVERGED, EndedError, Post, Settings
 from decibo.silo.secret import keep_shares, own_shares, secrets_of
 from decibo.silo.secure import Sums, check_sums
 from decibo.silo.tls import TlsWire
@@ -197,20 +197,18 @@ class Member:
             assert own is not None
             credentials = own.credentials(self.sites[self.number])
             wire = TlsWire(self.members, self.site, credentials, self.say, own.listen)
-        return Post(
-            wire,
+        settings = Settings(
             self.site,
             [site.name for site in self.sites],
             self.peers,
-            job=mark,
-            terms=terms,
-            keep=2 * self.checkpoint_every + KEEP,
-            calls=CALLS,
+            mark,
+            terms,
             most=MOST,
             again=self.again,
             patience=self.patience,
             say=self.say,
         )
+        return Post(wire, settings, keep=2 * self.checkpoint_every + KEEP, calls=CALLS)
 
 
 @contextmanager

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from decibo.silo.frame import STEPS, Frame, Kind, pack
-from decibo.silo.post import DONE, Position, Post
+from decibo.silo.post import DONE, Position, Post, Settings
 from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
@@ -55,25 +55,9 @@ class Newest(Post):
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        me: str,
-        sites: Sequence[str],
-        peers: Iterable[str],
-        *,
-        job: bytes,
-        terms: Mapping[str, str],
-        width: int,
-        most: int,
-        again: float = 1.0,
-        patience: float = 3600.0,
-        say: Callable[[str], None] = lambda line: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, wire: Wire, settings: Settings, *, width: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        options = {"keep": 1, "most": most}
-        super().__init__(
-            wire, me, sites, peers, job=job, terms=terms, **options, again=again, patience=patience, say=say
-        )
+        super().__init__(wire, settings, keep=1)
         self.limit = 2 * width + 1
         self.clock = clock
         self.calm = 0
@@ -85,7 +69,7 @@ class Newest(Post):
         self._out: set[str] = set()  # who is left out, as the log has it
         self._began = clock()
         self._closed = False
-        self._repeats = threading.Thread(target=self._repeat, name=f"decibo-{me}-repeats", daemon=True)
+        self._repeats = threading.Thread(target=self._repeat, name=f"decibo-{self.me}-repeats", daemon=True)
 
     def start(self) -> None:
         """Begin to connect, to hear, and to repeat."""

@@ -23,7 +23,7 @@ from decibo.silo.agent import Agent, begin
 from decibo.silo.job import Job
 from decibo.silo.kept import Known
 from decibo.silo.newest import Newest
-from decibo.silo.post import Post
+from decibo.silo.post import Post, Settings
 from decibo.silo.wire import Wire
 
 Say = Callable[[str], None]
@@ -61,22 +61,22 @@ class Run:
     def post(self, wire: Wire, say: Say = lambda line: None) -> Post:
         """What this site says and hears, on a wire."""
         job = self.job
-        common = {"job": job.digest, "terms": job.terms, "again": job.again, "patience": job.patience, "say": say}
-        if job.is_free:
-            most = self.during[0][1]
-            return Newest(wire, self.site, job.names, self.peers, width=job.network.width, most=most, **common)
         exchanges = [*self.before, *self.during]
-        calls = max(sum(often for often, _ in part) for part in (self.before, self.during))
-        return Post(
-            wire,
+        settings = Settings(
             self.site,
             job.names,
             self.peers,
-            keep=job.keep,
-            calls=int(calls),
+            job.digest,
+            job.terms,
             most=max((numbers for _, numbers in exchanges), default=1),
-            **common,
+            again=job.again,
+            patience=job.patience,
+            say=say,
         )
+        if job.is_free:
+            return Newest(wire, settings, width=job.network.width)
+        calls = max(sum(often for often, _ in part) for part in (self.before, self.during))
+        return Post(wire, settings, keep=job.keep, calls=int(calls))
 
     def records(self, state: Tree) -> dict[str, float]:
         """This site's own objectives at its own point."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -70,49 +71,52 @@ class EndedError(RuntimeError):
         self.status = status
 
 
-class Post:
-    """The messages of one site.
+@dataclass(frozen=True)
+class Settings:
+    """Who says something to whom, in which job, and with how much patience.
 
+    me         the name of this site
     sites      the names of all sites of the job, in the order of its agents
     peers      the names of the neighbours
     job        16 bytes that are the same at all sites of a job
     terms      what these bytes stand for: part -> what it is; differences are named
-    keep       how many steps of messages to keep
-    calls      the most exchanges in a step
     most       the most numbers in a message
     again      seconds of silence after which to ask again
     patience   seconds of silence after which a neighbour counts as lost
     say        gets lines for the log
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        me: str,
-        sites: Sequence[str],
-        peers: Iterable[str],
-        *,
-        job: bytes,
-        terms: Mapping[str, str],
-        keep: int,
-        calls: int = 1,
-        most: int = 1 << 27,
-        again: float = 1.0,
-        patience: float = 3600.0,
-        say: Callable[[str], None] = lambda line: None,
-    ) -> None:
+    me: str
+    sites: Sequence[str]
+    peers: Sequence[str]
+    job: bytes
+    terms: Mapping[str, str]
+    most: int = 1 << 27
+    again: float = 1.0
+    patience: float = 3600.0
+    say: Callable[[str], None] = lambda line: None
+
+
+class Post:
+    """The messages of one site.
+
+    keep       how many steps of messages to keep
+    calls      the most exchanges in a step
+    """
+
+    def __init__(self, wire: Wire, settings: Settings, *, keep: int, calls: int = 1) -> None:
         self.wire = wire
-        self.me = me
-        self.number = {name: i for i, name in enumerate(sites)}
-        self.peers = tuple(peers)
-        self.job = job
-        self.terms = dict(terms)
+        self.me = settings.me
+        self.number = {name: i for i, name in enumerate(settings.sites)}
+        self.peers = tuple(settings.peers)
+        self.job = settings.job
+        self.terms = dict(settings.terms)
         self.keep = keep
         self.room = keep * calls + 4
-        self.most = most
-        self.again = again
-        self.patience = patience
-        self.say = say
+        self.most = settings.most
+        self.again = settings.again
+        self.patience = settings.patience
+        self.say = settings.say
         self.log: dict[Position, np.ndarray] = {}  # (3)
         self.greeted: dict[str, list[str]] = {}  # peer -> what differs in its job
         self.refused = 0
