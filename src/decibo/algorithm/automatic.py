@@ -14,7 +14,7 @@ eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
 The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In (5) M is by how much
-y and z have moved and D by how much what they exchange has, for y + z and for y - z: a disagreement in the slowest mode
+y and z have moved and D by how much what they exchange has, for y + z and for y - z, at the steps of (2): a disagreement in the slowest mode
 decays like u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M
 where disagreement decides, so that gamma should fall, and small where the inner level itself does. All agents use the
 same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours' maxima, and everybody
@@ -46,6 +46,7 @@ several lags at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -67,7 +68,7 @@ SAFE = 0.9  # of half the largest gamma that is stable: l is seen from below, an
 FIRST = 0.3  # r at the start: in the middle, on a logarithmic scale, of where it ends on most networks
 PACE = 0.02  # change of log r in a step, where the network allows it
 GROW = 1.05  # growth of gamma in a step: a smaller curvature may be that of an unlucky probe
-PROBE = 4  # steps between two probes, which cost two gradients of g: half a gradient a step
+PROBE = 4  # steps between two probes, each of which costs a gradient of g
 STARTS = 10  # probes before the first step
 NOISE = 0.1  # of the direction of a probe
 FALL = 0.95  # of L from one probe to the next
@@ -79,7 +80,7 @@ CALM = 1000  # steps after which s grows at half of its first pace: late growth 
 DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
 TINY = 1e-3  # s at the start: too small to do harm, and soon left behind
 LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
-RECENT = 0.1  # weight of the last step in D and M
+RECENT = 0.3  # weight of the last step looked at in D and M
 
 
 class Plan(NamedTuple):
@@ -164,7 +165,9 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     group = {"y": y, "z": variables.z}
     zeros = jax.tree.map(jnp.zeros_like, group)
     along = _noise(y)
-    own, along = lax.fori_loop(0, STARTS, lambda _, at: _probe(oracle, x, y, at[1]), (jnp.zeros((), dtype), along))
+    slope = oracle.inner(x, y)[1]
+    look = lambda _, at: _probe(oracle, x, y, slope, at[1])
+    own, along = lax.fori_loop(0, STARTS, look, (jnp.zeros((), dtype), along))
     largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
@@ -200,27 +203,53 @@ def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
 
 def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
     v = state.variables
-    d = plan.direction.at(oracle, v, k)
-    inner, curvature = _looked(oracle, v.x, v.y, state.inner, k)
+    heard = Heard(oracle.functions, oracle.data, oracle)
+    d = plan.direction.at(heard, v, k)
+    inner, curvature = _looked(heard, v.x, v.y, state.inner, k)
     inner = _agreed(plan, mix, inner, k)
     own = {"y": v.y, "z": v.z}
-    moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z})
+    moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z}, k)
     brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0))  # (11)
     x, outer = _outer_step(plan, mix, v.x, state.outer, d.x, brake.astype(v.x.dtype), k)
     return State(type(v)(x=x, **moved), inner, outer)
 
 
-def _looked(oracle: Oracle, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
+@dataclass(frozen=True)
+class Heard(Oracle):
+    """An oracle that remembers where it was asked for g_y, and its answers: the probe needs one that the step needed."""
+
+    asked: Oracle
+    slopes: list[tuple[Vector, Vector]] = field(default_factory=list)
+
+    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        return self.asked.outer(x, y)
+
+    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        answer = self.asked.inner(x, y)
+        self.slopes.append((y, answer[1]))
+        return answer
+
+    def slope(self, x: Vector, y: Vector) -> Vector:
+        """g_y(x, y), computed once."""
+        known = [slope for at, slope in self.slopes if at is y]
+        return known[0] if known else self.asked.inner(x, y)[1]
+
+    def on(self, data: Tree) -> Oracle:
+        return self.asked.on(data)
+
+
+def _looked(oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
-    def look(at: tuple[Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
-        seen, along = _probe(oracle, *at, inner.along)
+    def look(at: tuple[Vector, Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
+        seen, along = _probe(oracle.asked, *at, inner.along)
         log = _log(seen)
         along = _unit(along + NOISE * _noise(along))  # (2)
         return along, jnp.maximum(seen, FALL * inner.own), inner.level + (log - inner.level) / LATE, log  # (3)
 
     kept = inner.along, inner.own, inner.level, _log(inner.own)
-    along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: kept, (x, y))
+    at = x, y, oracle.slope(x, y)
+    along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: kept, at)
     return inner._replace(along=along, own=own, level=level), log
 
 
@@ -254,19 +283,26 @@ def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
 
 
 def _inner_step(
-    plan: Plan, mix: Mix, own: dict[str, Vector], inner: Inner, d: dict[str, Vector]
+    plan: Plan, mix: Mix, own: dict[str, Vector], inner: Inner, d: dict[str, Vector], k: jax.Array
 ) -> tuple[dict[str, Vector], Inner]:
     """y and z after the step, and what is kept for the next."""
     average = {name: a + plan.theta * (d[name] - a) for name, a in inner.average.items()}  # (1)
     rates = dict.fromkeys(own, inner.gamma)
     moved, memory = consensus.exact_diffusion().step(mix, lambda s, h: s, own, inner.memory, average, rates)
     sent = jax.tree.map(jnp.subtract, memory[0], inner.memory[0])
-    changed = jax.tree.map(jnp.subtract, sent, inner.sent)
+    moves = lax.cond(k % PROBE == 0, _moves, lambda moves, *_: moves, inner.moves, sent, inner.sent, moved, own)
+    return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
+
+
+def _moves(
+    moves: Vector, sent: dict[str, Vector], before: dict[str, Vector], moved: dict[str, Vector], own: dict[str, Vector]
+) -> Vector:
+    """D and M of (5), squared and averaged, with those of this step."""
+    changed = jax.tree.map(jnp.subtract, sent, before)
     move = jax.tree.map(jnp.subtract, moved, own)
     pairs = [(each["y"] + each["z"], each["y"] - each["z"]) for each in (changed, move)]
     now = jnp.stack([jnp.sum(pairs[i][j] ** 2) for j in (0, 1) for i in (0, 1)])
-    moves = inner.moves + RECENT * (now - inner.moves)
-    return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
+    return moves + RECENT * (now - moves)
 
 
 def _outer_step(
@@ -282,7 +318,7 @@ def _outer_step(
     lags = jnp.asarray(LAGS, x.dtype)[:, None]
     most = jnp.maximum(jnp.maximum(q**2, outer.m**2), jnp.finfo(x.dtype).tiny)
     c = jnp.sqrt(jnp.abs(q)) * q * outer.m / most
-    m = outer.m + (q - outer.m) / jnp.minimum(lags, k + 1)  # (8)
+    m = outer.m + (1 / jnp.minimum(lags, k + 1)) * (q - outer.m)  # (8)
     least = jnp.min(c, axis=0)
     up = (UP / (1 + k / CALM)).astype(x.dtype)
     change = jnp.where(least > 0, up * brake * least, DOWN * jnp.min(c / lags, axis=0))
@@ -291,10 +327,10 @@ def _outer_step(
     return x, Outer(wt, d, v, m, s)
 
 
-def _probe(oracle: Oracle, x: Vector, y: Vector, along: Vector) -> tuple[jax.Array, Vector]:
-    """l and h/l of (2); nothing and the old direction if the gradient does not change."""
+def _probe(oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector) -> tuple[jax.Array, Vector]:
+    """l and h/l of (2), where g_y is `slope`; nothing and the old direction if it does not change."""
     e = jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
-    h = (oracle.inner(x, y + e * along)[1] - oracle.inner(x, y)[1]) / e
+    h = (oracle.inner(x, y + e * along)[1] - slope) / e
     size = jnp.linalg.norm(h)
     seen = jnp.isfinite(size) & (size > 0)
     return jnp.where(seen, size, 0), jnp.where(seen, h / jnp.where(seen, size, 1), along)
