@@ -71,6 +71,7 @@ GROW = 1.05  # growth of gamma in a step: a smaller curvature may be that of an 
 PROBE = 4  # steps between two probes, each of which costs a gradient of g
 STARTS = 10  # probes before the first step
 NOISE = 0.1  # of the direction of a probe
+GOLDEN = (5**0.5 - 1) / 2
 FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
 BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
@@ -350,8 +351,9 @@ def _unit(vector: Vector) -> Vector:
 
 
 def _noise(like: Vector) -> Vector:
-    """sin(1), sin(2), ..., normalised: no entry is 0, and no direction of a problem is likely to be at right angles."""
-    return _unit(jnp.sin(jnp.arange(1, like.size + 1, dtype=like.dtype)))
+    """The fractions of 1, 2, ... times the golden ratio, less a half, normalised: spread evenly, none is 0, cheap."""
+    turns = jnp.arange(1, like.size + 1, dtype=like.dtype) * GOLDEN
+    return _unit(turns - jnp.floor(turns) - 0.5)
 
 
 def _log(number: jax.Array) -> jax.Array:
