@@ -14,7 +14,7 @@ eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
 The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In (5) M is by how much
-y and z have moved and D by how much what they exchange has, for y + z and for y - z, at the steps of (2): a disagreement
+y and z have moved and D by how much what they exchange has, for y + z and y - z, at the steps of (2): a disagreement
 in the slowest mode decays like u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is
 large against u M where disagreement decides, so that gamma should fall, and small where the inner level itself does.
 All agents use the same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours'
