@@ -20,7 +20,8 @@ the point, and S drawn anew for every exchange:
     (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i says to all; uniform by itself
     (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: everybody has the sum
 
-Among three sites or more nobody learns from (6) what another one added; all others together do.
+Among three sites or more nobody learns from (6) what another one added; all others together do. A site whose table has
+changed needs a new run (Member.run): two messages of one exchange would tell by how much its sums have changed.
 """
 
 from __future__ import annotations
