@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ CASES = {  # layers between 784 pixels and 10 classes, images of an agent
     "669,706 weights, 256 images": ((512, 512), 256),
 }
 Variables = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-Make = Callable[..., decibo.Problem]  # bridge.problem, or in_pieces
+Make = Callable[..., decibo.Problem]  # bridge.problem, with or without pieces
 
 
 class Task:
@@ -161,13 +161,6 @@ def perceptron(device: str) -> tuple[decibo.Problem, tuple[Any, ...]]:
     return problem, (task.outer, task.inner, task.data, -5.0, task.model)
 
 
-def in_pieces(*given: Any, **settings: Any) -> decibo.Problem:
-    """A problem whose steps run in compiled pieces, with torch in between, whatever the device."""
-    problem = bridge.problem(*given, **settings)
-    beside = {name: replace(getattr(problem, name), on_device=True) for name in ("outer_gradient", "inner_gradient")}
-    return replace(problem, **beside)
-
-
 def agreement(make: Make, device: str, steps: int = 50) -> Iterator[Row]:
     """How far apart PyTorch and JAX are after some steps, and how far both have come."""
     jax.config.update("jax_enable_x64", True)
@@ -246,7 +239,7 @@ def main() -> None:
         f"{given.agents} agents, torch {torch.__version__} on {given.device} with {torch.get_num_threads()} threads, "
         f"jax {jax.__version__} on {jax.devices()[0].device_kind}"
     )
-    make = in_pieces if given.pieces else bridge.problem
+    make = partial(bridge.problem, pieces=given.pieces)
     chosen = (
         agreement(make, given.device)
         if given.agree

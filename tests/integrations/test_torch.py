@@ -2,7 +2,6 @@
 
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -109,9 +108,7 @@ def test_the_same_network_takes_the_same_steps(both_networks, together):
 def test_steps_in_pieces_as_on_a_gpu_are_the_same(both_networks, together):
     """What is done on a GPU, on a CPU: compiled pieces with torch in between, and arrays that are not copied."""
     _, given, in_jax = both_networks
-    problem = bridge.problem(*given, together=together)
-    beside = {name: replace(getattr(problem, name), on_device=True) for name in ("outer_gradient", "inner_gradient")}
-    in_pieces = solved(replace(problem, **beside))
+    in_pieces = solved(bridge.problem(*given, together=together, pieces=True))
     assert apart((in_pieces.agents.x, in_pieces.agents.y), (in_jax.agents.x, in_jax.agents.y)) < 1e-12
     like = jnp.ones(3)
     tensor = torch.arange(64.0, dtype=torch.float64)

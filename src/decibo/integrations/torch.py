@@ -16,7 +16,8 @@ x, y and d are shaped like x0, y0 and the data of one agent; a module in x0 or y
 a dictionary by their names. Tensors have the types that were passed, and lie on `device`.
 
 The compiled loop hands its arrays to torch and takes the gradients back (`decibo.integrations.host`), on a CPU without
-copying what it hands over, on a GPU through the host's memory.
+copying what it hands over, on a GPU through the host's memory. With `pieces=True` torch is called between compiled
+pieces of a step instead (`decibo.execute.outside`): arrays stay where they are, and each waits until the other is done.
 There are no second derivatives for the loop: methods that need them refuse such a problem.
 """
 
@@ -67,6 +68,7 @@ def problem(
     *,
     together: bool = True,
     device: str = "cpu",
+    pieces: bool = False,
     **extras: Unpack[Extras],
 ) -> Problem:
     """A `Problem` whose objectives are computed by PyTorch.
@@ -77,9 +79,12 @@ def problem(
     together       all agents in one call of torch (torch.func.vmap), or one after the other, for code that vmap does
                    not take; which is faster depends on the sizes
     device         where torch computes: "cpu", "cuda", "cuda:1"
+    pieces         run steps in compiled pieces with torch in between, so that arrays stay on a GPU that JAX and torch
+                   share. On a CPU the compiled loop is faster. Not yet checked on a GPU: compare a few steps with False
     extras         sample, solution, name and constants of `Problem`; sample is a JAX function
     """
     where = _device(device)
+    pieces = flag("pieces", pieces)
     for name, function in (("outer", outer), ("inner", inner)):
         if not callable(function):
             raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(function))}.")
@@ -100,8 +105,8 @@ def problem(
         stacked if held is None else {"agent": agents, "data": stacked},
         arrays(x0),
         arrays(y0),
-        outer_gradient=_Gradient(f, on_device=False),
-        inner_gradient=_Gradient(g, on_device=False),
+        outer_gradient=_Gradient(f, pieces),
+        inner_gradient=_Gradient(g, pieces),
         **extras,
     )
 
