@@ -149,7 +149,7 @@ def test_minibatches_reach_a_neighbourhood_that_shrinks_with_the_step(make):
     floors = []
     for h in (0.05, 0.01):
         method = decibo.minibatch(make(h))
-        history = decibo.solve(ours, RING, method, steps=12_000, every=20, measures=["stationarity"]).history[
+        history = decibo.solve(ours, RING, method, steps=6000, every=10, measures=["stationarity"]).history[
             "stationarity"
         ]
         assert history[0] > 50 * history[-300:].mean()

@@ -295,7 +295,7 @@ def test_full_gradients_are_not_computed_when_they_are_not_due(name):
         assert ("cond[" in str(program)) != own_coins
 
 
-def landed(problem, network, method, steps=3000):
+def landed(problem, network, method, steps=2000):
     run = decibo.solve(problem, network, method, steps=steps, every=steps // 100, measures=["stationarity"])
     return run.history["stationarity"]
 
