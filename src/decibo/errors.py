@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class InputError(ValueError):
     """An argument breaks a rule; nothing has been computed yet.
@@ -45,6 +48,17 @@ def missing(package: str, purpose: str, extra: str) -> ImportError:
     return ImportError(
         f"{purpose} needs {package}, which is not installed. Install it with: pip install 'decibo[{extra}]'"
     )
+
+
+def warn(message: str) -> None:
+    """Warn with the line of the caller's code that led here, however many functions of decibo lie between."""
+    inside = ("decibo", "contextlib")
+    frame = sys._getframe()
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, stacklevel=level)
 
 
 def first_line(error: BaseException) -> str:

@@ -72,8 +72,10 @@ def test_who_holds_a_lock_may_ask_again(tmp_path):
 @pytest.mark.parametrize("gone", [{"process": 2**22 + 1}, {"process": 2**70}, {"born": "another boot/1"}])
 def test_the_lock_of_a_process_that_is_gone_is_taken_over_with_a_word(tmp_path, gone):
     (tmp_path / LOCK).write_text(owner(**gone))
-    with pytest.warns(UserWarning, match=r"locked by process \d+, which is no longer running; its lock is taken over"):
+    said = r"locked by process \d+, which is no longer running; its lock is taken over"
+    with pytest.warns(UserWarning, match=said) as caught:
         solve(tmp_path)
+    assert caught[0].filename == __file__  # the line that called decibo
     assert not (tmp_path / LOCK).exists()
 
 
@@ -87,8 +89,9 @@ def test_the_lock_of_a_killed_process_that_nobody_has_waited_for_is_taken_over(t
             pass
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
-        with pytest.warns(UserWarning, match=f"locked by process {process.pid}"), hold(tmp_path):
+        with pytest.warns(UserWarning, match=f"locked by process {process.pid}") as caught, hold(tmp_path):
             pass
+        assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ run consists of. A checkpoint of another run is rejected; one that is damaged is
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import CorruptedFileError, InputError, first_line, short
+from decibo.errors import CorruptedFileError, InputError, first_line, short, warn
 from decibo.execute import stored
 from decibo.execute.fingerprint import PROGRAMS, software
 from decibo.execute.lock import hold
@@ -320,8 +319,7 @@ def _warn_of_versions(saved: Saved) -> None:
     here = software()
     if there != here:
         listed = lambda versions: " and ".join(f"{name} {version}" for name, version in versions.items())
-        warnings.warn(
+        warn(
             f"{saved.folder} was written by {listed(there)}, and this is {listed(here)}: whether the objectives and "
-            "the method are the same was not checked, and the result may differ from that of an uninterrupted run.",
-            stacklevel=2,
+            "the method are the same was not checked, and the result may differ from that of an uninterrupted run."
         )

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from decibo.errors import InputError, StorageError
+from decibo.errors import InputError, StorageError, warn
 from decibo.files import encode, named, sync_folder, synced, temporary
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import all_gather, check_same
@@ -101,10 +100,9 @@ def _acquire(folder: Path, token: str) -> None:
             if owner is None or _may_be_alive(owner):
                 raise _in_use(path, owner)
             if RESTARTED not in os.environ:
-                warnings.warn(
+                warn(
                     f"{folder} was locked by process {owner['process']}, which is no longer running; its lock is "
-                    "taken over.",
-                    stacklevel=6,
+                    "taken over."
                 )
             path.unlink(missing_ok=True)
         try:

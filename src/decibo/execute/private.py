@@ -16,7 +16,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, warn
 from decibo.files import PRIVATE, atomic_write, encode, sha256
 from decibo.pytree import Tree
 
@@ -67,10 +66,9 @@ class Marks:
                         "Pass the same data, or choose another folder.",
                     )
         if unknown:
-            warnings.warn(
+            warn(
                 f"Whether agent {unknown[0]} still has the data with which the run in {self.folder} began cannot be "
-                f"checked: no file {PATTERN} there that this process can read knows it ({len(unknown)} such agents).",
-                stacklevel=3,
+                f"checked: no file {PATTERN} there that this process can read knows it ({len(unknown)} such agents)."
             )
 
     def _known(self) -> dict[int, tuple[bytes, str]]:

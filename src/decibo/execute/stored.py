@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.errors import CorruptedFileError, InputError, first_line
+from decibo.errors import CorruptedFileError, InputError, first_line, warn
 from decibo.execute.lock import Lock
 from decibo.files import encode, named, read_checked, sha256, sync_folder, synced
 from decibo.parallel.processes import check_same
@@ -162,7 +161,7 @@ def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any
         bad = [process for process, sound in enumerate(share(broken is None)) if not sound]
         if not bad:
             return taken
-        warnings.warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.", stacklevel=2)
+        warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.")
     if all(everyone):  # else the first checkpoint was never completed
         raise CorruptedFileError(
             f"The folders of the processes have no checkpoint of the same step that is sound in all of them: they have "
@@ -185,7 +184,7 @@ def newest(folder: Path, take: Callable[[Saved], T]) -> T | None:
             broken.append(error)
             continue
         for error in broken:
-            warnings.warn(f"{error} Continuing from step {saved.step} instead.", stacklevel=2)
+            warn(f"{error} Continuing from step {saved.step} instead.")
         return taken
     if broken:
         others = f" The {len(broken) - 1} before it are damaged, too." if len(broken) > 1 else ""
