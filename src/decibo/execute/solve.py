@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
 from decibo.data.batches import Batches
 from decibo.data.stream import FirstBatch, Stream
-from decibo.errors import InputError, short
+from decibo.errors import InputError, short, warn
 from decibo.execute import loop
 from decibo.execute.checkpoint import Checkpointer, Checkpoints, check_folder
 from decibo.execute.feed import Source, open_stream
@@ -32,8 +32,8 @@ from decibo.execute.progress import Report
 from decibo.execute.run import LARGE, SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import MarkedMix, Seconds, ShapedOracle, asks_for_products, state_size, step_cost
-from decibo.measure.measures import Measures, resolve
+from decibo.measure.cost import Cost, MarkedMix, Seconds, ShapedOracle, asks_for_products, state_size, step_cost
+from decibo.measure.measures import Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
@@ -243,10 +243,9 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
         return
     least = 2 * constants["L_f1"] / constants["mu_g"]
     if lam < least:
-        warnings.warn(
+        warn(
             f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
-            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact.",
-            stacklevel=4,
+            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact."
         )
 
 
@@ -259,10 +258,9 @@ def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
     lost = lam * float(jnp.finfo(dtype).eps)
     if lost > LOST:
         advice = "Lower lam" if dtype == jnp.float64 else "Lower lam, or use double precision (jax_enable_x64)"
-        warnings.warn(
+        warn(
             f"lam = {lam:g} is too large for {dtype}: rounding errors, multiplied by it, reach {lost:.1g} of what "
-            f"it should find. {advice}.",
-            stacklevel=4,
+            f"it should find. {advice}."
         )
 
 
@@ -289,63 +287,132 @@ def prepare(
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     if several and placement is not None:
         report_agents(placement.names)
-    functions = problem.functions
-    source: Source | None = None
     try:
-        data = _agreed_data(problem, local.tolist()) if several else problem.local(local.tolist())
-        if isinstance(problem.sample, Stream):
-            source = open_stream(problem.sample, local, network.agents, seed)
-            functions = functions._replace(sample=source.sampler)
-            problem.check_samples(jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data))
-        check_products(problem, method, data)
-        variables = variables_of(functions, data, method.core)
-        rows = start_of(problem, network.agents, start, method, variables)
-        rows = rows | masks_of(network, method, rows, seed)
-        known = known_solution(problem)
-        tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
-        no_exact = partial(why_no_products, functions, one_of(data))
-        recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
-        _check_measurable(problem, [name for name, _ in recorded])
-        targets = _targets(until, [name for name, _ in recorded])
-        here = rows if placement is None else {name: row[local] for name, row in rows.items()}
-        key = jax.random.key(seed) if method.stochastic and source is None else None
-        numbers = network.agents * state_size(functions, one_of(data), one_of(rows), method.core)
-        if numbers * problem.y_layout.dtype.itemsize <= LARGE:  # beyond, no second program is compiled for this
-            finite_at_start(functions, data, here, local, key)
-        if isinstance(problem.sample, Batches) and method.stochastic:
-            batches_add_up(functions, problem.sample.count, data, here, local)
+        given = _checked(problem, network, method, local, measures, start, seed, until)
     except Exception as error:
         if several:
             check_same(dict.fromkeys(PARTS, "") | shared, error)
         raise
     identity: dict[str, str] = {}
     if several or checkpoints:
-        names = [name for name, _ in recorded]
-        identity = fingerprint(problem, network, method, seed, names, rows, one_of(data), functions)
+        one = one_of(given.data)
+        identity = fingerprint(problem, network, method, seed, given.names, given.rows, one, given.functions)
     if several:
         check_same(identity | shared)
     checkpointer = None
     if checkpoints:
-        marks = Marks(checkpoints.path, local, data if source is None else (data, source.first))
+        marks = Marks(checkpoints.path, local, given.marked)
         checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
-    goals = {name: jnp.asarray(value) for name, value in targets.items()}
-    shares = network.shares if isinstance(network, EachNetwork) else ()
-    cost = step_cost(functions, one_of(data), one_of(rows), method.core, shares)
-    center = np.asarray(rows["x"]).mean(axis=0)
-    if placement is None:
-        mixing = network.mixing()
-        core = core_for(mixing, method)
-        inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, told(network, method))
-    else:
-        inputs = _placed(placement, network, method, placement.split(data, local), seed, known, goals)
-    program = Program(functions, recorded, tuple(targets), placement, memory=memory)
-    cost = cost.with_rounds(inputs.mixing.rounds)
-    if isinstance(network, AsynchronousNetwork):
-        speed = float(np.mean(network.speeds))
-        cost = cost.at_speed(speed, 1.0 if network.relay else speed)
+    inputs = _inputs(given, network, method, seed, placement, local)
+    program = Program(given.functions, given.measures, tuple(given.targets), placement, memory=memory)
     return Setup(
-        problem, network, method, steps, every, program, inputs, rows, center, cost, targets, checkpointer, source
+        problem,
+        network,
+        method,
+        steps,
+        every,
+        program,
+        inputs,
+        given.rows,
+        np.asarray(given.rows["x"]).mean(axis=0),
+        _cost(given, network, method, inputs.mixing.rounds),
+        given.targets,
+        checkpointer,
+        given.source,
     )
+
+
+class Given(NamedTuple):
+    """What a run was given, checked and in the form in which it is used.
+
+    data   of this process's agents
+    rows   the starting rows of all agents
+    known  the solution, as far as the problem knows it
+    """
+
+    functions: Functions
+    data: Tree
+    rows: dict[str, jax.Array]
+    known: dict[str, jax.Array]
+    measures: tuple[tuple[str, Measure], ...]
+    targets: dict[str, float]
+    source: Source | None
+
+    @property
+    def names(self) -> list[str]:
+        """Of the measures."""
+        return [name for name, _ in self.measures]
+
+    @property
+    def marked(self) -> Tree:
+        """The data by which a run is known again: of a stream also the first batch."""
+        return self.data if self.source is None else (self.data, self.source.first)
+
+
+def _checked(
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    local: np.ndarray,
+    measures: Measures,
+    start: Start,
+    seed: int,
+    until: Mapping[str, float] | None,
+) -> Given:
+    """Read the data of these agents and check it, the start, the measures and the targets against each other."""
+    functions = problem.functions
+    source: Source | None = None
+    data = _agreed_data(problem, local.tolist()) if jax.process_count() > 1 else problem.local(local.tolist())
+    if isinstance(problem.sample, Stream):
+        source = open_stream(problem.sample, local, network.agents, seed)
+        functions = functions._replace(sample=source.sampler)
+        problem.check_samples(jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data))
+    check_products(problem, method, data)
+    variables = variables_of(functions, data, method.core)
+    rows = start_of(problem, network.agents, start, method, variables)
+    rows = rows | masks_of(network, method, rows, seed)
+    known = known_solution(problem)
+    tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
+    no_exact = partial(why_no_products, functions, one_of(data))
+    recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
+    names = [name for name, _ in recorded]
+    _check_measurable(problem, names)
+    targets = _targets(until, names)
+    here = rows if len(local) == network.agents else {name: row[local] for name, row in rows.items()}
+    key = jax.random.key(seed) if method.stochastic and source is None else None
+    numbers = network.agents * state_size(functions, one_of(data), one_of(rows), method.core)
+    if numbers * problem.y_layout.dtype.itemsize <= LARGE:  # beyond, no second program is compiled for this
+        finite_at_start(functions, data, here, local, key)
+    if isinstance(problem.sample, Batches) and method.stochastic:
+        batches_add_up(functions, problem.sample.count, data, here, local)
+    return Given(functions, data, rows, known, recorded, targets, source)
+
+
+def _inputs(
+    given: Given,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    seed: int,
+    placement: Placement | None,
+    local: np.ndarray,
+) -> Inputs:
+    """What stays the same during the run, where its agents are."""
+    goals = {name: jnp.asarray(value) for name, value in given.targets.items()}
+    if placement is not None:
+        return _placed(placement, network, method, placement.split(given.data, local), seed, given.known, goals)
+    mixing = network.mixing()
+    core = core_for(mixing, method)
+    return Inputs(core, mixing, given.data, jax.random.key(seed), given.known, goals, told(network, method))
+
+
+def _cost(given: Given, network: Network | DirectedNetwork, method: Algorithm, rounds: int) -> Cost:
+    """What one step costs one agent on this network."""
+    shares = network.shares if isinstance(network, EachNetwork) else ()
+    cost = step_cost(given.functions, one_of(given.data), one_of(given.rows), method.core, shares).with_rounds(rounds)
+    if not isinstance(network, AsynchronousNetwork):
+        return cost
+    speed = float(np.mean(network.speeds))
+    return cost.at_speed(speed, 1.0 if network.relay else speed)
 
 
 def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
