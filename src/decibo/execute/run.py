@@ -308,8 +308,11 @@ def _chosen(setup: Setup, run: RunState) -> str:
     if setup.method.chosen is None:
         return ""
     rows = loop.chosen_of(setup.program, setup.inputs, run.agents)
-    found = {name: format_number(float(np.median(np.asarray(row)))) for name, row in rows.items()}
-    return f"Step sizes found by the agents: {', '.join(f'{name}={value}' for name, value in found.items())}."
+    found = {name: float(np.median(np.asarray(row))) for name, row in rows.items()}
+    finite = [f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)]
+    unlimited = [name for name, value in found.items() if np.isinf(value)]
+    sentences = [f"Step sizes found by the agents: {', '.join(finite)}."] if finite else []
+    return " ".join([*sentences, *(f"No curvature was seen that would limit {name}." for name in unlimited)])
 
 
 def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
