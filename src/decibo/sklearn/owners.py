@@ -155,7 +155,7 @@ def _holds(columns: Columns) -> dict[str, str]:
 
 
 def _labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:
-    """What others must know of this site's labels: numbers or text, and of classes which."""
+    """What others must know about this site's labels: whether they are numbers or text, and which classes there are."""
     labels = column_or_1d(y)
     check_consistent_length(next(iter(columns.values())), labels)
     assert_all_finite(labels, input_name="y")
