@@ -282,4 +282,5 @@ def saved(figure: Figure, kind: str) -> bytes:
     """The figure as a PNG or PDF file, which is the same whenever it is drawn."""
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata=MARKS[kind])
+    figure.set_layout_engine("none")  # it stays for the next kind: to find it takes as long as to draw
     return out.getvalue()
