@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -342,6 +343,13 @@ def test_the_full_budget_makes_rings_first_one_cell_at_a_time():
     assert [job.networks for job in jobs[:5]] == [("ring",)] * 4 + [("exponential",)]
     assert {job.networks[0] for job in jobs if job.tasks == ("quadratic",)} == set(suite.NETWORKS)
     assert all(len(suite.cells_of(job, suite.entrant_of(job.method, {}))) == 1 for job in jobs)
+
+
+def test_one_machine_is_named_once(cells):
+    told = {"date": "2026-11-16", "software": "jax"}
+    here = [told | {"hardware": f"{count} processes on a machine"} for count in (7, 11, 9)]
+    made = page.made_by("decibo bench", "tiny", [replace(cells[0], made=each) for each in here])
+    assert made.places == ["on 2026-11-16 with jax; 7 to 11 processes on a machine"]
 
 
 def test_what_was_not_made_is_told(cells):

@@ -68,13 +68,26 @@ class Made:
 
 def made_by(command: str, budget: str, cells: Sequence[Cell], planned: int = 0) -> Made:
     """What the cells say of when, with what and where they were made; `planned` is how many the budget has."""
-    where = {"on {date} with {software}; {hardware}".format(**cell.made) for cell in cells if cell.made}
     size = BUDGETS[budget]
     tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
     text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
     if len(cells) < planned:
         text += f" {len(cells)} of {planned} cells are there; the others were not made in the time that there was."
-    return Made(command, sorted(where) or ["by an earlier version"], sum(cell.seconds for cell in cells), text)
+    return Made(command, _where(cells) or ["by an earlier version"], sum(cell.seconds for cell in cells), text)
+
+
+def _where(cells: Sequence[Cell]) -> list[str]:
+    """When, with what and where: one entry for each machine and its software, whatever the number of processes."""
+    groups: dict[tuple[str, str], set[int]] = {}
+    for made in (cell.made for cell in cells if cell.made):
+        processes, _, machine = made["hardware"].partition(" on ")
+        when = "on {date} with {software}".format(**made)
+        groups.setdefault((when, machine), set()).add(int(processes.split()[0]))
+    spans = {place: sorted({min(counts), max(counts)}) for place, counts in groups.items()}
+    return sorted(
+        f"{when}; {' to '.join(map(str, span))} process{'es' * (span[-1] > 1)} on {machine}"
+        for (when, machine), span in spans.items()
+    )
 
 
 def blocks(cells: Sequence[Cell]) -> list[Block]:
