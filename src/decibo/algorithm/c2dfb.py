@@ -161,7 +161,8 @@ def _step(
         s = jax.tree.map(
             lambda s, w, e, new, F: s + weight * (w - e) + new - F, now.s, now.w_s_hat, now.s_hat, F, now.F
         )  # (4)
-        sent = jax.tree.map(lambda a, e: compress(a - e), (d, s), (now.d_hat, now.s_hat))
+        residuals, treedef = jax.tree.flatten(jax.tree.map(jnp.subtract, (d, s), (now.d_hat, now.s_hat)))
+        sent = jax.tree.unflatten(treedef, list(jax.vmap(compress)(jnp.stack(residuals))))  # all four together
         d_hat, s_hat = jax.tree.map(jnp.add, (now.d_hat, now.s_hat), sent)  # (5)
         received = mix(sent, bits=4 * compress.bits(d.y))
         w_d_hat, w_s_hat = jax.tree.map(jnp.add, (now.w_d_hat, now.w_s_hat), received)

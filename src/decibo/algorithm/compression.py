@@ -275,15 +275,27 @@ def keep_largest(s: Vector, count: int) -> Vector:
     kind = jnp.dtype(f"uint{width}")
     sizes = lax.bitcast_convert_type(jnp.abs(s), kind)
 
-    def lower_bit(place: jax.Array, least: jax.Array) -> jax.Array:
-        higher = least | (jnp.asarray(1, kind) << (width - 2 - place).astype(kind))
-        return jnp.where(jnp.sum(sizes >= higher, dtype=jnp.int32) >= count, higher, least)
+    def next_bit(at: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        place, least, _ = at
+        higher = least | (jnp.asarray(1, kind) << place.astype(kind))
+        many = jnp.sum(sizes >= higher, dtype=jnp.int32)
+        return place - 1, jnp.where(many >= count, higher, least), many == count
 
-    least = lax.fori_loop(0, width - 1, lower_bit, jnp.asarray(0, kind))
+    more = lambda at: (at[0] >= 0) & ~at[2]  # bits left, and not yet as many as wanted
+    start = jnp.int32(width - 2), jnp.asarray(0, kind), jnp.asarray(s.size == count)
+    _, least, _ = lax.while_loop(more, next_bit, start)
     above = sizes > least
     equal = sizes == least
-    kept = above | (equal & (jnp.cumsum(equal) <= count - jnp.sum(above)))
-    return jnp.where(kept, s, 0)
+    room = count - jnp.sum(above, dtype=jnp.int32)
+    places = jnp.arange(s.size, dtype=jnp.int32)
+
+    def next_place(bit: jax.Array, end: jax.Array) -> jax.Array:
+        further = end | (jnp.int32(1) << (bits - 1 - bit))
+        return jnp.where(jnp.sum(equal & (places < further), dtype=jnp.int32) <= room, further, end)
+
+    bits = s.size.bit_length()
+    end = lax.fori_loop(0, bits, next_place, jnp.int32(0))  # of the equal ones that are kept; cumsum would be slow
+    return jnp.where(above | (equal & (places < end)), s, 0)
 
 
 @dataclass(frozen=True)
