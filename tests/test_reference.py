@@ -97,6 +97,18 @@ def test_signatures_are_those_of_the_code(path):
     assert shown == {name: signature(getattr(module, name)) for name in shown}
 
 
+@pytest.mark.parametrize("name", ["host", "torch", "flare"])
+def test_signatures_of_integrations_are_those_of_the_code(name):
+    """A row begins with `decibo.integrations.host.value(...)`; others of the module follow as `.gradient(...)`."""
+    if name != "host":
+        pytest.importorskip({"flare": "nvflare"}.get(name, name))
+    module = importlib.import_module(f"decibo.integrations.{name}")
+    rows = re.findall(rf"^\| (`decibo\.integrations\.{name}\..*?) \| ", PAGE.read_text(), re.MULTILINE)
+    shown = dict(re.findall(r"`[\w.]*\.(\w+)(\([^`]*\))`", " ".join(rows)))
+    assert shown
+    assert shown == {each: signature(getattr(module, each)) for each in shown}
+
+
 @pytest.mark.parametrize("path", NAMESPACES)
 def test_members_that_a_row_mentions_exist(path):
     """`.name` is an attribute of the class in that row, `.name(arguments)` one of its methods."""
