@@ -12,6 +12,7 @@ import decibo
 from decibo.errors import CorruptedFileError, InputError, LostError
 from decibo.silo import join
 from decibo.silo.frame import Kind, pack, unpack
+from decibo.silo.join import prepare
 from decibo.silo.secret import draw, link_secret, masks_of_site, own_shares
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import NAMES, Killed, Mortal, Silent, in_threads, make_job, make_post, run_all
@@ -108,7 +109,8 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
         "east": ("north", "south"),
         "west": ("north", "south"),
     }
-    own = lambda name: own_shares(tmp_path / name, peers[name], new=False)
+    data = lambda name: [np.asarray(leaf) for leaf in jax.tree.leaves(prepare(job, name, None).rows)]
+    own = lambda name: own_shares(tmp_path / name, peers[name], data(name), new=False)
     assert all(text[: text.index("heard")] in file.read_text() for text, file in zip(texts, files, strict=True))
     for number, name in enumerate(NAMES):
         mine, heard = own(name)
@@ -127,6 +129,24 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     files[1].unlink()
     with pytest.raises(CorruptedFileError, match="does not hold the shares"):  # new ones would not do
         own("east")
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["masks", "sums"])
+def test_a_run_that_has_begun_refuses_other_data_even_before_its_first_checkpoint(four, tmp_path, secure):
+    """With the same secrets, the difference of two messages would be that of what they hide."""
+    options = {"network": COMPLETE, "secure_sums": True} if secure else {}
+    job = make_job(four, FIXED if secure else MASKED, patience=1e-3, **options)
+    own = jax.tree.map(lambda leaf: np.asarray(leaf[0]), prepare(job, "north", None).rows)
+    other = jax.tree.map(lambda leaf: leaf + 1e-12, own)
+
+    start = lambda data, wire: join(job, site="north", data=data, folder=tmp_path, wire=wire)
+    for _ in range(2):
+        with pytest.raises(LostError):  # nobody else is there
+            start(own, Silent())
+        wire = Silent()
+        with pytest.raises(InputError, match="began with other data, and its neighbours could subtract"):
+            start(other, wire)
+        assert not wire.sent
 
 
 def test_numbers_drawn_from_a_secret():

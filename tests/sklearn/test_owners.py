@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 import decibo
 from decibo.cli.join import join as command
-from decibo.errors import InputError
+from decibo.errors import InputError, LostError
 from decibo.silo import Home, Member, Memory, Site, read_job
 from decibo.silo.frame import Kind, unpack
 from decibo.silo.meeting import Meeting, tree_of
@@ -311,6 +311,28 @@ def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_pa
         found[secure] = models["west"]
     np.testing.assert_allclose(found[True].coef_, found[False].coef_, rtol=0, atol=1e-9)
     np.testing.assert_allclose(*(each.solution_.history["residual"] for each in found.values()), rtol=1e-6)
+
+
+def test_secure_sums_of_another_table_need_another_run(tmp_path):
+    """Before the first checkpoint too: the difference of two messages would be the row that has changed."""
+    table = pandas.DataFrame({"age": [61.0, 47.0, 70.0], "ward": ["a", "b", None]})
+    y, checked = np.array(["sick", "well", "sick"], dtype=object), np.array([True, False, True])
+    older, moved = table.assign(age=[61.0, 48.0, 70.0]), table.assign(ward=["a", "b", "b"])
+
+    def fit(X, y, checked, run=""):
+        place = {"folder": tmp_path / run, "wire": Memory().wire("north"), "patience": 1e-3, "run": run}
+        silo = Member(SITES, decibo.complete(3), "north", secure_sums=True, **place)
+        SiloTrust(random_state=0).fit(X, y, checked=checked, silo=silo)
+
+    with pytest.raises(LostError):  # nobody else is there
+        fit(table, y, checked)
+    for other in ((older, y, checked), (moved, y, checked), (table, np.roll(y, 1), checked), (table, y, ~checked)):
+        with pytest.raises(InputError, match="began with other data"):
+            fit(*other)
+    with pytest.raises(LostError):
+        fit(table, y, checked)
+    with pytest.raises(LostError):
+        fit(older, y, checked, run="may")
 
 
 def test_where_there_can_be_no_secure_sums_of_estimators():

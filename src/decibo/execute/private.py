@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,12 +86,19 @@ class Marks:
     def _marks(self, key: bytes) -> Iterator[str]:
         """The marks of this process's agents, in their order."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.data)]
-        for row in range(len(self.agents)):
-            total = hmac.new(key, digestmod=hashlib.sha256)
-            for leaf in leaves:
-                total.update(f"{leaf.dtype}{leaf.shape[1:]}".encode())
-                total.update(np.ascontiguousarray(leaf[row]).tobytes())
-            yield total.hexdigest()
+        return (marked(key, [leaf[row] for leaf in leaves]) for row in range(len(self.agents)))
+
+
+def marked(key: bytes, arrays: Iterable[np.ndarray]) -> str:
+    """The mark of arrays of numbers or words."""
+    total = hmac.new(key, digestmod=hashlib.sha256)
+    for array in arrays:
+        total.update(f"{array.dtype}{array.shape}".encode())
+        if array.dtype == object:
+            total.update(json.dumps(array.tolist(), default=str).encode())
+        else:
+            total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 def _checksum(body: dict) -> str:

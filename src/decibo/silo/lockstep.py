@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 
 from decibo.errors import LostError
@@ -17,7 +18,7 @@ from decibo.silo.kept import Kept, Known
 from decibo.silo.part import Run, Say
 from decibo.silo.post import DIVERGED, EndedError, Post
 from decibo.silo.secret import Shares, keep_shares, masks_of_site, own_shares, secrets_of
-from decibo.silo.secure import Veil
+from decibo.silo.secure import TooLargeError, Veil
 
 
 class NotFiniteError(ArithmeticError):
@@ -86,7 +87,7 @@ class Runner:
                     before = known
                     known = after
                 known, status, message = self.result(post, known)
-            except (NotFiniteError, OverflowError, EndedError) as error:
+            except (NotFiniteError, TooLargeError, EndedError) as error:
                 status = Status.diverged
                 message = self._diverged(post, known.step + 1, error)
                 known = known if bool(loop.all_finite(known.state)) else before
@@ -114,12 +115,13 @@ class Runner:
         self.talk = Talk(post, self.site.peers)
         secret_of: dict[int, bytes] = {}
         if job.method.masks or job.secure_sums:
-            own, heard = own_shares(self.kept.folder, self.site.peers, new=known is None)
+            data = [np.asarray(leaf) for leaf in jax.tree.leaves(self.site.rows)]
+            own, heard = own_shares(self.kept.folder, self.site.peers, data, new=known is None)
             if known is not None and job.secure_sums:  # nothing may be repeated in the clear
                 self._hide(post, self._secrets(own, heard))
             post.start()
             heard = post.share(own, heard)
-            keep_shares(self.kept.folder, own, heard)
+            keep_shares(self.kept.folder, own, heard, data)
             secret_of = self._secrets(own, heard)
         else:
             post.start()

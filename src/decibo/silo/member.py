@@ -15,7 +15,7 @@ folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,8 +47,8 @@ from decibo.silo.meeting import Meeting
 from decibo.silo.mix import neighbours_of
 from decibo.silo.part import Say, prepare
 from decibo.silo.post import DIVERGED, EndedError, Post, Settings
-from decibo.silo.secret import keep_shares, own_shares, secrets_of
-from decibo.silo.secure import Sums, check_sums
+from decibo.silo.secret import Shares, keep_shares, own_shares, secrets_of
+from decibo.silo.secure import Sums, TooLargeError, check_sums
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Wire
 from decibo.validate import flag, integer, positive
@@ -157,8 +157,11 @@ class Member:
         }
 
     @contextmanager
-    def meet(self, more: Mapping[str, str]) -> Iterator[Session]:
-        """Meet the other sites, if they agree on the terms of all jobs and on these; the same again after a crash."""
+    def meet(self, more: Mapping[str, str], data: Sequence[np.ndarray]) -> Iterator[Session]:
+        """Meet the other sites, if they agree on the terms of all jobs and on these; the same again after a crash.
+
+        data   this site's own, of which nothing is said but sums
+        """
         terms = self.terms(more)
         mark = sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16]
         own = Home.at(self.home) if self.wire is None or self.folder is None else None
@@ -168,6 +171,7 @@ class Member:
         with hold(check_folder(folder), own=True):
             stored.clear(folder)
             past = _read(folder / AGREED) if stored.steps(folder) else None
+            shares = own_shares(folder, self.peers, data, new=past is None) if self.secure_sums else None
             post = self._post(own, mark, terms | software())
             talk = Later(post, self.peers, first=0 if past is None else past["calls"])
             names = [site.name for site in self.sites]
@@ -175,7 +179,11 @@ class Member:
                 if past is None:
                     post.start()
                 with _told(post):
-                    sums = self._sums(folder, mark, post, talk, new=past is None) if self.secure_sums else None
+                    sums = None
+                    if shares is not None:
+                        heard = post.share(*shares)
+                        keep_shares(folder, shares[0], heard, data)
+                        sums = self._sums(mark, shares[0], heard, talk)
                     results = None if past is None else past["results"]
                     meeting = Meeting(talk, self.network, names, self.number, results, sums)
                     yield Session(self, folder, meeting, post, talk)
@@ -183,11 +191,8 @@ class Member:
                 with suppress(Exception):
                     post.close()
 
-    def _sums(self, folder: Path, mark: bytes, post: Post, talk: Talk, *, new: bool) -> Sums:
-        """What hides this site's numbers in sums: each link agrees on a secret when the meeting begins."""
-        own, heard = own_shares(folder, self.peers, new=new)
-        heard = post.share(own, heard)
-        keep_shares(folder, own, heard)
+    def _sums(self, mark: bytes, own: Shares, heard: Shares, talk: Talk) -> Sums:
+        """What hides this site's numbers in sums, from what each link has agreed on when the meeting began."""
         numbers = {peer: self.members.number(peer) for peer in self.peers}
         return Sums(self.number, secrets_of(mark, self.number, numbers, own, heard), lambda: (talk.step, talk.call))
 
@@ -219,7 +224,7 @@ def _told(post: Post) -> Iterator[None]:
     except EndedError as error:
         post.leave(DIVERGED, str(error))
         raise InputError(str(error)) from error
-    except (NotFiniteError, OverflowError) as error:
+    except (NotFiniteError, TooLargeError) as error:
         why = f"The numbers that {post.me} wants to add to a sum {str(error) or 'are not finite'}."
         post.leave(DIVERGED, why)
         raise InputError(why) from error

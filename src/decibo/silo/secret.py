@@ -8,6 +8,10 @@ relay on the way cannot read, and keep them with the run, so that a site that st
     (3)  r_ij        = scale (u_1 + ... + u_12 - 6)               mean 0 and deviation `scale`, nearly normal
     (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
 
+Whatever is hidden by them stays so only as long as it is hidden once: of the same exchange with other data a neighbour
+could subtract what it has heard before. So a mark of the data (execute.private) is kept beside the shares, from before
+anything is said, and other data need another run.
+
 (3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the same bits on any
 machines, and their masks cancel exactly. What (4) is for, and what it hides and does not hide: algorithm/privacy.py.
 """
@@ -16,8 +20,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
+from hmac import compare_digest
 from pathlib import Path
 
 import jax
@@ -25,7 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.compose import MASK
-from decibo.errors import CorruptedFileError
+from decibo.errors import CorruptedFileError, InputError
+from decibo.execute.private import marked
 from decibo.files import PRIVATE, atomic_write, read_checked
 from decibo.silo.frame import SHARE
 
@@ -35,15 +41,16 @@ FILE = "links.json"
 Shares = dict[str, bytes]
 
 
-def own_shares(folder: Path, peers: Iterable[str], *, new: bool) -> tuple[Shares, Shares]:
+def own_shares(folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *, new: bool) -> tuple[Shares, Shares]:
     """This site's shares, drawn and written down if the run is new; and those of the neighbours that are known.
 
-    new   whether the run has no checkpoint yet; otherwise there must be shares of all neighbours
+    data   this site's own, which must be those with which the shares were drawn
+    new    whether the run has no checkpoint yet; otherwise there must be shares of all neighbours
     """
     path = folder / FILE
     if new and not path.exists():
         drawn = {peer: secrets.token_bytes(SHARE) for peer in peers}
-        keep_shares(folder, drawn, {})
+        keep_shares(folder, drawn, {}, data)
         return drawn, {}
     try:
         stored = json.loads(read_checked(path))
@@ -54,20 +61,33 @@ def own_shares(folder: Path, peers: Iterable[str], *, new: bool) -> tuple[Shares
             or any(len(share) != SHARE for share in (*mine.values(), *theirs.values()))
         ):
             raise ValueError("other neighbours")
+        known = bytes.fromhex(stored["data"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptedFileError(
             f"{path} does not hold the shares of this run's links. Without them its masks cannot be made again: start "
             "a new job."
         ) from error
+    if not compare_digest(known, _mark(mine, data)):
+        raise InputError(
+            f"The run in {folder} began with other data, and its neighbours could subtract what it says now from what "
+            "it has said then.",
+            "Pass the same data; or begin a new run at all sites, with another seed or another word for the run.",
+        )
     return mine, theirs
 
 
-def keep_shares(folder: Path, own: Shares, heard: Shares) -> None:
-    """Write the shares down, for this site's user only."""
+def keep_shares(folder: Path, own: Shares, heard: Shares, data: Sequence[np.ndarray]) -> None:
+    """Write the shares and a mark of the data down, for this site's user only."""
     texts = {
         part: {peer: share.hex() for peer, share in shares.items()} for part, shares in (("own", own), ("heard", heard))
     }
-    atomic_write(folder / FILE, json.dumps(texts), PRIVATE)
+    atomic_write(folder / FILE, json.dumps({**texts, "data": _mark(own, data).hex()}), PRIVATE)
+
+
+def _mark(own: Shares, data: Sequence[np.ndarray]) -> bytes:
+    """A mark of the data, whose key is all that this site has drawn."""
+    key = b"decibo data" + b"".join(share for _, share in sorted(own.items()))
+    return bytes.fromhex(marked(key, data))
 
 
 def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:

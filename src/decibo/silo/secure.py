@@ -9,9 +9,10 @@ the secret of a link (secret.py), sites j and l being linked and both neighbours
     (3)  sum_j m_ij = sum_j q_ij(s_j)                                        all R cancel, exactly
     (4)  e_i     = 2^-F sum_j (m_ij - q_ij(s_i))                             row i of (W - I) s
 
-By w_ij = w_ji the e_i of all agents sum to 0, exactly, so that no rounding adds up, and a run has the same bits
-whatever the secrets are. A message is the same when it is repeated after a crash. The neighbours of every site must be
-connected among each other: those of a site in a ring of four or more have no link to agree on.
+By w_ij = w_ji the e_i of all agents sum to 0, exactly in double precision below 2^(53 - F) = 512, so that no rounding
+adds up, and a run has the same bits whatever the secrets are. A message is the same when it is repeated after a crash.
+The neighbours of every site must be connected among each other: those of a site in a ring of four or more have no link
+to agree on.
 
 What estimators add up before a run and now and then during it (meeting.py) is read by all sites: there every site hides
 its numbers from all others at once. On the complete network, with whole numbers modulo 2^128, 64 bits of them behind
@@ -21,7 +22,8 @@ the point, and S drawn anew for every exchange:
     (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: everybody has the sum
 
 Among three sites or more nobody learns from (6) what another one added; all others together do. A site whose table has
-changed needs a new run (Member.run): two messages of one exchange would tell by how much its sums have changed.
+changed needs a new run (Member.run), and is refused in this one (secret.py): two messages of one exchange would tell by
+how much its sums have changed.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ FINE = 64  # bits behind the point in a sum that all sites read
 WORD = 16  # bytes of a number there
 MOST = 2.0**48  # of a number there: fewer than 2^14 of them stay below 2^63
 LARGEST = 2.0 ** (61 - BITS)  # of a number, 131,072: differences of such numbers, weighted, stay below 2^63
+
+
+class TooLargeError(OverflowError):
+    """What this site was about to say is more than secure sums carry."""
 
 
 def check_secure(network: Network, names: list[str]) -> None:
@@ -95,7 +101,7 @@ class Veil:
     def check(self, vector: np.ndarray) -> None:
         """Reject numbers that whole numbers of 64 bits cannot hold."""
         if not (np.abs(vector) < LARGEST).all():
-            raise OverflowError(f"grew beyond {LARGEST:,.0f}, the most that secure sums carry,")
+            raise TooLargeError(f"grew beyond {LARGEST:,.0f}, the most that secure sums carry,")
 
     def hidden(self, receiver: int, step: int, call: int, vector: np.ndarray) -> np.ndarray:
         """What this site sends to a neighbour in place of a vector."""
@@ -145,7 +151,7 @@ class Sums:
     def hidden(self, vector: np.ndarray) -> np.ndarray:
         """What this site says in place of a vector: two words of 64 bits for each number."""
         if not (np.abs(vector) < MOST).all():
-            raise OverflowError(f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry")
+            raise TooLargeError(f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry")
         whole = [round(math.ldexp(value, FINE)) for value in vector.tolist()]
         place = b"".join(part.to_bytes(8, "little") for part in self.at())
         for other, secret in self.secret_of.items():

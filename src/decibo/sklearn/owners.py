@@ -10,7 +10,7 @@ table has as many rows as it has samples, and a program of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +71,18 @@ class Owner(silos.Census):
 
 @contextmanager
 def owner(
-    model: BaseEstimator, silo: Silo | None, X: object, y: object, groups: object, said: Mapping[str, str] | None = None
+    model: BaseEstimator,
+    silo: Silo | None,
+    X: object,
+    y: object,
+    groups: object,
+    said: Mapping[str, str] | None = None,
+    more: Sequence[np.ndarray] = (),
 ) -> Iterator[Owner | None]:
     """This site's samples and a meeting with the others, if `silo` says that it is a site.
 
     said   more that all sites must agree on
+    more   what belongs to this site's data besides X and y
     """
     if silo is None:
         yield None
@@ -83,7 +90,8 @@ def owner(
     member = _member(model, silo, groups)
     columns = _columns(X)
     labels = _labels(model, y, columns)
-    with member.meet(_terms(model, columns) | dict(said or {})) as session:
+    own = [*columns.values(), np.asarray(column_or_1d(y)), *more]
+    with member.meet(_terms(model, columns) | dict(said or {}), own) as session:
         meeting = session.meeting
         everyone = meeting.share({"columns": _holds(columns), "labels": labels})
         _compare_labels(meeting.names, [each["labels"] for each in everyone])

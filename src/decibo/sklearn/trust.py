@@ -124,7 +124,8 @@ class SiloTrust(SiloLogisticRegression):
         self._check()
         positive("penalty", self.penalty)
         said = {"checked": "left out" if checked is None else "passed"}
-        with owners.owner(self, silo, X, y, groups, said) as own:
+        more = [] if checked is None else [np.asarray(checked)]
+        with owners.owner(self, silo, X, y, groups, said, more) as own:
             table, number, census = self._classes(X, y, groups, own)
             judging = self._judges(census, number, checked)
             scale = silos.agreed_scale(census, table)
