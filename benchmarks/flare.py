@@ -319,7 +319,7 @@ def tap(all: Consortium) -> None:
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     steps = decibo.privacy.messages(problem, decibo.ring(4), method, steps=50)
     said = {row.tobytes() for step in steps for part in step for rows in part.values() for row in np.asarray(rows)}
-    own = {np.asarray(leaf).tobytes()[k : k + 8] for leaf in jax.tree.leaves(problem.data) for k in range(0, 800, 8)}
+    own = {np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(problem.data)}
     wanted = {piece[k : k + 8] for piece in said | own for k in range(0, len(piece) - 7, 8)} - {bytes(8), b""}
     seen = [piece for piece in wanted if len(piece) == 8 and piece in content]
     print(f"tap: {status}; {len(content):,} bytes passed the server; {len(seen)} of {len(wanted):,} numbers in them; "

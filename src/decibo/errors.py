@@ -73,6 +73,11 @@ def short(value: object, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def plain(value: object) -> str:
+    """Words of somebody else without characters that could control a terminal."""
+    return "".join(mark if mark.isprintable() else "?" for mark in str(value))
+
+
 def short_repr(value: object) -> str:
     """A value as Python writes it, if it can and the text is short."""
     try:

@@ -105,6 +105,21 @@ def test_sites_that_start_at_different_times_meet_once_and_again_after_a_restart
     assert fresh.got == [("a", "connected")]
 
 
+def test_an_answer_that_is_lost_is_given_again(pair, monkeypatch):
+    """The first knock of b, its first answer and its second are lost, after which b has met a, but not a b."""
+    _, wires, notes, _ = pair
+    send, lost = wires["b"].cell.send, []
+    lossy = lambda *message: lost.append(message) if len(lost) < 3 else send(*message)
+    monkeypatch.setattr(wires["b"].cell, "send", lossy)
+    wires["b"].start(notes["b"])
+    wires["a"].start(notes["a"])
+    notes["a"].wait(1)
+    wires["b"].send("a", b"two")
+    notes["a"].wait(2)
+    assert notes["a"].got == [("b", "connected"), ("b", b"two")]
+    assert notes["b"].got == [("a", "connected")]
+
+
 @pytest.mark.parametrize(
     ("address", "content", "sealed", "why"),
     [
@@ -127,6 +142,17 @@ def test_what_is_not_a_sealed_message_of_a_neighbour_is_refused_with_a_line(pair
     assert lines
     assert len(lines) < 25  # a flood is not answered by one of lines
     assert why in lines[0]
+
+
+def test_a_flood_of_names_that_are_made_up_fills_neither_log_nor_memory(pair):
+    hub, wires, notes, log = pair
+    wires["a"].start(notes["a"])
+    for k in range(1000):
+        hub.heard["a.job"](f"\x1b{k}.job", FRAME, True)
+    lines = [line for line in log if "refused" in line]
+    assert lines[0] == "refused a message from the cell ?0.job: it is no neighbour"
+    assert len(lines) < 100
+    assert len(wires["a"]._said) == 1
 
 
 def test_a_queue_that_is_full_drops_what_comes_and_nobody_waits(pair, monkeypatch):

@@ -1,9 +1,10 @@
 """A wire over cells: endpoints that another system names, connects and authenticates, such as those of NVFlare.
 
     who is it       the cell that a message comes from, as the system has proven it; never what the message says
-    what travels    KNOCK and 8 random bytes, drawn when a site starts; or FRAME and a frame
-    knocking        a site knocks every second until its neighbour has knocked too, and answers the first knock of a
-                    neighbour that has started: a new number is a connection made
+    what travels    FRAME and a frame; or KNOCK, the 8 random bytes that a site has drawn when it started, and the 8 of
+                    the neighbour that it has heard last, zeros for none
+    knocking        a site knocks every second until its neighbour has knocked too; a new number is a connection made.
+                    A knock is answered if whoever knocks has not heard this start of the site: answers may be lost
 
 Each neighbour has a queue and a thread of its own, since handing a message to a cell may take long if the other one is
 away. What does not fit into a queue is dropped: `Post` repeats it when asked.
@@ -18,12 +19,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from decibo.errors import first_line
+from decibo.errors import first_line, plain
 from decibo.silo.wire import Receiver
 
 KNOCK = b"K"
 FRAME = b"F"
 NUMBER = 8  # bytes that tell a start of a site from others
+NOBODY = bytes(NUMBER)
 BACKLOG = 1 << 26  # bytes that wait for a slow neighbour
 EVERY = 1.0  # seconds between two knocks, and between two lines about one sender
 LAST = 2.0  # seconds for what was sent before the end
@@ -64,7 +66,7 @@ class CellWire:
         self.receiver = receiver
         self.cell.listen(self._heard)
         for line in self.lines.values():
-            line.put(KNOCK + self.number)
+            line.put(line.knock())
             line.thread.start()
 
     def send(self, peer: str, content: bytes) -> None:
@@ -88,29 +90,32 @@ class CellWire:
             self._refuse(address, "it is no neighbour")
         elif self.sealed and not sealed:
             self._refuse(address, "it is not encrypted and signed")
-        elif len(content) > len(FRAME) + max(NUMBER, receiver.longest):
+        elif len(content) > len(FRAME) + max(2 * NUMBER, receiver.longest):
             most = f"none of this job has more than {receiver.longest:,}"
             self._refuse(address, f"it has {len(content):,} bytes, and {most}")
         elif content[:1] == FRAME:
             receiver.deliver(name, content[1:])
-        elif content[:1] == KNOCK and len(content) == 1 + NUMBER:
-            self._knocked(self.lines[name], content[1:], receiver)
+        elif content[:1] == KNOCK and len(content) == 1 + 2 * NUMBER:
+            self._knocked(self.lines[name], content[1 : 1 + NUMBER], content[1 + NUMBER :], receiver)
         else:
             self._refuse(address, "it is neither a frame nor a knock")
 
-    def _knocked(self, line: Line, number: bytes, receiver: Receiver) -> None:
-        if number != line.met:
-            line.met = number
-            line.put(KNOCK + self.number)
+    def _knocked(self, line: Line, number: bytes, heard: bytes, receiver: Receiver) -> None:
+        new = number != line.met
+        line.met = number
+        if heard != self.number:
+            line.put(line.knock())
+        if new:
             self.say(f"connected with {line.name}")
             receiver.connected(line.name)
 
     def _refuse(self, address: str, why: str) -> None:
-        """A line in the log, but not one for each message of a flood."""
+        """A line in the log, but not one for each message of a flood, nor for each name that a flood makes up."""
         now = time.monotonic()
-        self._said = {who: when for who, when in self._said.items() if now - when < EVERY}
-        if self._said.setdefault(address, now) == now:
-            self.say(f"refused a message from the cell {address[:100]}: {why}")
+        who = self._names.get(address, "")
+        if now - self._said.get(who, -EVERY) >= EVERY:
+            self._said[who] = now
+            self.say(f"refused a message from the cell {plain(address)[:100]}: {why}")
 
 
 class Line:
@@ -123,13 +128,17 @@ class Line:
         self.wire = wire
         self.name = name
         self.address = address
-        self.met = b""
+        self.met = NOBODY
         self.thread = threading.Thread(target=self._carry, name=f"decibo-to-{name}", daemon=True)
         self._queue: deque[bytes] = deque()
         self._size = 0
         self._changed = threading.Condition()
         self._closing = False
         self._problem = ""
+
+    def knock(self) -> bytes:
+        """That this site is there, and which start of the neighbour it has heard."""
+        return KNOCK + self.wire.number + self.met
 
     def put(self, content: bytes) -> None:
         """Send this next, unless too much waits already."""
@@ -151,8 +160,8 @@ class Line:
         """What to send next; None at the end."""
         with self._changed:
             waits = lambda: bool(self._queue) or self._closing
-            if not self._changed.wait_for(waits, None if self.met else EVERY):
-                return KNOCK + self.wire.number  # the neighbour has not been there yet
+            if not self._changed.wait_for(waits, EVERY if self.met == NOBODY else None):
+                return self.knock()  # the neighbour has not been there yet
             if not self._queue:
                 return None
             content = self._queue.popleft()

@@ -11,12 +11,14 @@ all of them, and ends all of them if one fails. The same folder, submitted again
 Frames are messages between the job's cells, not the `aux` requests that workflows of NVFlare use: an aux request is
 encrypted only if it waits for an answer, and says itself who sent it. A message of a cell can be sealed (encrypted for
 the receiver, signed by the sender) without waiting, and its origin is the name in the certificate that signed it. The
-server passes every message on, and reads none that is sealed.
+server passes every message on, and reads none that is sealed. It also says which cell is whose, and is not believed:
+the cell of a site is that of its name, and NVFlare must compare this name with the certificate's.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -25,7 +27,7 @@ from typing import Any
 
 import jax
 
-from decibo.errors import InputError, LostError, first_line, missing
+from decibo.errors import InputError, LostError, first_line, missing, plain, short
 from decibo.execute.solution import Status
 from decibo.files import read_file
 from decibo.integrations.cells import CellWire
@@ -55,6 +57,7 @@ TOPIC = "frame"
 SEALED = "decibo_sealed"
 JOB = "job.toml"
 WHY = "why"
+OWN_LOG = "the site's own log says why."
 POLL = 0.2  # seconds between two looks at whether the job was aborted
 APP = "app"
 Header: Any = _defs.MessageHeaderKey
@@ -116,22 +119,23 @@ class SiteExecutor(_executor.Executor):
         part.start()
         while part.is_alive() and not abort_signal.triggered:
             part.join(POLL)
-        if not ended:
+        if part.is_alive():
             return _shareable.make_reply(Code.TASK_ABORTED)
-        reply = _shareable.make_reply(Code.EXECUTION_EXCEPTION if ended[0] else Code.OK)
-        reply[WHY] = ended[0]
+        why = ended[0] if ended else OWN_LOG
+        reply = _shareable.make_reply(Code.EXECUTION_EXCEPTION if why else Code.OK)
+        reply[WHY] = why
         return reply
 
     def _take_part(self, fl_ctx: Any, say: Callable[[str], None]) -> str:
-        """Why this site could not go on. NVFlare shows errors to the server: only what neighbours may know leaves."""
+        """Why this site could not go on, for the server: who is missing, but no words that may quote its data."""
         try:
             with jax.enable_x64(read_dtype(job_file(fl_ctx)) == "float64"):
                 solution, place = self._solution(fl_ctx, say)
-        except (InputError, LostError) as error:
+        except LostError as error:
             return str(error)
         except Exception as error:
-            say(f"{type(error).__name__}: {first_line(error)}")
-            return f"{type(error).__name__}; the site's own log says more"
+            say(f"{type(error).__name__}: {error if isinstance(error, InputError) else first_line(error)}")
+            return f"{type(error).__name__}: {OWN_LOG}"
         say(f"{solution.message} The result is in {place}")
         return solution.message if solution.status is Status.diverged else ""
 
@@ -195,7 +199,8 @@ class SiteController(_controller.Controller):
         if result.get_return_code() == Code.OK:
             self.log_info(fl_ctx, f"{name} is done")
         else:
-            self.system_panic(f"{name} cannot go on: {result.get(WHY) or result.get_return_code()}", fl_ctx)
+            why = short(plain(result.get(WHY) or result.get_return_code()), 300)
+            self.system_panic(f"{name} cannot go on: {why}", fl_ctx)
 
 
 class JobCell:
@@ -210,8 +215,8 @@ class JobCell:
 
         def received(message: Any) -> None:
             content = message.payload
-            if isinstance(content, bytes | bytearray | memoryview):
-                heard(str(message.get_header(Header.ORIGIN)), bytes(content), message.get_prop(SEALED, False))
+            content = bytes(content) if isinstance(content, bytes | bytearray | memoryview) else b""
+            heard(str(message.get_header(Header.ORIGIN)), content, message.get_prop(SEALED, False))
 
         self.core.add_incoming_filter(CHANNEL, TOPIC, self._before_it_is_opened)
         self.core.register_request_cb(CHANNEL, TOPIC, received)
@@ -233,18 +238,39 @@ class JobCell:
 def wire_of(engine: Any, job_id: str, peers: Iterable[str], say: Callable[[str], None], *, sealed: bool) -> CellWire:
     """The wire of this client to those of its neighbours that take part in the same job."""
     cell = engine.get_cell()
-    if sealed and not cell.core_cell.supports_secure_messages():
+    if sealed:
+        check_certificates(cell.core_cell)
+    addresses = {peer: f"{cell_of(peer, engine.get_client_from_name(peer), sealed=sealed)}.{job_id}" for peer in peers}
+    return CellWire(JobCell(cell, sealed=sealed), addresses, say, sealed=sealed)
+
+
+def check_certificates(core: Any) -> None:
+    """Reject an NVFlare whose messages cannot be sealed, or could be opened by somebody else."""
+    if not core.supports_secure_messages():
         raise InputError(
             "This NVFlare has no certificates, so that messages cannot be encrypted and signed from end to end.",
             "Use a provisioned one; or sealed=False in job_folder(...), to try a job in NVFlare's simulator.",
         )
-    addresses: dict[str, str] = {}
-    for peer in peers:
-        client = engine.get_client_from_name(peer)
-        if client is None:
-            raise InputError(f"{peer} is a site of the job, but no client takes part under this name.")
-        addresses[peer] = f"{client.get_fqcn()}.{job_id}"
-    return CellWire(JobCell(cell, sealed=sealed), addresses, say, sealed=sealed)
+    if not core.credential_manager.enforce_identity:
+        raise InputError(
+            "This NVFlare does not compare the names of clients with those in their certificates, so that its server, "
+            "or any client, could pose as a neighbour.",
+            "Set its connection_security to mtls.",
+        )
+
+
+def cell_of(peer: str, client: Any, *, sealed: bool) -> str:
+    """The address of a site's client, as the server tells it; if messages are sealed, only that of its name will do."""
+    if client is None:
+        raise InputError(f"{peer} is a site of the job, but no client takes part under this name.")
+    address = str(client.get_fqcn())
+    if sealed and address != peer:
+        raise InputError(
+            f"The server says that the client {peer} is at {short(plain(address))}, for which the certificate of "
+            "another one would do.",
+            "Connect the client with the server directly, without a relay of NVFlare.",
+        )
+    return address
 
 
 def job_file(fl_ctx: Any) -> Path:
@@ -253,7 +279,9 @@ def job_file(fl_ctx: Any) -> Path:
 
 
 def home_of(folder: Path, name: str) -> Home:
-    """The site's own folder at a client; without a site.toml it names no data."""
+    """The site's own folder at a client, which only its user may read; without a site.toml it names no data."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(folder, 0o700)
     home = Home.at(folder) if (folder / "site.toml").is_file() else Home(folder, name)
     if home.name != name:
         raise InputError(f"{folder / 'site.toml'} is that of {home.name}, but this client is {name}.")

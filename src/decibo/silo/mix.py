@@ -129,8 +129,11 @@ class SiloMix:
         return self._exchange(lambda mixing: mixing.largest, tree)
 
     def others(self, tree: T) -> T:
-        """A job refuses the methods that ask for it."""
-        raise NotImplementedError
+        """Refused: what asks for it hides its numbers by noise, which all sites of a job could subtract."""
+        raise InputError(
+            "What this method sends differs from what it counts as its own, which sites do not support.",
+            "Simulate it with decibo.solve.",
+        )
 
     @property
     def reach(self) -> Reach:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decibo.errors import InputError, LostError, short
+from decibo.errors import InputError, LostError, plain, short
 from decibo.formatting import listed
 from decibo.silo.frame import CODES, HEADER, SHARE, WORDS, BadFrame, Frame, Kind, pack, unpack
 from decibo.silo.wire import Wire
@@ -329,7 +329,7 @@ class Post:
 
     def _hello(self, peer: str, frame: Frame) -> None:
         """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no other."""
-        there = {_plain(name): _plain(value) for name, value in frame.words.items()}
+        there = {plain(name): plain(value) for name, value in frame.words.items()}
         parts = dict.fromkeys([*self.terms, *there])
         differ = [name for name in parts if self.terms.get(name) != there.get(name)]
         words = [f"{n}: {short(there.get(n), 200)} there, {short(self.terms.get(n), 200)} here" for n in differ]
@@ -419,7 +419,7 @@ class Post:
 
     def _left(self, peer: str, frame: Frame) -> None:
         status = str(frame.words.get("status"))[:40]
-        why = short(_plain(frame.words.get("why", "")), 300)
+        why = short(plain(frame.words.get("why", "")), 300)
         with self._changed:
             self._ended[peer] = Ended(status, why, frame.words.get("heard") is True)
             if status in (AMNESIA, DIVERGED) and self._failure is None and not self._over:
@@ -478,11 +478,6 @@ class Post:
             ):
                 self.log[(position[0], position[1])] = np.frombuffer(raw, types[code], size, place)
                 place += size * types[code].itemsize
-
-
-def _plain(value: object) -> str:
-    """Words of another site without characters that could control a terminal."""
-    return "".join(mark if mark.isprintable() else "?" for mark in str(value))
 
 
 def _names(value: object, known: Mapping[str, int]) -> tuple[str, ...]:
