@@ -159,6 +159,17 @@ def test_eps_is_the_sum_of_what_other_data_may_change():
     assert privacy.epsilon(method(clip=clip), network, STEPS) == pytest.approx(eps, rel=1e-12)
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_eps_counts_the_size_of_noise_and_steps_whatever_their_sign_becomes(sign):
+    """Only the first value of a schedule is checked, and noise of scale -b is noise of scale b."""
+    turned = lambda size: lambda k: size * (1 if k < 2 else sign)
+    by = method(clip=0.4, noise=turned(0.3), alpha=turned(A), beta=turned(B), gamma=turned(C))
+    assert privacy.epsilon(by, PATH, 6) == privacy.epsilon(method(clip=0.4, noise=0.3), PATH, 6) > 0
+    without = method(clip=0.4, noise=lambda k: 0.3 * (k < 4))
+    assert np.isfinite(privacy.epsilon(without, PATH, 4))
+    assert privacy.epsilon(without, PATH, 5) == np.inf
+
+
 @pytest.mark.parametrize(
     ("by", "network", "words"),
     [

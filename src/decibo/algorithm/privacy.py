@@ -13,8 +13,8 @@ refused. After Gade & Vaidya's function sharing; ours is the use with these stra
 
 What Laplace noise in messages is worth (consensus.faded, with its a_k, b_k, h_k and C; w_i = sum_j w_ij over j != i):
 
-    (3)  D_0 = 0,   D_k+1 = |1 - a_k w_i| D_k + 2 C h_k      how far s_i(k) may be moved by other data of agent i
-    (4)  eps_i = sum over k and variables of D_k/b_k         the proof is on the same page
+    (3)  D_0 = 0,   D_k+1 = |1 - a_k w_i| D_k + 2 C |h_k|    how far s_i(k) may be moved by other data of agent i
+    (4)  eps_i = sum over k and variables of D_k/|b_k|       the proof is on the same page
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def epsilon(method: Algorithm, network: Network, steps: int) -> float:
     """What Laplace noise in the messages of a run is worth: the eps of local differential privacy, for all of its data.
 
     With any other data of one agent no event in all messages of all agents is more than exp(eps) times as likely. For
-    `consensus.faded` with `clip` and plain step sizes. It says nothing of an agent's own variables: they have no noise.
+    `consensus.faded` with `clip` and plain step sizes. It says nothing of an agent's own variables nor of what a run
+    records: they have no noise.
 
     method    such as decibo.methods.ldp_dsbo(..., clip=1.0)
     network   an undirected network with the same links in every step
@@ -164,9 +165,10 @@ def _spent(name: str, fading: Fading, sizes: Sequence[Schedule], w: np.ndarray, 
         )
     apart = np.zeros((len(sizes), len(w)))
     total = np.zeros(len(w))
-    for k in range(steps):
-        total += apart.sum(axis=0) / float(fading.noise(k))  # (4)
-        h = np.array([[float(size(k))] for size in sizes])
+    for k in range(steps):  # schedules are checked at step 0 only: later they may have another sign, or be 0
+        far, b = apart.sum(axis=0), abs(float(fading.noise(k)))
+        total += np.where(far > 0, far / b if b else np.inf, 0.0)  # (4)
+        h = np.array([[abs(float(size(k)))] for size in sizes])
         apart = np.abs(1 - float(fading.coupling(k)) * w) * apart + 2 * float(fading.clip) * h  # (3)
     return total
 
