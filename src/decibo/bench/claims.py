@@ -34,6 +34,7 @@ from decibo.bench.tuning import score
 from decibo.errors import CorruptedFileError
 from decibo.execute.fingerprint import software
 from decibo.files import atomic_write, read_checked
+from decibo.formatting import listed, plural
 from decibo.network.each import each
 from decibo.network.graphs import complete, exponential, ring
 from decibo.network.network import Network
@@ -81,14 +82,25 @@ def _kept(out: Path, claim: Callable[[], Claim]) -> Claim:
 
 def block(claims: Sequence[Claim]) -> Block:
     """The claims as a section of the page."""
-    counts = ", ".join(f"{sum(c.verdict is v for c in claims)} {v}" for v in dict.fromkeys(c.verdict for c in claims))
+    found = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+    counts = listed([_counted(count, verdict) for verdict, count in found.items() if count])
     rows = [(claim.paper, claim.finding, str(claim.verdict)) for claim in claims]
     text = (
-        f"{len(claims)} claims: {counts}. A claim holds if it does in at least 4 of 5 cases, does not hold if it does "
-        "in at most 1 of 5, and is undecided in between. Some rules were read in abstracts only, as the reference says "
-        "of each method: a verdict is about the method as it is implemented here."
+        f"Of {plural(len(claims), 'claim')} {counts}. A claim holds if it does in at least 4 of 5 cases, does not hold "
+        "if it does in at most 1 of 5, and is undecided in between. Some rules were read in abstracts only, as the "
+        "reference says of each method: a verdict is about the method as it is implemented here."
     )
     return Block("Claims of other papers", [text], ("the paper says", "measured", "verdict"), rows)
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    """How many claims have this verdict, as a sentence says it."""
+    words = {
+        Verdict.holds: ("holds", "hold"),
+        Verdict.fails: ("does not hold", "do not hold"),
+        Verdict.open: ("is undecided", "are undecided"),
+    }
+    return f"{count} {words[verdict][count != 1]}"
 
 
 def as_dict(claim: Claim) -> dict[str, str]:
@@ -140,7 +152,8 @@ def _cheaper(cells: Sequence[Cell], says: str, name: str, axis: str) -> Claim:
     theirs = np.min([found.by_axis[axis][:, found.entrants.index(rival)] for rival in rivals], axis=0)
     decided = np.isfinite(mine) | np.isfinite(theirs)
     answers = [bool(value) for value in (mine < theirs)[decided]]
-    return Claim(says, f"less {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers))
+    less = "fewer" if axis.endswith("s") else "less"
+    return Claim(says, f"{less} {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers))
 
 
 # From runs of their own

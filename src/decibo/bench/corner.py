@@ -248,8 +248,8 @@ def _verdict(name: str, rows: Sequence[Row]) -> str:
     for what, gap in (("work", lambda row: row.gaps[-1]), ("CPU time", lambda row: row.timed)):
         mine, theirs = (min((row for row in rows if row.ours is side), key=gap) for side in (True, False))
         ratio = gap(mine) / gap(theirs)
-        words = "the same gap" if 0.5 <= ratio <= 2 else f"{ratio:.2g} times the gap"
-        parts.append(f"at equal {what} decibo's {mine.method.removesuffix(': one')} has {words} of {theirs.method}")
+        words = "the same gap as" if 0.5 <= ratio <= 2 else f"{ratio:.2g} times the gap of"
+        parts.append(f"at equal {what} decibo's {mine.method.removesuffix(': one')} has {words} {theirs.method}")
     return f"{name}: {' and '.join(parts)}."
 
 

@@ -126,17 +126,24 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
         ("rounds of communication", tables["steps"]),
         ("time, all agents on one machine", tables["seconds"]),
         ("second derivatives", _only(tables["work"], free)),
-        ("memory, and half of the questions solved will do", _only(tables["work"], fewest)),
+        ("memory: least of those that solve half", _only(tables["work"], fewest)),
         ("time to tune", _only(tables["work"], ["ahead_exact_auto"])),
     ]
     rows = [_row(what, table, price) for what, table in asked if table]
     sentences = [
         _advice(found, tables),
         f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target, and the intervals have "
-        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step on {cells[0].task}: products with "
-        "second derivatives count as two gradients, and the numbers go to each neighbour.",
+        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step on {cells[0].task}; the numbers go "
+        "to each neighbour. A product with second derivatives counts as two gradients, and so do H v and J v together, "
+        "which are computed at once.",
     ]
-    head = ("if you are short of", "use", "or, not told apart from it,", f"rank of {len(found.entrants)}", "solved")
+    head = (
+        "if you are short of",
+        "use",
+        "or one with the same rank within the error",
+        f"rank of {len(found.entrants)}",
+        "solved",
+    )
     return Block("Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows)
 
 
@@ -185,8 +192,9 @@ def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
     if auto is not None:
         place = 1 + work.index(auto)
         parts.append(
-            f"**If nobody tunes, `ahead_exact()` without settings** comes {_ordinal(place)} of {len(work)} against "
-            f"tuned rivals and solves {_percent(auto.solved)}; the others need step sizes."
+            "**If you cannot tune, use `ahead_exact()` without step sizes**, which finds them while it runs: it comes "
+            f"{_ordinal(place)} of {len(work)}, against rivals that were tuned for every task, and solves "
+            f"{_percent(auto.solved)}."
         )
     return " ".join(parts)
 
@@ -276,12 +284,12 @@ def _answer(rival: str, duels: dict[str, Duel]) -> str:
     wins = {side: [axis for axis, duel in duels.items() if duel.winner == side] for side in (1, -1, 0)}
     parts = []
     if wins[1]:
-        parts.append(f"is ahead in {listed(wins[1])}")
+        parts.append(f"`ahead_exact` is ahead in {listed(wins[1])}")
     if wins[-1]:
-        parts.append(f"is behind in {listed(wins[-1])}")
+        parts.append(f"{'it' if parts else '`ahead_exact`'} is behind in {listed(wins[-1])}")
     if wins[0]:
-        parts.append(f"is neither in {listed(wins[0])}")
-    return f"Against `{rival}`, `ahead_exact` {'; it '.join(parts)}. Ahead means: twice as often as behind."
+        parts.append(f"neither is ahead in {listed(wins[0])}")
+    return f"Against `{rival}`: {'; '.join(parts)}. Ahead means: twice as often as behind."
 
 
 def _price(cells: Sequence[Cell]) -> Block:
@@ -387,7 +395,7 @@ def _by_task(cells: Sequence[Cell]) -> Block:
             row.append("" if name not in here_names else f"**{text}**" if mark else text)
         rows.append(row)
     sentence = (
-        "Median over the seeds of the gradient-equivalents of all agents to the hard target; never: in less than half "
+        "Median over the seeds of the gradient-equivalents of all agents to the hard target; never: in fewer than half "
         "of the seeds."
     )
     return Block("Place by place", [sentence], ["place", *names], rows)
@@ -483,7 +491,7 @@ def _settings(cells: Sequence[Cell]) -> Block:
     ]
     return Block(
         "Tuned settings",
-        ["Everything that was tried, with its score, is in tried.csv."],
+        ["Everything that was tried, with its score, is in tried.csv, beside the page that `decibo bench` writes."],
         ("place", "method", "settings", "tried"),
         rows,
     )
@@ -515,16 +523,32 @@ def _percent(share: float) -> str:
 
 def _ordinal(place: int) -> str:
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-    return words[place - 1] if place <= len(words) else f"{place}th"
+    if place <= len(words):
+        return words[place - 1]
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{place}{'th' if place % 100 in (11, 12, 13) else ends.get(place % 10, 'th')}"
 
 
 # As Markdown, and as HTML
 
 
-FURTHER = """## Repeat it, add to it
+FURTHER = """## What reviewers ask for
+
+The public reviews of a paper on decentralised bilevel optimisation (SUN-DSBO) list what they miss in this field.
+Here it is:
+
+* communication, memory and time of each method: [what does it cost me?](#what-does-it-cost-me), [ranks](#ranks)
+* messages and gradients on the way to a given accuracy: [place by place](#place-by-place); bytes are in `runs.csv`
+* whether the true lower level is solved, not only a surrogate: the gap in [where they end](#where-they-end)
+* variants with EXTRA and exact diffusion: they take part
+* sensitivity to the penalty: [how much does the penalty matter?](how-to/benchmark.md#how-much-does-the-penalty-matter)
+
+## Repeat it, add to it
 
 [Your method in the benchmark](how-to/benchmark.md) says how to run it, what is tuned, and how a method of
-yours takes part. Steps are counted from the common start of all methods; tuning is not counted in any column."""
+yours takes part. Steps are counted from the common start of all methods; tuning is not counted in any column. The raw
+results are files of the folder that the command writes: `runs.csv` and `runs.parquet` with every record of every judged
+run, `settings.csv`, `tried.csv`, and `cells/`."""
 
 
 def markdown(page: Sequence[Block], made: Made) -> str:
