@@ -70,27 +70,25 @@ def _curves(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
     axes = figure.subplots(rows, columns, squeeze=False)
     letter(axes, [f"{task}, {network}" for task, network in chosen])
     for ax, place in zip(axes.ravel(), chosen, strict=False):
-        for cell in cells:
-            if cell.place == place:
-                _band(ax, cells, cell, names.index(cell.method))
-        ax.set(
-            yscale="log",
-            xscale="log",
-            xlabel=UNITS["work"],
-            ylim=(FLOOR if TASKS[place[0]].judged != "phi" else 1e-5, 20),
-        )
+        lowest = [_band(ax, cells, cell, names.index(cell.method)) for cell in cells if cell.place == place]
+        floor = FLOOR if TASKS[place[0]].judged != "phi" else 1e-5
+        ax.set(yscale="log", xscale="log", xlabel=UNITS["work"], ylim=(max(floor, min(lowest) / 3), 20))
     for ax in axes.ravel()[len(chosen) :]:
         ax.set_axis_off()
+    for ax in axes[:, 0]:
+        ax.set_ylabel("relative to the start")
     handles = {label: line for ax in axes.ravel() for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5)
     return figure
 
 
-def _band(ax: Axes, cells: Sequence[Cell], cell: Cell, k: int) -> None:
+def _band(ax: Axes, cells: Sequence[Cell], cell: Cell, k: int) -> float:
+    """Draw a cell; returns how low its median comes."""
     spent, found = curve(cells, cell, "work")
     above = lambda values: np.maximum(np.where(np.isfinite(values), values, np.nan), FLOOR / 10)
     _line(ax, k, spent, above(found.median), cell.method)
     ax.fill_between(spent, above(found.low), above(found.high), color=LIGHT[line_style(k)[0]], alpha=0.15, linewidth=0)
+    return float(np.min(found.median, initial=1.0, where=np.isfinite(found.median)))
 
 
 def _line(ax: Axes, k: int, x: np.ndarray, y: np.ndarray, label: str) -> None:
