@@ -1,8 +1,12 @@
 """The benchmark: tuned with one budget, judged by the exact reference, resumed, ranked and shown."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import jax
@@ -17,6 +21,7 @@ from decibo.bench import (
     judging,
     material,
     page,
+    penalty,
     pictures,
     pool,
     ranks,
@@ -26,6 +31,7 @@ from decibo.bench import (
     tuning,
 )
 from decibo.cli import app as cli
+from decibo.formatting import typeset_number
 
 TASK = "quadratic-equal"
 METHODS = ("ahead_exact", "d_soba")
@@ -85,6 +91,33 @@ def test_killed_half_way_nothing_is_lost_and_a_second_time_gives_the_same(out, t
     for name in ("settings", "tried", "notes", "key"):
         assert after[name] == before[name]
     assert [run["history"] for run in after["runs"]] == [run["history"] for run in before["runs"]]
+
+
+def ranked(folder):
+    """The rank tables of all axes but the seconds, which are the machine's."""
+    found = ranks.costs(results.read_all(folder))
+    return {axis: ranks.standings(found, axis) for axis in results.AXES if axis != "seconds"}
+
+
+def test_a_kill_loses_nothing_and_the_ranks_are_those_of_a_calm_run(out, tmp_path):
+    """The command itself, killed by the system as soon as its first cell is there."""
+    folder = tmp_path / "killed"
+    words = ["--budget", "tiny", "--tasks", TASK, "--methods", ",".join(METHODS), "--jobs", "1", "--out", str(folder)]
+    command = [sys.executable, "-m", "decibo", "bench", *words]
+    process = subprocess.Popen(command, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL)
+    try:
+        first = results.path_of(folder, TASK, "ring", METHODS[0])
+        end = time.monotonic() + 120
+        while not first.exists() and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.01)
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert [path.name for path in (folder / "cells").glob("*.json")] == [first.name]
+    kept = first.stat().st_mtime_ns
+    assert run(folder) == 1
+    assert first.stat().st_mtime_ns == kept
+    assert ranked(folder) == ranked(out)
 
 
 def test_points_are_judged_by_the_reference(out, cells):
@@ -210,6 +243,72 @@ def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
     (tmp_path / "mine.html").write_text("mine")
     with pytest.raises(decibo.InputError):
         page.write_html(tmp_path / "mine.html", blocks, told, drawn)
+
+
+def test_how_many_claims_hold_is_a_sentence():
+    made = lambda verdict: claims.Claim("a paper", "a number", verdict)
+    one, two, three = (made(verdict) for verdict in claims.Verdict)
+    assert (
+        claims.block([one, one, two, three])
+        .sentences[0]
+        .startswith("Of 4 claims 2 hold, 1 does not hold and 1 is undecided. ")
+    )
+    assert claims.block([one]).sentences[0].startswith("Of 1 claim 1 holds. ")
+
+
+def test_places_are_counted_as_people_do():
+    words = [page._ordinal(place) for place in (1, 10, 11, 12, 13, 20, 21, 22, 23, 111)]
+    assert words == ["first", "tenth", "11th", "12th", "13th", "20th", "21st", "22nd", "23rd", "111th"]
+
+
+def test_two_methods_are_compared_in_a_sentence():
+    better, worse, even = page.Duel(9, 1, 0.5), page.Duel(1, 9, 2.0), page.Duel(5, 5, 1.0)
+    all_three = page._answer("ahead", {"work": better, "bytes": worse, "steps": even})
+    assert all_three.startswith(
+        "Against `ahead`: `ahead_exact` is ahead in work; it is behind in bytes; neither is ahead in steps."
+    )
+    assert page._answer("ahead", {"work": worse}).startswith("Against `ahead`: `ahead_exact` is behind in work.")
+
+
+def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(penalty, "PENALTIES", (10.0, penalty.USUAL))
+    make = lambda: penalty.kept(tmp_path, "tiny", {"date": "today"}, ("quadratic",), ("ahead",))
+    made = {penalty.Case.of(cell): cell for cell in make()}
+    assert {(case.steps, case.value) for case in made} == {
+        (steps, value) for steps in penalty.STEPS for value in (10.0, 100.0)
+    }
+    tuned = made[penalty.Case("ahead", penalty.TUNED, 100.0)]
+    assert set(tuned.settings) == {"alpha", "gamma"}
+    for steps in (penalty.KEPT, penalty.BETA):  # for the penalty that they were tuned for, the same runs
+        same = made[penalty.Case("ahead", steps, 100.0)]
+        for one, other in zip(tuned.runs, same.runs, strict=True):
+            np.testing.assert_allclose(other.history["phi"], one.history["phi"], rtol=1e-10)
+    ends = [
+        made[penalty.Case("ahead", steps, 10.0)].runs[0].history["phi"][-1] for steps in (penalty.KEPT, penalty.BETA)
+    ]
+    assert ends[0] != ends[1]  # beta follows the penalty, or not
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()}
+    make()
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()}
+    assert (tmp_path / "penalty" / "runs.csv").exists()
+    shown = penalty.blocks(penalty.read(tmp_path))
+    assert shown[0].head == ("method", "steps", "10", "100")
+    assert [row[:2] for row in shown[0].rows] == [["ahead", words] for words in penalty.STEPS.values()]
+
+
+def test_penalties_are_judged_by_the_questions_of_the_benchmark():
+    def cell(value, status, values):
+        runs = tuple(made_run(values, status, seed) for seed in range(3))
+        name = penalty.Case("ahead_exact", penalty.KEPT, value).name
+        return results.Cell("quadratic", "ring", name, {}, [], [], {}, runs, 0.0)
+
+    cells = [cell(1.0, "done", [1.0, 1e-4, 1e-5]), cell(10.0, "diverged", [1.0, 1e-4, 1e-8]),
+             cell(100.0, "done", [1.0, 1e-4, 1e-8])]  # fmt: skip
+    assert list(penalty.solved(cells).values()) == [0.5, 0.0, 1.0]
+    first, ends = penalty.blocks(cells)
+    assert first.rows == [["ahead_exact", "of 100", "50 %", "0 %", "100 %", "", ""]]
+    assert "ahead_exact solves 0 to 100 %" in first.sentences[1]
+    assert ends.rows[0][3:6] == [typeset_number(1e-5), "diverged", typeset_number(1e-8)]
 
 
 def test_claims_about_order_are_read_from_cells(cells):
@@ -427,6 +526,8 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_p
     assert (told["made"], told["kept"]) == (1, 2)
     assert {row["entrant"] for row in told["ranks"]["work"]} == {*METHODS, "mine"}
     assert (tmp_path / "got" / "benchmark.html").exists()
+    assert {"runs.csv", "settings.csv", "tried.csv"} <= {path.rpartition("/")[2] for path in told["tables"]}
+    assert all((tmp_path / path).is_file() for path in told["tables"])
     assert cli.call([*words, "--render", "--docs", "docs"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["made"], told["kept"]) == (0, 2)

@@ -420,6 +420,7 @@ def bench(
     corner: Annotated[
         bool, typer.Option("--corner", help="Also one agent against benchmark_bilevel's solvers.")
     ] = False,
+    penalty: Annotated[bool, typer.Option("--penalty", help="Also how much the penalty lam matters.")] = False,
     docs: Annotated[Path | None, typer.Option(help="Also write benchmark.md and its figures here.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -450,6 +451,7 @@ def bench(
         docs,
         claims,
         corner,
+        penalty,
         as_json,
     )
 

@@ -15,7 +15,7 @@ import jax
 
 import decibo
 from decibo.bench import claims as others
-from decibo.bench import corner, page, pictures, pool, results, suite
+from decibo.bench import corner, page, penalty, pictures, pool, results, suite
 from decibo.bench.ranks import costs, standings
 from decibo.bench.results import AXES, Cell
 from decibo.bench.suite import Job
@@ -25,7 +25,7 @@ from decibo.cli.trust import Trust, trust_for
 from decibo.errors import InputError
 from decibo.execute.progress import Line
 from decibo.files import atomic_write, check_writable
-from decibo.formatting import format_seconds, plural
+from decibo.formatting import format_seconds, listed, plural
 from decibo.validate import above, integer
 
 SHOWN = ("steps", "work", "bytes", "seconds")
@@ -45,6 +45,7 @@ def bench(
     docs: Path | None,
     claimed: bool,
     cornered: bool,
+    penalised: bool,
     as_json: bool,
 ) -> Exit:
     """Make the cells that are missing, then tables, pictures and the page of all that are there."""
@@ -64,16 +65,18 @@ def bench(
     with _double():
         verdicts = others.check(folder, cells) if claimed else []
         alone = corner.read(folder) if render else corner.kept(folder) if cornered else []
-    results.write_tables(folder, cells)
+        weighed = penalty.read(folder) if render else penalty.kept(folder, budget, made) if penalised else []
+    tables = results.write_tables(folder, cells)
     asked = {"tasks": tasks, "methods": methods, "networks": networks}
     words = (
         [f"--{name} {value}" for name, value in asked.items() if value]
         + ["--claims"] * claimed
         + ["--corner"] * bool(alone)
+        + ["--penalty"] * bool(weighed)
     )
     told = page.made_by(" ".join([f"decibo bench --budget {budget}", *words]), budget, cells, suite.planned(todo))
     further = [*([others.block(verdicts)] if verdicts else []), *([corner.block(alone)] if alone else [])]
-    blocks = [*page.blocks(cells), *further]
+    blocks = [*page.blocks(cells), *(penalty.blocks(weighed) if weighed else []), *further]
     drawn = pictures.drawn(cells)
     target = page.write_html(folder / "benchmark.html", blocks, told, drawn)
     for name, content in drawn.items():
@@ -82,7 +85,7 @@ def bench(
         atomic_write(docs / "benchmark.md", page.markdown(blocks, told))
         for name, content in drawn.items():
             atomic_write(docs / "figures" / f"benchmark_{name}.png", content)
-    _show(cells, done, target, verdicts, as_json)
+    _show(cells, done, target, tables, verdicts, as_json)
     return Exit.RAN
 
 
@@ -145,7 +148,14 @@ def _double() -> Iterator[None]:
 # What is shown
 
 
-def _show(cells: list[Cell], done: pool.Done, target: Path, verdicts: Sequence[others.Claim], as_json: bool) -> None:
+def _show(
+    cells: list[Cell],
+    done: pool.Done,
+    target: Path,
+    written: Sequence[Path],
+    verdicts: Sequence[others.Claim],
+    as_json: bool,
+) -> None:
     found = costs(cells)
     tables = {axis: standings(found, axis) for axis in AXES}
     if as_json:
@@ -163,6 +173,7 @@ def _show(cells: list[Cell], done: pool.Done, target: Path, verdicts: Sequence[o
                 "settings": settings,
                 "claims": [others.as_dict(claim) for claim in verdicts],
                 "page": str(target),
+                "tables": [str(path) for path in written],
             }
         )
         return
@@ -181,6 +192,12 @@ def _show(cells: list[Cell], done: pool.Done, target: Path, verdicts: Sequence[o
     terminal.say(
         f"{plural(len(cells), 'cell')}, {len(cells) - done.cells} of them kept from before; {seconds} of one process "
         "in all.",
-        f"Written to {terminal.path_of(target.parent)}",
+        f"Written to {terminal.path_of(target.parent)}: {_files(written)}",
         f"Next: open {terminal.path_of(target)}",
     )
+
+
+def _files(written: Sequence[Path]) -> str:
+    """The raw results by name, and what is missing if a package is."""
+    names = listed([path.name for path in written])
+    return f"{names}." if any(path.suffix == ".parquet" for path in written) else f"{names}; Parquet needs pyarrow."
