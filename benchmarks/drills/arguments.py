@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import jax.numpy as jnp
 import networkx
 import numpy as np
+from drills._parts import parts
 from faults import Outcome
 
 import decibo
@@ -228,6 +229,8 @@ def targets(folder: Path) -> Iterator[Target]:
         "check_method", decibo.check_method, {"method": METHOD}, {"method": [None, 5, "ahead", decibo.ahead, {}]}
     )
     yield from estimators()
+    for each in parts():
+        yield Target(*each)
 
 
 GRAPH = [None, 5, "a", [], {}, VECTOR, object()]

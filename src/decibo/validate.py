@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 
 from decibo.errors import InputError, short, short_repr
 
@@ -83,6 +85,19 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
             f"{name} must be one of {', '.join(words)}, but it is {short_repr(value)}.", did_you_mean(value, words)
         )
     return value
+
+
+def a_path(name: str, value: object) -> Path:
+    """The value as a path, if it is one."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"{name} must be a path, but it is {short_repr(value)}.")
+    return Path(value)
+
+
+def table(name: str, value: object, example: str) -> None:
+    """Reject what is not a dictionary."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a dictionary such as {example}, but it is {short_repr(value)}.")
 
 
 def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -25,10 +25,11 @@ from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.prox import Projection, Prox, as_prox, suits
 from decibo.algorithm.rule import Rule, StepSize, as_rule, together
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
-from decibo.errors import InputError
+from decibo.errors import InputError, short_repr
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
+from decibo.validate import table
 
 NOISE = 0x6E6F6973  # tells the keys of noise in messages from those of samples
 MASK = "mask of "  # before the name of a variable: what its agents add to its direction, in a start
@@ -75,9 +76,10 @@ def compose(
                 function of the step, a rule such as decibo.rule.heavy_ball(0.1), or an optax GradientTransformation
     rule        one rule for all variables in place of step sizes: decibo.rule.tuning_free()
     """
+    _check_parts(direction, consensus)
+    table("average", {} if average is None else average, "{'x': 0.2}")
+    table("prox", {} if prox is None else prox, "{'x': decibo.prox.box(0, 1)}")
     rules = _rules(direction, rule, steps)
-    if isinstance(consensus, Mapping):
-        _exactly("strategies", consensus, direction)
     _among("moving average", average or {}, direction)
     _among("proximal map", prox or {}, direction)
     maps = {name: as_prox(name, prox[name]) if prox and name in prox else None for name in direction.variables}
@@ -110,6 +112,23 @@ def compose(
         batches=estimator is not None and estimator.batches,
         full=estimator is not None and estimator.full,
     )
+
+
+def _check_parts(direction: object, consensus: object) -> None:
+    """Reject what is no direction, and what is neither a consensus strategy nor one for each variable."""
+    if not isinstance(direction, Direction):
+        raise InputError(
+            f"The direction must be one of decibo.direction, such as direction.penalty(20.0), but it is "
+            f"{short_repr(direction)}."
+        )
+    if isinstance(consensus, Mapping):
+        _exactly("strategies", consensus, direction)
+    for strategy in consensus.values() if isinstance(consensus, Mapping) else [consensus]:
+        if not isinstance(strategy, Consensus):
+            raise InputError(
+                f"A strategy must be one of decibo.consensus, such as consensus.tracking(), but this is "
+                f"{short_repr(strategy)}."
+            )
 
 
 def _groups(direction: Direction, consensus: Consensus | Mapping[str, Consensus]) -> list[tuple[Consensus, list[str]]]:
@@ -268,7 +287,10 @@ def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
     For methods that are a direction times a consensus strategy.
     """
     check_wrappable(method)
-    check_estimator(estimator)
+    if check_estimator(estimator) is None:
+        raise InputError(
+            "There is no estimator to find the direction by.", "Pass decibo.estimator.saga(), for example."
+        )
     recipe = recipe_of(method)
     if recipe is None:
         raise InputError(

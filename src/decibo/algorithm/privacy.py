@@ -78,6 +78,8 @@ def masked(method: Algorithm, scale: float | Mapping[str, float]) -> Algorithm:
     variables = recipe.direction.variables
     scales = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(variables, scale)
     only_known(method.name, "variable", scales, variables)
+    if not scales:
+        raise InputError("Masks need a scale, but none is given: nothing would be masked.", "Pass one number for all.")
     masks = {name: positive(f"The scale of {name}", value) for name, value in scales.items()}
     again = lambda method: masked(method, scale)
     return wrapped(method, "masks", again, method.init, method.step, method.view, masks=masks, rest=method.rest)

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Scalar
-from decibo.errors import InputError
+from decibo.errors import InputError, short_repr
 from decibo.pytree import Vector
 from decibo.validate import positive
 
@@ -32,7 +32,10 @@ Bound = float | np.ndarray | Vector
 
 def box(low: Bound = -np.inf, high: Bound = np.inf) -> Prox:
     """Projection on low <= u <= high, numbers or vectors."""
-    if np.any(np.asarray(low) > np.asarray(high)):
+    bounds = {"low": low, "high": high}
+    for name, bound in bounds.items():
+        _check_bound(name, bound)
+    if not any(isinstance(bound, Tracer) for bound in bounds.values()) and np.any(np.asarray(low) > np.asarray(high)):
         raise InputError(f"low must not be above high, but the box is [{low}, {high}].", "Swap the bounds.")
     return Partial(_box, low, high)
 
@@ -118,6 +121,16 @@ def _simplex(total: Scalar, s: Vector, h: Scalar) -> Vector:
 
 def _l1(weight: Scalar, s: Vector, h: Scalar) -> Vector:
     return (jnp.sign(s) * jnp.maximum(jnp.abs(s) - h * weight, 0)).astype(s.dtype)  # (4)
+
+
+def _check_bound(name: str, bound: Bound) -> None:
+    """Reject what is neither a number nor a vector of numbers; NaN is none."""
+    if isinstance(bound, Tracer):
+        return
+    values = np.asarray(bound)
+    real = jnp.issubdtype(values.dtype, jnp.floating) or jnp.issubdtype(values.dtype, jnp.integer)
+    if not real or not values.size or np.isnan(values).any():
+        raise InputError(f"{name} must be a number or a vector of numbers, but it is {short_repr(bound)}.")
 
 
 def _positive(name: str, value: Scalar) -> Scalar:

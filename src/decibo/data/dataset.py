@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.errors import InputError, short_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
@@ -100,6 +100,16 @@ def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negat
         )
     keep = np.flatnonzero((labels == positive) | (labels == negative))
     return features[keep], np.where(labels[keep] == positive, 1.0, -1.0)
+
+
+def check_dataset(dataset: object) -> Dataset:
+    """The dataset, if it is one."""
+    if not isinstance(dataset, Dataset):
+        raise InputError(
+            f"dataset must be a decibo dataset such as decibo.data.digits(), but it is {short_repr(dataset)}.",
+            "For a table of your own: decibo.data.read_table(file, label).dataset().",
+        )
+    return dataset
 
 
 def hold_out(

@@ -23,6 +23,7 @@ from decibo.data.dataset import Dataset, Split, hold_out, select
 from decibo.data.idx import parse_idx, unpacked
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, missing
 from decibo.files import sha256
+from decibo.validate import a_path
 
 BUNDLED = "bundled with scikit-learn (UCI, CC BY 4.0)"
 MIRRORS = (
@@ -74,11 +75,11 @@ def libsvm(path: str | Path, test: str | Path | None = None, features: int | Non
 
     One sample a line, `label index:value index:value ...`, with increasing indices from 1.
     """
-    train, labels = _read_libsvm(Path(path), features)
+    train, labels = _read_libsvm(a_path("path", path), features)
     if test is None:
         parts = hold_out(train, _classes(labels))
     else:
-        other, other_labels = _read_libsvm(Path(test), features)
+        other, other_labels = _read_libsvm(a_path("test", test), features)
         width = max(train.shape[1], other.shape[1])
         parts = (_widened(train, width), _classes(labels), _widened(other, width), _classes(other_labels))
     return Dataset(*parts, name=Path(path).name, source=str(path))

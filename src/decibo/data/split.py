@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.errors import InputError, short
+from decibo.errors import InputError, short_repr
 from decibo.validate import integer, positive
 
 Parts = list[np.ndarray]
@@ -16,15 +16,16 @@ Parts = list[np.ndarray]
 
 def iid(labels: np.ndarray, agents: int, *, seed: int = 0) -> Parts:
     """All samples, shuffled and dealt evenly: sizes differ by one at most."""
-    _enough(len(labels), agents)
-    return np.array_split(np.random.default_rng(seed).permutation(len(labels)), agents)
+    _enough(labels, agents)
+    return np.array_split(np.random.default_rng(integer("seed", seed, least=0)).permutation(len(labels)), agents)
 
 
 def by_label(labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0) -> Parts:
     """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that fits."""
-    _enough(len(labels), agents)
+    _enough(labels, agents)
     shares = _ratios(ratios, agents)
-    rng = np.random.default_rng(seed)
+    size = None if size is None else integer("size", size)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
     positives = rng.permutation(np.flatnonzero(labels > 0))
     negatives = rng.permutation(np.flatnonzero(labels <= 0))
     if size is None:
@@ -43,9 +44,9 @@ def by_label(labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | 
 
 def dirichlet(labels: np.ndarray, agents: int, concentration: float = 0.5, *, seed: int = 0) -> Parts:
     """All samples: every class divided by a Dirichlet draw; a small concentration means unequal agents."""
-    _enough(len(labels), agents)
+    _enough(labels, agents)
     concentration = positive("concentration", concentration)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
     parts: list[list[np.ndarray]] = [[] for _ in range(agents)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
@@ -77,7 +78,10 @@ def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, 
     return {"features": features[index], "labels": labels[index], "weights": weights}
 
 
-def _enough(samples: int, agents: int) -> None:
+def _enough(labels: np.ndarray, agents: int) -> None:
+    if np.ndim(labels) != 1:
+        raise InputError(f"labels must be an array with one label for each sample, but it is {short_repr(labels)}.")
+    samples = len(labels)
     if integer("agents", agents) > samples:
         raise InputError(
             f"Every agent needs at least one sample, but there are {samples} samples for {agents} agents.",
@@ -86,11 +90,14 @@ def _enough(samples: int, agents: int) -> None:
 
 
 def _ratios(ratios: ArrayLike, agents: int) -> np.ndarray:
-    shares = np.asarray(ratios, dtype=float)
+    try:
+        shares = np.asarray(ratios, dtype=float)
+    except (TypeError, ValueError):
+        shares = np.array(np.nan)
     if shares.shape != (agents,) or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(
             f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents, but it is "
-            f"{short(np.ravel(shares).tolist())}.",
+            f"{short_repr(ratios)}.",
             f"For example numpy.linspace(0.1, 0.9, {agents}).",
         )
     return shares

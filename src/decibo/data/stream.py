@@ -91,7 +91,7 @@ class Stream:
                     "For stacked arrays with a leading axis of agents: [array[i] for i in range(agents)].",
                 )
             parts = list(source)
-            if agents not in (None, len(parts)):
+            if agents is not None and integer("agents", agents) != len(parts):
                 raise InputError(f"agents is {agents}, but there are arrays for {len(parts)}.", "Leave agents out.")
             for agent, part in enumerate(parts):
                 _rows_of(agent, part)

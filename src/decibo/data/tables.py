@@ -20,6 +20,7 @@ from decibo.data.dataset import Dataset, hold_out, numbered
 from decibo.data.encode import Encoding, column_of
 from decibo.errors import InputError, first_line, missing, short
 from decibo.files import read_file
+from decibo.validate import a_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -115,8 +116,9 @@ def read_table(
 
 def _files(source: Source) -> dict[str, Path]:
     if isinstance(source, Mapping):
-        return {str(name): Path(path) for name, path in source.items()}
-    paths = [Path(path) for path in ([source] if isinstance(source, str | Path) else source)]
+        return {str(name): a_path(f"The file of {name}", path) for name, path in source.items()}
+    several = list(source) if isinstance(source, Iterable) and not isinstance(source, str) else [source]
+    paths = [a_path("source", path) for path in several]
     if not paths:
         raise InputError("There must be at least one file, but no path was passed.")
     names = [path.stem for path in paths]

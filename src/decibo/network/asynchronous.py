@@ -29,7 +29,7 @@ from decibo.errors import InputError
 from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network, entries
 from decibo.network.varying import neighbour_slots
-from decibo.validate import flag, fraction, integer
+from decibo.validate import flag, fraction, integer, table
 
 NEVER = np.iinfo(np.int32).max
 Away = Mapping[int, tuple[int, int | None]]
@@ -160,6 +160,7 @@ def asynchronous(
             f"Only an undirected network whose links stay can be asynchronous, but this is {network!r}.",
             "Use delay and loss in place of failing links.",
         )
+    table("away", {} if away is None else away, "{3: (100, 200)}")
     if fraction("loss", loss) == 1:
         raise InputError("loss must be below 1, but it is 1.")
     return AsynchronousNetwork(

@@ -109,8 +109,10 @@ def each(networks: Mapping[str, Network]) -> EachNetwork:
     `solve` takes the dictionary itself. Networks may change during the run or have several rounds, and need not be
     alike; all must be undirected and have the same agents.
     """
-    if not networks or not all(isinstance(name, str) for name in networks):
-        raise InputError(f"A network for each variable is a dictionary {{'x': ..., 'y': ...}}, but it is {networks!r}.")
+    if not isinstance(networks, Mapping) or not networks or not all(isinstance(name, str) for name in networks):
+        raise InputError(
+            f"A network for each variable is a dictionary {{'x': ..., 'y': ...}}, but it is {short(repr(networks))}."
+        )
     for name, network in networks.items():
         if not isinstance(network, Network) or isinstance(network, EachNetwork):
             raise InputError(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.data.dataset import Dataset
+from decibo.data.dataset import Dataset, check_dataset
 from decibo.data.loaders import digits
 from decibo.data.split import shards
 from decibo.errors import InputError
@@ -65,7 +65,7 @@ def hyper_cleaning(
     training, validation   samples of all agents together; x has `training` entries
     batch, batches         as for `logistic_hyperparameters`
     """
-    data = dataset if dataset is not None else digits(None, None)
+    data = check_dataset(dataset if dataset is not None else digits(None, None))
     agents = integer("agents", agents)
     ridge = above("ridge", ridge, 0.0)
     train, held_out = two_pools(data, training, validation, split, seed)

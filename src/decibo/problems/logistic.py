@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.data.batches import Batches
-from decibo.data.dataset import Dataset
+from decibo.data.dataset import Dataset, check_dataset
 from decibo.data.loaders import digits
 from decibo.data.split import Parts, by_group, by_label, dirichlet, iid, shards
 from decibo.errors import InputError
@@ -101,6 +101,7 @@ def accuracy(y: ArrayLike, features: ArrayLike, labels: ArrayLike) -> Float[jax.
 
 def signed(dataset: Dataset) -> Dataset:
     """The dataset, if its labels are +1 and -1."""
+    check_dataset(dataset)
     if not np.isin(dataset.labels, (-1.0, 1.0)).all():
         raise InputError(f"The labels must be +1 and -1, but those of {dataset.name} are not.", "Choose two classes.")
     return dataset
@@ -110,6 +111,7 @@ def two_pools(
     dataset: Dataset, training: int | None, validation: int | None, split: str, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Disjoint random samples to train and to validate on; with split="by_group" the same share of every silo."""
+    seed = integer("seed", seed, least=0)
     samples = len(dataset.labels)
     first = integer("training", samples // 2 if training is None else training)
     rest = samples - first

@@ -79,7 +79,7 @@ def minimax_quadratic(
     r = integer("r", r)
     unequal = at_least("heterogeneity", heterogeneity, 0.0)
     ratio = at_least("condition", condition, 1.0)
-    rng = np.random.default_rng((seed, 2))
+    rng = np.random.default_rng((integer("seed", seed, least=0), 2))
     data = {
         "P": definite(rng, agents, n, unequal, ratio),
         "H": definite(rng, agents, r, unequal, ratio),

@@ -67,7 +67,7 @@ def stackelberg_pricing(
     unequal = at_least("heterogeneity", heterogeneity, 0.0)
     above("target", target, 0.0)
     at_least("smooth", smooth, 0.0)
-    rng = np.random.default_rng((seed, 3))
+    rng = np.random.default_rng((integer("seed", seed, least=0), 3))
 
     def vary(common: np.ndarray | float) -> np.ndarray:
         """Each district's own, always positive."""

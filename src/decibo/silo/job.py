@@ -36,7 +36,7 @@ import json
 import re
 import ssl
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -90,8 +90,8 @@ class Site:
             )
         if self.address is not None:
             _ = host_and_port(self.address, self.name)
-        if self.certificate:
-            _ = self.fingerprint
+        if self.certificate != "":
+            _ = self.der
 
     @property
     def fingerprint(self) -> str:
@@ -111,6 +111,14 @@ class Site:
                 f"{short_repr(self.certificate)}.",
                 "Copy the card that `decibo site card` prints at that site.",
             ) from error
+
+
+def _check_sites(sites: object, relay: object) -> None:
+    """Reject what is not a list of sites, and a relay that is none."""
+    if not isinstance(sites, Sequence) or not all(isinstance(site, Site) for site in sites):
+        raise InputError(f"sites must be a list of decibo.silo.Site, but it is {short_repr(sites)}.")
+    if not isinstance(relay, Site | None):
+        raise InputError(f"relay must be a decibo.silo.Site or None, but it is {short_repr(relay)}.")
 
 
 def host_and_port(address: object, name: str) -> tuple[str, int]:
@@ -179,6 +187,7 @@ class Job:
         integer("checkpoint_every", self.checkpoint_every)
         positive("patience", self.patience)
         positive("again", self.again)
+        _check_sites(self.sites, self.relay)
         object.__setattr__(self, "sites", tuple(self.sites))
         names = [site.name for site in self.sites]
         pins = [site.fingerprint for site in self.sites if site.certificate]

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from decibo.validate import at_least, fraction
+from decibo.validate import at_least, fraction, integer
 
 
 class Receiver(Protocol):
@@ -67,6 +67,7 @@ class Faults:
         fraction("lose", self.lose)
         fraction("double", self.double)
         at_least("delay", self.delay, 0.0)
+        integer("seed", self.seed, least=0)
 
     @property
     def any(self) -> bool:
