@@ -73,6 +73,21 @@ def test_temporary_names_cannot_be_guessed(tmp_path, monkeypatch):
     assert len(set(seen)) == 2
 
 
+def test_links_at_names_that_could_be_guessed_are_left_alone(tmp_path):
+    """Names that were made of the number of the process: whoever put a link there had its target overwritten."""
+    precious = tmp_path / "precious"
+    precious.write_text("thesis")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for name in (f".a.{os.getpid()}.tmp", f".writing-probe-{os.getpid()}", f".probe.{os.getpid()}.tmp", ".writing-50"):
+        (folder / name).symlink_to(precious)
+    before = names(folder)
+    check_writable(folder)
+    atomic_write(folder / "a", "ours")
+    assert precious.read_text() == "thesis"
+    assert names(folder) == sorted([*before, "a"])
+
+
 def test_a_folder_is_replaced_as_a_whole(tmp_path):
     target = tmp_path / "up" / "results"
     with replace_folder(target) as draft:

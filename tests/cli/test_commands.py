@@ -332,6 +332,18 @@ def test_interrupted_runs_are_written(here, call, monkeypatch, how):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_step_ends_the_command_with_a_line(here, call, monkeypatch, number):
+    def compiling(*_):
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal was swallowed")
+
+    monkeypatch.setattr("decibo.execute.loop.begin", compiling)
+    done = call("run", "quad.toml")
+    assert (done.code, done.err) == (Exit.INTERRUPTED, "decibo: interrupted; unfinished results were not written\n")
+    assert not (here / "out").exists()
+
+
 def test_a_signal_in_the_last_steps_ends_the_command_and_keeps_the_result(here, call, monkeypatch):
     def report(step, steps, latest):
         if step == steps:

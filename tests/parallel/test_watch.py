@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from decibo.parallel.launch import launch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SECRET = b"known to the run"
+WHO = ("decibo: ", "decibo launch: ")  # a process of a run, and the supervisor
 
 
 @pytest.fixture
@@ -171,6 +173,55 @@ def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_p
     assert "Traceback" not in survivor
     assert victim.splitlines()[-1] == "RuntimeError: callback"
     assert ended < 200  # JAX's runtime would have waited for 300 s
+
+
+OWN = """
+import jax.numpy as jnp
+import numpy as np
+
+import decibo
+
+
+def make(agents: int, spoilt: str) -> decibo.Problem:
+    def data(agent):
+        if agent == 3 and spoilt == "missing":
+            return np.loadtxt("nowhere/agent3.csv")
+        return np.full(2, np.nan if agent == 3 else 1.0)
+
+    outer = lambda x, y, d: jnp.sum((y - d) ** 2)
+    return decibo.Problem(outer, lambda x, y, d: jnp.sum((y - x) ** 2), data, np.zeros(2), np.zeros(2), agents=agents)
+"""
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "code", "said"),
+    [("missing", 3, "nowhere/agent3.csv not found"), ("nan", 2, "outer of agent 3 is nan there")],
+)
+def test_a_command_says_what_is_wrong_with_the_data_of_another_process(tmp_path, spoilt, code, said):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.toml").write_text(f'problem = {{ name = "own:make", spoilt = "{spoilt}" }}\nnetwork.agents = 4\n')
+    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "--", "run", "own.toml", "--trust", "own"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == code, done.stderr
+    own, supervisor = ([line for line in done.stderr.splitlines() if line.startswith(who)] for who in WHO)
+    assert len(own) == len(supervisor) == 1  # that of the process that knows, and that of the supervisor
+    assert said in own[0]
+    assert "process 1 (agents 2 to 3) failed: " in supervisor[0]
+    assert said in supervisor[0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_launch_passes_a_signal_on_and_ends_as_the_table_of_exit_codes_says(tmp_path, number):
+    child = "import os, pathlib, time; pathlib.Path(os.environ['DECIBO_PROCESS']).touch(); time.sleep(100)"
+    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "--", "python", "-c", child]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        while len(list(tmp_path.iterdir())) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
 
 
 def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):

@@ -296,7 +296,8 @@ def launch(
       decibo launch -n 2 python my_script.py
     """
     check_processes(command, processes)
-    return launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
+    code = launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
+    return Exit.INTERRUPTED if code == Exit.INTERRUPTED else code
 
 
 HomeFolder = Annotated[
@@ -499,10 +500,9 @@ def call(argv: Sequence[str]) -> int:
         try:
             with interruptible():
                 code = app(words, prog_name="decibo", standalone_mode=False)
+            if code == Exit.INTERRUPTED and code is not Exit.INTERRUPTED:  # what typer makes of KeyboardInterrupt
+                return failed(KeyboardInterrupt())
             return int(code) if isinstance(code, int) else Exit.RAN
-        except typer.Exit as stop:
-            interrupted = stop.exit_code == Exit.INTERRUPTED  # what typer makes of KeyboardInterrupt
-            return failed(KeyboardInterrupt()) if interrupted else stop.exit_code
         except SystemExit as stop:  # how typer ends when the reader of its output is gone
             if isinstance(stop.__context__, OSError):
                 return Exit.RAN

@@ -359,7 +359,7 @@ def announce(error: BaseException, text: str | None = None) -> str | None:
         return None
     same = reason.endswith(f" failed: {words}")
     if is_lost(error) and not same:
-        say(conclusion(reason))
+        _tell(conclusion(reason))
     return reason if same or is_lost(error) else None
 
 
@@ -413,11 +413,17 @@ def end(code: int, line: str = "") -> NoReturn:
     os._exit(code)
 
 
-def _flush(line: str) -> None:
-    if line and STATUS not in os.environ:
-        say(line)
-    elif line:
+def _tell(line: str) -> None:
+    """Print why the run ends, or leave it to the supervisor, which prints it once for all processes."""
+    if STATUS in os.environ:
         write_status(f"process-{_member.process if _member else 0}.said", line)
+    else:
+        say(line)
+
+
+def _flush(line: str) -> None:
+    if line:
+        _tell(line)
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
