@@ -6,6 +6,8 @@ import stat
 import pytest
 
 from decibo.cli.join import free_port
+from decibo.silo.home import Home
+from decibo.sklearn.check import foretold
 
 JOB = """
 problem = "{problem}"
@@ -54,6 +56,46 @@ def test_check_says_what_would_leave_to_whom_and_that_nobody_answers(job, decibo
     found = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0", "--json").json
     assert found["in_every_step"] == [{"times": 1, "numbers": 11}]
     assert found["bytes_to_each_neighbour"] == 20 * 11 * 8
+
+
+FIT = '[network]\nname = "complete"\n[estimator]\nname = "SiloTrust"\nlabel = "sick"\n'
+TABLE = "age,{ward},sick\n61,a,yes\n,b,no\n47,a,yes\n"
+
+
+def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_another_table(job, here, decibo_call):
+    sites = job.read_text().partition("[[site]]")
+    job.write_text(FIT + sites[1] + sites[2])
+    for name, column in (("north", "ward"), ("east", "ward"), ("west", "room")):
+        (here / name / "ours.csv").write_text(TABLE.format(ward=column))
+        with (here / name / "site.toml").open("a") as file:
+            file.write('table = "ours.csv"\n')
+    lines = []
+    others = [foretold(job, Home.at(here / name), lines.append) for name in ("east", "west")]
+    posts = [told.member.greeting(told.terms)[1] for told in others]
+    try:
+        for post in posts:
+            post.start()
+        done = decibo_call("site", "check", job, "--home", "north", "--wait", "20")
+    finally:
+        for post in posts:
+            post.close()
+    assert done.code == 71
+    words = " ".join(done.out.split())
+    assert "runs the same job" in words
+    assert "columns: age, room there, age, ward here" in words
+    assert (
+        "All sites read the names of the columns, age, ward; that age has gaps; the categories of ward (a, b); "
+        in words
+    )
+    assert "the classes no and yes." in words
+    assert "neighbours may read what this site adds" in words
+    assert "goes from here to each of east and west" in words
+    (here / "job.toml").write_text(job.read_text() + "\n[run]\nsecure_sums = true\n")
+    alone = decibo_call("site", "check", job, "--home", "north", "--wait", "0")
+    assert "no site reads what this one adds" in " ".join(alone.out.split())
+    found = decibo_call("site", "check", job, "--home", "north", "--wait", "0", "--json").json
+    assert found["columns"] == {"age": "gaps", "ward": "text"}
+    assert (found["categories"], found["classes"], found["steps"]) == ({"ward": ["a", "b"]}, ["no", "yes"], 2000)
 
 
 def test_join_needs_data_and_a_card_that_is_its_own(job, here, decibo_call):

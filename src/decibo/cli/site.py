@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decibo.cli import registry, terminal
 from decibo.cli.config import computing_in
@@ -17,11 +18,16 @@ from decibo.errors import InputError
 from decibo.formatting import format_bytes, listed
 from decibo.pytree import Tree
 from decibo.silo.home import Home
-from decibo.silo.job import Job, read_dtype, read_job
+from decibo.silo.job import Job, Members, read_dtype, read_job, read_tables
 from decibo.silo.join import Run, prepare
+from decibo.silo.post import Post
 from decibo.silo.tls import TlsWire, route
 
+if TYPE_CHECKING:
+    from decibo.sklearn.check import Foretold
+
 PAUSE = 0.05  # seconds between two looks at who has answered
+SAME = "runs the same job"
 ROUTES = {"call": "called from here", "wait": "calls this site", "relay": "through the relay"}
 ENCRYPTED = "Messages are encrypted on their way, and nobody but these neighbours can read them. "
 REVEALS = (
@@ -65,26 +71,71 @@ def _show_card(home: Home, as_json: bool, first: str) -> Exit:
 def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
     """What a job would have this site say, and whether its neighbours answer and run the same job."""
     site = Home.at(home)
+    if "estimator" in read_tables(path):
+        return _check_fit(path, site, wait, as_json)
     trust = trust_for(path, trusted, as_json)
     with computing_in(read_dtype(path)):
         job = load_job(path, trust)
         run = prepare(job, site.name, load_data(site, trust, synthetic))
-        answers = _answers(run, site, wait)
+        credentials = site.credentials(job.sites[run.agent.number])
+        answers = _answers(run.post(TlsWire(job, site.name, credentials, log, site.listen)), wait)
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent = _sent(run)
-    same = all(answer == "runs the same job" for answer in answers.values())
     if as_json:
-        keys = {"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent}
-        terminal.print_json(keys)
-        return Exit.RAN if same else Exit.LOST
+        terminal.print_json({"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent})
+        return _code(answers)
     terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
-    sites = {each.name: each for each in job.sites}
-    way = {peer: ROUTES[route(job, sites[site.name], sites[peer]) or "wait"] for peer in answers}
-    rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
-    terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
+    _show_neighbours(job.members, site.name, answers)
     reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
     terminal.say(_in_words(run, sent), ENCRYPTED + reveals)
-    return Exit.RAN if same else Exit.LOST
+    return _code(answers)
+
+
+def _check_fit(path: Path, site: Home, wait: float, as_json: bool) -> Exit:
+    """The same for a job with an estimator, whose problem the sites find together."""
+    from decibo.sklearn.check import foretold  # needs scikit-learn
+
+    with computing_in(read_dtype(path)):
+        told = foretold(path, site, log)
+        mark, post = told.member.greeting(told.terms)
+        answers = _answers(post, wait)
+    if as_json:
+        parts = {name: getattr(told, name) for name in ("columns", "categories", "classes", "steps")}
+        terminal.print_json({"site": site.name, "job": mark.hex(), "neighbours": answers, **parts})
+        return _code(answers)
+    title = f"{told.terms['estimator']}, at most {told.steps} steps on {told.member.network!r}"
+    terminal.say(f"{site.name}, job {mark.hex()[:16]}: {title}", "")
+    _show_neighbours(told.member.members, site.name, answers)
+    terminal.say(*_fit_in_words(told), ENCRYPTED + REVEALS)
+    return _code(answers)
+
+
+def _fit_in_words(told: Foretold) -> list[str]:
+    """What all sites would read, what they would add up, and what neighbours would read."""
+    gaps = [name for name, what in told.columns.items() if what == "gaps"]
+    text = [f"{name} ({', '.join(words)})" for name, words in told.categories.items()]
+    read = [f"the names of the columns, {', '.join(told.columns)}"]
+    read += [f"that {listed(gaps)} {'has' if len(gaps) == 1 else 'have'} gaps"] if gaps else []
+    read += [f"the categories of {'; '.join(text)}"] if text else []
+    read += [f"the classes {listed([str(label) for label in told.classes])}"] if told.classes else []
+    part = "no site reads what this one adds" if told.member.secure_sums else "neighbours may read what this site adds"
+    return [
+        f"All sites read {'; '.join(read)}.",
+        f"They read how many samples they have together, and the sums of all columns and of their squares; {part}.",
+        f"In every step a message with gradients goes from here to each of {listed(told.member.peers)}.",
+    ]
+
+
+def _code(answers: Mapping[str, str]) -> Exit:
+    """Whether all neighbours are there with the same job."""
+    return Exit.RAN if all(answer == SAME for answer in answers.values()) else Exit.LOST
+
+
+def _show_neighbours(members: Members, me: str, answers: Mapping[str, str]) -> None:
+    sites = {each.name: each for each in members.sites}
+    way = {peer: ROUTES[route(members, sites[me], sites[peer]) or "wait"] for peer in answers}
+    rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
+    terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
 
 
 def _sent(run: Run) -> dict[str, object]:
@@ -117,19 +168,17 @@ def _in_words(run: Run, sent: dict[str, object]) -> str:
     )
 
 
-def _answers(run: Run, site: Home, wait: float) -> dict[str, str]:
+def _answers(post: Post, wait: float) -> dict[str, str]:
     """What each neighbour says about its job."""
-    wire = TlsWire(run.job, site.name, site.credentials(run.job.sites[run.agent.number]), log, site.listen)
-    post = run.post(wire)
     post.start()
     try:
         until = time.monotonic() + wait
-        while len(post.greeted) < len(run.peers) and time.monotonic() < until:
+        while len(post.greeted) < len(post.peers) and time.monotonic() < until:
             time.sleep(PAUSE)
     finally:
         post.close()
-    words = {peer: "; ".join(found) or "runs the same job" for peer, found in post.greeted.items()}
-    return {peer: words.get(peer, "does not answer: is join or site check running there?") for peer in run.peers}
+    words = {peer: "; ".join(found) or SAME for peer, found in post.greeted.items()}
+    return {peer: words.get(peer, "does not answer: is join or site check running there?") for peer in post.peers}
 
 
 # What join and rehearse need too

@@ -156,26 +156,43 @@ class Member:
             **more,
         }
 
+    def greeting(self, more: Mapping[str, str]) -> tuple[bytes, Post]:
+        """The mark of a job with these terms, and what compares them with the neighbours'."""
+        terms = self.terms(more)
+        mark = sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16]
+        wire = self.wire
+        if wire is None:
+            own = Home.at(self.home)
+            credentials = own.credentials(self.sites[self.number])
+            wire = TlsWire(self.members, self.site, credentials, self.say, own.listen)
+        settings = Settings(
+            self.site,
+            [site.name for site in self.sites],
+            self.peers,
+            mark,
+            terms | software(),
+            most=MOST,
+            again=self.again,
+            patience=self.patience,
+            say=self.say,
+        )
+        return mark, Post(wire, settings, keep=2 * self.checkpoint_every + KEEP, calls=CALLS)
+
     @contextmanager
     def meet(self, more: Mapping[str, str], data: Sequence[np.ndarray]) -> Iterator[Session]:
         """Meet the other sites, if they agree on the terms of all jobs and on these; the same again after a crash.
 
         data   this site's own, of which nothing is said but sums
         """
-        terms = self.terms(more)
-        mark = sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16]
-        own = Home.at(self.home) if self.wire is None or self.folder is None else None
-        folder = (
-            Path(self.folder) if self.folder is not None else own.folder / "runs" / mark.hex()[:16] if own else Path()
-        )
+        mark, post = self.greeting(more)
+        folder = Home.at(self.home).folder / "runs" / mark.hex()[:16] if self.folder is None else Path(self.folder)
         with hold(check_folder(folder), own=True):
-            stored.clear(folder)
-            past = _read(folder / AGREED) if stored.steps(folder) else None
-            shares = own_shares(folder, self.peers, data, new=past is None) if self.secure_sums else None
-            post = self._post(own, mark, terms | software())
-            talk = Later(post, self.peers, first=0 if past is None else past["calls"])
-            names = [site.name for site in self.sites]
             try:
+                stored.clear(folder)
+                past = _read(folder / AGREED) if stored.steps(folder) else None
+                shares = own_shares(folder, self.peers, data, new=past is None) if self.secure_sums else None
+                talk = Later(post, self.peers, first=0 if past is None else past["calls"])
+                names = [site.name for site in self.sites]
                 if past is None:
                     post.start()
                 with _told(post):
@@ -195,25 +212,6 @@ class Member:
         """What hides this site's numbers in sums, from what each link has agreed on when the meeting began."""
         numbers = {peer: self.members.number(peer) for peer in self.peers}
         return Sums(self.number, secrets_of(mark, self.number, numbers, own, heard), lambda: (talk.step, talk.call))
-
-    def _post(self, own: Home | None, mark: bytes, terms: dict[str, str]) -> Post:
-        wire = self.wire
-        if wire is None:
-            assert own is not None
-            credentials = own.credentials(self.sites[self.number])
-            wire = TlsWire(self.members, self.site, credentials, self.say, own.listen)
-        settings = Settings(
-            self.site,
-            [site.name for site in self.sites],
-            self.peers,
-            mark,
-            terms,
-            most=MOST,
-            again=self.again,
-            patience=self.patience,
-            say=self.say,
-        )
-        return Post(wire, settings, keep=2 * self.checkpoint_every + KEEP, calls=CALLS)
 
 
 @contextmanager

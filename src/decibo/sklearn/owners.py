@@ -88,12 +88,12 @@ def owner(
         yield None
         return
     member = _member(model, silo, groups)
-    columns = _columns(X)
-    labels = _labels(model, y, columns)
+    columns = own_columns(X)
+    labels = own_labels(model, y, columns)
     own = [*columns.values(), np.asarray(column_or_1d(y)), *more]
-    with member.meet(_terms(model, columns) | dict(said or {}), own) as session:
+    with member.meet(terms_of(model, columns) | dict(said or {}), own) as session:
         meeting = session.meeting
-        everyone = meeting.share({"columns": _holds(columns), "labels": labels})
+        everyone = meeting.share({"columns": what_they_hold(columns), "labels": labels})
         _compare_labels(meeting.names, [each["labels"] for each in everyone])
         encoding = None
         if any(what for each in everyone for what in each["columns"].values()):
@@ -137,14 +137,15 @@ def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
     return member
 
 
-def _terms(model: BaseEstimator, columns: Columns) -> dict[str, str]:
+def terms_of(model: BaseEstimator, columns: Columns) -> dict[str, str]:
     """What sites compare with their neighbours before anything else; the network is that of the job."""
     apart = ("network", "checkpoint")
     parameters = {name: repr(value) for name, value in model.get_params().items() if name not in apart}
     return {"estimator": type(model).__name__, **parameters, "columns": ", ".join(columns)}
 
 
-def _columns(X: object) -> Columns:
+def own_columns(X: object) -> Columns:
+    """The columns of this site's table, checked."""
     if isinstance(X, Mapping):
         raise InputError("X must be a data frame or an array, but it is a mapping.", "Pass pandas.DataFrame(X).")
     columns = as_columns(X)
@@ -156,13 +157,13 @@ def _columns(X: object) -> Columns:
     return columns
 
 
-def _holds(columns: Columns) -> dict[str, str]:
+def what_they_hold(columns: Columns) -> dict[str, str]:
     """What stands in the way of taking a column as it is; nothing for numbers without gaps."""
     what = lambda column: TEXT if column.dtype == object else "gaps" if np.isnan(column).any() else ""
     return {name: what(column) for name, column in columns.items()}
 
 
-def _labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:
+def own_labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:
     """What others must know about this site's labels: whether they are numbers or text, and which classes there are."""
     labels = column_or_1d(y)
     check_consistent_length(next(iter(columns.values())), labels)

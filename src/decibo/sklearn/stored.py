@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -115,6 +116,18 @@ def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | Sil
     return KNOWN[name](**options), label  # pyright: ignore
 
 
+def own_table(site: Home, label: str) -> tuple[Any, np.ndarray]:
+    """This site's samples and their labels, from the file that its own site.toml names."""
+    if site.table is None:
+        raise InputError(
+            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
+            'Add table = "ours.csv", the path of a CSV or parquet file.',
+        )
+    own = read_table(site.folder / site.table, label=label)
+    assert own.y is not None  # since a column of labels was named
+    return own.X, own.y
+
+
 def fit_job(
     path: Path, site: Home, *, say: Say, wire: Wire | None = None
 ) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
@@ -123,12 +136,6 @@ def fit_job(
     wire   what carries the messages, TLS by default
     """
     model, label = estimator_of(path.name, read_tables(path)["estimator"])
-    if site.table is None:
-        raise InputError(
-            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
-            'Add table = "ours.csv", the path of a CSV or parquet file.',
-        )
-    own = read_table(site.folder / site.table, label=label)
-    assert own.y is not None  # since a column of labels was named
-    model.fit(own.X, own.y, silo=Member.at(path, site.folder, say=say, wire=wire))
+    X, y = own_table(site, label)
+    model.fit(X, y, silo=Member.at(path, site.folder, say=say, wire=wire))
     return model, save(model, site.folder / "models" / f"{path.stem}.json")

@@ -69,6 +69,11 @@ def trust_problem(
     return Problem(_judged, _trained, part, x0, y0, agents=census.count, name="trust")
 
 
+def said_of(checked: ArrayLike | None = None) -> dict[str, str]:
+    """What sites that fit a `SiloTrust` must agree on besides its parameters and the columns."""
+    return {"checked": "left out" if checked is None else "passed"}
+
+
 class SiloTrust(SiloLogisticRegression):
     """Whose data helps? Logistic regression across silos with one learned weight between 0 and 1 for each silo.
 
@@ -123,7 +128,7 @@ class SiloTrust(SiloLogisticRegression):
         """
         self._check()
         positive("penalty", self.penalty)
-        said = {"checked": "left out" if checked is None else "passed"}
+        said = said_of(checked)
         more = [] if checked is None else [np.asarray(checked)]
         with owners.owner(self, silo, X, y, groups, said, more) as own:
             table, number, census = self._classes(X, y, groups, own)
