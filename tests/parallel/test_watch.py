@@ -175,6 +175,39 @@ def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_p
     assert ended < 200  # JAX's runtime would have waited for 300 s
 
 
+OUTSIDE = """
+import pathlib, sys, time
+import decibo
+from decibo.parallel.watch import inside
+me = decibo.init_distributed(coordinator=sys.argv[1], processes=3, process=int(sys.argv[2]), heartbeat=30)
+if me == 0:
+    with inside():
+        time.sleep(200)
+begun = pathlib.Path(sys.argv[3])
+if me == 2:
+    while not begun.exists():
+        time.sleep(0.05)
+    raise KeyError("label")
+begun.touch()
+time.sleep(4)
+print("written", flush=True)
+"""
+
+
+def test_who_writes_results_while_another_process_fails_may_finish_and_process_0_goes_last(tmp_path):
+    """JAX's coordinator is in process 0: when it went at once, the runtime aborted the writer with a C++ stack."""
+    address = f"127.0.0.1:{processes.free_port()}"
+    words = [[sys.executable, "-c", OUTSIDE, address, str(n), str(tmp_path / "begun")] for n in range(3)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    all_three = [subprocess.Popen(each, **pipes) for each in words]
+    first, writer, victim = (process.communicate(timeout=120) for process in all_three)
+    assert [process.returncode for process in all_three] == [71, 71, 1]
+    line = "decibo: process 2 failed: KeyError: 'label'. All processes of the run end.\n"
+    assert writer == ("written\n", line)
+    assert first == ("", line)
+    assert victim[1].endswith("KeyError: 'label'\n")
+
+
 OWN = """
 import jax.numpy as jnp
 import numpy as np

@@ -98,6 +98,12 @@ class Hub(threading.Thread):
                 self._tell_alive()
             self._judge(now)
 
+    def has_company(self) -> bool:
+        """Whether another process than this one still has its line, and has been heard of lately."""
+        now = time.monotonic()
+        others = [peer for number, peer in list(self.members.items()) if number]
+        return any(peer.line.fileno() >= 0 and now - peer.heard <= self.heartbeat for peer in others)
+
     def _accept(self) -> None:
         with suppress(OSError):
             line, address = self.server.accept()

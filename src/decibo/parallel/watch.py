@@ -174,6 +174,7 @@ class Member(threading.Thread):
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _member: Member | None = None
+_hub: Hub | None = None  # in process 0
 
 
 def join(
@@ -183,11 +184,12 @@ def join(
 
     From then on this process ends when another one does, and the others end when this one does.
     """
-    global _member
+    global _member, _hub
     key = secret.encode()
     host, _, number = address.rpartition(":")
     if process == 0:
-        Hub(_listen(bind, int(number), address), processes, key, heartbeat, port()).start()
+        _hub = Hub(_listen(bind, int(number), address), processes, key, heartbeat, port())
+        _hub.start()
     member = _call(host, int(number), processes, process, key, heartbeat)
     _member = member
     _install(member)
@@ -409,8 +411,19 @@ def end(code: int, line: str = "") -> NoReturn:
     flushing = threading.Thread(target=_flush, args=(line,), daemon=True)
     flushing.start()
     flushing.join(PATIENCE)  # nobody may read what this process prints
-    time.sleep(0.5 if _member and _member.process == 0 else 0)  # the others go first: JAX's coordinator is here
+    if _hub is not None:
+        _go_last(_hub, PATIENCE + (_hub.heartbeat if code == LOST else 0))
     os._exit(code)
+
+
+def _go_last(hub: Hub, most: float) -> None:
+    """Wait until the others have ended: JAX's coordinator is in this process, and its runtime aborts who is without it.
+
+    If another process failed, one that is outside a run has the time of a heartbeat; if it was this one, it has none.
+    """
+    deadline = time.monotonic() + most
+    while hub.has_company() and time.monotonic() < deadline:
+        time.sleep(TICK / 4)
 
 
 def _tell(line: str) -> None:
