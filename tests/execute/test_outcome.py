@@ -111,6 +111,15 @@ def test_a_target_reached_at_infinity_is_no_convergence():
     assert solution.steps < STEPS["steps"]
 
 
+@pytest.mark.parametrize("until", [None, {"outer": -1e9}])
+def test_automatic_steps_towards_infinity_are_no_convergence(until):
+    falling = lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y)
+    options = STEPS | {"steps": 1000, "every": 10, "measures": ["outer"], "until": until}
+    solution = decibo.solve(stated(outer=falling), NETWORK, **options)
+    assert solution.history["outer"][-1] < -1e9
+    assert solution.status == "diverged"
+
+
 @pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact()], ids=["given", "found"])
 def test_an_objective_that_stops_being_a_number_is_a_failure_that_says_since_when(method):
     solution = decibo.solve(stated(outer=undefined), NETWORK, method, every=10, **STEPS)
