@@ -296,14 +296,20 @@ def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkey
     assert [row[:2] for row in shown[0].rows] == [["ahead", words] for words in penalty.STEPS.values()]
 
 
-def test_penalties_are_judged_by_the_questions_of_the_benchmark():
+def penalised():
+    """Three penalties: one too small, one with which all runs diverge, one that is right."""
+
     def cell(value, status, values):
         runs = tuple(made_run(values, status, seed) for seed in range(3))
         name = penalty.Case("ahead_exact", penalty.KEPT, value).name
         return results.Cell("quadratic", "ring", name, {}, [], [], {}, runs, 0.0)
 
-    cells = [cell(1.0, "done", [1.0, 1e-4, 1e-5]), cell(10.0, "diverged", [1.0, 1e-4, 1e-8]),
-             cell(100.0, "done", [1.0, 1e-4, 1e-8])]  # fmt: skip
+    found = {1.0: ("done", 1e-5), 10.0: ("diverged", 1e-8), 100.0: ("done", 1e-8)}
+    return [cell(value, status, [1.0, 1e-4, end]) for value, (status, end) in found.items()]
+
+
+def test_penalties_are_judged_by_the_questions_of_the_benchmark():
+    cells = penalised()
     assert list(penalty.solved(cells).values()) == [0.5, 0.0, 1.0]
     first, ends = penalty.blocks(cells)
     assert first.rows == [["ahead_exact", "of 100", "50 %", "0 %", "100 %", "", ""]]
@@ -528,6 +534,11 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_p
     assert (tmp_path / "got" / "benchmark.html").exists()
     assert {"runs.csv", "settings.csv", "tried.csv"} <= {path.rpartition("/")[2] for path in told["tables"]}
     assert all((tmp_path / path).is_file() for path in told["tables"])
+    monkeypatch.setattr(penalty, "kept", lambda *_: penalised())
+    assert cli.call([word for word in words if word != "--json"] + ["--penalty"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "runs.csv, settings.csv, tried.csv" in said
+    assert "How much does the penalty matter?" in (tmp_path / "got" / "benchmark.html").read_text()
     assert cli.call([*words, "--render", "--docs", "docs"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["made"], told["kept"]) == (0, 2)
