@@ -25,9 +25,10 @@ from helpers.sites import NAMES, in_threads, warm
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory):
-    """Four sites, a relay and a stranger."""
+    """Four sites, a relay, a stranger, and another one who has made a certificate in the name of east."""
     root = tmp_path_factory.mktemp("homes")
-    return {name: Home.make(root / name, name, f"127.0.0.1:{free_port()}") for name in (*NAMES, "relay", "stranger")}
+    found = {name: Home.make(root / name, name, f"127.0.0.1:{free_port()}") for name in (*NAMES, "relay", "stranger")}
+    return found | {"false east": Home.make(root / "false", "east")}
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,8 @@ def anyone(own=None, version=ssl.TLSVersion.TLSv1_3):
 
 
 def own(homes, name):
-    return Credentials(homes[name].folder / f"{name}.pem", homes[name].folder / f"{name}.key")
+    home = homes[name]
+    return Credentials(home.folder / f"{home.name}.pem", home.folder / f"{home.name}.key")
 
 
 FRAME = (5).to_bytes(4, "little") + b"hello"
@@ -125,6 +127,7 @@ def attacks(homes):
     return {
         "no certificate": (anyone(), FRAME, "127.0.0.1: it shows no certificate"),
         "unknown": (anyone(own(homes, "stranger")), FRAME, "its certificate is not that of a site of this job"),
+        "wrong key": (anyone(own(homes, "false east")), FRAME, "its certificate is not that of a site of this job"),
         "no neighbour": (anyone(own(homes, "south")), FRAME, "south is a site of this job, but no neighbour of north"),
         "HTTP": (None, http, "127.0.0.1: it speaks HTTP"),
         "noise": (None, bytes(range(200)), "127.0.0.1: it does not speak TLS"),

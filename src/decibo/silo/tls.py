@@ -178,8 +178,9 @@ class TlsWire:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for _ in range(SETTLE):
             await asyncio.sleep(0)
-        while self.open and time.monotonic() < until + 1:
-            for link in self.open - set(links):
+        until = time.monotonic() + 1  # for those that say farewell; on a busy machine all above may have taken long
+        while self.open:
+            for link in self.open - (set() if time.monotonic() > until else set(links)):
                 link.transport.abort()
             await asyncio.sleep(0.005)
 
