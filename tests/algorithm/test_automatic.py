@@ -1,5 +1,7 @@
 """Step sizes that the agents find: the recursion against numpy, where it lands, and what it can cope with."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import decibo
 from decibo.algorithm import automatic as rule
+from decibo.bench.material import noisy
 from helpers.twin import NETWORKS, as_start, problem
 
 STEPS = 30
@@ -23,9 +26,10 @@ def unit(v):
 
 
 class Agent:
-    """One agent of the twin: equations (1)-(11), one after another, each quantity under its own name."""
+    """One agent of the twin: equations (1)-(14), one after another, each quantity under its own name."""
 
-    def __init__(self, twin, i, x, y, z):
+    def __init__(self, twin, i, x, y, z, pace):
+        self.pace = pace
         self.twin, self.i, self.x, self.y, self.z = twin, i, x, y, z
         self.w = noise(y.size)
         for _ in range(rule.STARTS):
@@ -36,8 +40,8 @@ class Agent:
         self.c = {"y": 0 * y, "z": 0 * y}
         self.e = {"y": 0 * y, "z": 0 * y}
         self.moves = np.zeros(4)
-        self.t = self.wt = self.d = self.v = 0 * x
-        self.m = dict.fromkeys(rule.LAGS, 0 * x)
+        self.t = self.wt = self.d = self.v = self.average = 0 * x
+        self.m = dict.fromkeys(pace.lags, 0 * x)
         self.s = 0 * x + rule.TINY
 
     def probe(self):
@@ -60,21 +64,28 @@ class Agent:
         self.l, along = self.probe()
         self.w = unit(along + rule.NOISE * noise(self.y.size))  # (2)
         self.L = max(self.l, rule.FALL * self.L)  # (3)
-        self.level += (np.log(self.l) - self.level) / rule.LATE
+        self.level += (np.log(self.L if self.pace.sampled else self.l) - self.level) / rule.LATE
 
     def x_step(self, d, k, seen):
         """What x would be before it is mixed."""
         t = self.wt + d - self.d  # (6)
         before = self.v
         self.v = self.v + 3 / (k + 3) * (t**2 - self.v)
-        q = np.clip(t / np.sqrt(self.v), -rule.LARGEST, rule.LARGEST)  # (7)
-        brake = min(1.0, (np.exp(seen) / np.exp(self.level)) ** -rule.BRAKE)  # (11)
+        self.average = self.average + max(self.pace.theta, 1 / (k + 1)) * (
+            t - self.average
+        )  # (12), t itself if theta is 1
+        q = np.clip(self.average / np.sqrt(self.v), -rule.LARGEST, rule.LARGEST)  # (7)
+        brake = min(1.0, (np.exp(seen) / np.exp(self.level)) ** -rule.BRAKE)  # (11), (14)
         c = {T: np.sqrt(abs(q)) * q * m / np.maximum(q**2, m**2) for T, m in self.m.items()}
+        if self.pace.sampled:
+            for T, m in self.m.items():
+                for j in np.flatnonzero(abs(m) < abs(q)):
+                    c[T][j] = np.sqrt(abs(q[j])) * np.clip(np.sqrt(T) * m[j] / q[j], -1, 1)  # (13)
         self.m = {T: m + (q - m) / min(T, k + 1) for T, m in self.m.items()}  # (8)
         for j in range(q.size):
             now = {T: c[T][j] for T in c}
             if min(now.values()) > 0:
-                self.s[j] *= np.exp(rule.UP / (1 + k / rule.CALM) * brake * min(now.values()))  # (9)
+                self.s[j] *= np.exp(self.pace.up / (1 + k / rule.CALM) * brake * min(now.values()))  # (9)
             else:
                 self.s[j] *= np.exp(rule.DOWN * min(now[T] / T for T in now))
             if self.v[j] < before[j]:
@@ -83,12 +94,12 @@ class Agent:
         return self.x - self.s * brake * q
 
 
-def twin_run(twin, network, starts):
+def twin_run(twin, network, starts, pace):
     W = np.asarray(network.W)
     neighbours = [np.flatnonzero(row) for row in W]
     u = (1 - np.sort(np.linalg.eigvalsh(W))[-2]) / 2 if len(W) > 1 else 0.5
     period = max(network.width, rule.PROBE)
-    agents = [Agent(twin, i, *(starts[name][i] for name in "xyz")) for i in range(len(W))]
+    agents = [Agent(twin, i, *(starts[name][i] for name in "xyz"), pace) for i in range(len(W))]
     most = lambda L: rule.SAFE * (2 - rule.THETA) / rule.THETA / L
     r = rule.FIRST
     gamma = r * most(max(agent.L for agent in agents))
@@ -99,7 +110,7 @@ def twin_run(twin, network, starts):
         for agent in agents:
             if k % rule.PROBE == 0:
                 agent.look()
-            seen.append(np.log(agent.l if k % rule.PROBE == 0 else agent.L))
+            seen.append(np.log(agent.l if k % rule.PROBE == 0 and not pace.sampled else agent.L))
         if k % period == 0:
             if k:
                 largest, *numbers = np.max(news, axis=0)  # everybody has the same
@@ -143,15 +154,17 @@ def twin_run(twin, network, starts):
 PAIRS = (lambda v: v["y"] + v["z"], lambda v: v["y"] - v["z"])
 
 
+@pytest.mark.parametrize("pace", [rule.FULL, rule.SAMPLED], ids=["all data", "minibatches"])
 @pytest.mark.parametrize("network", ["path", "ring"])
-def test_the_recursion_is_the_one_in_the_header(network):
+def test_the_recursion_is_the_one_in_the_header(network, pace):
     network = NETWORKS[network]()
     task, twin = problem("vector", network.agents)
     starts = twin.starts()
-    agents, gamma = twin_run(twin, network, starts)
-    end = decibo.solve(
-        task, network, decibo.ahead_exact(lam=LAM), steps=STEPS, start=as_start(task, starts), progress=False
-    )
+    agents, gamma = twin_run(twin, network, starts, pace)
+    method = decibo.ahead_exact(lam=LAM)
+    if pace.sampled:  # a minibatch of all data
+        task, method = replace(task, sample=lambda d, key: d), decibo.minibatch(method)
+    end = decibo.solve(task, network, method, steps=STEPS, start=as_start(task, starts), progress=False)
     for name in "xyz":
         ours = np.asarray(getattr(end.agents, name)).reshape(network.agents, -1)
         np.testing.assert_allclose(ours, [getattr(agent, name) for agent in agents], rtol=1e-6, atol=1e-8)
@@ -216,6 +229,29 @@ def test_minibatches_come_close_and_do_not_stall():
     end = solved(task, decibo.ring(5), 1500, decibo.minibatch(decibo.ahead_exact()), measures=["phi"])
     assert end.status == "done"
     assert end.history["phi"][-1] < end.history["phi"][0] / 4
+
+
+@pytest.mark.parametrize("network", [decibo.ring(10), decibo.networks.path(10)], ids=str)
+def test_noise_alone_neither_stops_x_nor_lets_its_steps_fall(network):
+    task = replace(decibo.problems.quadratic(n=8, r=16, condition=10.0, seed=0), sample=noisy, solution=None)
+    end = solved(task, network, 400, decibo.minibatch(decibo.ahead_exact()), measures=["stationarity"])
+    assert end.history["stationarity"][-1] < 1e-3 * end.history["stationarity"][0]
+
+
+def test_minibatches_without_curvature_do_not_stop_x():
+    """Every other minibatch or so has no samples of the inner level."""
+    target = np.arange(4.0)
+    task = decibo.Problem(
+        lambda x, y, d: jnp.sum((y - 1) ** 2),
+        lambda x, y, d: jnp.sum(d["seen"]) * jnp.sum((y - x - d["target"]) ** 2),
+        {"seen": np.ones((4, 1)), "target": target},
+        0.0,
+        0.0,
+        sample=lambda d, key: d | {"seen": 2 * jax.random.bernoulli(key, 0.5, (1,)).astype(float)},
+    )
+    end = solved(task, decibo.ring(4), 1500, decibo.minibatch(decibo.ahead_exact()))
+    solution = 1 - target.mean()
+    assert abs(end.x - solution) < abs(solution) / 5  # x starts at 0
 
 
 def test_a_kernel_without_second_derivatives():

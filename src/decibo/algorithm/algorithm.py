@@ -72,6 +72,7 @@ class Algorithm:
     directed        whether it works as stated on a directed network
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
+    sampled         what `minibatch` uses in its place, if noise in gradients asks for something else
     batches         whether these must be a fixed list, `decibo.data.Batches`
     full            whether it takes gradients on all data now and then, besides minibatches
     told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
@@ -99,6 +100,7 @@ class Algorithm:
     directed: bool = False
     centralised: bool = False
     stochastic: bool = False
+    sampled: Algorithm | None = None
     batches: bool = False
     full: bool = False
     told: bool = False

@@ -40,6 +40,16 @@ exp(-r k), m_T is q/(1 - r T) and c_T is sqrt|q| (1 - r T): while x creeps, s gr
 steps it does not. The root is a compromise: with |q| in its place s freezes too early, with 1 it never does.
 (11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
 
+On minibatches t and l are noisy. What is noise alone must neither stop x nor let s fall, so there
+
+    (12) a   = a + max(0.1, 1/(k + 1)) (t - a),   q = a/sqrt(v), at most 1 in place of t/sqrt(v) in (7)
+    (13) c_T = sqrt|q| q m_T sqrt(T)/q^2, at most sqrt|q|                  where |m_T| < |q|, in (8)
+    (14) B   = (L/(average L of late))^-10, at most 1                      in place of (11)
+
+and the lag T = 1 is left out. (12): a tracked direction has the noise of d - d', which alternates, so that every other
+step would look like an oscillation; its average does not. (13): the mean of T samples of noise is smaller than one of
+them by sqrt(T), which says nothing against it. (14): l of a minibatch is below L most of the time, and may be 0.
+
 Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir
 & Zhang 2013; (9) per coordinate as in delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993), here over
 several lags at once.
@@ -76,8 +86,6 @@ GOLDEN = (5**0.5 - 1) / 2
 FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
 BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
-LAGS = (1.0, 4.0, 16.0, 64.0, 256.0)
-UP = 0.08  # of log s in a step: from TINY to 1 in 90 steps
 CALM = 1000  # steps after which s grows at half of its first pace: late growth is more often chance
 DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
 TINY = 1e-3  # s at the start: too small to do harm, and soon left behind
@@ -85,12 +93,34 @@ LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
 RECENT = 0.3  # weight of the last step looked at in D and M
 
 
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Pace:
+    """How the steps of x answer what is seen, on all data or on minibatches; part of the program, never traced.
+
+    lags      T of (8)
+    up        UP of (9): of log s in a step
+    theta     weight of the newest t in (12); 1 is t itself
+    sampled   whether (13) and (14) hold
+    """
+
+    lags: tuple[float, ...]
+    up: float
+    theta: float = 1.0
+    sampled: bool = False
+
+
+FULL = Pace((1.0, 4.0, 16.0, 64.0, 256.0), up=0.08)  # from TINY to 1 in 90 steps
+SAMPLED = Pace((4.0, 16.0, 64.0, 256.0), up=0.1, theta=0.1, sampled=True)  # c_T of noisy q are smaller
+
+
 class Plan(NamedTuple):
-    """What is given: the direction, and a step size that is not to be chosen."""
+    """What is given: the direction, a step size that is not to be chosen, and whether gradients are noisy."""
 
     direction: Direction
     alpha: Schedule | None
     gamma: Schedule | None
+    pace: Pace
 
     @property
     def theta(self) -> float:
@@ -106,7 +136,7 @@ class Inner(NamedTuple):
     sent     what its last exchange has changed
     along    w of (2)
     own      L of this agent, (3)
-    level    the average of log l
+    level    the average of log l, or of log L on minibatches
     news     the largest L, D and M heard of since the last switch
     moves    D and M of this agent, squared: two numbers each, for y + z and y - z
     gamma    the same for all agents, as is
@@ -126,13 +156,14 @@ class Inner(NamedTuple):
 
 
 class Outer(NamedTuple):
-    """What an agent keeps for x: W t, d, v, one m_T for each lag, and s; names as in (6)-(10)."""
+    """What an agent keeps for x: W t, d, v, one m_T for each lag, s, and a on minibatches; names as in (6)-(12)."""
 
     wt: Vector
     d: Vector
     v: Vector
     m: jax.Array
     s: Vector
+    a: Vector | tuple[()]
 
 
 class State(NamedTuple):
@@ -143,10 +174,12 @@ class State(NamedTuple):
     outer: Outer
 
 
-def automatic(direction: Direction, alpha: Rate | None = None, gamma: Rate | None = None) -> Algorithm:
+def automatic(
+    direction: Direction, alpha: Rate | None = None, gamma: Rate | None = None, pace: Pace = FULL
+) -> Algorithm:
     """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that are not given."""
     given = {"alpha": alpha, "gamma": gamma}
-    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()))
+    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()), pace)
     return Algorithm(
         init=Partial(_init, plan),
         step=Partial(_step, plan),
@@ -157,6 +190,7 @@ def automatic(direction: Direction, alpha: Rate | None = None, gamma: Rate | Non
         answer=direction.answer,
         bias=direction.bias,
         products=direction.products,
+        sampled=None if pace.sampled else automatic(direction, alpha, gamma, SAMPLED),
     )
 
 
@@ -187,8 +221,9 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
         wt=jnp.zeros_like(x),
         d=jnp.zeros_like(x),
         v=jnp.zeros_like(x),
-        m=jnp.zeros((len(LAGS), *x.shape), x.dtype),
+        m=jnp.zeros((len(plan.pace.lags), *x.shape), x.dtype),
         s=jnp.full_like(x, TINY),
+        a=jnp.zeros_like(x) if plan.pace.theta < 1 else (),
     )
     return State(variables, inner, outer)
 
@@ -207,11 +242,11 @@ def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key:
     v = state.variables
     heard = Heard(oracle.functions, oracle.data, oracle)
     d = plan.direction.at(heard, v, k)
-    inner, curvature = _looked(heard, v.x, v.y, state.inner, k)
+    inner, curvature = _looked(plan.pace, heard, v.x, v.y, state.inner, k)
     inner = _agreed(plan, mix, inner, k)
     own = {"y": v.y, "z": v.z}
     moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z}, k)
-    brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0))  # (11)
+    brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0))  # (11), (14)
     x, outer = _outer_step(plan, mix, v.x, state.outer, d.x, brake.astype(v.x.dtype), k)
     return State(type(v)(x=x, **moved), inner, outer)
 
@@ -240,14 +275,15 @@ class Heard(Oracle):
         return self.asked.on(data)
 
 
-def _looked(oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
+def _looked(pace: Pace, oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
     def look(at: tuple[Vector, Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
         seen, along = _probe(oracle.asked, *at, inner.along)
-        log = _log(seen)
+        own = jnp.maximum(seen, FALL * inner.own)  # (3)
+        log = _log(own if pace.sampled else seen)
         along = _unit(along + NOISE * _noise(along))  # (2)
-        return along, jnp.maximum(seen, FALL * inner.own), inner.level + (log - inner.level) / LATE, log  # (3)
+        return along, own, inner.level + (log - inner.level) / LATE, log
 
     kept = inner.along, inner.own, inner.level, _log(inner.own)
     at = x, y, oracle.slope(x, y)
@@ -315,18 +351,30 @@ def _outer_step(
     if plan.alpha is not None:
         x, wt = mix((x - plan.alpha(k) * t, t))
         return x, outer._replace(wt=wt, d=d)
+    pace, tiny = plan.pace, jnp.finfo(x.dtype).tiny
     v = outer.v + (3 / (k + 3)).astype(x.dtype) * (t**2 - outer.v)
-    q = jnp.clip(t / (jnp.sqrt(v) + jnp.finfo(x.dtype).tiny), -LARGEST, LARGEST)  # (7)
-    lags = jnp.asarray(LAGS, x.dtype)[:, None]
-    most = jnp.maximum(jnp.maximum(q**2, outer.m**2), jnp.finfo(x.dtype).tiny)
-    c = jnp.sqrt(jnp.abs(q)) * q * outer.m / most
+    followed, a = _averaged(pace, outer.a, t, k)  # (12)
+    q = jnp.clip(followed / (jnp.sqrt(v) + tiny), -LARGEST, LARGEST)  # (7)
+    lags = jnp.asarray(pace.lags, x.dtype)[:, None]
+    c = q * outer.m / jnp.maximum(jnp.maximum(q**2, outer.m**2), tiny)
+    if pace.sampled:
+        c = jnp.where(jnp.abs(outer.m) < jnp.abs(q), jnp.clip(jnp.sqrt(lags) * c, -1, 1), c)  # (13)
+    c = jnp.sqrt(jnp.abs(q)) * c
     m = outer.m + (1 / jnp.minimum(lags, k + 1)) * (q - outer.m)  # (8)
     least = jnp.min(c, axis=0)
-    up = (UP / (1 + k / CALM)).astype(x.dtype)
+    up = (pace.up / (1 + k / CALM)).astype(x.dtype)
     change = jnp.where(least > 0, up * brake * least, DOWN * jnp.min(c / lags, axis=0))
     s = outer.s * jnp.exp(change) * jnp.sqrt(jnp.where(v < outer.v, v / outer.v, 1))  # (9)
     x, wt = mix((x - s * brake * q, t))  # (10)
-    return x, Outer(wt, d, v, m, s)
+    return x, Outer(wt, d, v, m, s, a)
+
+
+def _averaged(pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array) -> tuple[Vector, Vector | tuple[()]]:
+    """What q is made of, t or on minibatches its average, and what is kept of it."""
+    if isinstance(a, tuple):
+        return t, a
+    a = a + jnp.maximum(pace.theta, 1 / (k + 1)).astype(t.dtype) * (t - a)
+    return a, a
 
 
 def _probe(oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector) -> tuple[jax.Array, Vector]:

@@ -272,8 +272,9 @@ def recipe_of(method: Algorithm) -> Recipe | None:
 def minibatch(method: Algorithm) -> Algorithm:
     """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""
     check_wrappable(method)
-    step = Partial(_sampled, method.core.step)
-    return wrapped(method, "minibatch", minibatch, method.init, step, method.view, stochastic=True)
+    inside = method.sampled or method
+    step = Partial(_sampled, inside.core.step)
+    return wrapped(method, "minibatch", minibatch, inside.init, step, inside.view, stochastic=True, sampled=None)
 
 
 def _sampled(step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array) -> Tree:
@@ -345,5 +346,7 @@ def wrapped(
     inside = method.factory
     factory = None if inside is None else (lambda **settings: wrap(inside(**settings)))
     name = f"{method.name} + {word}"
+    if "sampled" not in changes and method.sampled is not None:
+        changes["sampled"] = wrap(method.sampled)
     changes = {"theorem": None, "rest": None} | changes
     return replace(method, init=init, step=step, view=view, name=name, factory=factory, **changes)
