@@ -58,6 +58,7 @@ several lags at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -161,7 +162,7 @@ class Outer(NamedTuple):
     wt: Vector
     d: Vector
     v: Vector
-    m: jax.Array
+    m: tuple[Vector, ...]
     s: Vector
     a: Vector | tuple[()]
 
@@ -179,7 +180,7 @@ def automatic(
 ) -> Algorithm:
     """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that are not given."""
     given = {"alpha": alpha, "gamma": gamma}
-    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()), pace)
+    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()), pace=pace)
     return Algorithm(
         init=Partial(_init, plan),
         step=Partial(_step, plan),
@@ -221,7 +222,7 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
         wt=jnp.zeros_like(x),
         d=jnp.zeros_like(x),
         v=jnp.zeros_like(x),
-        m=jnp.zeros((len(plan.pace.lags), *x.shape), x.dtype),
+        m=tuple(jnp.zeros_like(x) for _ in plan.pace.lags),
         s=jnp.full_like(x, TINY),
         a=jnp.zeros_like(x) if plan.pace.theta < 1 else (),
     )
@@ -355,15 +356,15 @@ def _outer_step(
     v = outer.v + (3 / (k + 3)).astype(x.dtype) * (t**2 - outer.v)
     followed, a = _averaged(pace, outer.a, t, k)  # (12)
     q = jnp.clip(followed / (jnp.sqrt(v) + tiny), -LARGEST, LARGEST)  # (7)
-    lags = jnp.asarray(pace.lags, x.dtype)[:, None]
-    c = q * outer.m / jnp.maximum(jnp.maximum(q**2, outer.m**2), tiny)
-    if pace.sampled:
-        c = jnp.where(jnp.abs(outer.m) < jnp.abs(q), jnp.clip(jnp.sqrt(lags) * c, -1, 1), c)  # (13)
-    c = jnp.sqrt(jnp.abs(q)) * c
-    m = outer.m + (1 / jnp.minimum(lags, k + 1)) * (q - outer.m)  # (8)
-    least = jnp.min(c, axis=0)
+    root, size = jnp.sqrt(jnp.abs(q)), jnp.maximum(jnp.abs(q), tiny)
+    c = [root * _agreement(pace, T, m, q, size) for T, m in zip(pace.lags, outer.m, strict=True)]
+    m = tuple(
+        m + (q - m) / jnp.minimum(T, k + 1).astype(x.dtype) for T, m in zip(pace.lags, outer.m, strict=True)
+    )  # (8)
+    least = reduce(jnp.minimum, c)
+    down = reduce(jnp.minimum, (each / T for T, each in zip(pace.lags, c, strict=True)))
     up = (pace.up / (1 + k / CALM)).astype(x.dtype)
-    change = jnp.where(least > 0, up * brake * least, DOWN * jnp.min(c / lags, axis=0))
+    change = jnp.where(least > 0, up * brake * least, DOWN * down)
     s = outer.s * jnp.exp(change) * jnp.sqrt(jnp.where(v < outer.v, v / outer.v, 1))  # (9)
     x, wt = mix((x - s * brake * q, t))  # (10)
     return x, Outer(wt, d, v, m, s, a)
@@ -375,6 +376,15 @@ def _averaged(pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array) -> tup
         return t, a
     a = a + jnp.maximum(pace.theta, 1 / (k + 1)).astype(t.dtype) * (t - a)
     return a, a
+
+
+def _agreement(pace: Pace, lag: float, m: Vector, q: Vector, size: Vector) -> Vector:
+    """q m/max(q^2, m^2): 1 if the mean of the last steps is q, -1 if it is -q; `size` is |q|, positive."""
+    mean = jnp.abs(m)
+    ratio = jnp.minimum(mean, size) / jnp.maximum(mean, size)
+    if pace.sampled:
+        ratio = jnp.where(mean < size, jnp.minimum(lag**0.5 * ratio, 1), ratio)  # (13)
+    return jnp.sign(q) * jnp.sign(m) * ratio
 
 
 def _probe(oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector) -> tuple[jax.Array, Vector]:
