@@ -254,6 +254,17 @@ def test_minibatches_without_curvature_do_not_stop_x():
     assert abs(end.x - solution) < abs(solution) / 5  # x starts at 0
 
 
+def test_what_is_wrapped_first_keeps_the_rule_for_minibatches():
+    task = replace(decibo.problems.quadratic(seed=0), sample=noisy, solution=None)
+    sent = decibo.compression.compressed(decibo.ahead_exact(), decibo.compression.rounded())
+    for method, pace in ((sent, rule.FULL), (decibo.minibatch(sent).replace(lam=50.0), rule.SAMPLED)):
+        end = solved(task, decibo.ring(10), 8, method)
+        assert "alpha=" in end.message  # what they have found is read from inside
+        kept = jax.tree.leaves(end.state, is_leaf=lambda node: isinstance(node, rule.Outer))
+        (outer,) = (node for node in kept if isinstance(node, rule.Outer))
+        assert len(outer.m) == len(pace.lags)
+
+
 def test_a_kernel_without_second_derivatives():
     @jax.custom_vjp
     def square(y):

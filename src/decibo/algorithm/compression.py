@@ -114,7 +114,8 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0, f
         again,
         Partial(_begin_compressed, core.init, core.step),
         Partial(_compressed, core.step, compressor, eta),
-        Partial(_view_compressed, core.view),
+        Partial(_inside, core.view),
+        chosen=None if core.chosen is None else Partial(_inside, core.chosen),
         directed=False,
         fixed_network=True,
         free=False,
@@ -167,8 +168,9 @@ def _forgetful(
     return step(oracle, _ForgetfulMix(mix, compressor, eta, draw), state, k, rest)
 
 
-def _view_compressed(view: Partial, s: Compressed) -> dict[str, Vector]:
-    return view(s.state)
+def _inside(asked: Partial, s: Compressed) -> dict[str, Vector]:
+    """What the method without compression answers of its state."""
+    return asked(s.state)
 
 
 class _Messages:
