@@ -88,7 +88,27 @@ def test_batches_change_nothing(monkeypatch, size):
         np.testing.assert_allclose(cut.history[name], row, rtol=1e-12, atol=1e-12)
 
 
+def test_the_size_of_a_batch_is_found_once_for_a_program(monkeypatch):
+    asked = []
+    real = batching.memory
+    monkeypatch.setattr(batching, "memory", lambda program, batch: asked.append(batch.size) or real(program, batch))
+    monkeypatch.setattr(batching, "_found", {})
+    shared = problem()
+    for alphas in ([0.01, 0.02, 0.03], [0.04, 0.05, 0.06]):
+        assert sweep(shared, RING, exact(), {"alpha": alphas}, **ASKED).batches == (3,)
+    assert asked == [3]
+    sweep(shared, RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED)
+    assert asked == [3, 2]
+    monkeypatch.setattr(batching, "free_memory", lambda: 1.0)  # other programs have taken it
+    assert sweep(shared, RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (1, 1)
+    monkeypatch.setattr(batching, "KEPT", 1)
+    monkeypatch.setattr(batching, "free_memory", lambda: 1e9)
+    sweep(shared, RING, exact(), {"alpha": [0.01, 0.02, 0.03, 0.04]}, **ASKED)
+    assert len(batching._found) == 1
+
+
 def test_memory_limits_the_batch(monkeypatch):
+    monkeypatch.setattr(batching, "_found", {})
     sizes = []
     real = batching.memory
     monkeypatch.setattr(batching, "memory", lambda program, batch: sizes.append(real(program, batch)) or sizes[-1])
@@ -108,11 +128,12 @@ def test_what_does_not_fit_runs_alone(monkeypatch):
 
 def test_a_slower_batch_is_given_up(monkeypatch):
     monkeypatch.setattr(batching, "LONG", 0.0)
+    monkeypatch.setattr(batching, "_found", {})
     monkeypatch.setattr(batching, "_seconds", lambda program, batch: float(batch.inputs.core is not None))
     # one step of a batch takes as long as one of a run alone: together is faster
     assert sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (2,)
-    size = lambda batch: batch.size
-    monkeypatch.setattr(batching, "_seconds", lambda program, batch: size(batch) ** 2.0)
+    monkeypatch.setattr(batching, "_seconds", lambda program, batch: batch.size**2.0)
+    monkeypatch.setattr(batching, "_found", {})
     assert sweep(problem(), RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (1, 1)
 
 

@@ -7,13 +7,14 @@ finite does not stop the others. How many run together is what fits into memory 
     (2)  on a CPU it should fit into the cache, or not be larger than the data, which all runs read together
     (3)  if a long sweep lies ahead, one run alone is timed as well, and the faster way is taken
 
-Runs that stream more memory than they share gain nothing from running together; then (2) gives 1.
+Runs that stream more memory than they share gain nothing from running together; then (2) gives 1. What was found is
+kept for the next sweep of the same program: a search makes many.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -23,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.execute import loop
+from decibo.execute.cut import types
 from decibo.execute.loop import Chunk, Inputs, Program, Progress
 from decibo.execute.outcome import SMALL_Y, unmoved
 from decibo.execute.pace import SECONDS, Clock, Records
@@ -34,6 +36,7 @@ SHARE = 0.25  # of the free memory
 CACHE = 8 << 20  # bytes
 LONG = 20.0  # seconds from which on timing a run alone is worth its compilation
 TRIAL = 0.02  # seconds that a trial should take at least
+KEPT = 64  # sizes that were found
 
 Result = TypeVar("Result")
 BatchReport = Callable[[int, np.ndarray], None]
@@ -209,19 +212,40 @@ def _each(
 
 def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
     """Runs to run together, all batches being about equal."""
+    limit = SHARE * free_memory()
+    key = (program, batch.own, types((batch.inputs, batch.start)), count, steps)
+    if (known := _found.get(key)) is not None and known.bytes <= limit:
+        return known.size
+    found = _chosen(program, batch, count, data, steps, limit)
+    while len(_found) >= KEPT:
+        _found.pop(next(iter(_found)))
+    _found[key] = found
+    return found.size
+
+
+class Size(NamedTuple):
+    """Runs to run together, and the bytes that they take."""
+
+    size: int
+    bytes: float
+
+
+_found: dict[Hashable, Size] = {}
+
+
+def _chosen(program: Program, batch: Batch, count: int, data: Tree, steps: int, limit: float) -> Size:
     state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
     each = max(1, 4 * nbytes(state))  # a first guess, until the compiled program says
-    limit = SHARE * free_memory()
     best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))  # (1), (2)
     size = _even(count, best / each)
     for _ in range(3):
         if size == 1:
-            return 1
+            return Size(1, 0)
         each = memory(program, batch.take(np.arange(size))) / size
         if size * each <= 1.5 * best and size * each <= limit:
             break
         size = _even(count, best / each)
-    return 1 if _alone_is_faster(program, batch, size, count, steps) else size
+    return Size(1, 0) if _alone_is_faster(program, batch, size, count, steps) else Size(size, size * each)
 
 
 def memory(program: Program, batch: Batch) -> int:
