@@ -1,7 +1,7 @@
 """A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by hand in PyTorch.
 
     python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE] [--agree]
-                                  [--pieces]
+                                  [--pieces | --no-pieces]
 
 The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of its weight decay. Both
 loops take gradients in the same way, for all agents together (torch.func.vmap) or for one agent after the other
@@ -99,7 +99,9 @@ class ByHand:
             for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
         }
 
-    def gradient(self, loss: Callable[..., torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> Variables:
+    def gradient(
+        self, loss: Callable[..., torch.Tensor], x: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         if self.together:
             in_x, in_y = self.mapped[loss](x, self.tree(y), self.task.data)
             return in_x, torch.cat([in_y[name].flatten(1) for name in self.names], dim=1)
@@ -231,7 +233,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--pieces", action="store_true", help="steps in compiled pieces, with torch in between")
+    parser.add_argument(
+        "--pieces", action=argparse.BooleanOptionalAction, help="steps in compiled pieces, with torch in between"
+    )
     parser.add_argument("--agree", action="store_true", help="compare numbers, not times")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []

@@ -116,6 +116,14 @@ def test_steps_in_pieces_as_on_a_gpu_are_the_same(both_networks, together):
     assert bridge._tensor(like, None, bridge.CPU).data_ptr() == like.unsafe_buffer_pointer()
 
 
+def test_steps_run_in_pieces_only_where_jax_and_torch_share_a_gpu(both_networks, monkeypatch):
+    _, given, _ = both_networks
+    assert not bridge.problem(*given).outer_gradient.on_device
+    for backend, device, shared in (("gpu", "cuda:1", True), ("gpu", "cpu", False), ("cpu", "cuda", False)):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        assert bridge._shared(torch.device(device)) is shared
+
+
 def test_a_solution_goes_back_into_the_module(both_networks):
     _, given, in_jax = both_networks
     fresh = small_network()

@@ -16,8 +16,8 @@ x, y and d are shaped like x0, y0 and the data of one agent; a module in x0 or y
 a dictionary by their names. Tensors have the types that were passed, and lie on `device`.
 
 The compiled loop hands its arrays to torch and takes the gradients back (`decibo.integrations.host`), on a CPU without
-copying what it hands over, on a GPU through the host's memory. With `pieces=True` torch is called between compiled
-pieces of a step instead (`decibo.execute.outside`): arrays stay where they are, and each waits until the other is done.
+copying what it hands over. On a GPU that both share torch is called between compiled pieces of a step instead
+(`decibo.execute.outside`): arrays stay where they are, and each waits until the other is done.
 There are no second derivatives for the loop: methods that need them refuse such a problem.
 """
 
@@ -68,7 +68,7 @@ def problem(
     *,
     together: bool = True,
     device: str = "cpu",
-    pieces: bool = False,
+    pieces: bool | None = None,
     **extras: Unpack[Extras],
 ) -> Problem:
     """A `Problem` whose objectives are computed by PyTorch.
@@ -79,12 +79,13 @@ def problem(
     together       all agents in one call of torch (torch.func.vmap), or one after the other, for code that vmap does
                    not take; which is faster depends on the sizes
     device         where torch computes: "cpu", "cuda", "cuda:1"
-    pieces         run steps in compiled pieces with torch in between, so that arrays stay on a GPU that JAX and torch
-                   share. On a CPU the compiled loop is faster. Not yet checked on a GPU: compare a few steps with False
+    pieces         run steps in compiled pieces with torch in between, so that arrays stay where they are; None: where
+                   JAX and torch share a GPU. The compiled loop (False) is faster on a CPU, and on a GPU up to ten times
+                   slower, because it hands arrays over through the host's memory
     extras         sample, solution, name and constants of `Problem`; sample is a JAX function
     """
     where = _device(device)
-    pieces = flag("pieces", pieces)
+    in_pieces = _shared(where) if pieces is None else flag("pieces", pieces)
     for name, function in (("outer", outer), ("inner", inner)):
         if not callable(function):
             raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(function))}.")
@@ -105,8 +106,8 @@ def problem(
         stacked if held is None else {"agent": agents, "data": stacked},
         arrays(x0),
         arrays(y0),
-        outer_gradient=_Gradient(f, pieces),
-        inner_gradient=_Gradient(g, pieces),
+        outer_gradient=_Gradient(f, in_pieces),
+        inner_gradient=_Gradient(g, in_pieces),
         **extras,
     )
 
@@ -189,7 +190,8 @@ def _on_device(tensor: Any, like: jax.Array) -> jax.Array:
     tensor = tensor.detach().contiguous()
     (device,) = like.devices()
     here = tensor if (tensor.device == CPU) == (device.platform == "cpu") else tensor.cpu()
-    return jax.device_put(jnp.from_dlpack(here), device)
+    found = jnp.from_dlpack(here)
+    return found if found.devices() == {device} else jax.device_put(found, device)
 
 
 def _tensors(tree: Tree, kinds: tuple[Any, ...], device: Any) -> Tree:
@@ -207,6 +209,11 @@ def _device(name: str) -> Any:
             f"PyTorch cannot compute on the device {name!r}: {first_line(error)}", "Use device='cpu'."
         ) from error
     return device
+
+
+def _shared(device: Any) -> bool:
+    """Whether it is a GPU on which JAX computes too."""
+    return device.type == "cuda" and jax.default_backend() == "gpu"
 
 
 def _check_precision(name: str, tree: Tree) -> None:
