@@ -1,7 +1,7 @@
 """A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by hand in PyTorch.
 
     python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE] [--agree]
-                                  [--pieces | --no-pieces]
+                                  [--pieces | --no-pieces] [--large]
 
 The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of its weight decay. Both
 loops take gradients in the same way, for all agents together (torch.func.vmap) or for one agent after the other
@@ -48,6 +48,7 @@ CASES = {  # layers between 784 pixels and 10 classes, images of an agent
     "669,706 weights, 64 images": ((512, 512), 64),
     "669,706 weights, 256 images": ((512, 512), 256),
 }
+LARGE = {"20,037,642 weights, 1,024 images": ((4096, 4096), 1024)}  # for a GPU
 Variables = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 Make = Callable[..., decibo.Problem]  # bridge.problem, with or without pieces
 
@@ -215,9 +216,11 @@ def row_of(what: str, times: dict[str, list[tuple[float, float]]], steps: int) -
     return Row("torch", what, value, "x", ratios[0], ratios[-1], "<= 1.15", note)
 
 
-def rows(make: Make, device: str, agents: int, steps: int, repeats: int) -> Iterator[Row]:
+def rows(
+    make: Make, cases: dict[str, tuple[tuple[int, ...], int]], device: str, agents: int, steps: int, repeats: int
+) -> Iterator[Row]:
     """One row for each case and each way to take the agents."""
-    for name, (layers, images) in CASES.items():
+    for name, (layers, images) in cases.items():
         task = Task(layers, images, agents, device)
         for together, way in ((True, "together"), (False, "one by one")):
             try:
@@ -236,6 +239,7 @@ def main() -> None:
     parser.add_argument(
         "--pieces", action=argparse.BooleanOptionalAction, help="steps in compiled pieces, with torch in between"
     )
+    parser.add_argument("--large", action="store_true", help="one network of 20 million weights")
     parser.add_argument("--agree", action="store_true", help="compare numbers, not times")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
@@ -247,7 +251,7 @@ def main() -> None:
     chosen = (
         agreement(make, given.device)
         if given.agree
-        else rows(make, given.device, given.agents, given.steps, given.repeats)
+        else rows(make, LARGE if given.large else CASES, given.device, given.agents, given.steps, given.repeats)
     )
     for row in chosen:
         print(row, flush=True)

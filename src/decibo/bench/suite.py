@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ NETWORKS: dict[str, Callable[[int], Network]] = {
 }
 SLOW = ("c2dfb", "ma_dsbo", "mdbo")  # methods with inner loops
 TUNING = 1000  # the first tuning seed; judging seeds are 0, 1, 2, ...
+KEPT = 16  # tasks whose problems a process keeps
 
 
 @dataclass(frozen=True)
@@ -174,14 +176,13 @@ def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]])
     begun = time.process_time()
     budget = job.budget
     steps = budget.steps(task)
-    tuning = _problems(task, budget.search.seeds)
-    scales = units(tuning[0], task.trained)
-    networks = {name: network_of(name, tuning[0]) for name, _ in places}
-    found = tune(task, entrant, networks, tuning, scales, budget.search, steps)
+    given = _given(task, budget.search.seeds, budget.seeds)
+    networks = {name: network_of(name, given.tuning[0]) for name, _ in places}
+    found = tune(task, entrant, networks, given.tuning, given.scales, budget.search, steps)
     spent = (time.process_time() - begun) / len(places)
     for name, key in places:
         begun = time.process_time()
-        judged = _judge(task, entrant, networks[name], found[name], budget, steps, tuning[0])
+        judged = _judge(task, entrant, networks[name], found[name], given.judging, steps)
         write_cell(
             job.out,
             {
@@ -201,19 +202,27 @@ def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]])
 
 
 def _judge(
-    task: Task, entrant: Entrant, network: Network, tuned: Tuned, budget: Budget, steps: int, like: Problem
+    task: Task, entrant: Entrant, network: Network, tuned: Tuned, problems: Sequence[Problem], steps: int
 ) -> list[dict[str, object]]:
     """The judged runs of all seeds."""
     method = entrant.method(tuned.settings, task.sampled)
-    return [
-        judged_run(task, sharing(task.make(seed), like), network, method, seed, steps) for seed in range(budget.seeds)
-    ]
+    return [judged_run(task, problem, network, method, seed, steps) for seed, problem in enumerate(problems)]
 
 
-def _problems(task: Task, seeds: Iterable[int]) -> list[Problem]:
-    """The problems of these seeds; functions that a factory makes anew are those of the first."""
-    made = [task.make(seed) for seed in seeds]
-    return [made[0], *(sharing(each, made[0]) for each in made[1:])]
+class Given(NamedTuple):
+    """What a task gives to every method: the problems of the tuning and of the judging seeds, and units of dials."""
+
+    tuning: tuple[Problem, ...]
+    judging: tuple[Problem, ...]
+    scales: Mapping[str, float]
+
+
+@lru_cache(maxsize=KEPT)
+def _given(task: Task, tuning: tuple[int, ...], judging: int) -> Given:
+    """All of them share the functions of the first, so that the programs that judge are compiled once in a process."""
+    first, *others = (task.make(seed) for seed in (*tuning, *range(judging)))
+    problems = (first, *(sharing(each, first) for each in others))
+    return Given(problems[: len(tuning)], problems[len(tuning) :], units(first, task.trained))
 
 
 def network_of(name: str, problem: Problem) -> Network:
