@@ -235,3 +235,10 @@ def test_a_call_with_steps_and_records_is_shared_out_in_proportion():
     assert both == pytest.approx((0.2, 0.5, 1.8))
     assert records.separated(Seconds(steps=2.0), steps=100, records=0) == (2.0, 0.0, 0.0)
     assert records.separated(Seconds(steps=2.0), steps=0, records=1) == (0.0, 0.0, 2.0)
+
+
+def test_records_are_taken_off_where_steps_were_never_timed_alone():
+    records = pace.Records()
+    records.timed(Seconds(steps=0.25))
+    assert records.separated(Seconds(steps=2.0), steps=100, records=4) == (1.0, 0.0, 1.0)
+    assert records.separated(Seconds(steps=2.0), steps=100, records=40) == (0.0, 0.0, 2.0)

@@ -101,9 +101,9 @@ def plan(
     only_known("The benchmark", "network", networks, NETWORKS)
     chosen = catalogue.chosen(list(tasks), size.small)
     names = [entrant.name for entrant in field.chosen(list(methods), size.small)] + list(added)
+    names.sort(key=lambda name: name not in SLOW)
     told = dict(made or {})
     if not size.small:
-        names.sort(key=lambda name: name not in SLOW)
         places = [(task, network) for task in chosen for network in tuple(networks) or task.more]
         places.sort(key=lambda place: place[1] != "ring")
         return [Job(name, (task.name,), (network,), size, out, told) for task, network in places for name in names]

@@ -84,7 +84,9 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: flo
     """A task, and its version with noise."""
     make = lambda seed: quadratic(n=8, r=16, seed=seed, **dials)  # type: ignore[arg-type]
     family = "bent" if "bend" in dials else "quadratic"
-    plain = Task(name, about, make, "stationarity", (1e-3, 1e-6), "quadratics", family, more=more, small=True)
+    plain = Task(
+        name, about, make, "stationarity", (1e-3, 1e-6), "quadratics", family, more=more, small=family != "bent"
+    )
     noisy = replace(
         plain,
         name=f"{name}-noise",
@@ -247,7 +249,7 @@ ALL: tuple[Task, ...] = (
     ),
     *_quadratic("bent", "quadratics of condition 10 with cosines in g", WIDE, condition=10.0, bend=0.05),
     *_l2("digits", "digits 1 and 3, by label", _digits, 8, "plain batch", split="by_label"),
-    *_l2("heart", "heart disease, four hospitals", _heart, small="plain", split="by_group"),
+    *_l2("heart", "heart disease, four hospitals", _heart, split="by_group"),
     *_l2(
         "covtype",
         "data like covtype, ill-conditioned, one positive in twelve",

@@ -99,8 +99,12 @@ class Records:
 
     def separated(self, lap: Seconds, steps: int, records: int) -> Seconds:
         """The time of a call with so many steps and records, shared out between the two."""
-        both = records * self.each + (steps * self.step if steps else 0.0)
-        measuring = lap.steps * (records * self.each / both) if both > 0 else 0.0
+        made = records * self.each
+        if steps and math.isinf(self.step):  # never timed alone
+            measuring = min(made, lap.steps)
+        else:
+            both = made + (steps * self.step if steps else 0.0)
+            measuring = lap.steps * (made / both) if both > 0 else 0.0
         return lap._replace(steps=lap.steps - measuring, measuring=lap.measuring + measuring)
 
 

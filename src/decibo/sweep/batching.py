@@ -37,6 +37,7 @@ CACHE = 8 << 20  # bytes
 LONG = 20.0  # seconds from which on timing a run alone is worth its compilation
 TRIAL = 0.02  # seconds that a trial should take at least
 KEPT = 64  # sizes that were found
+MANY = 60  # intervals of which some may be run once more to be timed
 
 Result = TypeVar("Result")
 BatchReport = Callable[[int, np.ndarray], None]
@@ -104,6 +105,7 @@ def run(
     first = _look(program, batch, state)
     seconds = clock.lap()
     timed = Records()
+    again = len(steps) >= MANY
     parts = []
     finite = []
     done = 0
@@ -111,7 +113,7 @@ def run(
     while done < len(steps):
         begun = time.perf_counter()
         part = slice(done, done + count)
-        end, lap = _timed(program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed)
+        end, lap = _timed(program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed, again)
         seconds = seconds.plus(lap)
         state = end.state
         ran = len(steps[part])
@@ -132,9 +134,16 @@ def run(
 
 
 def _timed(
-    program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray, timed: Records
+    program: Program,
+    batch: Batch,
+    state: Tree,
+    k: int,
+    steps: np.ndarray,
+    record: np.ndarray,
+    timed: Records,
+    again: bool,
 ) -> tuple[Progress, Seconds]:
-    """Run these intervals; a record is timed by making the last one once more, now and then."""
+    """Run these intervals; a record, and if `again` its steps, are timed by making the last ones anew, now and then."""
     clock = Clock()
     end = jax.block_until_ready(advance(program, batch, state, k, steps, record))
     seconds = clock.lap()
@@ -143,7 +152,7 @@ def _timed(
         timed.idle = clock.lap().steps
         jax.block_until_ready(advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool)))
         timed.timed(clock.lap())
-        if steps[-1]:
+        if steps[-1] and again:
             jax.block_until_ready(advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool)))
             timed.timed_steps(clock.lap(), int(steps[-1]))
     return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
