@@ -203,11 +203,12 @@ def judged_run(
 
 
 def _accuracies(problem: Problem, task: Task, Y: np.ndarray, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    answers = [problem.functions.y.unravel(jnp.asarray(y)) for y in Y]
+    answers = jax.vmap(problem.functions.y.unravel)(jnp.asarray(Y))
     if task.scores is None:
-        return np.array([float(accuracy(y, features, labels)) for y in answers])
-    guesses = [np.argmax(task.scores(y, jnp.asarray(features)), axis=1) for y in answers]
-    return np.array([float(np.mean(guess == np.maximum(labels, 0))) for guess in guesses])
+        return np.asarray(jax.vmap(lambda y: accuracy(y, features, labels))(answers))
+    scores = task.scores
+    guesses = jax.vmap(lambda y: jnp.argmax(scores(y, jnp.asarray(features)), axis=1))(answers)
+    return np.mean(np.asarray(guesses) == np.maximum(labels, 0), axis=1)
 
 
 def state_size(problem: Problem, method: Algorithm) -> float:

@@ -22,7 +22,7 @@ from decibo.bench.suite import Job
 from decibo.formatting import plural
 from decibo.runs.folder import versions
 
-SINGLE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # processes, not threads
+SINGLE = "--xla_cpu_multi_thread_eigen=false"  # processes, not threads
 MARGIN = 1.5
 Work = Callable[[Job], int]  # makes the missing cells of a job and says how many they were
 Report = Callable[[int], None]
@@ -111,16 +111,18 @@ def _give_up(pool: ProcessPoolExecutor) -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that are started here use one thread each."""
-    before = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = f"{before or ''} {SINGLE}".strip()
+    """Processes that are started here use one thread each; XLA reads the size of its pools from NPROC."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
+    before = {name: os.environ.get(name) for name in ("XLA_FLAGS", "NPROC")}
+    os.environ |= {"XLA_FLAGS": flags, "NPROC": "1"}
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["XLA_FLAGS"]
-        else:
-            os.environ["XLA_FLAGS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def here(jobs: int, version: str) -> dict[str, str]:
