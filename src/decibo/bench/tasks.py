@@ -260,7 +260,7 @@ ALL: tuple[Task, ...] = (
     *_l2("ijcnn1", "ijcnn1, by label", _ijcnn1, split="by_label"),
     *_l2("mnist", "MNIST 1 and 3 in 7 x 7 pixels, by label", _mnist, split="by_label"),
     *_clean("cleaning", "digits 1 and 3", _digits, 10),
-    *_clean("cleaning", "digits 1 and 3", _digits, 30, small="plain batch"),
+    *_clean("cleaning", "digits 1 and 3", _digits, 30, small="batch"),
     *_clean("cleaning", "digits 1 and 3", _digits, 50),
     *_clean("cleaning-mnist", "MNIST 1 and 3", _mnist, 10, "mnist"),
     *_clean("cleaning-mnist", "MNIST 1 and 3", _mnist, 30, "mnist"),
@@ -271,7 +271,7 @@ ALL: tuple[Task, ...] = (
     *_clean("network-fashion", "T-shirts and shirts", _fashion, 30, "fashion", deep=True),
     _silos,
     _batch(_silos, partial(_trust, batch=BATCH), BATCH),
-    *_auc("auc", "breast cancer data", lambda seed: material.table("cancer"), None, small=True, more=WIDE),
+    *_auc("auc", "breast cancer data", lambda seed: material.table("cancer"), None, more=WIDE),
     *_auc("auc-adult", "data like Adult", material.adult, QUARTER, small=True, steps=300),
     *_auc("auc-a9a", "a9a", _a9a, QUARTER, family="auc-a9a", tables=("a9a",)),
 )
