@@ -225,10 +225,12 @@ def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: in
     key = (program, batch.own, types((batch.inputs, batch.start)), count, steps)
     if (known := _found.get(key)) is not None and known.bytes <= limit:
         return known.size
-    found = _chosen(program, batch, count, data, steps, limit)
-    while len(_found) >= KEPT:
-        _found.pop(next(iter(_found)))
-    _found[key] = found
+    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))  # (1), (2)
+    found = _chosen(program, batch, count, steps, best, limit)
+    if best < limit or found.size == count:  # where memory is short now, there may be more the next time
+        while len(_found) >= KEPT:
+            _found.pop(next(iter(_found)))
+        _found[key] = found
     return found.size
 
 
@@ -242,10 +244,10 @@ class Size(NamedTuple):
 _found: dict[Hashable, Size] = {}
 
 
-def _chosen(program: Program, batch: Batch, count: int, data: Tree, steps: int, limit: float) -> Size:
+def _chosen(program: Program, batch: Batch, count: int, steps: int, best: float, limit: float) -> Size:
+    """The size whose memory is about `best`, or 1 if that is faster."""
     state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
     each = max(1, 4 * nbytes(state))  # a first guess, until the compiled program says
-    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))  # (1), (2)
     size = _even(count, best / each)
     for _ in range(3):
         if size == 1:
