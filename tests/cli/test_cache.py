@@ -96,10 +96,14 @@ TWO = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device
 
 
 def run(script=SCRIPT, **environment):
+    return finished(script, **environment).stdout.split()
+
+
+def finished(script, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DECIBO"))}
     done = subprocess.run([sys.executable, "-c", script], env=kept | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done
 
 
 def test_a_call_of_the_library_does_not_touch_it(tmp_path):
@@ -110,6 +114,15 @@ def test_a_call_of_the_library_does_not_touch_it(tmp_path):
 def test_switched_on_by_the_command_line_and_not_on_import(tmp_path):
     folder = tmp_path / "decibo" / "programs" / cache.processor()
     assert run(XDG_CACHE_HOME=str(tmp_path)) == ["None", str(folder), "True"]
+
+
+def test_a_half_written_program_is_compiled_without_a_word(tmp_path):
+    run(XDG_CACHE_HOME=str(tmp_path))
+    (entry,) = tmp_path.rglob("jit_late-*-cache")
+    entry.write_bytes(entry.read_bytes()[:100])
+    done = finished(SCRIPT, XDG_CACHE_HOME=str(tmp_path))
+    assert done.stdout.split()[-1] == "True"
+    assert "cache" not in done.stderr
 
 
 def test_the_users_own_cache_is_left_alone(tmp_path):

@@ -15,6 +15,7 @@ import hashlib
 import os
 import platform
 import stat
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,8 @@ def enable() -> Path | None:
             return None
         _prune(folder)
         _configure(jax_compilation_cache_dir=str(folder), jax_persistent_cache_min_compile_time_secs=SHORTEST)
+        # JAX compiles what it cannot read: an entry that another command is writing, or was killed while it wrote.
+        warnings.filterwarnings("ignore", "Error reading persistent compilation cache")
         return folder
     except Exception:  # a convenience: no run may fail because of it
         return None
