@@ -1,8 +1,10 @@
 """Every test runs in double precision, with programs that are compiled quickly rather than well, and only once."""
 
 import atexit
+import functools
 import gc
 import os
+from contextlib import suppress
 from pathlib import Path
 
 # Before jax is imported. Most of the suite's time is compilation of small programs that run for milliseconds; those
@@ -27,6 +29,12 @@ from hypothesis import settings
 settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
 settings.load_profile("decibo")
 jax.config.update("jax_enable_x64", True)
+# JAX makes a context of MLIR for every program that it lowers, which takes 7 ms, and keeps it with the program, 1.2 MB.
+# One for all saves a seventh of the time and two thirds of the memory. If that function moves, only this is lost.
+with suppress(ImportError, AttributeError):
+    from jax._src.interpreters import mlir
+
+    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 gc.freeze()  # tracing makes many small objects: searching them and all of jax for garbage every time takes a tenth
 gc.set_threshold(50_000, 20, 20)
 
