@@ -46,7 +46,7 @@ class Size:
 
 
 DIGITS = Size(training=150, checked=15, steps=400, training_steps=400, rate=3e-3, rate_x=0.1)
-FASHION = Size(training=2000, checked=50, steps=3000, training_steps=3000, rate=1e-3, rate_x=0.1)
+FASHION = Size(training=2000, checked=50, steps=6000, training_steps=3000, rate=1e-3, rate_x=0.1)
 
 
 def images(folder: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Size]:
@@ -143,14 +143,20 @@ def sample(d, key):
 # Runs
 
 
+def falling(rate: float, steps: int):
+    """A step size that stays for half of the steps and then falls to a fiftieth: minibatches keep x and y moving."""
+    return lambda k: rate * jnp.clip(2 * (1 - k / steps), 0.02, 1)
+
+
 def cleaned(data, size: Size, side: int, seed: int) -> decibo.Solution:
+    inner_rule = rule.adam(falling(size.rate, size.steps))
     method = compose(
         direction.symmetric_penalty(size.lam),
         consensus.atc_tracking(),
         estimator=estimator.minibatch(),
-        x=rule.adam(size.rate_x),
-        y=rule.adam(size.rate),
-        z=rule.adam(size.rate),
+        x=rule.adam(falling(size.rate_x, size.steps)),
+        y=inner_rule,
+        z=inner_rule,
     )
     count = data["training"]["label"].size
     start = network(side, jax.random.key(seed))

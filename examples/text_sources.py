@@ -426,8 +426,8 @@ def draw(record: dict, path: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     for i, name in enumerate(SOURCES):
         left.plot(record["steps"], [row[i] for row in record["weights"]], "--" if i in BAD else "-", label=name)
-    left.set(xlabel="step", ylabel="weight of the source")
-    left.legend(ncols=2, fontsize=8)
+    left.set(xlabel="step", ylabel="weight of the source", ylim=(None, 1.2 * np.max(record["weights"])))
+    left.legend(ncols=4, fontsize=8, loc="upper center")  # above the curves
     for name, history in record["test"].items():
         right.plot(record["steps"][: len(history)], history, label=name)
     right.set(xlabel="step", ylabel="test loss, nats a byte")
