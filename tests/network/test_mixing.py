@@ -16,6 +16,10 @@ from helpers.networks import RULES, ZOO, connected_graphs, each_agent, rows
 KEY = jax.random.key(0)
 
 
+stacked = jax.jit(lambda mixing, S: mixing.stacked(S))  # one program, not one for each operation
+largest = jax.jit(lambda mixing, S: mixing.largest(S))
+
+
 def kernels(network):
     return ["dense", "sparse"] + (["circulant"] if network.circulant else [])
 
@@ -25,7 +29,7 @@ def test_kernels_agree(name):
     network = ZOO[name]
     S = rows(network.agents)
     for kernel in (None, *kernels(network)):
-        mixed = network.mixing(kernel).stacked(S)
+        mixed = stacked(network.mixing(kernel), S)
         np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
         np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
 
@@ -35,7 +39,7 @@ def test_kernels_agree(name):
 def test_any_network_keeps_the_mean(graph, rule, dense):
     network = net.from_graph(graph, weights=rule)
     S = rows(network.agents)
-    mixed = network.mixing("dense" if dense else "sparse").stacked(S)
+    mixed = stacked(network.mixing("dense" if dense else "sparse"), S)
     np.testing.assert_allclose(mixed, network.W @ S, atol=1e-12)
     np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
 
@@ -208,15 +212,15 @@ def test_the_largest_number_reaches_everybody_within_the_width(name):
     expected = np.array([S[row].max(axis=0) for row in near])
     for kernel in kernels(network):
         mixing = network.mixing(kernel)
-        np.testing.assert_array_equal(mixing.largest(S), expected)
+        np.testing.assert_array_equal(largest(mixing, S), expected)
         heard = S
         for _ in range(network.width):
-            heard = mixing.largest(heard)
+            heard = np.asarray(largest(mixing, heard))
         assert (heard == S.max(axis=0)).all()
     if network.width > 1:  # and no sooner
         alone = np.eye(network.agents)
         for _ in range(network.width - 1):
-            alone = np.asarray(network.mixing().largest(alone))
+            alone = np.asarray(largest(network.mixing(), alone))
         assert not (alone == 1).all()
 
 
