@@ -252,6 +252,24 @@ def test_the_relay_refuses_strangers_and_floods(relayed, homes):
     assert not relay.callers
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_who_calls_while_the_relay_closes_is_not_left_waiting(job, homes, turns):
+    """Accepting a connection takes several turns of the event loop; it may close at each of them."""
+    host, port = homes["relay"].address.split(":")
+
+    async def call_and_close():
+        relay = Relay(job.members, own(homes, "relay"))
+        await relay.start(homes["relay"].address)
+        with socket.create_connection((host, int(port)), timeout=5) as caller:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await relay.close()
+            with contextlib.suppress(ConnectionError):
+                assert caller.recv(1) == b""  # and no timeout
+
+    asyncio.run(call_and_close())
+
+
 def test_a_gate_admits_a_few_and_then_some_each_second(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -25,7 +25,7 @@ from decibo.errors import InputError, first_line
 from decibo.silo.job import Members, host_and_port
 from decibo.silo.mix import neighbours_of
 from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
-from decibo.silo.tls import ANSWER, CALL, SETTLE, Refused
+from decibo.silo.tls import ANSWER, CALL, Refused, stop_listening
 
 RATE = 50_000_000  # bytes in a second
 HIGH = 1 << 20  # bytes that wait to be written at most
@@ -72,9 +72,7 @@ class Relay:
     async def close(self) -> None:
         """End all connections."""
         if self._server is not None:
-            self._server.close()
-        for _ in range(SETTLE):
-            await asyncio.sleep(0)
+            await stop_listening(self._server)
         while self.open:
             for caller in list(self.open):
                 caller.transport.abort()

@@ -31,7 +31,7 @@ RATE = 20_000  # frames in a second of one neighbour; lockstep needs fewer
 BACKLOG = 1 << 26  # bytes that wait for a slow neighbour; more are dropped, and asked for again
 FIRST, LONGEST = 0.05, 5.0  # seconds until a connection is tried again: doubled each time
 LASTED = 5.0  # seconds after which a connection was a good one
-SETTLE = 5  # turns of the event loop after which connections that were just accepted are known
+SETTLE = 5  # turns of the event loop after which new connections are known
 CALL = b"CALL "
 ANSWER = b"OK\n"
 
@@ -166,7 +166,7 @@ class TlsWire:
     async def _end(self) -> None:
         self._closing = True
         if self._listener is not None:
-            self._listener.close()
+            await stop_listening(self._listener)
         links = list(self.links.values())
         until = time.monotonic() + 2
         while any(link.pending for link in links) and time.monotonic() < until:
@@ -176,8 +176,7 @@ class TlsWire:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for _ in range(SETTLE):
-            await asyncio.sleep(0)
+        await settle()
         until = time.monotonic() + 1  # for those that say farewell; on a busy machine all above may have taken long
         while self.open:
             for link in self.open - (set() if time.monotonic() > until else set(links)):
@@ -189,6 +188,26 @@ class TlsWire:
         if certificate not in self.pins:
             raise Refused("its certificate is not that of a site of this job")
         return self.pins[certificate]
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Accept no more connections.
+
+    Those that were just accepted become known first: Server.close() would leave them open, and whoever has called would
+    wait (python/cpython issue 109564).
+    """
+    loop = asyncio.get_running_loop()
+    for listener in server.sockets:
+        with contextlib.suppress(NotImplementedError):
+            loop.remove_reader(listener.fileno())
+    await settle()
+    server.close()
+
+
+async def settle() -> None:
+    """Let connections that were just accepted or made become known."""
+    for _ in range(SETTLE):
+        await asyncio.sleep(0)
 
 
 class Link(asyncio.Protocol):
