@@ -21,14 +21,9 @@ def applied(compressor):
     return jax.jit(lambda s: compressor.apply(s, jax.random.key(0)))
 
 
-TOP_K, QUANTISE, RANDOM_K = (
-    applied(compressor)
-    for compressor in (
-        decibo.compression.top_k(0.1),
-        decibo.compression.quantise(8),
-        decibo.compression.random_k(0.25),
-    )
-)
+TOP_K = applied(decibo.compression.top_k(0.1))
+QUANTISE = applied(decibo.compression.quantise(8))
+RANDOM_K = applied(decibo.compression.random_k(0.25))
 LARGEST = {count: applied(decibo.compression.top_k(count / 20)) for count in (1, 7, 20)}
 
 

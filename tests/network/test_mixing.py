@@ -14,8 +14,6 @@ from decibo.network.mixing import AgentMix, Circulant, Dense, Mixing, Sparse, sp
 from helpers.networks import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
-
-
 stacked = jax.jit(lambda mixing, S: mixing.stacked(S))  # one program, not one for each operation
 largest = jax.jit(lambda mixing, S: mixing.largest(S))
 
