@@ -1,20 +1,23 @@
-"""What it is worth not to wait: simulated time until every agent is within 1e-6 of x*, one agent ten times slower.
+"""What it is worth not to wait: simulated time until every agent is within 1e-6 of x*, one agent
+ten times slower.
 
     python benchmarks/asynchrony.py [--quick]
 
-A tick is a step of a fast agent with its messages; agent 0 needs ten. In lockstep a round takes as long as the slowest
-agent, ten ticks, whoever waits for whom: after a few rounds the delay has reached everybody. Without waiting a run
-simply counts ticks.
+A tick is a step of a fast agent with its messages; agent 0 needs ten. In lockstep a round takes as
+long as the slowest agent, ten ticks, whoever waits for whom: after a few rounds the delay has
+reached everybody. Without waiting a run simply counts ticks.
 
 in lockstep   ahead_exact, and the same penalty with atc_tracking
 not waiting   ahead_free, and the same with relay=True, where the slow agent talks while it computes
 
-Steps are the best of one grid of 10 alphas and 6 gammas, by the slower of two seeds; the times are those of five other
-seeds, each with a problem, a network and late messages of its own. Both sides have two methods and the same grid, and
-the better one on the seeds for tuning counts. Times without waiting are rounded up to 10 ticks.
+Steps are the best of one grid of 10 alphas and 6 gammas, by the slower of two seeds; the times are
+those of five other seeds, each with a problem, a network and late messages of its own. Both sides
+have two methods and the same grid, and the better one on the seeds for tuning counts. Times without
+waiting are rounded up to 10 ticks.
 
 random 10     random regular networks of 10 agents with 4 neighbours each
-complete 4    4 agents, all connected: one round agrees exactly, and the slow agent holds a quarter of what is needed
+complete 4    4 agents, all connected: one round agrees exactly, and the slow agent holds a quarter
+              of what is needed
 
 The last rows are seconds on this machine: what simulating a tick costs, over a step in lockstep.
 """
@@ -44,7 +47,8 @@ LAM = 20.0
 
 
 class Way(NamedTuple):
-    """How agents work together: a method, the network made of another, ticks of a step, and the most ticks tried."""
+    """How agents work together: a method, the network made of another, ticks of a step, and the
+    most ticks tried."""
 
     method: Callable[[], decibo.Algorithm]
     network: Callable[[decibo.Network], decibo.Network]
@@ -55,7 +59,9 @@ class Way(NamedTuple):
 @decibo.method
 def tracked(*, alpha: decibo.schedules.Rate, gamma: decibo.schedules.Rate) -> decibo.Algorithm:
     """The penalty of ahead_exact with gradient tracking."""
-    return decibo.compose(direction.symmetric_penalty(LAM), consensus.atc_tracking(), x=alpha, y=gamma, z=gamma)
+    return decibo.compose(
+        direction.symmetric_penalty(LAM), consensus.atc_tracking(), x=alpha, y=gamma, z=gamma
+    )
 
 
 def worst(s: decibo.Snapshot) -> jax.Array:
@@ -65,12 +71,19 @@ def worst(s: decibo.Snapshot) -> jax.Array:
 
 def not_waiting(relay: bool) -> Callable[[decibo.Network], decibo.Network]:
     """The network with a slow agent, and with messages that take one or two ticks."""
-    return lambda network: decibo.networks.asynchronous(network, speeds={0: 1 / SLOW}, delay=2, relay=relay)
+    return lambda network: decibo.networks.asynchronous(
+        network, speeds={0: 1 / SLOW}, delay=2, relay=relay
+    )
 
 
 free = lambda: decibo.methods.ahead_free(alpha=1.0, gamma=1.0, lam=LAM)
 LOCKSTEP = {
-    "ahead_exact": Way(lambda: decibo.ahead_exact(alpha=1.0, gamma=1.0, lam=LAM), lambda network: network, SLOW, 4000),
+    "ahead_exact": Way(
+        lambda: decibo.ahead_exact(alpha=1.0, gamma=1.0, lam=LAM),
+        lambda network: network,
+        SLOW,
+        4000,
+    ),
     "atc_tracking": Way(lambda: tracked(alpha=1.0, gamma=1.0), lambda network: network, SLOW, 4000),
 }
 FREE = {
@@ -122,7 +135,13 @@ def judged(ways: dict[str, Way], place: str, seeds: tuple[int, ...]) -> tuple[np
     name, settings, _ = tuned(ways, place)
     grid = {key: [value] for key, value in settings.items()}
     ticks = np.array([times(ways[name], place, seed, grid)[0] for seed in seeds])
-    return ticks, f"{name}, alpha {settings['alpha']:.3g}, gamma {settings['gamma']:.3g}: {ticks.astype(int).tolist()}"
+    return (
+        ticks,
+        (
+            f"{name}, alpha {settings['alpha']:.3g}, gamma {settings['gamma']:.3g}:"
+            f" {ticks.astype(int).tolist()}"
+        ),
+    )
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -131,9 +150,13 @@ def rows(quick: bool) -> Iterator[Row]:
     with jax.enable_x64(True):
         for place in PLACES:
             waiting, how = judged(LOCKSTEP, place, seeds)
-            yield Row("asynchrony", f"{place}, in lockstep", float(np.median(waiting)), "ticks", note=how)
+            yield Row(
+                "asynchrony", f"{place}, in lockstep", float(np.median(waiting)), "ticks", note=how
+            )
             going, how = judged(FREE, place, seeds)
-            yield Row("asynchrony", f"{place}, not waiting", float(np.median(going)), "ticks", note=how)
+            yield Row(
+                "asynchrony", f"{place}, not waiting", float(np.median(going)), "ticks", note=how
+            )
             gains = waiting / going
             yield Row(
                 "asynchrony",
@@ -156,11 +179,15 @@ def simulated(agents: int, steps: int) -> Row:
     each: dict[str, list[float]] = {"lockstep": [], "ticks": []}
     for _ in range(5):
         for name, one in (("lockstep", network), ("ticks", late)):
-            run = decibo.solve(problem, one, method, steps=steps, every=steps, measures=["outer"], progress=False)
+            run = decibo.solve(
+                problem, one, method, steps=steps, every=steps, measures=["outer"], progress=False
+            )
             each[name].append(run.cost.seconds / steps * 1e6)
     step, tick = (float(np.median(values)) for values in each.values())
     note = f"{tick:.0f} over {step:.0f} microseconds"
-    return Row("asynchrony", f"a tick over a step in lockstep, {agents} agents", tick / step, note=note)
+    return Row(
+        "asynchrony", f"a tick over a step in lockstep, {agents} agents", tick / step, note=note
+    )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Automatic step sizes against the best of a 10 x 10 grid, on every ready-made problem and on thirteen made for this.
+"""Automatic step sizes against the best of a 10 x 10 grid, on every ready-made problem and on
+thirteen made for this.
 
     python benchmarks/automatic.py [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE] [problem ...]
     python benchmarks/automatic.py --time
 
-Both run `ahead_exact` with lam = 100 for the same number of steps: without step sizes, and with each of 10 values of
-alpha from 1e-5 to 1e4 times 10 of gamma from 0.01/L to 2/L, L the largest curvature of an agent's inner level at the
-start. The grid's best is the one with the lowest true Phi(xbar) in the end; a run that left all bounds does not count.
+Both run `ahead_exact` with lam = 100 for the same number of steps: without step sizes, and with
+each of 10 values of alpha from 1e-5 to 1e4 times 10 of gamma from 0.01/L to 2/L, L the largest
+curvature of an agent's inner level at the start. The grid's best is the one with the lowest true
+Phi(xbar) in the end; a run that left all bounds does not count.
 
-Judged by the gap Phi(xbar) - Phi*, or by |grad Phi(xbar)|^2 where the solution is known. Phi* is the lowest value that
-anybody found: either run, or L-BFGS on the exact Phi from where the two ended. What is below rounding counts as 0.
+Judged by the gap Phi(xbar) - Phi*, or by |grad Phi(xbar)|^2 where the solution is known. Phi* is
+the lowest value that anybody found: either run, or L-BFGS on the exact Phi from where the two
+ended. What is below rounding counts as 0.
 
---time measures what finding the step sizes adds to the time of a step, both kinds of run interleaved.
+--time measures what finding the step sizes adds to the time of a step, both kinds of run
+interleaved.
 """
 
 from __future__ import annotations
@@ -49,7 +53,11 @@ SQUARE = 1e-20  # of |grad Phi|^2 at the start, or of 1
 
 
 def rescaled(
-    problem: decibo.Problem, f: float = 1.0, g: float = 1.0, x: np.ndarray | float = 1.0, y: np.ndarray | float = 1.0
+    problem: decibo.Problem,
+    f: float = 1.0,
+    g: float = 1.0,
+    x: np.ndarray | float = 1.0,
+    y: np.ndarray | float = 1.0,
 ) -> decibo.Problem:
     """The same problem in other units."""
     outer, inner = problem.outer, problem.inner
@@ -64,11 +72,14 @@ def rescaled(
 
 
 def growing(seed: int) -> decibo.Problem:
-    """x is the logarithm of a curvature, which grows some hundred times on the way to the solution."""
+    """x is the logarithm of a curvature, which grows some hundred times on the way to the
+    solution."""
     b = np.random.default_rng(seed).normal(size=(10, 5))
     outer = lambda x, y, d: 0.5 * jnp.sum((y - d["t"]) ** 2) + 1e-8 * jnp.sum(jnp.exp(x))
     inner = lambda x, y, d: 0.5 * jnp.sum(jnp.exp(x) * (y - d["b"]) ** 2) + 0.5 * jnp.sum(y**2)
-    return decibo.Problem(outer, inner, {"b": b, "t": np.tile(b.mean(0), (10, 1))}, np.zeros(5), np.zeros(5))
+    return decibo.Problem(
+        outer, inner, {"b": b, "t": np.tile(b.mean(0), (10, 1))}, np.zeros(5), np.zeros(5)
+    )
 
 
 def wavy(seed: int) -> decibo.Problem:
@@ -84,7 +95,12 @@ def single(seed: int) -> decibo.Problem:
     problem = decibo.problems.quadratic(seed=seed)
     less = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
     return decibo.Problem(
-        problem.outer, problem.inner, less(problem.data), less(problem.x0), less(problem.y0), name="quadratic, float32"
+        problem.outer,
+        problem.inner,
+        less(problem.data),
+        less(problem.x0),
+        less(problem.y0),
+        name="quadratic, float32",
     )
 
 
@@ -107,7 +123,9 @@ READY: dict[str, Callable[[int], decibo.Problem]] = {
 MADE: dict[str, Callable[[int], decibo.Problem]] = {
     "x badly scaled": lambda seed: rescaled(quadratic(seed=seed), x=np.logspace(-2, 2, 3)),
     "y badly scaled": lambda seed: rescaled(quadratic(seed=seed), y=np.logspace(-1, 1, 4)),
-    "both badly scaled": lambda seed: rescaled(quadratic(seed=seed), x=np.logspace(-2, 2, 3), y=np.logspace(-1, 1, 4)),
+    "both badly scaled": lambda seed: rescaled(
+        quadratic(seed=seed), x=np.logspace(-2, 2, 3), y=np.logspace(-1, 1, 4)
+    ),
     "condition 1e4": lambda seed: quadratic(seed=seed, condition=1e4),
     "f x 1e4": lambda seed: rescaled(quadratic(seed=seed), f=1e4),
     "f x 1e-4": lambda seed: rescaled(quadratic(seed=seed), f=1e-4),
@@ -131,7 +149,9 @@ def curvature(problem: decibo.Problem) -> float:
     """The largest curvature of any agent's inner level at the start."""
     x, y = (layout.ravel(tree) for layout, tree in zip(*_layouts(problem), strict=True))
     oracle = lambda d: Oracle(problem.functions, d)
-    hessian = jax.vmap(lambda d: jax.hessian(lambda v: oracle(d).inner_value(x, v))(y))(problem.data)
+    hessian = jax.vmap(lambda d: jax.hessian(lambda v: oracle(d).inner_value(x, v))(y))(
+        problem.data
+    )
     return float(jnp.max(jnp.abs(jnp.linalg.eigvalsh(hessian))))
 
 
@@ -145,9 +165,15 @@ def method(sampled: bool, **settings: float) -> decibo.Algorithm:
     return decibo.minibatch(exact) if sampled else exact
 
 
-def ends(problem: decibo.Problem, network: decibo.Network, methods: list[decibo.Algorithm], steps: int) -> np.ndarray:
-    """Where xbar ends, for methods that differ in numbers only; NaN for those that left all bounds."""
-    cores = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *[m.core for m in methods])
+def ends(
+    problem: decibo.Problem, network: decibo.Network, methods: list[decibo.Algorithm], steps: int
+) -> np.ndarray:
+    """Where xbar ends, for methods that differ in numbers only; NaN for those that left all
+    bounds."""
+    cores = jax.tree.map(
+        lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]),
+        *[m.core for m in methods],
+    )
     program = loop.Program(problem.functions, ())
     start = problem.start_rows(network.agents)
     reach = told(network, methods[0])
@@ -157,7 +183,9 @@ def ends(problem: decibo.Problem, network: decibo.Network, methods: list[decibo.
         def one(core: Any) -> Any:
             inputs = loop.Inputs(core, mixing, data, jax.random.key(0), {}, {}, reach)
             state = loop.begin(program, inputs, start)
-            state = jax.lax.fori_loop(0, steps, lambda k, s: loop.step(program, inputs, s, k), state)
+            state = jax.lax.fori_loop(
+                0, steps, lambda k, s: loop.step(program, inputs, s, k), state
+            )
             rows = jax.vmap(core.view)(state)
             return jnp.mean(rows["x"], axis=0), jnp.max(jnp.abs(rows["y"]))
 
@@ -173,7 +201,9 @@ def case(job: tuple[str, str, int, int]) -> dict[str, Any]:
     name, net, seed, steps = job
     begun = time.perf_counter()
     problem = PROBLEMS[name](seed)
-    network = decibo.networks.path(50) if name == "path of 50" else NETWORKS[net](problem.agents, seed)
+    network = (
+        decibo.networks.path(50) if name == "path of 50" else NETWORKS[net](problem.agents, seed)
+    )
     sampled = problem.sample is not None
     L = curvature(problem)
     pairs = [(float(a), float(g / L)) for a in ALPHAS for g in GAMMAS]
@@ -199,15 +229,32 @@ def case(job: tuple[str, str, int, int]) -> dict[str, Any]:
     first = judge(np.asarray(layout.ravel(problem.x0)))
     mine = phi_of(ours)
     known = problem.solution is not None and not sampled
-    row: dict[str, Any] = {"problem": name, "network": "path" if name == "path of 50" else net, "seed": seed}
-    row |= {"phi": mine, "grid_phi": phis[place], "alpha": pairs[place][0], "gamma L": pairs[place][1] * L}
-    squares = [float(np.sum(judge(x)[1] ** 2)) if np.isfinite(x).all() else np.inf for x in (ours, best)]
-    row |= {"square": squares[0], "grid_square": squares[1], "first_square": float(np.sum(first[1] ** 2))}
+    row: dict[str, Any] = {
+        "problem": name,
+        "network": "path" if name == "path of 50" else net,
+        "seed": seed,
+    }
+    row |= {
+        "phi": mine,
+        "grid_phi": phis[place],
+        "alpha": pairs[place][0],
+        "gamma L": pairs[place][1] * L,
+    }
+    squares = [
+        float(np.sum(judge(x)[1] ** 2)) if np.isfinite(x).all() else np.inf for x in (ours, best)
+    ]
+    row |= {
+        "square": squares[0],
+        "grid_square": squares[1],
+        "first_square": float(np.sum(first[1] ** 2)),
+    }
     if known:
         floor = SQUARE * max(1.0, row["first_square"])
         gaps = squares
     else:
-        lowest = min([mine, phis[place], *(_lowest(judge, x) for x in (ours, best) if np.isfinite(x).all())])
+        lowest = min(
+            [mine, phis[place], *(_lowest(judge, x) for x in (ours, best) if np.isfinite(x).all())]
+        )
         gaps = [value - lowest for value in (mine, phis[place])]
         floor = (1e-6 if layout.dtype == jnp.float32 else GAP) * (1 + abs(lowest))
         row["lowest"] = lowest
@@ -221,7 +268,9 @@ def case(job: tuple[str, str, int, int]) -> dict[str, Any]:
 def _lowest(judge: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> float:
     """The lowest Phi that L-BFGS finds from there."""
     try:
-        found = minimize(judge, np.asarray(x, np.float64), jac=True, method="L-BFGS-B", options={"maxiter": 300})
+        found = minimize(
+            judge, np.asarray(x, np.float64), jac=True, method="L-BFGS-B", options={"maxiter": 300}
+        )
         return float(found.fun) if np.isfinite(found.fun) else np.inf
     except Exception:
         return np.inf
@@ -238,8 +287,13 @@ def timed() -> None:
     network = decibo.ring(10)
     for name, problem in problems.items():
         steps = 2000 if problem.y_layout.size < 1000 else 100
-        found, given = decibo.ahead_exact(), decibo.ahead_exact(alpha=1e-3, gamma=1e-3, momentum=0.8)
-        run = lambda by, p=problem, n=steps: decibo.solve(p, network, by, steps=n, every=n, measures=["consensus_x"])
+        found, given = (
+            decibo.ahead_exact(),
+            decibo.ahead_exact(alpha=1e-3, gamma=1e-3, momentum=0.8),
+        )
+        run = lambda by, p=problem, n=steps: decibo.solve(
+            p, network, by, steps=n, every=n, measures=["consensus_x"]
+        )
         for by in (found, given):
             run(by)  # compiles
         seconds = np.array([[run(by).cost.seconds for by in (found, given)] for _ in range(9)])
@@ -252,16 +306,26 @@ def big(weights: int, samples: int) -> decibo.Problem:
     """A penalised logistic regression of any size."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(10, samples, weights)) / np.sqrt(weights)
-    data = {"a": features, "b": np.sign(features @ rng.normal(size=weights) + 0.1 * rng.normal(size=(10, samples)))}
+    data = {
+        "a": features,
+        "b": np.sign(features @ rng.normal(size=weights) + 0.1 * rng.normal(size=(10, samples))),
+    }
     loss = lambda y, d: jnp.mean(jax.nn.softplus(-d["b"] * (d["a"] @ y)))
     inner = lambda x, y, d: loss(y, d) + 0.5 * jnp.exp(x) @ y**2 / weights
-    return decibo.Problem(lambda x, y, d: loss(y, d), inner, data, np.zeros(weights), np.zeros(weights))
+    return decibo.Problem(
+        lambda x, y, d: loss(y, d), inner, data, np.zeros(weights), np.zeros(weights)
+    )
 
 
 def show(row: dict[str, Any]) -> str:
     """One line."""
-    line = f"{row['problem']:22}{row['network']:16}{row['seed']:4} {row['judged']:7}{row['ours']:10.1e}"
-    return f"{line}{row['grid']:10.1e}{row['ratio']:10.2g}" + ("  DIVERGED" if row["diverged"] else "")
+    line = (
+        f"{row['problem']:22}{row['network']:16}{row['seed']:4}"
+        f" {row['judged']:7}{row['ours']:10.1e}"
+    )
+    return f"{line}{row['grid']:10.1e}{row['ratio']:10.2g}" + (
+        "  DIVERGED" if row["diverged"] else ""
+    )
 
 
 def main() -> None:
@@ -283,7 +347,10 @@ def main() -> None:
         for seed in range(options.seeds)
     ]
     table = []
-    print(f"{'problem':22}{'network':16}{'seed':>4} {'judged':7}{'automatic':>10}{'grid':>10}{'ratio':>10}")
+    print(
+        f"{'problem':22}{'network':16}{'seed':>4}"
+        f" {'judged':7}{'automatic':>10}{'grid':>10}{'ratio':>10}"
+    )
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         for row in pool.map(case, jobs):

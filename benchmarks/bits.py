@@ -1,11 +1,13 @@
-"""Final states as checksums, to compare two commits bit for bit: run it on both and compare what it prints.
+"""Final states as checksums, to compare two commits bit for bit: run it on both and compare what it
+prints.
 
-    python benchmarks/bits.py > after.txt       (and the same script on the other commit > before.txt)
+    python benchmarks/bits.py > after.txt       (and the same script on the other commit >
+                                                before.txt)
     diff before.txt after.txt
 
-Five methods on three networks, automatic step sizes on two problems, and runs that were resumed from a checkpoint; all
-in one process and in double precision. It runs on commits before and after the regrouping of the library, which is why
-it looks names up.
+Five methods on three networks, automatic step sizes on two problems, and runs that were resumed
+from a checkpoint; all in one process and in double precision. It runs on commits before and after
+the regrouping of the library, which is why it looks names up.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ import decibo  # noqa: E402  (after the precision is chosen)
 
 def named(name: str) -> Any:
     """A public name, flat or in one of the namespaces."""
-    for room in (decibo, *(getattr(decibo, space, None) for space in ("methods", "networks", "problems"))):
+    for room in (
+        decibo,
+        *(getattr(decibo, space, None) for space in ("methods", "networks", "problems")),
+    ):
         if room is not None and hasattr(room, name):
             return getattr(room, name)
     raise SystemExit(f"decibo has no {name}.")
@@ -45,13 +50,16 @@ def digest(*trees: Any) -> str:
 
 def answer(solution: Any) -> str:
     """The digest of everything a run computed."""
-    history = {name: row for name, row in solution.history.items() if name != "direction_norm"}  # not in old commits
+    # not in old commits
+    history = {name: row for name, row in solution.history.items() if name != "direction_norm"}
     return digest(vars(solution.agents), solution.x, solution.y, history, solution.state)
 
 
 def agents(count: int, factory: Any) -> dict[str, int]:
     """The number of agents under the name that this commit uses."""
-    return {name: count for name in ("agents", "m") if name in inspect.signature(factory).parameters}
+    return {
+        name: count for name in ("agents", "m") if name in inspect.signature(factory).parameters
+    }
 
 
 def checkpoints(folder: str, every: int, resume: bool) -> dict[str, Any]:
@@ -73,25 +81,45 @@ METHODS = {
 def main() -> None:
     quadratic, synthetic = named("quadratic"), named("synthetic")
     problem = quadratic(**agents(8, quadratic), heterogeneity=1.0)
-    networks = {"ring": named("ring")(8), "path": named("path")(8), "erdos_renyi": named("erdos_renyi")(8, 0.5, seed=1)}
+    networks = {
+        "ring": named("ring")(8),
+        "path": named("path")(8),
+        "erdos_renyi": named("erdos_renyi")(8, 0.5, seed=1),
+    }
     for name, settings in METHODS.items():
         for graph, network in networks.items():
-            solution = decibo.solve(problem, network, named(name)(**settings), steps=300, progress=False)
+            solution = decibo.solve(
+                problem, network, named(name)(**settings), steps=300, progress=False
+            )
             print(f"{name:12} {graph:12} {answer(solution)} {solution.status}", flush=True)
-    automatic = {"quadratic": (problem, networks["path"]), "synthetic": (synthetic(), named("path")(10))}
+    automatic = {
+        "quadratic": (problem, networks["path"]),
+        "synthetic": (synthetic(), named("path")(10)),
+    }
     for name, (made, network) in automatic.items():
         solution = decibo.solve(made, network, steps=1000, progress=False)
-        print(f"{'automatic':12} {name:12} {answer(solution)} {solution.status} {solution.method}", flush=True)
-    for name, method in {"sparkle_gt": named("sparkle_gt")(**METHODS["sparkle_gt"]), "automatic": None}.items():
+        print(
+            f"{'automatic':12} {name:12} {answer(solution)} {solution.status} {solution.method}",
+            flush=True,
+        )
+    for name, method in {
+        "sparkle_gt": named("sparkle_gt")(**METHODS["sparkle_gt"]),
+        "automatic": None,
+    }.items():
         with tempfile.TemporaryDirectory() as folder:
             options: dict[str, Any] = {"progress": False, "every": 50}
             run = partial(decibo.solve, problem, networks["ring"], method, steps=500, **options)
             run(**checkpoints(folder, 100, False))
-            for newer in sorted(Path(folder).glob("step-*"))[1:]:  # as if it had been killed after step 300
+            # as if it had been killed after step 300
+            for newer in sorted(Path(folder).glob("step-*"))[1:]:
                 shutil.rmtree(newer)
             solution = run(**checkpoints(folder, 100, True))
             whole = run()
-            same = "resumed = uninterrupted" if answer(solution) == answer(whole) else "RESUMED DIFFERS"
+            same = (
+                "resumed = uninterrupted"
+                if answer(solution) == answer(whole)
+                else "RESUMED DIFFERS"
+            )
             print(f"{'resumed':12} {name:12} {answer(solution)} {same}", flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Break runs on purpose, many times and in many ways, and count what went wrong. Every count should be zero.
+"""Break runs on purpose, many times and in many ways, and count what went wrong. Every count should
+be zero.
 
     python benchmarks/faults.py [SECTION ...] [--count N] [--seed 0] [--json FILE] [--verbose]
 
@@ -6,7 +7,8 @@ Without names all sections are run. A section is a file in benchmarks/drills/ wi
 
     def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]
 
-that yields one outcome for each case it tried (`from faults import Outcome`). The table counts, for each section:
+that yields one outcome for each case it tried (`from faults import Outcome`). The table counts, for
+each section:
 
     lost       a result, or more than the steps since the last checkpoint, was lost
     leaked     something was left behind: a process, a file, or data of another process
@@ -70,17 +72,23 @@ def row(name: str, outcomes: Iterable[Outcome], seconds: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections()))
     parser.add_argument("--count", type=int, default=20, help="cases in each section")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--verbose", action="store_true", help="a line for each case, not only for bad ones")
+    parser.add_argument(
+        "--verbose", action="store_true", help="a line for each case, not only for bad ones"
+    )
     options = parser.parse_args()
     unknown = set(options.sections) - set(sections())
     if unknown:
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(sections())}")
-    lines = [f"{'section':16}{'cases':>7}{''.join(f'{column:>11}' for column in COLUMNS)}{'time':>10}"]
+    lines = [
+        f"{'section':16}{'cases':>7}{''.join(f'{column:>11}' for column in COLUMNS)}{'time':>10}"
+    ]
     records = {}
     for name in options.sections or sections():
         begun = time.perf_counter()
@@ -90,7 +98,11 @@ def main() -> int:
             if outcome.bad or options.verbose:
                 flags = [column for column in COLUMNS if getattr(outcome, column)]
                 verdict = ", ".join(flags).upper() or "fine"
-                print(f"  {name}: {outcome.case}: {verdict} ({outcome.seconds:.1f} s) {outcome.detail}", flush=True)
+                print(
+                    f"  {name}: {outcome.case}: {verdict} ({outcome.seconds:.1f} s)"
+                    f" {outcome.detail}",
+                    flush=True,
+                )
         lines.append(row(name, outcomes, time.perf_counter() - begun))
         records[name] = [asdict(outcome) for outcome in outcomes]
     print("\n".join(lines))

@@ -1,19 +1,25 @@
-"""Sites as clients of NVFlare on this machine: equal to the simulation, killed, gone, forged, tapped, timed.
+"""Sites as clients of NVFlare on this machine: equal to the simulation, killed, gone, forged,
+tapped, timed.
 
     python benchmarks/flare.py [same simulator killed gone frozen forged tap fit speed]
 
-Not part of the suite: it needs `pip install decibo[flare]`, starts eleven processes with 3 GiB, and takes ten minutes.
-A server and four clients are provisioned (`nvflare provision`) with certificates, mutual TLS and default settings; only
-the classes of decibo are added to the lists of those that a job may name.
+Not part of the suite: it needs `pip install decibo[flare]`, starts eleven processes with 3 GiB, and
+takes ten minutes. A server and four clients are provisioned (`nvflare provision`) with
+certificates, mutual TLS and default settings; only the classes of decibo are added to the lists of
+those that a job may name.
 
 same       1,000 steps: how far from `decibo.solve`, and how long a step takes
 simulator  the same in NVFlare's simulator, which encrypts nothing, 100 steps
-killed     the job process of one client killed: how the job ends; submitted again: from which step, and how far off
-gone       a whole client killed and started again 5 s later: what happens to the job, with a patience of 20 s
+killed     the job process of one client killed: how the job ends; submitted again: from which step,
+           and how far off
+gone       a whole client killed and started again 5 s later: what happens to the job, with a
+           patience of 20 s
 frozen     a client stopped for 20 s: how far from `decibo.solve`
-forged     one client sends messages in the name of another, sealed and not: what its neighbours make of them
+forged     one client sends messages in the name of another, sealed and not: what its neighbours
+           make of them
 tap        all messages that pass the server, searched for every number that the sites say
-fit        SiloLogisticRegression at four clients with a table each: the same model everywhere, and that of one process
+fit        SiloLogisticRegression at four clients with a table each: the same model everywhere, and
+           that of one process
 speed      one exchange between two clients without JAX: milliseconds, and CPU of one site
 """
 
@@ -44,7 +50,11 @@ from decibo.silo.post import Post, Settings
 jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
-CLASSES = ["decibo.integrations.flare.SiteController", "decibo.integrations.flare.SiteExecutor", "flare."]
+CLASSES = [
+    "decibo.integrations.flare.SiteController",
+    "decibo.integrations.flare.SiteExecutor",
+    "flare.",
+]
 TAP = """
 import os
 if os.environ.get("DECIBO_TAP"):
@@ -104,14 +114,18 @@ class Consortium:
         until = time.monotonic() + 120
         while True:
             with contextlib.suppress(Exception):
-                self.session = new_secure_session("admin@decibo.org", str(self.kits / "admin@decibo.org"))
+                self.session = new_secure_session(
+                    "admin@decibo.org", str(self.kits / "admin@decibo.org")
+                )
                 while len(self.session.get_system_info().client_info) < len(NAMES):
                     time.sleep(1)
                 return
             assert time.monotonic() < until, "no session"
             time.sleep(1)
 
-    def submit(self, steps: int, name: str, patience: float = 120.0, executor: str | None = None, **more) -> str:
+    def submit(
+        self, steps: int, name: str, patience: float = 120.0, executor: str | None = None, **more
+    ) -> str:
         place = self.folder / name
         if not place.exists():
             self.earlier = {run for each in NAMES for run in self.runs(each)}
@@ -120,7 +134,9 @@ class Consortium:
             flare.job_folder(path, place, synthetic="estimator" not in more)
             if executor:
                 config = place / "app" / "config" / "config_fed_client.json"
-                config.write_text(config.read_text().replace("decibo.integrations.flare.SiteExecutor", executor))
+                config.write_text(
+                    config.read_text().replace("decibo.integrations.flare.SiteExecutor", executor)
+                )
         return self.session.submit_job(str(place))
 
     def status(self, number: str) -> str:
@@ -138,7 +154,8 @@ class Consortium:
 
     def found(self, file: str) -> dict[str, dict]:
         newest = lambda name: max(
-            (self.kits / name / "local" / "decibo").glob(f"runs/*/{file}"), key=lambda path: path.stat().st_mtime
+            (self.kits / name / "local" / "decibo").glob(f"runs/*/{file}"),
+            key=lambda path: path.stat().st_mtime,
         )
         return {name: json.loads(newest(name).read_text()) for name in NAMES}
 
@@ -147,7 +164,11 @@ class Consortium:
 
     def step(self, name: str) -> int:
         """The step of a site's newest checkpoint of the run that was submitted last."""
-        steps = [int(path.name[5:]) for run in self.runs(name) - self.earlier for path in run.glob("step-*")]
+        steps = [
+            int(path.name[5:])
+            for run in self.runs(name) - self.earlier
+            for path in run.glob("step-*")
+        ]
         return max(steps, default=0)
 
     def reach(self, step: int, number: str) -> None:
@@ -165,7 +186,9 @@ class Consortium:
         )  # fmt: skip
 
     def lines(self, name: str, words: str) -> list[str]:
-        return [line for line in (self.folder / f"{name}.log").read_text().splitlines() if words in line]
+        return [
+            line for line in (self.folder / f"{name}.log").read_text().splitlines() if words in line
+        ]
 
     def end(self, *names: str) -> None:
         for name in names or list(self.running):
@@ -187,7 +210,14 @@ def provisioned(folder: Path) -> Path:
         {"path": f"{here}static_file.StaticFileBuilder", "args": {"config_folder": "config", "scheme": "grpc"}},
         {"path": f"{here}cert.CertBuilder"}, {"path": f"{here}signature.SignatureBuilder"}]}  # fmt: skip
     (folder / "project.yml").write_text(json.dumps(project))
-    command = [str(Path(sys.executable).parent / "nvflare"), "provision", "-p", "project.yml", "-w", "kits"]
+    command = [
+        str(Path(sys.executable).parent / "nvflare"),
+        "provision",
+        "-p",
+        "project.yml",
+        "-w",
+        "kits",
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "kits" / "decibo" / "prod_00"
 
@@ -202,8 +232,15 @@ def apart(found: dict[str, dict], steps: int) -> float:
     problem = decibo.problems.quadratic(agents=4)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     reference = decibo.solve(problem, decibo.ring(4), method, steps=steps, measures=[])
-    rows = {"x": np.asarray(reference.agents.x), "y": np.asarray(getattr(reference.agents, method.answer))}
-    return max(np.abs(np.asarray(found[name][v][0]) - rows[v][i]).max() for i, name in enumerate(NAMES) for v in rows)
+    rows = {
+        "x": np.asarray(reference.agents.x),
+        "y": np.asarray(getattr(reference.agents, method.answer)),
+    }
+    return max(
+        np.abs(np.asarray(found[name][v][0]) - rows[v][i]).max()
+        for i, name in enumerate(NAMES)
+        for v in rows
+    )
 
 
 def same(all: Consortium) -> None:
@@ -218,14 +255,20 @@ def same(all: Consortium) -> None:
 def simulator(all: Consortium) -> None:
     folder = all.folder / "simulated"
     (folder / "local").mkdir(parents=True)
-    (folder / "local" / "resources.json").write_text(json.dumps({"format_version": 2, "class_allow_list": CLASSES}))
+    (folder / "local" / "resources.json").write_text(
+        json.dumps({"format_version": 2, "class_allow_list": CLASSES})
+    )
     (all.folder / "sim.toml").write_text(to_toml(job(100)))
     flare.job_folder(all.folder / "sim.toml", all.folder / "sim", synthetic=True, sealed=False)
     command = [str(Path(sys.executable).parent / "nvflare"), "simulator", str(all.folder / "sim"), "-w", str(folder),
                "-c", ",".join(NAMES), "-t", "4"]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     place = lambda name: next((folder / name / "local" / "decibo").glob("runs/*/solution.json"))
-    print(f"simulator: {apart({name: json.loads(place(name).read_text()) for name in NAMES}, 100):.1e} from solve")
+    print(
+        "simulator:"
+        f" {apart({name: json.loads(place(name).read_text()) for name in NAMES}, 100):.1e} from"
+        " solve"
+    )
 
 
 def killed(all: Consortium) -> None:
@@ -234,9 +277,14 @@ def killed(all: Consortium) -> None:
     os.kill(all.job_process("south", number), signal.SIGKILL)
     status, seconds = all.wait(number)
     before = {name: all.step(name) for name in NAMES}
-    print(f"killed: the job process of south: {status} after {seconds:.0f} s; checkpoints at {before}")
+    print(
+        f"killed: the job process of south: {status} after {seconds:.0f} s; checkpoints at {before}"
+    )
     status, seconds = all.wait(all.submit(1001, "killed"))
-    print(f"killed, submitted again: {status}; {apart(all.found('solution.json'), 1001):.1e} from solve")
+    print(
+        f"killed, submitted again: {status}; {apart(all.found('solution.json'), 1001):.1e} from"
+        " solve"
+    )
 
 
 def gone(all: Consortium) -> None:
@@ -247,12 +295,17 @@ def gone(all: Consortium) -> None:
     time.sleep(5)
     all.start("south")
     status, _ = all.wait(number, 150)
-    print(f"gone: south killed and started again 5 s later: {status} {time.monotonic() - begun:.0f} s after the kill")
+    print(
+        f"gone: south killed and started again 5 s later: {status} {time.monotonic() - begun:.0f} s"
+        " after the kill"
+    )
     for line in all.lines("localhost", "cannot go on")[-1:]:
         print(f"gone: the server's log says {line[-150:]!r}")
     all.connect()
     status, _ = all.wait(all.submit(1002, "gone"))
-    print(f"gone, submitted again: {status}; {apart(all.found('solution.json'), 1002):.1e} from solve")
+    print(
+        f"gone, submitted again: {status}; {apart(all.found('solution.json'), 1002):.1e} from solve"
+    )
 
 
 def frozen(all: Consortium) -> None:
@@ -263,7 +316,10 @@ def frozen(all: Consortium) -> None:
     time.sleep(20)
     os.kill(process, signal.SIGCONT)
     status, _ = all.wait(number)
-    print(f"frozen: south for 20 s: {status}; {apart(all.found('solution.json'), 1003):.1e} from solve")
+    print(
+        f"frozen: south for 20 s: {status}; {apart(all.found('solution.json'), 1003):.1e} from"
+        " solve"
+    )
 
 
 class Forger(flare.SiteExecutor):
@@ -302,12 +358,25 @@ class Unsealed(flare.SiteExecutor):
 
 
 def forged(all: Consortium) -> None:
-    for number, (words, executor) in enumerate({"as west": "flare.Forger", "in the clear": "flare.Unsealed"}.items()):
+    for number, (words, executor) in enumerate(
+        {"as west": "flare.Forger", "in the clear": "flare.Unsealed"}.items()
+    ):
         status, _ = all.wait(all.submit(100 + number, f"forged-{number}", executor=executor))
-        print(f"forged, {words}: {status}; {apart(all.found('solution.json'), 100 + number):.1e} from solve")
+        print(
+            f"forged, {words}: {status}; {apart(all.found('solution.json'), 100 + number):.1e} from"
+            " solve"
+        )
     for name in ("north", "localhost"):
-        said = [*all.lines(name, "refused"), *all.lines(name, "unauthenticated"), *all.lines(name, "InvalidSignature")]
-        print(f"forged: {len(said)} lines at {name}", *(line[-160:] for line in said[:3]), sep="\n    ")
+        said = [
+            *all.lines(name, "refused"),
+            *all.lines(name, "unauthenticated"),
+            *all.lines(name, "InvalidSignature"),
+        ]
+        print(
+            f"forged: {len(said)} lines at {name}",
+            *(line[-160:] for line in said[:3]),
+            sep="\n    ",
+        )
 
 
 def tap(all: Consortium) -> None:
@@ -318,9 +387,18 @@ def tap(all: Consortium) -> None:
     problem = decibo.problems.quadratic(agents=4)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     steps = decibo.privacy.messages(problem, decibo.ring(4), method, steps=50)
-    said = {row.tobytes() for step in steps for part in step for rows in part.values() for row in np.asarray(rows)}
+    said = {
+        row.tobytes()
+        for step in steps
+        for part in step
+        for rows in part.values()
+        for row in np.asarray(rows)
+    }
     own = {np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(problem.data)}
-    wanted = {piece[k : k + 8] for piece in said | own for k in range(0, len(piece) - 7, 8)} - {bytes(8), b""}
+    wanted = {piece[k : k + 8] for piece in said | own for k in range(0, len(piece) - 7, 8)} - {
+        bytes(8),
+        b"",
+    }
     seen = [piece for piece in wanted if len(piece) == 8 and piece in content]
     print(f"tap: {status}; {len(content):,} bytes passed the server; {len(seen)} of {len(wanted):,} numbers in them; "
           f"{content.count(MAGIC)} frames in the clear")  # fmt: skip
@@ -344,13 +422,18 @@ def fit(all: Consortium) -> None:
     more = {"estimator": {"name": "SiloLogisticRegression", "label": "disease", "random_state": 0},
             "run": {"patience": 120.0}}  # fmt: skip
     status, seconds = all.wait(all.submit(0, "fit", **more), 600)
-    models = {name: load(all.kits / name / "local" / "decibo" / "models" / "job.json") for name in NAMES}
+    models = {
+        name: load(all.kits / name / "local" / "decibo" / "models" / "job.json") for name in NAMES
+    }
     first = models["north"]
     equal = all_equal([model.coef_ for model in models.values()])
     whole = pandas.concat(tables.values())
-    groups = np.repeat(range(4), [len(table) for table in tables.values()])  # in the order of the job
+    # in the order of the job
+    groups = np.repeat(range(4), [len(table) for table in tables.values()])
     features = whole.drop(columns="disease").to_numpy()
-    order = SiloLogisticRegression(random_state=0).fit(features, whole["disease"].to_numpy(), groups)
+    order = SiloLogisticRegression(random_state=0).fit(
+        features, whole["disease"].to_numpy(), groups
+    )
     print(f"fit: {status} after {seconds:.0f} s; the same model at all sites: {equal}; "
           f"{np.abs(first.coef_ - order.coef_).max():.0e} from the fit in one process")  # fmt: skip
 
@@ -372,7 +455,9 @@ class Exchanges(flare.SiteExecutor):
         words = []
         for size, rounds in ((11, 500), (10_000, 200), (1_000_000, 10)):
             wire = flare.wire_of(engine, fl_ctx.get_job_id(), [other], say, sealed=self.sealed)
-            how = Settings(me, NAMES[:2], [other], size.to_bytes(16, "little"), {}, most=size, patience=60.0)
+            how = Settings(
+                me, NAMES[:2], [other], size.to_bytes(16, "little"), {}, most=size, patience=60.0
+            )
             post = Post(wire, how, keep=14)
             post.start()
             vector = np.random.default_rng(0).normal(size=size)
@@ -401,14 +486,20 @@ class Exchanges(flare.SiteExecutor):
 
 def speed(all: Consortium) -> None:
     status, _ = all.wait(all.submit(1, "speed", executor="flare.Exchanges"))
-    print(f"speed: {status}", *(line.partition("speed, ")[2] for line in all.lines("north", "speed, ")), sep="\n    ")
+    print(
+        f"speed: {status}",
+        *(line.partition("speed, ")[2] for line in all.lines("north", "speed, ")),
+        sep="\n    ",
+    )
 
 
 SECTIONS = {"same": same, "simulator": simulator, "killed": killed, "gone": gone, "frozen": frozen, "forged": forged,
             "tap": tap, "fit": fit, "speed": speed}  # fmt: skip
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=[])
     parser.add_argument("--keep", help="a new folder for workspaces and logs, which is not deleted")
     chosen = parser.parse_args()

@@ -1,13 +1,16 @@
-"""Many agents as one block on one device: time per step of AHEAD against the bytes that a step must read.
+"""Many agents as one block on one device: time per step of AHEAD against the bytes that a step must
+read.
 
     python benchmarks/gpu.py [--agents 10,100,1000,4000] [--json F] [--compare F]
 
-Logistic regression, 400 training and 400 validation samples x 784 features for each agent, float32, a ring. The floor
-is two passes over training and validation data, one forward and one backward, at the bandwidth of a copy measured in
-the same run. `--json` keeps the states after some steps, `--compare` compares them with those of another machine.
+Logistic regression, 400 training and 400 validation samples x 784 features for each agent, float32,
+a ring. The floor is two passes over training and validation data, one forward and one backward, at
+the bandwidth of a copy measured in the same run. `--json` keeps the states after some steps,
+`--compare` compares them with those of another machine.
 
-The two gradients of g in a step are written apart. XLA lets them share their passes over the data on an H200, which
-was faster (1.29 ms at 1,000 agents) than one product with two columns (1.53 ms at the same precision).
+The two gradients of g in a step are written apart. XLA lets them share their passes over the data
+on an H200, which was faster (1.29 ms at 1,000 agents) than one product with two columns (1.53 ms at
+the same precision).
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ def problem(agents: int) -> decibo.Problem:
         y = jnp.sign(jax.random.normal(keys[1], (2, agents, SAMPLES)))
         return {"x": x[0], "y": y[0], "vx": x[1], "vy": y[1]}
 
-    return decibo.Problem(outer, inner, draw(), jnp.zeros(FEATURES), jnp.zeros(FEATURES), name="logistic")
+    return decibo.Problem(
+        outer, inner, draw(), jnp.zeros(FEATURES), jnp.zeros(FEATURES), name="logistic"
+    )
 
 
 def loss(w, features, labels):
@@ -76,7 +81,9 @@ def median(call, repeats: int) -> float:
 def bandwidth(bytes_: int) -> float:
     """Bytes a second that a copy reads and writes."""
     block = jnp.ones(bytes_ // 4, jnp.float32)
-    copy = jax.jit(lambda b, steps: jax.lax.fori_loop(0, steps, lambda i, a: a + 1, b), static_argnums=1)
+    copy = jax.jit(
+        lambda b, steps: jax.lax.fori_loop(0, steps, lambda i, a: a + 1, b), static_argnums=1
+    )
     return 2 * bytes_ * 20 / median(lambda: copy(block, 20), 5)
 
 
@@ -89,9 +96,18 @@ def measure(agents: int, speed: float, repeats: int) -> dict:
     data = 2 * agents * SAMPLES * FEATURES * 4
     floor = 2 * data / speed
     state = many(setup.program, setup.inputs, start, STEPS)
-    rows = {name: np.asarray(row) for name, row in loop.rows_of(setup.program, setup.inputs, state).items()}
+    rows = {
+        name: np.asarray(row)
+        for name, row in loop.rows_of(setup.program, setup.inputs, state).items()
+    }
     sample = {name: row[: min(agents, 10), :20].tolist() for name, row in rows.items()}
-    return {"agents": agents, "ms": 1e3 * seconds, "floor_ms": 1e3 * floor, "ratio": seconds / floor, "state": sample}
+    return {
+        "agents": agents,
+        "ms": 1e3 * seconds,
+        "floor_ms": 1e3 * floor,
+        "ratio": seconds / floor,
+        "state": sample,
+    }
 
 
 def main() -> None:
@@ -104,11 +120,20 @@ def main() -> None:
     device = jax.devices()[0]
     large = device.platform != "cpu"
     speed = bandwidth(2**32 if large else 2**28)
-    about = {"device": device.device_kind, "jax": jax.__version__, "python": platform.python_version()}
-    about |= {"decibo": decibo.__version__, "date": time.strftime("%Y-%m-%d"), "copy_GB_per_s": speed / 1e9}
+    about = {
+        "device": device.device_kind,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+    }
+    about |= {
+        "decibo": decibo.__version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "copy_GB_per_s": speed / 1e9,
+    }
     print(
         ", ".join(
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in about.items()
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in about.items()
         )
     )
     print(f"{'agents':>8}{'ms a step':>12}{'floor, ms':>12}{'ratio':>8}")
@@ -126,8 +151,14 @@ def main() -> None:
         for row in rows:
             other = others.get(row["agents"])
             if other:
-                gaps = [np.abs(np.subtract(row["state"][v], other[v])).max() / np.abs(other[v]).max() for v in other]
-                print(f"{row['agents']} agents: largest relative difference after {STEPS} steps {max(gaps):.1e}")
+                gaps = [
+                    np.abs(np.subtract(row["state"][v], other[v])).max() / np.abs(other[v]).max()
+                    for v in other
+                ]
+                print(
+                    f"{row['agents']} agents: largest relative difference after {STEPS} steps"
+                    f" {max(gaps):.1e}"
+                )
 
 
 if __name__ == "__main__":

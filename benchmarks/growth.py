@@ -2,13 +2,15 @@
 
     python benchmarks/growth.py [--quick]
 
-agents      10 to 1,000,000 on a ring, a torus and a random regular graph of degree 8, x and y of 16 numbers; beside
-            them the plainest loop over as many numbers, which leaves the cache where they do
+agents      10 to 1,000,000 on a ring, a torus and a random regular graph of degree 8, x and y of 16
+            numbers; beside them the plainest loop over as many numbers, which leaves the cache
+            where they do
 dimension   10 to 1,000,000 numbers, ring of 10
 links       1,000 agents, from 8 neighbours each to everybody
 
-The largest networks have a process of their own, so that their peak of memory is theirs. The peak is that of the whole
-process above what jax and a small run take: building and checking the network and compilation are part of it.
+The largest networks have a process of their own, so that their peak of memory is theirs. The peak
+is that of the whole process above what jax and a small run take: building and checking the network
+and compilation are part of it.
 """
 
 from __future__ import annotations
@@ -68,7 +70,15 @@ def seconds_per_step(network: decibo.Network, size: int, seconds: float = 0.3) -
 
     def run(steps: int) -> float:
         begun = time.perf_counter()
-        decibo.solve(here, network, method, steps=steps, every=steps, measures=["consensus_x"], progress=False)
+        decibo.solve(
+            here,
+            network,
+            method,
+            steps=steps,
+            every=steps,
+            measures=["consensus_x"],
+            progress=False,
+        )
         return time.perf_counter() - begun
 
     run(1)
@@ -95,7 +105,9 @@ def reset() -> None:
 
 def alone(graph: str, m: int) -> dict[str, Any]:
     """In a process of its own: seconds and memory of one network."""
-    decibo.solve(problem(10, FEATURES), decibo.ring(10), decibo.ahead(**METHOD), steps=2, progress=False)
+    decibo.solve(
+        problem(10, FEATURES), decibo.ring(10), decibo.ahead(**METHOD), steps=2, progress=False
+    )
     reset()
     before = peak()
     begun = time.perf_counter()
@@ -106,13 +118,25 @@ def alone(graph: str, m: int) -> dict[str, Any]:
     seconds = seconds_per_step(network, FEATURES, seconds=0.5)
     running = peak()
     state = 3 * m * FEATURES * 4
-    results = {"m": m, "edges": len(network.edges), "seconds": seconds, "built": built, "state": state}
-    return results | {"building": building - before, "running": running - before, "peak": max(building, running)}
+    results = {
+        "m": m,
+        "edges": len(network.edges),
+        "seconds": seconds,
+        "built": built,
+        "state": state,
+    }
+    return results | {
+        "building": building - before,
+        "running": running - before,
+        "peak": max(building, running),
+    }
 
 
 def in_a_process(graph: str, m: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "--part", graph, str(m)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"DECIBO_CACHE": "off"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"DECIBO_CACHE": "off"}
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return json.loads(done.stdout.splitlines()[-1])
@@ -132,18 +156,43 @@ def agents(quick: bool) -> Iterator[Row]:
                 results.append(in_a_process(graph, m))
             else:
                 network = make(m)
-                results.append({"m": m, "edges": len(network.edges), "seconds": seconds_per_step(network, FEATURES)})
+                results.append(
+                    {
+                        "m": m,
+                        "edges": len(network.edges),
+                        "seconds": seconds_per_step(network, FEATURES),
+                    }
+                )
             note = f"{results[-1]['seconds'] / max(1, results[-1]['edges']) * 1e9:.1f} ns a link"
-            yield Row(GROUP, f"{graph}, {m:,} agents: a step", 1e3 * results[-1]["seconds"], "ms", note=note)
+            yield Row(
+                GROUP,
+                f"{graph}, {m:,} agents: a step",
+                1e3 * results[-1]["seconds"],
+                "ms",
+                note=note,
+            )
         many = [each for each in results if each["m"] >= 1000]
         slope = exponent([each["edges"] for each in many], [each["seconds"] for each in many])
         what = f"{graph}: exponent of time in links, from 1,000 to {most:,} agents"
         yield Row(GROUP, what, slope, "", target="<= 1.05")
         last = results[-1]
         name = f"{graph}, {most:,} agents"
-        yield Row(GROUP, f"{name}: peak of the whole process", last["peak"] / 1e9, "GB", target="<= 4")
-        yield Row(GROUP, f"{name}: memory of a run / state", last["running"] / last["state"], target="<= 12")
-        yield Row(GROUP, f"{name}: building the network", last["built"], "s", note=f"{last['building'] / 1e9:.2f} GB")
+        yield Row(
+            GROUP, f"{name}: peak of the whole process", last["peak"] / 1e9, "GB", target="<= 4"
+        )
+        yield Row(
+            GROUP,
+            f"{name}: memory of a run / state",
+            last["running"] / last["state"],
+            target="<= 12",
+        )
+        yield Row(
+            GROUP,
+            f"{name}: building the network",
+            last["built"],
+            "s",
+            note=f"{last['building'] / 1e9:.2f} GB",
+        )
 
 
 def plain(m: int) -> float:
@@ -181,14 +230,30 @@ def dimension(quick: bool) -> Iterator[Row]:
 
 def links(quick: bool) -> Iterator[Row]:
     m = 200 if quick else 1000
-    networks = {degree: decibo.networks.random_regular(m, degree, seed=0) for degree in (8, 32, 128) if degree < m}
+    networks = {
+        degree: decibo.networks.random_regular(m, degree, seed=0)
+        for degree in (8, 32, 128)
+        if degree < m
+    }
     networks[m - 1] = decibo.complete(m)
     times = {degree: seconds_per_step(network, FEATURES) for degree, network in networks.items()}
     for degree, seconds in times.items():
         kind = type(networks[degree].mixing()).__name__.lower()
-        yield Row(GROUP, f"{m:,} agents, {degree} neighbours each: a step", 1e3 * seconds, "ms", note=f"{kind} mixing")
+        yield Row(
+            GROUP,
+            f"{m:,} agents, {degree} neighbours each: a step",
+            1e3 * seconds,
+            "ms",
+            note=f"{kind} mixing",
+        )
     slope = exponent([m * degree / 2 for degree in times], list(times.values()))
-    yield Row(GROUP, f"{m:,} agents: exponent of time in links, to the complete graph", slope, "", target="<= 1.05")
+    yield Row(
+        GROUP,
+        f"{m:,} agents: exponent of time in links, to the complete graph",
+        slope,
+        "",
+        target="<= 1.05",
+    )
 
 
 def rows(quick: bool) -> Iterator[Row]:

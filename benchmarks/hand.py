@@ -1,4 +1,5 @@
-"""What a careful user of jax would write for each table method: stacked rows, W as a matrix, one jitted scan."""
+"""What a careful user of jax would write for each table method: stacked rows, W as a matrix, one
+jitted scan."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ THETA = 0.2
 
 
 class Hand:
-    """Gradients of all agents at once, and one step of each method as its paper prints it, in rows."""
+    """Gradients of all agents at once, and one step of each method as its paper prints it, in
+    rows."""
 
     def __init__(self, problem: Any, W: Any, steps: dict[str, float]):
         self.f = jax.vmap(jax.grad(problem.outer, argnums=(0, 1)))
@@ -89,7 +91,12 @@ class Hand:
         d = (u, dy, dv)
         track = tuple(self.W @ (t + n - o) for t, n, o in zip(track, d, old, strict=True))
         h = (self.a, self.b, self.c)
-        return tuple(self.W @ (s_ - k * t) for s_, k, t in zip((x, y, v), h, track, strict=True)), track, d, u
+        return (
+            tuple(self.W @ (s_ - k * t) for s_, k, t in zip((x, y, v), h, track, strict=True)),
+            track,
+            d,
+            u,
+        )
 
     def d_soba(self, s, D):
         x, y, v, u = s
@@ -136,12 +143,18 @@ class Hand:
         (x, y), (tx, ty), (ux, uy) = s
         f_x, f_y = self.f(x, y, D)
         v = self.c * f_y
-        v = jax.lax.fori_loop(0, N, lambda _, v: v - self.c * (self.products(x, y, v, D)[1] - f_y), v)
+        v = jax.lax.fori_loop(
+            0, N, lambda _, v: v - self.c * (self.products(x, y, v, D)[1] - f_y), v
+        )
         new_x = ux + THETA * (f_x - self.products(x, y, v, D)[0] - ux)
         new_y = uy + THETA * (self.g(x, y, D)[1] - uy)
         tx = tx + new_x - ux
         ty = ty + new_y - uy
-        return (self.W @ x - self.a * tx, self.W @ y - self.b * ty), (self.W @ tx, self.W @ ty), (new_x, new_y)
+        return (
+            (self.W @ x - self.a * tx, self.W @ y - self.b * ty),
+            (self.W @ tx, self.W @ ty),
+            (new_x, new_y),
+        )
 
     def start(self, name: str) -> Any:
         x = self.rows
@@ -171,7 +184,9 @@ METHODS = tuple(name for name in vars(Hand) if name in {
 })  # fmt: skip
 
 
-def hand_written(problem: Any, W: Any, steps: dict[str, float], name: str, length: int) -> Callable[[], Any]:
+def hand_written(
+    problem: Any, W: Any, steps: dict[str, float], name: str, length: int
+) -> Callable[[], Any]:
     """A call that runs `length` steps and gives x."""
     hand = Hand(problem, W, steps)
     step = getattr(hand, name)

@@ -1,4 +1,5 @@
-"""The same methods as the papers' scripts have them: a Python loop over agents, in numpy and with PyTorch autograd."""
+"""The same methods as the papers' scripts have them: a Python loop over agents, in numpy and with
+PyTorch autograd."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def numpy_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[]
     zeros = lambda size: np.zeros((m, size), np.float32)
     x = zeros(case.problem.x_layout.size)
     y = zeros(case.problem.y_layout.size)
-    return lambda: _run(_Numpy(case, agents), W.astype(np.float32), name, case.steps, x, y, length, np.stack)
+    return lambda: _run(
+        _Numpy(case, agents), W.astype(np.float32), name, case.steps, x, y, length, np.stack
+    )
 
 
 def torch_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[], Any]:
@@ -30,9 +33,13 @@ def torch_loop(case: Case, W: np.ndarray, name: str, length: int) -> Callable[[]
     m = len(W)
     data = {key: torch.tensor(np.asarray(value)) for key, value in case.problem.data.items()}
     agents = [{key: value[i] for key, value in data.items()} for i in range(m)]
-    x, y = (torch.zeros(m, layout.size) for layout in (case.problem.x_layout, case.problem.y_layout))
+    x, y = (
+        torch.zeros(m, layout.size) for layout in (case.problem.x_layout, case.problem.y_layout)
+    )
     weights = torch.tensor(W, dtype=torch.float32)
-    return lambda: _run(_Torch(case, agents), weights, name, case.steps, x, y, length, torch.stack).numpy()
+    return lambda: _run(
+        _Torch(case, agents), weights, name, case.steps, x, y, length, torch.stack
+    ).numpy()
 
 
 class _Numpy:
@@ -61,7 +68,9 @@ class _Torch:
         x = x.detach().requires_grad_()
         y = y.detach().requires_grad_()
         value = function(x, y, self.agents[i])
-        return torch.autograd.grad(value, (x, y), create_graph=keep, allow_unused=True, materialize_grads=True), (x, y)
+        return torch.autograd.grad(
+            value, (x, y), create_graph=keep, allow_unused=True, materialize_grads=True
+        ), (x, y)
 
     def f(self, i, x, y):
         return self._gradient(self.outer, i, x, y)[0]
@@ -76,7 +85,9 @@ class _Torch:
         return g_y.detach(), *torch.autograd.grad(g_y, points, grad_outputs=v)
 
 
-def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, length: int, stack: Any) -> Any:
+def _run(
+    oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, length: int, stack: Any
+) -> Any:
     a = h["alpha"]
     b = h["beta"]
     c = h["gamma"]
@@ -128,7 +139,9 @@ def _run(oracle: Any, W: Any, name: str, h: dict[str, float], x: Any, y: Any, le
             u = u + THETA * (d_x - u)
             s = [W @ (v - k * d) for v, k, d in zip(s, (a, b, c), (u, d_y, d_v), strict=True)]
         else:  # exact diffusion
-            d, k = (symmetric(*s), (a, c, c)) if name == "ahead_exact" else (implicit(*s), (a, b, c))
+            d, k = (
+                (symmetric(*s), (a, c, c)) if name == "ahead_exact" else (implicit(*s), (a, b, c))
+            )
             if name == "sparkle_ed":
                 u = u + THETA * (d[0] - u)
                 d[0] = u

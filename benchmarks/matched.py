@@ -1,10 +1,12 @@
-"""The largest stable alpha against lam: matched inner steps (ahead_exact) and timescales apart (AHEAD's directions).
+"""The largest stable alpha against lam: matched inner steps (ahead_exact) and timescales apart
+(AHEAD's directions).
 
     python benchmarks/matched.py
 
-Ring of 10, gamma fixed for each problem. An alpha is stable if 2,000 steps stay finite, Phi(xbar) never rises above its
-start (40 records) and the agents end closer together than they were at worst; the largest is found by bisection on a
-grid of factor 1.25. Apart means exact diffusion along AHEAD's penalty direction with gamma = 5 beta lam.
+Ring of 10, gamma fixed for each problem. An alpha is stable if 2,000 steps stay finite, Phi(xbar)
+never rises above its start (40 records) and the agents end closer together than they were at worst;
+the largest is found by bisection on a grid of factor 1.25. Apart means exact diffusion along
+AHEAD's penalty direction with gamma = 5 beta lam.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ STEPS = 2000
 FACTOR = 1.25
 PROBLEMS = {
     "quadratic, condition 10": (decibo.problems.quadratic(condition=10.0), 0.1),
-    "logistic, digits by label, summed loss": (decibo.problems.logistic_hyperparameters(split="by_label"), 0.02),
+    "logistic, digits by label, summed loss": (
+        decibo.problems.logistic_hyperparameters(split="by_label"),
+        0.02,
+    ),
     # gamma beyond 1/L_g of the later part of the run: at this edge the answer is erratic
     "logistic, digits by label, mean loss, gamma too large": (
         decibo.problems.logistic_hyperparameters(loss="mean", scale=16.0, split="by_label"),
@@ -46,7 +51,12 @@ def apart(lam: float, gamma: float):
 
 
 def stable(problem: decibo.Problem, method: decibo.Algorithm) -> bool:
-    options = {"steps": STEPS, "every": STEPS // 40, "measures": ["phi", "consensus_x"], "progress": False}
+    options = {
+        "steps": STEPS,
+        "every": STEPS // 40,
+        "measures": ["phi", "consensus_x"],
+        "progress": False,
+    }
     solution = decibo.solve(problem, RING, method, **options)
     phi = solution.history["phi"]
     apart = solution.history["consensus_x"]
@@ -59,7 +69,9 @@ def largest(problem: decibo.Problem, make) -> float:
     last = len(grid)
     while last - first > 1:
         middle = (first + last) // 2
-        first, last = (middle, last) if stable(problem, make(float(grid[middle]))) else (first, middle)
+        first, last = (
+            (middle, last) if stable(problem, make(float(grid[middle]))) else (first, middle)
+        )
     return float(grid[first]) if first >= 0 else 0.0
 
 
@@ -70,7 +82,9 @@ def main() -> None:
         print(f"{name}, gamma = {gamma:g}\n{'lam':>8}{'matched':>12}{'apart':>12}")
         rows = []
         for lam in lams:
-            rows.append((largest(problem, matched(lam, gamma)), largest(problem, apart(lam, gamma))))
+            rows.append(
+                (largest(problem, matched(lam, gamma)), largest(problem, apart(lam, gamma)))
+            )
             text = "none" if rows[-1][1] == 0 else f"{rows[-1][1]:.3g}"
             print(f"{lam:8g}{rows[-1][0]:12.3g}{text:>12}", flush=True)
         alphas = [row[0] for row in rows]

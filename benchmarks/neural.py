@@ -1,15 +1,18 @@
 """Where Hessian-free pays: time and memory of a step for every kind of direction and inner level.
 
-    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096] [--attention fused,plain]
+    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096]
+    [--attention fused,plain]
                                 [--methods NAME,NAME] [--steps N] [--limit SECONDS] [--json F]
 
-Four agents on a ring. The inner level is a linear classifier, a network with two hidden layers, the convolutional
-network of examples/label_cleaning.py, or the byte-level transformer of examples/text_sources.py (on a GPU 25 million
-weights, 8 layers in a scan, activations in bfloat16, two sequences for each agent, with plain and fused attention).
-Each row compiles one step of a method and times it. "Temporary" is what the compiled step needs besides its arguments
-and results, "peak" all of it together, both as the compiler counts them; "less" is solve(memory="less"), one gradient
-after the other, and "low" one gradient of one agent after the other. Methods with second derivatives raise an error
-where a kernel has none, and that error is the row; so is running out of memory.
+Four agents on a ring. The inner level is a linear classifier, a network with two hidden layers, the
+convolutional network of examples/label_cleaning.py, or the byte-level transformer of
+examples/text_sources.py (on a GPU 25 million weights, 8 layers in a scan, activations in bfloat16,
+two sequences for each agent, with plain and fused attention). Each row compiles one step of a
+method and times it. "Temporary" is what the compiled step needs besides its arguments and results,
+"peak" all of it together, both as the compiler counts them; "less" is solve(memory="less"), one
+gradient after the other, and "low" one gradient of one agent after the other. Methods with second
+derivatives raise an error where a kernel has none, and that error is the row; so is running out of
+memory.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ STEPS = {"x": 1e-3, "y": 1e-2}
 METHODS: dict[str, Callable[[], decibo.Algorithm]] = {
     "ahead_exact": lambda: decibo.ahead_exact(alpha=1e-3, gamma=1e-2, lam=10.0),
     "ahead": lambda: decibo.ahead(alpha=1e-3, gamma=1e-2, lam=10.0),
-    "F2SA-2": lambda: compose(direction.penalty_p(10.0, 2), consensus.exact_diffusion(), **STEPS, z=1e-2),
+    "F2SA-2": lambda: compose(
+        direction.penalty_p(10.0, 2), consensus.exact_diffusion(), **STEPS, z=1e-2
+    ),
     "d_soba (difference)": lambda: compose(
         direction.implicit(1e-3), consensus.dgd(), average={"x": 0.9}, **STEPS, v=1e-2
     ),
@@ -56,22 +61,33 @@ METHODS: dict[str, Callable[[], decibo.Algorithm]] = {
     "sldbo": lambda: compose(direction.implicit(), consensus.tracking(), **STEPS, v=1e-2),
 }
 MEMORY = {" (less)": "less", " (low)": "low"}  # after the name of a method
-SAVING = [name + suffix for name in ("ahead_exact", "sparkle_ed", "sldbo") for suffix in MEMORY]  # with transformers
-LONG = ["ahead_exact", "ahead", "d_soba (difference)", "sparkle_ed", *SAVING[:4]]  # with all but the shortest sequences
+# with transformers
+SAVING = [name + suffix for name in ("ahead_exact", "sparkle_ed", "sldbo") for suffix in MEMORY]
+# with all but the shortest sequences
+LONG = ["ahead_exact", "ahead", "d_soba (difference)", "sparkle_ed", *SAVING[:4]]
 
 
 def linear(side: int = 28, samples: int = 512) -> decibo.Problem:
     """Softmax regression with a logarithm of the penalty for each weight."""
     shape = (side * side, 10)
     score = lambda y, image: image.reshape(len(image), -1) @ y["weights"]
-    return classifier(score, {"weights": jnp.zeros(shape, jnp.float32)}, jnp.zeros(shape, jnp.float32), side, samples)
+    return classifier(
+        score,
+        {"weights": jnp.zeros(shape, jnp.float32)},
+        jnp.zeros(shape, jnp.float32),
+        side,
+        samples,
+    )
 
 
 def mlp(side: int = 28, samples: int = 128) -> decibo.Problem:
     """Two hidden layers of 256."""
     sizes = (side * side, 256, 256, 10)
     keys = jax.random.split(jax.random.key(0), 3)
-    layers = [jax.random.normal(k, s, jnp.float32) / s[0] ** 0.5 for k, s in zip(keys, pairwise(sizes), strict=True)]
+    layers = [
+        jax.random.normal(k, s, jnp.float32) / s[0] ** 0.5
+        for k, s in zip(keys, pairwise(sizes), strict=True)
+    ]
 
     def score(y: list[jax.Array], image: jax.Array) -> jax.Array:
         h = image.reshape(len(image), -1)
@@ -85,7 +101,9 @@ def mlp(side: int = 28, samples: int = 128) -> decibo.Problem:
 def cnn(side: int = 28, samples: int = 64) -> decibo.Problem:
     """Two convolutions and two layers."""
     y0 = label_cleaning.network(side, jax.random.key(0))
-    return classifier(label_cleaning.scores, y0, jnp.zeros(len(jax.tree.leaves(y0)), jnp.float32), side, samples)
+    return classifier(
+        label_cleaning.scores, y0, jnp.zeros(len(jax.tree.leaves(y0)), jnp.float32), side, samples
+    )
 
 
 def classifier(score: Callable, y0, x0: jax.Array, side: int, samples: int) -> decibo.Problem:
@@ -160,7 +178,9 @@ def cases(models: list[str], lengths: list[int], kernels: list[str], gpu: bool):
             yield model, small[model], list(METHODS)
             continue
         for length in lengths:
-            size = replace(text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2, clip=0.0)
+            size = replace(
+                text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2, clip=0.0
+            )
             for kernel in kernels:
                 attention = {"fused": "cudnn", "plain": "xla"}[kernel]
                 names = [*METHODS, *SAVING] if length == min(lengths) else LONG
@@ -184,19 +204,32 @@ def main() -> None:
     parser.add_argument("--models", default="linear,mlp,cnn,transformer")
     parser.add_argument("--lengths", default="1024,4096" if gpu else "64")
     parser.add_argument("--attention", default="fused,plain" if gpu else "plain")
-    parser.add_argument("--methods", help="only these, as the table names them, separated by commas")
+    parser.add_argument(
+        "--methods", help="only these, as the table names them, separated by commas"
+    )
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no row is begun")
+    parser.add_argument(
+        "--limit", type=float, default=math.inf, help="seconds after which no row is begun"
+    )
     parser.add_argument("--json")
     options = parser.parse_args()
-    about = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "python": platform.python_version()}
+    about = {
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+    }
     about |= {"decibo": decibo.__version__, "date": time.strftime("%Y-%m-%d")}
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print(f"{'inner level':24} {'method':22}{'ms':>9}{'temp. MB':>12}{'peak MB':>12}{'state MB':>12}", flush=True)
+    print(
+        f"{'inner level':24} {'method':22}{'ms':>9}{'temp. MB':>12}{'peak MB':>12}{'state MB':>12}",
+        flush=True,
+    )
     rows = []
     begun = time.perf_counter()
     lengths = [int(length) for length in options.lengths.split(",")]
-    for model, make, found in cases(options.models.split(","), lengths, options.attention.split(","), gpu):
+    for model, make, found in cases(
+        options.models.split(","), lengths, options.attention.split(","), gpu
+    ):
         names = options.methods.split(",") if options.methods else found
         problem = make()
         for name in names:

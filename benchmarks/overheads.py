@@ -38,7 +38,14 @@ def running(quick: bool) -> Iterator[Row]:
 
     def run(every: int, **more):
         return lambda: (
-            decibo.solve(case.problem, network, method, steps=steps, every=every, **({"progress": False} | more)).x
+            decibo.solve(
+                case.problem,
+                network,
+                method,
+                steps=steps,
+                every=every,
+                **({"progress": False} | more),
+            ).x
         )
 
     calls = {f"every {each}": run(each) for each in (1, 10, 100)}
@@ -65,7 +72,14 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     def run(**more):
         return lambda: (
             decibo.solve(
-                case.problem, network, method, steps=steps, every=often, measures=["outer"], progress=False, **more
+                case.problem,
+                network,
+                method,
+                steps=steps,
+                every=often,
+                measures=["outer"],
+                progress=False,
+                **more,
             ).x
         )
 
@@ -76,7 +90,14 @@ def checkpoints(quick: bool) -> Iterator[Row]:
         inside, whole = _inside(saving)
     yield ratio(GROUP, what, times["saving"], times["none"], "<= 1.02", note=f"{steps} steps")
     note = "measured inside one run, where other work on the machine hardly matters"
-    yield Row(GROUP, "of a run with checkpoints, spent on them", 100 * inside / whole, "%", target="<= 2", note=note)
+    yield Row(
+        GROUP,
+        "of a run with checkpoints, spent on them",
+        100 * inside / whole,
+        "%",
+        target="<= 2",
+        note=note,
+    )
 
 
 def _inside(run: Callable[[], object]) -> tuple[float, float]:
@@ -107,7 +128,9 @@ def _inside(run: Callable[[], object]) -> tuple[float, float]:
 def fresh(code: list[str], **environment: str) -> float:
     """Seconds of a Python process."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, *code], check=True, capture_output=True, env=os.environ | environment)
+    subprocess.run(
+        [sys.executable, *code], check=True, capture_output=True, env=os.environ | environment
+    )
     return time.perf_counter() - begun
 
 
@@ -117,10 +140,15 @@ def first_number(**environment: str) -> tuple[float, float]:
     first = None
     command = [sys.executable, "-u", "-m", "decibo", "demo"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | environment,
     ) as process:
         for line in process.stdout or []:
-            # results are numbers with decimals, as the table has them; the lines above only describe the problem
+            # results are numbers with decimals, as the table has them; the lines above only
+            # describe the problem
             if first is None and re.match(r"\w.* alone\b.*\d\.\d", line):
                 first = time.perf_counter() - begun
     if process.returncode or first is None:
@@ -132,7 +160,9 @@ def starting(quick: bool) -> Iterator[Row]:
     repeats = 2 if quick else 5
     fresh(["-c", "import decibo"])
     pairs = [(fresh(["-c", "import decibo"]), fresh(["-c", "import jax"])) for _ in range(repeats)]
-    yield ratio(GROUP, "import decibo / import jax", [a for a, _ in pairs], [b for _, b in pairs], "<= 1.5")
+    yield ratio(
+        GROUP, "import decibo / import jax", [a for a, _ in pairs], [b for _, b in pairs], "<= 1.5"
+    )
     with tempfile.TemporaryDirectory() as folder:
         cold = []
         warm = []
@@ -140,12 +170,24 @@ def starting(quick: bool) -> Iterator[Row]:
             own = {"XDG_CACHE_HOME": str(Path(folder) / str(k)), "DECIBO_CACHE": ""}
             cold.append(first_number(**own))
             warm.append(first_number(**own))
-    yield Row(GROUP, "demo, seconds to the first result, cold cache", median(first for first, _ in cold), "s")
     yield Row(
-        GROUP, "demo, seconds to the first result, warm cache", median(first for first, _ in warm), "s", target="<= 10"
+        GROUP,
+        "demo, seconds to the first result, cold cache",
+        median(first for first, _ in cold),
+        "s",
+    )
+    yield Row(
+        GROUP,
+        "demo, seconds to the first result, warm cache",
+        median(first for first, _ in warm),
+        "s",
+        target="<= 10",
     )
     yield ratio(
-        GROUP, "the whole demo, cold cache / warm cache", [whole for _, whole in cold], [whole for _, whole in warm]
+        GROUP,
+        "the whole demo, cold cache / warm cache",
+        [whole for _, whole in cold],
+        [whole for _, whole in warm],
     )
 
 

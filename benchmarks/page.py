@@ -1,4 +1,5 @@
-"""Make docs/performance.md from the JSON of benchmarks/all.py: python benchmarks/page.py FILE [PAGE]."""
+"""Make docs/performance.md from the JSON of benchmarks/all.py: python benchmarks/page.py FILE
+[PAGE]."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ The two sides of a comparison were measured alternately in one run; ratios are r
 middle half of the ratios of consecutive measurements.
 """
 CHARTS = {  # drawn by pictures.py from the tables
-    "step": "Milliseconds for a step of five methods: decibo, a hand-written JAX loop, numpy and PyTorch",
+    "step": (
+        "Milliseconds for a step of five methods: decibo, a hand-written JAX loop, numpy and"
+        " PyTorch"
+    ),
     "growth": "Milliseconds for a step against the number of agents, on three kinds of network",
     "accuracy": "Squared gradient of Phi against the gradients spent, for four methods",
 }
@@ -31,40 +35,63 @@ CHARTS = {  # drawn by pictures.py from the tables
 TITLES = {
     "step": (
         "A step",
-        "Every method of the catalogue against (a) a hand-written jitted scan, (b) numpy with a loop over agents, "
-        "(c) PyTorch autograd with a loop over agents, as in the scripts that accompany papers, and (d) the floor: "
-        "the matrix-vector passes over the data that its gradients and products need, timed alone. Logistic "
-        "regression has the size used in the paper, 10 agents x 400 samples x 784 features, in single precision. "
-        "decibo's time is that of `decibo.solve`, minus that of a run of one step.",
+        (
+            "Every method of the catalogue against (a) a hand-written jitted scan, (b) numpy with a"
+            " loop over agents, (c) PyTorch autograd with a loop over agents, as in the scripts"
+            " that accompany papers, and (d) the floor: the matrix-vector passes over the data that"
+            " its gradients and products need, timed alone. Logistic regression has the size used"
+            " in the paper, 10 agents x 400 samples x 784 features, in single precision. decibo's"
+            " time is that of `decibo.solve`, minus that of a run of one step."
+        ),
     ),
     "growth": (
         "Growth",
-        "AHEAD with x and y of 16 numbers. Memory is the peak of a fresh process above what jax and a small run "
-        "need; it includes building the network and compilation.",
+        (
+            "AHEAD with x and y of 16 numbers. Memory is the peak of a fresh process above what jax"
+            " and a small run need; it includes building the network and compilation."
+        ),
     ),
-    "sweep": ("Sweeps", "`decibo.sweep` against one `decibo.solve` after another, compilation included in both."),
-    "overhead": ("Around the steps", "At the paper's size. Starting is measured in fresh processes."),
+    "sweep": (
+        "Sweeps",
+        "`decibo.sweep` against one `decibo.solve` after another, compilation included in both.",
+    ),
+    "overhead": (
+        "Around the steps",
+        "At the paper's size. Starting is measured in fresh processes.",
+    ),
     "accuracy": (
         "Accuracy in every currency",
-        "The cost until |grad Phi(xbar)|^2 falls to a fraction of its start and stays there. Every method was tuned "
-        "with the same budget, as many settings of as many steps, over alpha, the inner step and what else it has: "
-        "lam, the weight of SPARKLE's moving average (1 is none), or the ratio of SLDBO's inner steps. `ahead_exact` "
-        "and `sparkle_ed` without moving average follow the same recursion if g is quadratic in y, so they need the "
-        "same number of steps; they differ in what a step costs. Gradients and products are those of all agents; one "
-        "product is H v and J v at once, and equivalents count it as long as it takes, in units of a gradient of g "
-        "measured in the same run. Bytes are counted over all links, in both directions.",
+        (
+            "The cost until |grad Phi(xbar)|^2 falls to a fraction of its start and stays there."
+            " Every method was tuned with the same budget, as many settings of as many steps, over"
+            " alpha, the inner step and what else it has: lam, the weight of SPARKLE's moving"
+            " average (1 is none), or the ratio of SLDBO's inner steps. `ahead_exact` and"
+            " `sparkle_ed` without moving average follow the same recursion if g is quadratic in y,"
+            " so they need the same number of steps; they differ in what a step costs. Gradients"
+            " and products are those of all agents; one product is H v and J v at once, and"
+            " equivalents count it as long as it takes, in units of a gradient of g measured in the"
+            " same run. Bytes are counted over all links, in both directions."
+        ),
     ),
     "momentum": (
         "Momentum and Chebyshev rounds",
-        "|grad Phi(xbar)|^2 of `ahead_exact` after equal steps on quadratics whose inner level has this condition "
-        "number, every row the best of the same grid of 24 pairs (alpha, gamma).",
+        (
+            "|grad Phi(xbar)|^2 of `ahead_exact` after equal steps on quadratics whose inner level"
+            " has this condition number, every row the best of the same grid of 24 pairs (alpha,"
+            " gamma)."
+        ),
     ),
     "second": (
         "Second derivatives",
-        "The inner level is a neural network 784 - 128 - 10; there are four agents. Memory is what the compiled step "
-        "needs in addition to state and data.",
+        (
+            "The inner level is a neural network 784 - 128 - 10; there are four agents. Memory is"
+            " what the compiled step needs in addition to state and data."
+        ),
     ),
-    "peers": ("Other libraries", "One level only: they have no second. Time of a step, same problem, same ring."),
+    "peers": (
+        "Other libraries",
+        "One level only: they have no second. Time of a step, same problem, same ring.",
+    ),
 }
 
 
@@ -79,7 +106,12 @@ def line(row: dict[str, Any]) -> str:
     high = row.get("high")
     spread = "" if low is None or high is None else f"{number(low)} - {number(high)}"
     verdict = {None: "", True: "met", False: "**missed**"}[row["met"]]
-    cells = [row["what"], f"{number(row['value'])} {row.get('unit', '')}".strip(), spread, row.get("target", "")]
+    cells = [
+        row["what"],
+        f"{number(row['value'])} {row.get('unit', '')}".strip(),
+        spread,
+        row.get("target", ""),
+    ]
     return "| " + " | ".join([*cells, verdict, row.get("note", "")]) + " |"
 
 
@@ -88,7 +120,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def currencies(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows 'problem, method: steps to level' as one table for each problem: a cell has all currencies."""
+    """Rows 'problem, method: steps to level' as one table for each problem: a cell has all
+    currencies."""
     cells: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         problem, rest = row["what"].split(", ", 1)
@@ -97,14 +130,23 @@ def currencies(rows: list[dict[str, Any]]) -> list[str]:
         text = (
             "-"
             if row["value"] is None
-            else f"{number(row['value'])} steps, {_work(spent)}, "
-            f"{number(spent['bytes'] / 1e3)} kB{_time(spent['seconds'], row['value'])}"
+            else (
+                f"{number(row['value'])} steps, {_work(spent)}, "
+                f"{number(spent['bytes'] / 1e3)} kB{_time(spent['seconds'], row['value'])}"
+            )
         )
         cells.setdefault(problem, {}).setdefault(method, {})[level] = text
     lines = []
     for problem, methods in cells.items():
-        lines += ["", f"| {problem} | " + " | ".join(f"to {level}" for level in LEVELS) + " |", "|---" * 5 + "|"]
-        lines += [f"| {name} | " + " | ".join(got[level] for level in LEVELS) + " |" for name, got in methods.items()]
+        lines += [
+            "",
+            f"| {problem} | " + " | ".join(f"to {level}" for level in LEVELS) + " |",
+            "|---" * 5 + "|",
+        ]
+        lines += [
+            f"| {name} | " + " | ".join(got[level] for level in LEVELS) + " |"
+            for name, got in methods.items()
+        ]
     return [*lines, ""]
 
 
@@ -141,7 +183,10 @@ def notes(rows: list[dict[str, Any]]) -> list[str]:
     file = Path(__file__).parent / "notes.md"
     missed = [row for row in rows if row["met"] is False]
     text = file.read_text().strip() if file.exists() else ""
-    listed = [f"- {row['what']}: {number(row['value'])} (target {row.get('target', '')})" for row in missed]
+    listed = [
+        f"- {row['what']}: {number(row['value'])} (target {row.get('target', '')})"
+        for row in missed
+    ]
     return ["", "## What was missed", "", *(listed or ["Nothing."]), "", *([text] if text else [])]
 
 
@@ -149,7 +194,10 @@ def page(results: dict[str, Any]) -> str:
     rows = results["rows"]
     at = results["machine"]
     judged = [row["met"] for row in rows if row["met"] is not None]
-    where = f"{at['processor']}, {at['cores']} cores; jax {at['jax']}, numpy {at['numpy']}, Python {at['python']}"
+    where = (
+        f"{at['processor']}, {at['cores']} cores; jax {at['jax']}, numpy {at['numpy']}, Python"
+        f" {at['python']}"
+    )
     lines = [HEAD, f"Measured on {where}. {sum(judged)} of {len(judged)} targets met."]
     if results["quick"]:
         lines.append("\nSmall sizes only (--quick): these numbers mean little.")
@@ -158,7 +206,9 @@ def page(results: dict[str, Any]) -> str:
         lines += section(group, mine) if mine else []
     lines += ["", (Path(__file__).parent / "gpu.md").read_text().strip()]
     text = "\n".join([*lines, *notes(rows)]) + "\n"
-    return text.replace("{summary}", "(too few measurements)" if results["quick"] else pictures.summary(text))
+    return text.replace(
+        "{summary}", "(too few measurements)" if results["quick"] else pictures.summary(text)
+    )
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
-"""One level only: DGD and gradient tracking of decent-bench and disropt against ours, same problem, same ring.
+"""One level only: DGD and gradient tracking of decent-bench and disropt against ours, same problem,
+same ring.
 
     python benchmarks/peers.py [--quick]
 
-Heterogeneous quadratics of 50 numbers. decent-bench simulates ten agents in one process, as we do. disropt has one MPI
-process for each agent: four of them, which is more than two cores, and part of how it works. Starting processes and
-compilation are not counted. What is not installed is skipped.
+Heterogeneous quadratics of 50 numbers. decent-bench simulates ten agents in one process, as we do.
+disropt has one MPI process for each agent: four of them, which is more than two cores, and part of
+how it works. Starting processes and compilation are not counted. What is not installed is skipped.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def decent_bench(m: int, name: str, steps: int) -> Callable[[], np.ndarray]:
 
     def run() -> np.ndarray:
         costs = [QuadraticCost(iop.from_numpy(A[i]), iop.from_numpy(b[i])) for i in range(m)]
-        network = P2PNetwork(networkx.cycle_graph(m), [Agent(cost, state_snapshot_period=10**9) for cost in costs])
+        network = P2PNetwork(
+            networkx.cycle_graph(m), [Agent(cost, state_snapshot_period=10**9) for cost in costs]
+        )
         method = (DGD if name == "DGD" else SimpleGT)(step_size=STEP)
         method.run(network, steps)
         return np.stack([iop.to_numpy(agent.x) for agent in network.agents()])
@@ -114,7 +117,11 @@ def disropt_agent(name: str, steps: int) -> None:
     method.run(iterations=steps, stepsize=STEP)
     world.Barrier()
     if i == 0:
-        print(json.dumps({"seconds": (time.perf_counter() - begun) / steps, "x": method.x.ravel().tolist()}))
+        print(
+            json.dumps(
+                {"seconds": (time.perf_counter() - begun) / steps, "x": method.x.ravel().tolist()}
+            )
+        )
 
 
 def disropt(name: str, steps: int) -> dict[str, Any]:
@@ -136,7 +143,9 @@ def with_disropt(quick: bool) -> Iterator[Row]:
         mine = []
         for _ in range(2 if quick else 5):
             theirs.append(disropt(name, few))
-            times = interleaved({"long": ours(PROCESSES, name, many), "short": ours(PROCESSES, name, 1)}, 1)
+            times = interleaved(
+                {"long": ours(PROCESSES, name, many), "short": ours(PROCESSES, name, 1)}, 1
+            )
             mine += per_step(times["long"], times["short"], many)
         if name != "DGD":  # theirs descends at the mixed point
             np.testing.assert_allclose(theirs[0]["x"], ours(PROCESSES, name, few)()[0], atol=1e-4)

@@ -15,7 +15,12 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams |= {"svg.hashsalt": "decibo", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+matplotlib.rcParams |= {
+    "svg.hashsalt": "decibo",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
@@ -30,7 +35,11 @@ MILLION = "1,000,000 agents"
 
 def rows(page: str) -> dict[str, float]:
     """The numbers of the page's tables, by the words in front of them."""
-    return {what: float(value.replace(",", "")) for what, value in ROW.findall(page) if re.search(r"\d", value)}
+    return {
+        what: float(value.replace(",", ""))
+        for what, value in ROW.findall(page)
+        if re.search(r"\d", value)
+    }
 
 
 SUMMARY = """\
@@ -56,9 +65,17 @@ def summary(page: str) -> str:
     """The page in ten sentences, with the numbers of its tables."""
     of = rows(page)
     large, small = "logistic 10 x 400 x 784: ", "quadratic 10 x 50 x 50: "
-    hand = [value for what, value in of.items() if what.startswith(large) and what.endswith("/ hand-written scan")]
-    saved = [value for what, value in of.items() if what.endswith("64 runs one after another / sweep")]
-    gpu = re.findall(r"^\| ([\d,]+) \| [\d.]+ \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE)
+    hand = [
+        value
+        for what, value in of.items()
+        if what.startswith(large) and what.endswith("/ hand-written scan")
+    ]
+    saved = [
+        value for what, value in of.items() if what.endswith("64 runs one after another / sweep")
+    ]
+    gpu = re.findall(
+        r"^\| ([\d,]+) \| [\d.]+ \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE
+    )
     return SUMMARY.format(
         step=of[f"{large}ahead_exact, a step"],
         hand=of[f"{large}ahead_exact / hand-written scan"],
@@ -109,7 +126,12 @@ def step(page: str) -> Figure:
     of = rows(page)
     names = ("ahead_exact", "ahead", "sparkle_ed", "d_soba", "sldbo")
     figure, axes = plt.subplots(figsize=(8, 3.6))
-    kinds = ("decibo", "hand-written JAX loop", "numpy, loop over agents", "PyTorch, loop over agents")
+    kinds = (
+        "decibo",
+        "hand-written JAX loop",
+        "numpy, loop over agents",
+        "PyTorch, loop over agents",
+    )
     for place, (kind, colour) in enumerate(zip(kinds, COLOURS, strict=True)):
         times = []
         for name in names:
@@ -121,7 +143,13 @@ def step(page: str) -> Figure:
                 of[f"logistic 10 x 400 x 784: PyTorch loop / {name}"],
             )
             times.append(base * ratios[place])
-        axes.barh([row + 0.2 * place for row in range(len(names))], times, height=0.18, color=colour, label=kind)
+        axes.barh(
+            [row + 0.2 * place for row in range(len(names))],
+            times,
+            height=0.18,
+            color=colour,
+            label=kind,
+        )
     axes.set_yticks([row + 0.3 for row in range(len(names))], names)
     axes.invert_yaxis()
     axes.set_xlabel("ms for a step of 10 agents with 400 samples of 784 features")
@@ -133,7 +161,10 @@ def growth(page: str) -> Figure:
     of = rows(page)
     figure, axes = plt.subplots(figsize=(8, 3.6))
     for name, colour in zip(("ring", "torus", "random regular"), COLOURS, strict=False):
-        found = {count: of.get(f"{name}, {count:,} agents: a step") for count in (10**power for power in range(1, 7))}
+        found = {
+            count: of.get(f"{name}, {count:,} agents: a step")
+            for count in (10**power for power in range(1, 7))
+        }
         axes.loglog(list(found), list(found.values()), "o-", color=colour, label=name)
     axes.set_xlabel("agents")
     axes.set_ylabel("ms for a step")
@@ -146,8 +177,12 @@ def accuracy(page: str) -> Figure:
     figure, axes = plt.subplots(figsize=(8, 3.6))
     for name, colour in zip(("ahead_exact", "sparkle_ed", "sldbo", "ahead"), COLOURS, strict=True):
         found = _cells(page, name)
-        axes.loglog(list(found.values()), [float(level) for level in found], "o-", color=colour, label=name)
-    axes.set_xlabel("gradients of all agents; a product with second derivatives counts as long as it takes")
+        axes.loglog(
+            list(found.values()), [float(level) for level in found], "o-", color=colour, label=name
+        )
+    axes.set_xlabel(
+        "gradients of all agents; a product with second derivatives counts as long as it takes"
+    )
     axes.set_ylabel("squared gradient of Phi,\nas a fraction of its start")
     axes.legend(frameon=False, loc="lower left")
     axes.grid(alpha=0.3)
@@ -155,8 +190,9 @@ def accuracy(page: str) -> Figure:
 
 
 def front() -> Figure:
-    """Who talks to whom, how close two methods come to the best prices of examples/energy_pricing.py, and the trust in
-    right and wrong labels that examples/data_cleaning.py finds.
+    """Who talks to whom, how close two methods come to the best prices of
+    examples/energy_pricing.py, and the trust in right and wrong labels that
+    examples/data_cleaning.py finds.
     """
     import jax
     import numpy as np
@@ -164,15 +200,22 @@ def front() -> Figure:
     import decibo
 
     jax.config.update("jax_enable_x64", True)
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.5, 3.3), width_ratios=(0.8, 1.2, 1.2))
+    figure, (left, middle, right) = plt.subplots(
+        1, 3, figsize=(11.5, 3.3), width_ratios=(0.8, 1.2, 1.2)
+    )
     _clinics(left)
 
     pricing = decibo.problems.stackelberg_pricing(agents=10, hours=24)
     network = decibo.networks.small_world(10, 4, 0.3, seed=0)
     settings = {"alpha": 0.1, "gamma": 0.1, "lam": 20.0}
-    for method, colour in ((decibo.ahead(**settings), GREY), (decibo.ahead_exact(**settings), TEAL)):
+    for method, colour in (
+        (decibo.ahead(**settings), GREY),
+        (decibo.ahead_exact(**settings), TEAL),
+    ):
         end = decibo.solve(pricing, network, method, steps=1000, every=10, measures=["distance_x"])
-        middle.semilogy(end.history["step"], end.history["distance_x"] ** 0.5, color=colour, linewidth=2)
+        middle.semilogy(
+            end.history["step"], end.history["distance_x"] ** 0.5, color=colour, linewidth=2
+        )
         middle.annotate(method.name, (700, 4 * end.history["distance_x"][70] ** 0.5), color=colour)
     middle.set_title("distance to the best prices of ten districts", fontsize=10)
     middle.set_xlabel("step")
@@ -184,7 +227,12 @@ def front() -> Figure:
     end = decibo.solve(labels, decibo.ring(5), cleaning, steps=4000, every=4000, measures=["outer"])
     trust = np.asarray(jax.nn.sigmoid(end.x))
     bins = np.linspace(0, 1, 21)
-    right.hist([trust[~wrong], trust[wrong]], bins, color=[TEAL, COLOURS[2]], label=["right labels", "wrong labels"])
+    right.hist(
+        [trust[~wrong], trust[wrong]],
+        bins,
+        color=[TEAL, COLOURS[2]],
+        label=["right labels", "wrong labels"],
+    )
     right.set_title("trust that five clinics learned to put in labels", fontsize=10)
     right.set_xlabel("trust")
     right.set_ylabel("training samples")

@@ -1,16 +1,19 @@
-"""How far rounding lets lam grow: the error of both penalties' hypergradients in float32, float16 and bfloat16.
+"""How far rounding lets lam grow: the error of both penalties' hypergradients in float32, float16
+and bfloat16.
 
     python benchmarks/precision.py [--seeds 10]
 
-Weights x of five data sources, logistic regression as inner level, loss on held-out samples as outer level. y and z are
-where the penalties put them, found in double precision; the direction of x is then computed with everything (x, y, z,
-data, activations) in the shorter type, as a model does that casts its float32 weights. The error is |d_x - grad Phi| /
-|grad Phi|, the median over the seeds.
+Weights x of five data sources, logistic regression as inner level, loss on held-out samples as
+outer level. y and z are where the penalties put them, found in double precision; the direction of x
+is then computed with everything (x, y, z, data, activations) in the shorter type, as a model does
+that casts its float32 weights. The error is |d_x - grad Phi| / |grad Phi|, the median over the
+seeds.
 
     penalty             bias O(1/lam)      d_x = f_x(y) + lam (g_x(y) - g_x(z))
     symmetric_penalty   bias O(1/lam^2)    d_x = f_x(c) + (lam/2) (g_x(y) - g_x(z)),   c = (y + z)/2
 
-In both, a rounding error u of a gradient counts lam times, so that the best lam balances 1/lam or 1/lam^2 with lam u.
+In both, a rounding error u of a gradient counts lam times, so that the best lam balances 1/lam or
+1/lam^2 with lam u.
 """
 
 from __future__ import annotations
@@ -27,7 +30,12 @@ from decibo.pytree import Layout
 
 SOURCES, SAMPLES, FEATURES = 5, 200, 20
 LAMS = (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0, 10000.0)
-TYPES = {"float64": jnp.float64, "float32": jnp.float32, "float16": jnp.float16, "bfloat16": jnp.bfloat16}
+TYPES = {
+    "float64": jnp.float64,
+    "float32": jnp.float32,
+    "float16": jnp.float16,
+    "bfloat16": jnp.bfloat16,
+}
 
 
 def losses(y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
@@ -51,10 +59,17 @@ def draw(seed: int) -> tuple[dict[str, dict[str, np.ndarray]], np.ndarray]:
     random = np.random.default_rng(seed)
     truth = random.normal(size=FEATURES)
     features = random.normal(size=((SOURCES + 1) * SAMPLES, FEATURES))
-    rules = truth + np.linspace(0, 2, SOURCES + 1)[:, None] * random.normal(size=(SOURCES + 1, FEATURES))
-    labels = np.sign(np.einsum("sif,sf->si", features.reshape(SOURCES + 1, SAMPLES, FEATURES), rules)).ravel()
+    rules = truth + np.linspace(0, 2, SOURCES + 1)[:, None] * random.normal(
+        size=(SOURCES + 1, FEATURES)
+    )
+    labels = np.sign(
+        np.einsum("sif,sf->si", features.reshape(SOURCES + 1, SAMPLES, FEATURES), rules)
+    ).ravel()
     part = lambda rows: {"features": features[rows], "labels": labels[rows]}
-    return {"held_out": part(slice(SAMPLES)), "training": part(slice(SAMPLES, None))}, random.normal(size=SOURCES)
+    return {
+        "held_out": part(slice(SAMPLES)),
+        "training": part(slice(SAMPLES, None)),
+    }, random.normal(size=SOURCES)
 
 
 @jax.jit
@@ -65,7 +80,9 @@ def minimise(x: jax.Array, d: dict, y: jax.Array, weight: float, pull: jax.Array
     return jax.lax.fori_loop(0, 10, step, y)
 
 
-def points(x: jax.Array, d: dict, lam: float, symmetric: bool, solved: jax.Array) -> tuple[jax.Array, jax.Array]:
+def points(
+    x: jax.Array, d: dict, lam: float, symmetric: bool, solved: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Where the penalty puts y and z."""
     nothing = jnp.zeros_like(solved)
     if not symmetric:
@@ -105,7 +122,9 @@ def direction(
 
 @jax.jit
 def _direction(along: Direction, d: dict, start: dict[str, jax.Array]) -> jax.Array:
-    oracle = Oracle(Functions(outer, inner, None, None, Layout.of(start["x"]), Layout.of(start["y"])), d)
+    oracle = Oracle(
+        Functions(outer, inner, None, None, Layout.of(start["x"]), Layout.of(start["y"])), d
+    )
     return along.at(oracle, along.start(start), jnp.int32(0)).x
 
 
@@ -127,7 +146,9 @@ def errors(seed: int) -> dict[tuple[str, str, float], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)

@@ -2,11 +2,13 @@
 
     python benchmarks/processes.py [--processes 1,2] [--repeats 5] [--steps 1000]
 
-Logistic regression, 10 agents x 400 samples x 784 features, float32, a ring, AHEAD, recording every 100 steps. Runs
-with one and with two processes take turns; each process has its own share of the cores, one process has all of them.
+Logistic regression, 10 agents x 400 samples x 784 features, float32, a ring, AHEAD, recording every
+100 steps. Runs with one and with two processes take turns; each process has its own share of the
+cores, one process has all of them.
 
-Beside it, in the same processes: a hand-written loop with the same passes over the data and one exchange of as many
-numbers, the same without the exchange, and the exchange alone. These say what the transport costs on this machine.
+Beside it, in the same processes: a hand-written loop with the same passes over the data and one
+exchange of as many numbers, the same without the exchange, and the exchange alone. These say what
+the transport costs on this machine.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def work(out: str, steps: int) -> None:
     problem = gpu.problem(10)
     network = decibo.ring(10)
     method = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
-    solve = lambda steps: decibo.solve(problem, network, method, steps=steps, every=100, progress=False)
+    solve = lambda steps: decibo.solve(
+        problem, network, method, steps=steps, every=100, progress=False
+    )
     solve(200)
     short = solve(200)
     long = solve(200 + steps)
@@ -49,11 +53,16 @@ def work(out: str, steps: int) -> None:
             run()
             times[name].append(1e3 * (time.perf_counter() - begun) / LOOP)
     if number == 0:
-        Path(out).write_text(json.dumps(milliseconds | {name: statistics.median(each) for name, each in times.items()}))
+        Path(out).write_text(
+            json.dumps(
+                milliseconds | {name: statistics.median(each) for name, each in times.items()}
+            )
+        )
 
 
 def hand_written(kind: str) -> Callable[[], object]:
-    """LOOP steps of six passes over the data, with the border rows of a ring exchanged before them."""
+    """LOOP steps of six passes over the data, with the border rows of a ring exchanged before
+    them."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -63,7 +72,9 @@ def hand_written(kind: str) -> Callable[[], object]:
     devices = jax.device_count()
     mesh = Mesh(np.array(jax.devices()), ("d",))
     split = PartitionSpec("d")
-    draw = lambda index, shape: np.random.default_rng(1).uniform(0, 1e-3, (10 // devices, *shape)).astype(np.float32)
+    draw = lambda index, shape: (
+        np.random.default_rng(1).uniform(0, 1e-3, (10 // devices, *shape)).astype(np.float32)
+    )
     rows = lambda *shape: jax.make_array_from_callback(
         (10, *shape), NamedSharding(mesh, split), lambda index: draw(index, shape)
     )
@@ -75,14 +86,18 @@ def hand_written(kind: str) -> Callable[[], object]:
         along = jnp.zeros_like(y)
         if devices > 1 and kind != "no exchange":
             received = lax.ppermute(received, "d", ring)
-        for data, scale in ((train, 1.0), (train, 0.5), (validation, 1.0)) if kind != "exchange only" else ():
+        for data, scale in (
+            ((train, 1.0), (train, 0.5), (validation, 1.0)) if kind != "exchange only" else ()
+        ):
             along += jnp.einsum("msf,ms->mf", data, jnp.einsum("msf,mf->ms", data, scale * y))
         return (y - 1e-3 * along).at[ends].add(1e-3 * received[:, : y.shape[1]])
 
     def block(y: jax.Array, *data: jax.Array) -> jax.Array:
         return lax.fori_loop(0, LOOP, lambda k, y: step(k, y, *data), y)
 
-    run = jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(split,) * 3, out_specs=split, check_vma=False))
+    run = jax.jit(
+        jax.shard_map(block, mesh=mesh, in_specs=(split,) * 3, out_specs=split, check_vma=False)
+    )
     arguments = rows(784), rows(400, 784), rows(400, 784)
     jax.block_until_ready(run(*arguments))
     return lambda: jax.block_until_ready(run(*arguments))
@@ -120,7 +135,10 @@ def main() -> None:
         for count in counts:
             middle = statistics.median(each[count])
             compared = f"{middle / first:8.2f}" if name != "exchange only" else ""
-            print(f"{count:10}  {name:16}{middle:10.3f}{min(each[count]):8.3f}{max(each[count]):8.3f}{compared}")
+            print(
+                f"{count:10} "
+                f" {name:16}{middle:10.3f}{min(each[count]):8.3f}{max(each[count]):8.3f}{compared}"
+            )
     if options.json:
         Path(options.json).write_text(json.dumps(times))
     return None

@@ -1,4 +1,5 @@
-"""How long the report page of 20 runs of 1,000 points takes to write, and to open in a headless Chromium.
+"""How long the report page of 20 runs of 1,000 points takes to write, and to open in a headless
+Chromium.
 
 python benchmarks/report.py [runs] [points]
 """
@@ -38,13 +39,15 @@ def folders(folder: Path, runs: int, points: int) -> Path:
     for k in range(runs):
         noisy = lambda values: values * np.exp(0.1 * random.normal(size=len(values)))
         history = {name: noisy(values) for name, values in solution.history.items()}
-        changed = dataclasses.replace(solution, history=history | {"step": solution.history["step"]})
+        changed = dataclasses.replace(
+            solution, history=history | {"step": solution.history["step"]}
+        )
         write_run(folder / f"{k:03}", changed, problem, network, method, label=f"run {k}")
     return folder
 
 
 def main() -> None:
-    runs, points = (int(each) for each in (sys.argv[1:] + ["20", "1000"][len(sys.argv) - 1 :]))
+    runs, points = (int(each) for each in sys.argv[1:] + ["20", "1000"][len(sys.argv) - 1 :])
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -53,15 +56,21 @@ def main() -> None:
         page_path = report(written, Path(folder) / "report.html")
         print(f"{runs} runs of {points} points, {page_path.stat().st_size / 1e6:.2f} MB")
         print(f"written in {time.perf_counter() - before:.2f} s")
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        chromium = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=ARGUMENTS
+        )
         opened, changed = zip(*(open_page(chromium, page_path) for _ in range(TIMES)), strict=True)
         chromium.close()
-    print(f"opened and painted in {np.median(opened):.2f} s (median of {TIMES}, worst {max(opened):.2f} s)")
+    print(
+        f"opened and painted in {np.median(opened):.2f} s (median of {TIMES}, worst"
+        f" {max(opened):.2f} s)"
+    )
     print(f"another measure drawn in {np.median(changed) * 1e3:.0f} ms")
 
 
 def open_page(chromium, path: Path) -> tuple[float, float]:
-    """Seconds from the start of the navigation until everything is painted, and to draw another measure."""
+    """Seconds from the start of the navigation until everything is painted, and to draw another
+    measure."""
     page = chromium.new_page()
     page.goto(path.as_uri())
     opened = page.evaluate(READY) / 1e3

@@ -1,4 +1,5 @@
-"""A ring of 100,000 agents, x and y of dimension 16: against the hand-written `roll`, and how much memory it takes.
+"""A ring of 100,000 agents, x and y of dimension 16: against the hand-written `roll`, and how much
+memory it takes.
 
 python benchmarks/ring.py [agents]
 """
@@ -64,10 +65,15 @@ def main() -> None:
     theirs = hand_written(jnp.asarray(data))
     np.testing.assert_allclose(first, theirs()[0], atol=1e-4)
     print(f"AHEAD on a ring of {m:,} agents, x and y of dimension {SIZE}, float32")
-    table(interleaved({"hand-written roll": theirs, "decibo.solve": ours}), STEPS, "hand-written roll")
+    table(
+        interleaved({"hand-written roll": theirs, "decibo.solve": ours}), STEPS, "hand-written roll"
+    )
     state = 3 * m * SIZE * 4
     taken = (after - before) * 1024 / state
-    print(f"state {state / 1e6:.1f} MB; memory taken by solve, compilation included: {taken:.1f} x the state")
+    print(
+        f"state {state / 1e6:.1f} MB; memory taken by solve, compilation included: {taken:.1f} x"
+        " the state"
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/second.py [--quick]
 
-Inner level: the weights of a network 784 - 128 - 10 (101,770 numbers) trained on 4 agents x 256 samples; outer level: a
-ridge exponent for each of its four arrays, judged on 256 validation samples. Memory is what the compiled step needs
-besides its arguments and results.
+Inner level: the weights of a network 784 - 128 - 10 (101,770 numbers) trained on 4 agents x 256
+samples; outer level: a ridge exponent for each of its four arrays, judged on 256 validation
+samples. Memory is what the compiled step needs besides its arguments and results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def scores(y, features):
 
 def loss(y, features, labels):
     logits = scores(y, features)
-    return jnp.mean(jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0])
+    return jnp.mean(
+        jax.nn.logsumexp(logits, axis=1)
+        - jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+    )
 
 
 def outer(x, y, d):
@@ -49,7 +52,12 @@ def problem(hidden: int) -> decibo.Problem:
     label = lambda: random.integers(10, size=(M, SAMPLES))
     data = {"train": draw(M, SAMPLES, 784), "labels": label()}
     data |= {"validation": draw(M, SAMPLES, 784), "validation_labels": label()}
-    y0 = {"w1": draw(784, hidden) / 28, "b1": draw(hidden) * 0, "w2": draw(hidden, 10) / 11, "b2": draw(10) * 0}
+    y0 = {
+        "w1": draw(784, hidden) / 28,
+        "b1": draw(hidden) * 0,
+        "w2": draw(hidden, 10) / 11,
+        "b2": draw(10) * 0,
+    }
     return decibo.Problem(outer, inner, data, {name: np.float32(-6.0) for name in y0}, y0)
 
 
@@ -81,7 +89,13 @@ def rows(quick: bool) -> Iterator[Row]:
     def run(method, steps):
         return lambda: (
             decibo.solve(
-                here, network, method, steps=steps, every=steps, measures=["consensus_x"], progress=False
+                here,
+                network,
+                method,
+                steps=steps,
+                every=steps,
+                measures=["consensus_x"],
+                progress=False,
             ).agents.x
         )
 
@@ -92,10 +106,14 @@ def rows(quick: bool) -> Iterator[Row]:
     taken = {name: memory(here, network, method) for name, method in methods.items()}
     for name in methods:
         note = f"{taken[name] / 1e6:.0f} MB besides state and data"
-        yield milliseconds(GROUP, f"network of {here.y_layout.size:,} weights: {name}, a step", each[name], note)
+        yield milliseconds(
+            GROUP, f"network of {here.y_layout.size:,} weights: {name}, a step", each[name], note
+        )
     for name in list(methods)[2:]:
         yield ratio(GROUP, f"{name} / ahead_exact, time of a step", each[name], each["ahead_exact"])
-        yield Row(GROUP, f"{name} / ahead_exact, memory of a step", taken[name] / taken["ahead_exact"])
+        yield Row(
+            GROUP, f"{name} / ahead_exact, memory of a step", taken[name] / taken["ahead_exact"]
+        )
 
 
 if __name__ == "__main__":

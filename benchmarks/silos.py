@@ -1,21 +1,27 @@
-"""Sites as processes of this machine, over TLS on the loopback: equal to the simulation, killed, frozen, tapped, timed.
+"""Sites as processes of this machine, over TLS on the loopback: equal to the simulation, killed,
+frozen, tapped, timed.
 
     python benchmarks/silos.py [same methods kills frozen relay free lost-disk masks tap fuzz speed]
                                [--kills 50] [--steps 3000] [--seed 0]
 
 same     four processes, 1,000 steps: how far from `decibo.solve`
 methods  every method of the catalogue, three sites as threads, 6 steps: how far from `decibo.solve`
-kills    random SIGKILLs of up to three of four sites at once: every bit of the final states compared with a calm run
+kills    random SIGKILLs of up to three of four sites at once: every bit of the final states
+         compared with a calm run
 frozen   one site stopped (SIGSTOP) for 60 seconds: the same
 relay    four sites that can only call out; the relay killed for 3 seconds: the same
-free     nobody waits: one site runs a tenth of the time, one is stopped for 10 s, one killed twice; once each site
-         moves when it has computed, once at a pace: how far from the solution, and how long lockstep takes
-lost-disk  nobody waits: one site killed, its folder deleted, and started again: how far from the solution
-masks    masks a hundred times the largest direction, from secrets of the links: how far from the solution; and sums of
-         which single messages cannot be read, on the complete network: how far from `decibo.solve` after 1,000 steps
-tap      all bytes on a link and inside the relay, searched for every number that the sites have or say
-fuzz     20,000 frames, made up and damaged, and 10,000 that hypothesis makes up, into a Post of each mode: exceptions,
-         memory
+free     nobody waits: one site runs a tenth of the time, one is stopped for 10 s, one killed twice;
+         once each site moves when it has computed, once at a pace: how far from the solution, and
+         how long lockstep takes
+lost-disk  nobody waits: one site killed, its folder deleted, and started again: how far from the
+           solution
+masks    masks a hundred times the largest direction, from secrets of the links: how far from the
+         solution; and sums of which single messages cannot be read, on the complete network: how
+         far from `decibo.solve` after 1,000 steps
+tap      all bytes on a link and inside the relay, searched for every number that the sites have or
+         say
+fuzz     20,000 frames, made up and damaged, and 10,000 that hypothesis makes up, into a Post of
+         each mode: exceptions, memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
 """
 
@@ -59,26 +65,51 @@ jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
 FREE = {"name": "ahead_free", "alpha": 0.05, "gamma": 0.1}
-HELD = ("log", "greeted", "shares", "_box", "_reports", "_ended", "_heard", "_answered", "_complained", "_newest")
+HELD = (
+    "log",
+    "greeted",
+    "shares",
+    "_box",
+    "_reports",
+    "_ended",
+    "_heard",
+    "_answered",
+    "_complained",
+    "_newest",
+)
 
 
 class Sites:
     """Four sites with a folder each, and their processes."""
 
     def __init__(
-        self, folder: Path, steps: int, *, relay: bool = False, every: int = 7, method=METHOD, network="ring", **run
+        self,
+        folder: Path,
+        steps: int,
+        *,
+        relay: bool = False,
+        every: int = 7,
+        method=METHOD,
+        network="ring",
+        **run,
     ):
         self.folder = folder
         address = lambda: f"127.0.0.1:{free_port()}"
-        self.homes = {name: Home.make(folder / name, name, None if relay else address()) for name in NAMES}
+        self.homes = {
+            name: Home.make(folder / name, name, None if relay else address()) for name in NAMES
+        }
         tables = {"problem": "quadratic", "network": {"name": network}, "method": method}
         tables["run"] = {"steps": steps, "checkpoint_every": every, "patience": 600.0} | run
         entry = lambda site: (
-            {"name": site.name, "certificate": site.certificate} | ({"address": site.address} if site.address else {})
+            {"name": site.name, "certificate": site.certificate}
+            | ({"address": site.address} if site.address else {})
         )
         self.relay = Home.make(folder / "relay", "relay", address()) if relay else None
         if self.relay:
-            tables["relay"] = {"address": self.relay.address, "certificate": self.relay.site.certificate}
+            tables["relay"] = {
+                "address": self.relay.address,
+                "certificate": self.relay.site.certificate,
+            }
         tables["site"] = [entry(home.site) for home in self.homes.values()]
         self.job = folder / "job.toml"
         self.job.write_text(to_toml(tables))
@@ -88,7 +119,14 @@ class Sites:
         for name in names:
             words = ["join", self.job, "--home", self.folder / name, "--synthetic", "--json"]
             if name == "relay":
-                words = ["relay", self.job, "--listen", self.relay.address, "--home", self.relay.folder]
+                words = [
+                    "relay",
+                    self.job,
+                    "--listen",
+                    self.relay.address,
+                    "--home",
+                    self.relay.folder,
+                ]
             log = (self.folder / f"{name}.log").open("ab")
             command = [sys.executable, "-m", "decibo", *map(str, words)]
             self.running[name] = subprocess.Popen(command, stdout=log, stderr=log)
@@ -101,7 +139,10 @@ class Sites:
 
     def step(self, name: str) -> int:
         """The step of a site's newest checkpoint."""
-        return max((int(path.name[5:]) for path in self.homes[name].folder.glob("runs/*/step-*")), default=0)
+        return max(
+            (int(path.name[5:]) for path in self.homes[name].folder.glob("runs/*/step-*")),
+            default=0,
+        )
 
     def wait(self, names: tuple[str, ...] = NAMES) -> None:
         for name in names:
@@ -125,7 +166,10 @@ class Sites:
     def error(self) -> float:
         """The largest |x - x*| of a site."""
         solution = np.asarray(decibo.problems.quadratic(agents=4).solution["x"])
-        return max(float(np.abs(np.asarray(found["x"][0]) - solution).max()) for found in self.ends().values())
+        return max(
+            float(np.abs(np.asarray(found["x"][0]) - solution).max())
+            for found in self.ends().values()
+        )
 
     def end(self) -> None:
         for process in self.running.values():
@@ -160,20 +204,33 @@ def same(options) -> None:
     problem = decibo.problems.quadratic(agents=4)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     reference = decibo.solve(problem, decibo.ring(4), method, steps=1000, measures=[])
-    rows = {"x": np.asarray(reference.agents.x), "y": np.asarray(getattr(reference.agents, method.answer))}
-    apart = max(np.abs(np.asarray(found[name][v][0]) - rows[v][i]).max() for i, name in enumerate(NAMES) for v in rows)
+    rows = {
+        "x": np.asarray(reference.agents.x),
+        "y": np.asarray(getattr(reference.agents, method.answer)),
+    }
+    apart = max(
+        np.abs(np.asarray(found[name][v][0]) - rows[v][i]).max()
+        for i, name in enumerate(NAMES)
+        for v in rows
+    )
     seconds = max(entry["seconds"] for entry in found.values())
-    print(f"same: {apart:.1e} from solve after 1,000 steps; {seconds:.1f} s of steps, {wall:.1f} s with starting JAX")
+    print(
+        f"same: {apart:.1e} from solve after 1,000 steps; {seconds:.1f} s of steps, {wall:.1f} s"
+        " with starting JAX"
+    )
 
 
 def methods(options) -> None:
     problem = decibo.problems.quadratic(agents=3)
     names = NAMES[:3]
-    value = lambda parameter: 3 if parameter.annotation in ("int", int) else 20.0 if parameter.name == "lam" else 0.02
+    value = lambda parameter: (
+        3 if parameter.annotation in ("int", int) else 20.0 if parameter.name == "lam" else 0.02
+    )
     for name, factory in decibo.CATALOG.items():
         parameters = inspect.signature(factory).parameters.values()
         settings = {each.name: value(each) for each in parameters if each.default is each.empty}
-        settings |= {each.name: 3 for each in parameters if each.name in ("T", "N", "K")}  # lengths of inner loops
+        # lengths of inner loops
+        settings |= {each.name: 3 for each in parameters if each.name in ("T", "N", "K")}
         try:
             method = factory(**settings)
             if method.centralised:
@@ -184,7 +241,10 @@ def methods(options) -> None:
             continue
         memory = Memory()
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as pool:
-            place = lambda site, folder=folder, memory=memory: (Path(folder) / site, memory.wire(site))
+            place = lambda site, folder=folder, memory=memory: (
+                Path(folder) / site,
+                memory.wire(site),
+            )
             work = lambda site, made=made, place=place: join(
                 made, site=site, data=None, folder=place(site)[0], wire=place(site)[1]
             )
@@ -224,7 +284,10 @@ def kills(options) -> None:
             run.start(*alive)
         run.wait()
         identical = run.states() == expected
-    print(f"kills: {done} in {rounds} rounds, up to {most} of 4 at once; {steps} steps; the same bits: {identical}")
+    print(
+        f"kills: {done} in {rounds} rounds, up to {most} of 4 at once; {steps} steps; the same"
+        f" bits: {identical}"
+    )
 
 
 def frozen(options) -> None:
@@ -239,7 +302,10 @@ def frozen(options) -> None:
         waited = run.step("north") - stopped
         run.running["south"].send_signal(signal.SIGCONT)
         run.wait()
-        print(f"frozen: 60 s, others went on for {waited} steps at most; the same bits: {run.states() == expected}")
+        print(
+            f"frozen: 60 s, others went on for {waited} steps at most; the same bits:"
+            f" {run.states() == expected}"
+        )
 
 
 def relayed(options) -> None:
@@ -254,7 +320,10 @@ def relayed(options) -> None:
         run.wait()
         lines = (run.folder / "relay.log").read_text().splitlines()
         connected = sum("connected" in line for line in lines)
-        print(f"relay: killed for 3 s, {connected} connections made in all; the same bits: {run.states() == expected}")
+        print(
+            f"relay: killed for 3 s, {connected} connections made in all; the same bits:"
+            f" {run.states() == expected}"
+        )
 
 
 @contextlib.contextmanager
@@ -304,7 +373,9 @@ def free(options) -> None:
                 run.wait()
             steps = {name: found["steps"] for name, found in run.ends().items()}
             seconds = time.perf_counter() - begun
-            print(f"free, {words}: |x - x*| = {run.error():.0e} after {seconds:.0f} s; steps {steps}")
+            print(
+                f"free, {words}: |x - x*| = {run.error():.0e} after {seconds:.0f} s; steps {steps}"
+            )
 
 
 def lost_disk(options) -> None:
@@ -319,13 +390,17 @@ def lost_disk(options) -> None:
         run.start("north")
         run.wait()
         steps = {name: found["steps"] for name, found in run.ends().items()}
-        print(f"lost-disk: north's first {lost} steps and all else lost; |x - x*| = {run.error():.0e}; steps {steps}")
+        print(
+            f"lost-disk: north's first {lost} steps and all else lost; |x - x*| ="
+            f" {run.error():.0e}; steps {steps}"
+        )
 
 
 def masks(options) -> None:
     problem = decibo.problems.quadratic(agents=4)
     plain = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
-    first = decibo.privacy.messages(problem, decibo.ring(4), plain, steps=1)[0][0]  # -h d, since all start at 0
+    # -h d, since all start at 0
+    first = decibo.privacy.messages(problem, decibo.ring(4), plain, steps=1)[0][0]
     rates = {"x": METHOD["alpha"], "y": METHOD["gamma"], "z": METHOD["gamma"]}
     largest = max(float(np.abs(first[name]).max()) / rate for name, rate in rates.items())
     scale = 100 * largest
@@ -338,8 +413,12 @@ def masks(options) -> None:
         run.start(*NAMES)
         run.wait()
         found = run.ends()
-    rows = np.asarray(decibo.solve(problem, decibo.complete(4), plain, steps=1000, measures=[]).agents.x)
-    apart = max(np.abs(np.asarray(found[name]["x"][0]) - rows[i]).max() for i, name in enumerate(NAMES))
+    rows = np.asarray(
+        decibo.solve(problem, decibo.complete(4), plain, steps=1000, measures=[]).agents.x
+    )
+    apart = max(
+        np.abs(np.asarray(found[name]["x"][0]) - rows[i]).max() for i, name in enumerate(NAMES)
+    )
     seconds = max(entry["seconds"] for entry in found.values())
     print(f"secure sums: {apart:.1e} from solve after 1,000 steps; {seconds:.1f} s of steps")
 
@@ -374,13 +453,16 @@ class Proxy:
 
 
 def tap(options) -> None:
-    """north calls east through a proxy that keeps everything; south and west meet at a relay with a tap."""
+    """north calls east through a proxy that keeps everything; south and west meet at a relay with a
+    tap."""
     problem = decibo.problems.quadratic(agents=4)
     marked = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.123456789, problem.data)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     said: list[bytes] = []
     keep = Post._data
-    Post._data = lambda self, at, vector, peer: said.append(vector.tobytes()) or keep(self, at, vector, peer)
+    Post._data = lambda self, at, vector, peer: (
+        said.append(vector.tobytes()) or keep(self, at, vector, peer)
+    )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         port, behind = free_port(), free_port()
@@ -391,7 +473,9 @@ def tap(options) -> None:
         )
         own = Home.make(folder / "relay", "relay", f"127.0.0.1:{free_port()}")
         graph = decibo.networks.path(4)  # west meets south at the relay
-        made = Job(tuple(home.site for home in homes.values()), problem, graph, method, 50, relay=own.site)
+        made = Job(
+            tuple(home.site for home in homes.values()), problem, graph, method, 50, relay=own.site
+        )
         proxy = Proxy(port, behind)
         copied = bytearray()
         relay = Relay(made.members, own.credentials(own.site), tap=copied.extend)
@@ -408,13 +492,17 @@ def tap(options) -> None:
         asyncio.run_coroutine_threadsafe(relay.close(), loop).result()
     Post._data = keep
     numbers = {vector[i : i + 8] for vector in said for i in range(0, len(vector), 8)} - {bytes(8)}
-    private = {np.float64(value).tobytes() for leaf in jax.tree.leaves(marked) for value in np.ravel(leaf)}
+    private = {
+        np.float64(value).tobytes() for leaf in jax.tree.leaves(marked) for value in np.ravel(leaf)
+    }
     words = {b"dcbo", b"ahead_exact", b"quadratic"}
     for name, seen in (("link", bytes(proxy.seen)), ("relay", bytes(copied))):
-        hits = [sum(pattern in seen for pattern in patterns) for patterns in (numbers, private, words)]
+        hits = [
+            sum(pattern in seen for pattern in patterns) for patterns in (numbers, private, words)
+        ]
         print(
-            f"tap of the {name}: {len(seen):,} bytes; {hits[0]} of {len(numbers):,} numbers said, {hits[1]} of "
-            f"{len(private)} private numbers, {hits[2]} of {len(words)} words found"
+            f"tap of the {name}: {len(seen):,} bytes; {hits[0]} of {len(numbers):,} numbers said,"
+            f" {hits[1]} of {len(private)} private numbers, {hits[2]} of {len(words)} words found"
         )
 
 
@@ -425,7 +513,15 @@ def fuzz(options) -> None:
     random = np.random.default_rng(options.seed)
     job = bytes(range(16))
     lines = itertools.count()
-    how = Settings("b", ("a", "b", "c"), ["a", "c"], job, {"steps": "10"}, most=50, say=lambda line: next(lines))
+    how = Settings(
+        "b",
+        ("a", "b", "c"),
+        ["a", "c"],
+        job,
+        {"steps": "10"},
+        most=50,
+        say=lambda line: next(lines),
+    )
     posts = {"lockstep": Post(Nowhere(), how, keep=24), "free": Newest(Nowhere(), how, width=2)}
     posts["free"].offer(np.zeros(20), busy=True)
 
@@ -471,7 +567,11 @@ def fuzz(options) -> None:
             if k % 2000 == 1999:
                 sizes.append(tracemalloc.get_traced_memory()[0] // 1024)
         tracemalloc.stop()
-        kept = len(post._newest) if isinstance(post, Newest) else sum(len(box) for box in post._box.values())
+        kept = (
+            len(post._newest)
+            if isinstance(post, Newest)
+            else sum(len(box) for box in post._box.values())
+        )
         print(f"fuzz, {words}: 20,000 frames, {post.refused:,} refused, {next(lines)} lines so far, no exception; "
               f"{kept} kept; KiB after each 2,000: {sizes}")  # fmt: skip
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -496,7 +596,9 @@ def invented(words: str, make) -> None:
     frames = 0
     sizes = []
 
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(st.lists(st.tuples(st.sampled_from([*ABC, "?"]), FRAMES), min_size=20, max_size=20))
     def arrive(arrivals):
         nonlocal frames
@@ -505,7 +607,9 @@ def invented(words: str, make) -> None:
         frames += len(arrivals)
         wire.sent.clear()
         if frames % 2000 == 0:
-            sizes.append(sum(len(pickle.dumps(held)) for name, held in vars(post).items() if name in HELD))
+            sizes.append(
+                sum(len(pickle.dumps(held)) for name, held in vars(post).items() if name in HELD)
+            )
 
     arrive()
     print(f"fuzz, {words}: {frames:,} frames of hypothesis, {post.refused:,} refused, no exception; bytes held after "
@@ -529,7 +633,12 @@ def peer(folder: str, size: str, rounds: str, me: str) -> None:
     """One of two sites that exchange vectors."""
     homes = {name: Home.at(Path(folder) / name) for name in ("a", "b")}
     problem = decibo.problems.quadratic(agents=2)
-    made = Job(tuple(home.site for home in homes.values()), problem, decibo.complete(2), decibo.ahead_exact())
+    made = Job(
+        tuple(home.site for home in homes.values()),
+        problem,
+        decibo.complete(2),
+        decibo.ahead_exact(),
+    )
     wire = TlsWire(made, me, homes[me].credentials(homes[me].site))
     how = Settings(me, ("a", "b"), ["b" if me == "a" else "a"], bytes(16), {}, most=int(size))
     post = Post(wire, how, keep=14)
@@ -570,7 +679,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
         peer(*sys.argv[2:])
         sys.exit()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=[])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--steps", type=int, default=3000)

@@ -1,22 +1,26 @@
-"""One agent against the tuned solvers of benchmark_bilevel, and a ring of ten, at equal CPU seconds.
+"""One agent against the tuned solvers of benchmark_bilevel, and a ring of ten, at equal CPU
+seconds.
 
-    python benchmarks/single_agent.py [--seconds 25] [--tuning 2] [--only ijcnn1 simulated] [--json FILE]
+    python benchmarks/single_agent.py [--seconds 25] [--tuning 2] [--only ijcnn1 simulated] [--json
+    FILE]
 
-`decibo bench --corner` compares them at equal work on one agent; this adds the ring, and lets all take turns. The
-settings are those of decibo.bench.corner, and decibo.bench.rivals says how the rivals (SOBA, SABA, SRBA, AmIGO and
-StocBiO) were written.
+`decibo bench --corner` compares them at equal work on one agent; this adds the ring, and lets all
+take turns. The settings are those of decibo.bench.corner, and decibo.bench.rivals says how the
+rivals (SOBA, SABA, SRBA, AmIGO and StocBiO) were written.
 
-Every method is tuned with the same budget: `--tuning` CPU seconds for each of 9 settings. For the rivals these are 3
-step sizes times 3 ratios, among them the values that the benchmark's configuration files give for the method
-(config/ijcnn1_best_params.yml, ijcnn1_021424_best_params.yml, quadratics_021424_best_params.yml) and those that were
-best in short trials here, which take larger steps. Ours have 3 inner steps times 3 ratios or, with Adam on x, 3 steps
-of it that fall like 1/sqrt(1 + k/1000). The setting with the smallest Phi runs for `--seconds`; if that ends worse than
-its tuning did, the next best runs instead, and the row says so. The gap is Phi(x) - Phi*; Phi* is known for the
-simulated setting, and found by L-BFGS with exact gradients, continued from the best end of all, for ijcnn1. Gaps below
-1e-13 are rounding and count as 1e-13.
+Every method is tuned with the same budget: `--tuning` CPU seconds for each of 9 settings. For the
+rivals these are 3 step sizes times 3 ratios, among them the values that the benchmark's
+configuration files give for the method (config/ijcnn1_best_params.yml,
+ijcnn1_021424_best_params.yml, quadratics_021424_best_params.yml) and those that were best in short
+trials here, which take larger steps. Ours have 3 inner steps times 3 ratios or, with Adam on x, 3
+steps of it that fall like 1/sqrt(1 + k/1000). The setting with the smallest Phi runs for
+`--seconds`; if that ends worse than its tuning did, the next best runs instead, and the row says
+so. The gap is Phi(x) - Phi*; Phi* is known for the simulated setting, and found by L-BFGS with
+exact gradients, continued from the best end of all, for ijcnn1. Gaps below 1e-13 are rounding and
+count as 1e-13.
 
-All take turns in slices of about a twentieth of a second of CPU time, in one process and one thread: whatever else the
-machine does concerns all of them alike.
+All take turns in slices of about a twentieth of a second of CPU time, in one process and one
+thread: whatever else the machine does concerns all of them alike.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import jax
 import numpy as np
@@ -41,7 +47,9 @@ GROUP = "one agent"
 SLICE = 0.05  # CPU seconds
 
 
-def race(racers: list[Racer], settings: list[tuple[float, float]], seconds: float) -> list[list[tuple[float, Any]]]:
+def race(
+    racers: list[Racer], settings: list[tuple[float, float]], seconds: float
+) -> list[list[tuple[float, Any]]]:
     """(CPU seconds, x) of every racer at the marks, running in turns."""
     state = [racer.start(*setting) for racer, setting in zip(racers, settings, strict=True)]
     used = [0.0] * len(racers)
@@ -55,7 +63,9 @@ def race(racers: list[Racer], settings: list[tuple[float, float]], seconds: floa
             state[i] = jax.block_until_ready(racer.advance(state[i], steps[i]))
             spent = time.process_time() - begun
             used[i] += spent
-            steps[i] = int(np.clip(steps[i] * np.clip(SLICE / max(spent, 1e-4), 0.5, 4.0), 1, 10**6))
+            steps[i] = int(
+                np.clip(steps[i] * np.clip(SLICE / max(spent, 1e-4), 0.5, 4.0), 1, 10**6)
+            )
             if used[i] >= MARKS[len(seen[i])] * seconds:
                 seen[i].append((used[i], racer.x(state[i])))
                 while len(seen[i]) < len(MARKS) and used[i] >= MARKS[len(seen[i])] * seconds:
@@ -78,7 +88,8 @@ def compare(task: Task, seconds: float, tuning: float) -> list[dict[str, Any]]:
     points = [[x for _, x in seen] for seen in race(racers, chosen, seconds)]
     notes = [""] * len(racers)
     for i, racer in enumerate(racers):
-        if not phi(task, points[i][-1]) <= tuned[i][order[i][0]]:  # worse than after tuning: the next best
+        # worse than after tuning: the next best
+        if not phi(task, points[i][-1]) <= tuned[i][order[i][0]]:
             chosen[i] = racer.settings[order[i][1]]
             points[i] = [x for _, x in race([racer], [chosen[i]], seconds)[0]]
             notes[i] = "second best of tuning"
@@ -87,7 +98,15 @@ def compare(task: Task, seconds: float, tuning: float) -> list[dict[str, Any]]:
     rows = []
     for racer, setting, found, note in zip(racers, chosen, values, notes, strict=True):
         gaps = np.maximum(found - lowest, FLOOR).tolist()
-        rows.append({"method": racer.name, "ours": racer.ours, "setting": setting, "gaps": gaps, "note": note})
+        rows.append(
+            {
+                "method": racer.name,
+                "ours": racer.ours,
+                "setting": setting,
+                "gaps": gaps,
+                "note": note,
+            }
+        )
     return rows
 
 
@@ -109,7 +128,15 @@ def verdict(task: Task, rows: list[dict[str, Any]]) -> list[Row]:
     for where, limit in (("one", 3), ("ring", 10)):
         mine = min((row["gaps"][-1], row["method"]) for row in rows if row["ours"] == where)
         what = f"{task.name}: {mine[1]} over {who}"
-        lines.append(Row(GROUP, what, mine[0] / best, target=f"<= {limit}", note=f"{mine[0]:.1e} and {best:.1e}"))
+        lines.append(
+            Row(
+                GROUP,
+                what,
+                mine[0] / best,
+                target=f"<= {limit}",
+                note=f"{mine[0]:.1e} and {best:.1e}",
+            )
+        )
     return lines
 
 

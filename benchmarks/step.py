@@ -1,9 +1,11 @@
-"""Time of a step: every method of the catalogue against what a user would write, and against the floor.
+"""Time of a step: every method of the catalogue against what a user would write, and against the
+floor.
 
     python benchmarks/step.py [--quick]
 
-(a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) PyTorch autograd with a loop over agents, (d) the
-matrix-vector passes that the method needs, timed alone. Ours is decibo.solve, less what a run of one step takes.
+(a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) PyTorch autograd with a loop
+over agents, (d) the matrix-vector passes that the method needs, timed alone. Ours is decibo.solve,
+less what a run of one step takes.
 """
 
 from __future__ import annotations
@@ -47,19 +49,28 @@ def settings(name: str, case: Case) -> dict[str, Any]:
 def scaled(name: str, case: Case) -> Case:
     """These problems are not minimax problems: there, methods for those must not get far."""
     less = 1e-4 if name in MINIMAX else 1.0
-    return case._replace(steps={key: value * (1 if key == "lam" else less) for key, value in case.steps.items()})
+    return case._replace(
+        steps={key: value * (1 if key == "lam" else less) for key, value in case.steps.items()}
+    )
 
 
 def ours(case: Case, network: Any, method: Any, steps: int) -> Callable[[], Any]:
     return lambda: (
         decibo.solve(
-            case.problem, network, method, steps=steps, every=steps, measures=["consensus_x"], progress=False
+            case.problem,
+            network,
+            method,
+            steps=steps,
+            every=steps,
+            measures=["consensus_x"],
+            progress=False,
         ).agents.x
     )
 
 
 def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
-    """The passes over the data that the gradients and products of a step need, and nothing else (logistic only)."""
+    """The passes over the data that the gradients and products of a step need, and nothing else
+    (logistic only)."""
     train = case.problem.data["train"]
     validation = case.problem.data["validation"]
 
@@ -70,7 +81,9 @@ def floor(case: Case, cost: Any, steps: int) -> Callable[[], Any]:
     @jax.jit
     def run(train: jax.Array, validation: jax.Array, rows: list[jax.Array]) -> Any:
         def step(_: Any, rows: list[jax.Array]) -> list[jax.Array]:
-            data = [validation] * cost.outer_gradients + [train] * (cost.inner_gradients + cost.hessian_products)
+            data = [validation] * cost.outer_gradients + [train] * (
+                cost.inner_gradients + cost.hessian_products
+            )
             return [there_and_back(X, row) for X, row in zip(data, rows, strict=True)]
 
         return jax.lax.fori_loop(0, steps, step, rows)
@@ -88,10 +101,24 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
     repeats = 3 if quick else 7 if logistic else 5
     for name, factory in decibo.CATALOG.items():
         if logistic and name in MATRICES:
-            yield Row(GROUP, f"{label}: {name}", None, note="works with matrices of second derivatives: quadratic only")
+            yield Row(
+                GROUP,
+                f"{label}: {name}",
+                None,
+                note="works with matrices of second derivatives: quadratic only",
+            )
             continue
         method = factory(**settings(name, case))
-        heavy = name in (*MATRICES, "ma_dsbo", "mdbo", "c2dfb", "f2sa", "f2sa_p", "bome", "gossip_dsbo")
+        heavy = name in (
+            *MATRICES,
+            "ma_dsbo",
+            "mdbo",
+            "c2dfb",
+            "f2sa",
+            "f2sa_p",
+            "bome",
+            "gossip_dsbo",
+        )
         steps = max(10, long // 10) if heavy else long
         here, net = (_merged(case), alone) if name in CENTRALISED else (case, network)
         candidates = {"long": ours(here, net, method, steps), "short": ours(here, net, method, 1)}
@@ -101,29 +128,43 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
         mine = per_step(times["long"], times["short"], steps)
         each = {key: [t / lengths.get(key, steps) for t in value] for key, value in times.items()}
         if min(mine) < SHORTEST:
-            yield Row(GROUP, f"{label}: {name}", None, note="too short to be distinguished from the call itself")
+            yield Row(
+                GROUP,
+                f"{label}: {name}",
+                None,
+                note="too short to be distinguished from the call itself",
+            )
             continue
         yield from _rows(label, name, mine, each, logistic)
 
 
-def _others(name: str, case: Case, network: Any, method: Any, steps: int, logistic: bool) -> dict[str, Any]:
+def _others(
+    name: str, case: Case, network: Any, method: Any, steps: int, logistic: bool
+) -> dict[str, Any]:
     calls: dict[str, Any] = {}
     if name in (*HAND, "fab"):
         same = "dsgda_gt" if name == "fab" else name
         sizes = scaled(name, case).steps
         calls["hand"] = hand_written(case.problem, network.W, sizes, same, steps)
-        # Compared over few steps: written as W s, exact diffusion drifts in single precision, and ours does not.
+        # Compared over few steps: written as W s, exact diffusion drifts in single precision, and
+        # ours does not.
         few = min(steps, 100)
         short = hand_written(case.problem, network.W, sizes, same, few)()
-        np.testing.assert_allclose(short, ours(case, network, method, few)(), rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(
+            short, ours(case, network, method, few)(), rtol=1e-3, atol=1e-4, err_msg=name
+        )
     if name in LOOPS:
         calls["numpy"] = numpy_loop(case, network.W, name, _few(steps))
-        np.testing.assert_allclose(calls["numpy"](), ours(case, network, method, _few(steps))(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            calls["numpy"](), ours(case, network, method, _few(steps))(), rtol=1e-3, atol=1e-4
+        )
         if importlib.util.find_spec("torch"):
             calls["torch"] = torch_loop(case, network.W, name, _few(steps))
             np.testing.assert_allclose(calls["torch"](), calls["numpy"](), rtol=1e-3, atol=1e-4)
     if logistic:
-        cost = decibo.solve(case.problem, network, method, steps=1, measures=["consensus_x"], progress=False).cost
+        cost = decibo.solve(
+            case.problem, network, method, steps=1, measures=["consensus_x"], progress=False
+        ).cost
         calls["floor"] = floor(case, cost, steps)
     return calls
 
@@ -132,17 +173,29 @@ def _few(steps: int) -> int:
     return max(3, steps // 20)
 
 
-def _rows(label: str, name: str, mine: list[float], each: dict[str, list[float]], logistic: bool) -> Iterator[Row]:
+def _rows(
+    label: str, name: str, mine: list[float], each: dict[str, list[float]], logistic: bool
+) -> Iterator[Row]:
     yield milliseconds(GROUP, f"{label}: {name}, a step", mine)
     if "hand" in each:
         target = "<= 1.10" if name == "ahead" else "<= 1.25" if name in TABLE else ""
         yield ratio(GROUP, f"{label}: {name} / hand-written scan", mine, each["hand"], target)
     if "numpy" in each:
-        yield ratio(GROUP, f"{label}: numpy loop / {name}", each["numpy"], mine, ">= 2" if logistic else "")
+        yield ratio(
+            GROUP, f"{label}: numpy loop / {name}", each["numpy"], mine, ">= 2" if logistic else ""
+        )
     if "torch" in each:
-        yield ratio(GROUP, f"{label}: PyTorch loop / {name}", each["torch"], mine, ">= 6" if logistic else "")
+        yield ratio(
+            GROUP,
+            f"{label}: PyTorch loop / {name}",
+            each["torch"],
+            mine,
+            ">= 6" if logistic else "",
+        )
     elif name in LOOPS:
-        yield Row(GROUP, f"{label}: PyTorch loop / {name}", None, note="skipped: torch is not installed")
+        yield Row(
+            GROUP, f"{label}: PyTorch loop / {name}", None, note="skipped: torch is not installed"
+        )
     if "floor" in each:
         target = "<= 1.3" if name in TABLE else ""
         yield ratio(GROUP, f"{label}: {name} / its passes alone", mine, each["floor"], target)
@@ -171,7 +224,9 @@ def compared(quick: bool) -> Iterator[Row]:
     times = interleaved(calls, 3 if quick else 9)
     each = {name: per_step(times[name], times[name + " 1"], steps) for name in names}
     for other in names[1:]:
-        yield ratio(GROUP, f"logistic: ahead_exact / {other}", each["ahead_exact"], each[other], "<= 1.10")
+        yield ratio(
+            GROUP, f"logistic: ahead_exact / {other}", each["ahead_exact"], each[other], "<= 1.10"
+        )
     yield milliseconds(GROUP, "a call of solve besides its steps", times["ahead 1"])
 
 

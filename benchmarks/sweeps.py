@@ -30,21 +30,67 @@ def cases(quick: bool) -> dict[str, tuple[Any, ...]]:
     large = 1000 if quick else 100_000
     few = 5 if quick else 20
     return {
-        "small: the paper's example": (decibo.problems.synthetic(), decibo.ring(10), ahead, 2000, (1e-5, 5e-4), ">= 4"),
-        "small: quadratic": (decibo.problems.quadratic(), decibo.ring(10), exact, 2000, (1e-3, 5e-2), ">= 4"),
-        "small: quadratic, longer": (decibo.problems.quadratic(), decibo.ring(10), exact, 20_000, (1e-3, 5e-2), ">= 4"),
-        "digits, 10 agents": (digits, decibo.ring(10), exact, 50 if quick else 500, (1e-2, 1.0), ">= 1"),
-        "large: logistic 10 x 400 x 784": (logistic().problem, decibo.ring(10), ahead, few, (1e-5, 1e-4), ">= 1"),
-        f"large: ring of {large:,}": (growth.problem(large, 16), decibo.ring(large), ahead, few, (1e-5, 1e-4), ">= 1"),
+        "small: the paper's example": (
+            decibo.problems.synthetic(),
+            decibo.ring(10),
+            ahead,
+            2000,
+            (1e-5, 5e-4),
+            ">= 4",
+        ),
+        "small: quadratic": (
+            decibo.problems.quadratic(),
+            decibo.ring(10),
+            exact,
+            2000,
+            (1e-3, 5e-2),
+            ">= 4",
+        ),
+        "small: quadratic, longer": (
+            decibo.problems.quadratic(),
+            decibo.ring(10),
+            exact,
+            20_000,
+            (1e-3, 5e-2),
+            ">= 4",
+        ),
+        "digits, 10 agents": (
+            digits,
+            decibo.ring(10),
+            exact,
+            50 if quick else 500,
+            (1e-2, 1.0),
+            ">= 1",
+        ),
+        "large: logistic 10 x 400 x 784": (
+            logistic().problem,
+            decibo.ring(10),
+            ahead,
+            few,
+            (1e-5, 1e-4),
+            ">= 1",
+        ),
+        f"large: ring of {large:,}": (
+            growth.problem(large, 16),
+            decibo.ring(large),
+            ahead,
+            few,
+            (1e-5, 1e-4),
+            ">= 1",
+        ),
     }
 
 
-def compared(problem: Any, network: Any, method: Any, steps: int, alphas: list[float]) -> tuple[float, float, Any]:
+def compared(
+    problem: Any, network: Any, method: Any, steps: int, alphas: list[float]
+) -> tuple[float, float, Any]:
     """Seconds one after another, seconds of the sweep, and the sweep; each compiles afresh."""
     options = {"steps": steps, "every": steps, "measures": ["outer"], "progress": False}
     jax.clear_caches()
     begun = time.perf_counter()
-    runs = [decibo.solve(problem, network, method.replace(alpha=alpha), **options) for alpha in alphas]
+    runs = [
+        decibo.solve(problem, network, method.replace(alpha=alpha), **options) for alpha in alphas
+    ]
     between = time.perf_counter()
     jax.clear_caches()
     again = time.perf_counter()
@@ -65,7 +111,9 @@ def rows(quick: bool) -> Iterator[Row]:
         ]
         note = f"{steps} steps; batches of {results[-1][2].batches[0]}"
         what = f"{label}: {points} runs one after another / sweep"
-        yield ratio(GROUP, what, [each[0] for each in results], [each[1] for each in results], target, note)
+        yield ratio(
+            GROUP, what, [each[0] for each in results], [each[1] for each in results], target, note
+        )
 
 
 if __name__ == "__main__":

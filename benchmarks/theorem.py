@@ -1,12 +1,15 @@
-"""Theorem B against the truth: its lemma at 1,000 random states, and its largest alpha against the largest stable one.
+"""Theorem B against the truth: its lemma at 1,000 random states, and its largest alpha against the
+largest stable one.
 
     python benchmarks/theorem.py             everything, about a minute
-    python benchmarks/theorem.py lemma       (I1) to (I5) at random states of random non-quadratic problems
+    python benchmarks/theorem.py lemma       (I1) to (I5) at random states of random non-quadratic
+                                             problems
     python benchmarks/theorem.py alpha       random quadratics with convex Phi and exact constants
-    python benchmarks/theorem.py library     ready-made problems, with the constants that `decibo.theory.check` uses
+    python benchmarks/theorem.py library     ready-made problems, with the constants that
+                                             `decibo.theory.check` uses
 
-Networks are paths, rings and Erdos-Renyi graphs of 1 to 6 agents. What Theorem B claims is asserted. The problems in
-numpy are those of the tests.
+Networks are paths, rings and Erdos-Renyi graphs of 1 to 6 agents. What Theorem B claims is
+asserted. The problems in numpy are those of the tests.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ FACTOR = 1.05  # to which the largest stable alpha is found
 
 
 def lemma() -> None:
-    """Largest left over right of the five inequalities; (I5) as the largest excess, relative to its terms."""
+    """Largest left over right of the five inequalities; (I5) as the largest excess, relative to its
+    terms."""
     rng = np.random.default_rng(1)
     worst = dict.fromkeys(("I1", "I2", "I3", "I4"), 0.0)
     excess = -np.inf
@@ -59,11 +63,15 @@ def lemma() -> None:
         left, right = rows["I5"]
         excess = max(excess, left - right)
     shown = ", ".join(f"{name} {ratio:.4f}" for name, ratio in worst.items())
-    print(f"{STATES} random states, none violated. Largest left/right: {shown}; I5 largest excess {excess:.0e}")
+    print(
+        f"{STATES} random states, none violated. Largest left/right: {shown}; I5 largest excess"
+        f" {excess:.0e}"
+    )
 
 
 def alpha() -> None:
-    """Stable at the largest alpha that Theorem B admits; and how much larger the largest stable alpha is."""
+    """Stable at the largest alpha that Theorem B admits; and how much larger the largest stable
+    alpha is."""
     rng = np.random.default_rng(5)
     ratios: dict[str, list[float]] = {"one agent": [], "networks": []}
     worst = 0.0
@@ -77,7 +85,9 @@ def alpha() -> None:
             rng.choice([0.0, 0.1, 1.0]),
         )
         world, c = convex_quadratic(seed, network.agents, *draw)
-        steps = ahead_exact_steps(c, network, gamma=rng.choice([0.1, 0.5, 0.99]) * 2 / c.L_yy, alpha=1.0)
+        steps = ahead_exact_steps(
+            c, network, gamma=rng.choice([0.1, 0.5, 0.99]) * 2 / c.L_yy, alpha=1.0
+        )
         most = steps.largest_alpha
         assert replace(steps, alpha=most).holds
         worst = max(worst, spectral_radius(world, network.W, most, steps.gamma) - 1)
@@ -88,14 +98,21 @@ def alpha() -> None:
             low, high = (middle, high) if stable else (low, middle)
         ratios["one agent" if network.agents == 1 else "networks"].append(low / most)
     assert worst < 1e-7
-    print(f"{QUADRATICS} random quadratics at the largest alpha of Theorem B: spectral radius - 1 at most {worst:.0e}")
+    print(
+        f"{QUADRATICS} random quadratics at the largest alpha of Theorem B: spectral radius - 1 at"
+        f" most {worst:.0e}"
+    )
     for name, values in ratios.items():
         least, median, largest = np.quantile(values, [0, 0.5, 1])
-        print(f"  {name}: largest stable alpha over it: least {least:.1f}, median {median:.1f}, most {largest:.0f}")
+        print(
+            f"  {name}: largest stable alpha over it: least {least:.1f}, median {median:.1f}, most"
+            f" {largest:.0f}"
+        )
 
 
 def library() -> None:
-    """The alpha of the rule, and by which power of 2 it may grow until |grad Phi| has not fallen after 3,000 steps."""
+    """The alpha of the rule, and by which power of 2 it may grow until |grad Phi| has not fallen
+    after 3,000 steps."""
     problems = {
         "quadratic": decibo.problems.quadratic(),
         "quadratic, bend=0.2": decibo.problems.quadratic(bend=0.2),
@@ -108,13 +125,18 @@ def library() -> None:
             best = steps.alpha
             for size in steps.alpha * 2.0 ** np.arange(1, 40):
                 method = decibo.ahead_exact(alpha=size, gamma=steps.gamma)
-                end = decibo.solve(problem, network, method, steps=3000, every=3000, measures=["stationarity"])
+                end = decibo.solve(
+                    problem, network, method, steps=3000, every=3000, measures=["stationarity"]
+                )
                 values = end.history["stationarity"]
                 if end.status != "done" or not values[-1] <= values[0]:
                     break
                 best = size
             rule = f"gamma {steps.gamma:.1e} alpha {steps.alpha:.1e}"
-            print(f"  {name:26s} {network.name:12s} {rule}   stable up to {best / steps.alpha:6.0f} times that")
+            print(
+                f"  {name:26s} {network.name:12s} {rule}   stable up to {best / steps.alpha:6.0f}"
+                " times that"
+            )
 
 
 SECTIONS = {"lemma": lemma, "alpha": alpha, "library": library}

@@ -1,4 +1,5 @@
-"""Interleaved timing: machines are shared and noisy, so only ratios of medians from one run mean anything."""
+"""Interleaved timing: machines are shared and noisy, so only ratios of medians from one run mean
+anything."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ TESTS = {"<=": operator.le, ">=": operator.ge}
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a ratio or a number, how far single measurements were from it, and what it should be."""
+    """One line of the table: a ratio or a number, how far single measurements were from it, and
+    what it should be."""
 
     group: str
     what: str
@@ -45,7 +47,9 @@ class Row:
         return f"{self.what:<66}{value:>13}{spread:>14}{self.target:>9} {verdict:<7}{self.note}".rstrip()
 
 
-def interleaved(candidates: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[str, list[float]]:
+def interleaved(
+    candidates: dict[str, Callable[[], Any]], repeats: int = 15
+) -> dict[str, list[float]]:
     """Seconds of each candidate, called in turn `repeats` times after one warm-up."""
     for candidate in candidates.values():
         jax.block_until_ready(candidate())
@@ -59,17 +63,34 @@ def interleaved(candidates: dict[str, Callable[[], Any]], repeats: int = 15) -> 
 
 
 def ratio(
-    group: str, what: str, over: list[float], under: list[float], target: str = "", note: str = "", unit: str = "x"
+    group: str,
+    what: str,
+    over: list[float],
+    under: list[float],
+    target: str = "",
+    note: str = "",
+    unit: str = "x",
 ) -> Row:
-    """The ratio of medians; its spread are the quartiles of the ratios of single, neighbouring measurements."""
+    """The ratio of medians; its spread are the quartiles of the ratios of single, neighbouring
+    measurements."""
     single = sorted(a / b for a, b in zip(over, under, strict=True))
     low = single[len(single) // 4]
     high = single[-1 - len(single) // 4]
-    return Row(group, what, statistics.median(over) / statistics.median(under), unit, low, high, target, note)
+    return Row(
+        group,
+        what,
+        statistics.median(over) / statistics.median(under),
+        unit,
+        low,
+        high,
+        target,
+        note,
+    )
 
 
 def per_step(long: list[float], short: list[float], steps: int) -> list[float]:
-    """Seconds a step, what a run costs besides its steps (the median of runs of one step) taken off."""
+    """Seconds a step, what a run costs besides its steps (the median of runs of one step) taken
+    off."""
     fixed = statistics.median(short)
     return [max(seconds - fixed, 1e-9) / (steps - 1) for seconds in long]
 

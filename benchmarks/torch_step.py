@@ -1,18 +1,21 @@
-"""A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by hand in PyTorch.
+"""A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by
+hand in PyTorch.
 
-    python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE] [--agree]
+    python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE]
+    [--agree]
                                   [--pieces | --no-pieces] [--large]
 
-The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of its weight decay. Both
-loops take gradients in the same way, for all agents together (torch.func.vmap) or for one agent after the other
-(torch.autograd.grad), and hold the agents' parameters in rows of one matrix, as a careful user would for mixing. What
-is compared is the compiled loop around the gradients, and what it takes to hand arrays over. The loops are run in
-turn; a ratio is that of the medians, with that of the processor's seconds (all threads) beside it, from which those of
-a run of one step are taken off, since it is prepared in the same way. The last parameters of both must agree, or the
-row is an error.
+The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of
+its weight decay. Both loops take gradients in the same way, for all agents together
+(torch.func.vmap) or for one agent after the other (torch.autograd.grad), and hold the agents'
+parameters in rows of one matrix, as a careful user would for mixing. What is compared is the
+compiled loop around the gradients, and what it takes to hand arrays over. The loops are run in
+turn; a ratio is that of the medians, with that of the processor's seconds (all threads) beside it,
+from which those of a run of one step are taken off, since it is prepared in the same way. The last
+parameters of both must agree, or the row is an error.
 
---agree compares instead, in double precision, 50 steps with objectives in PyTorch and in JAX: a quadratic, and a
-network with one hidden layer.
+--agree compares instead, in double precision, 50 steps with objectives in PyTorch and in JAX: a
+quadratic, and a network with one hidden layer.
 """
 
 from __future__ import annotations
@@ -59,27 +62,45 @@ class Task:
     def __init__(self, layers: tuple[int, ...], images: int, agents: int, device: str):
         torch.manual_seed(0)
         sizes = (784, *layers, 10)
-        parts = [m for a, b in itertools.pairwise(sizes) for m in (torch.nn.Linear(a, b), torch.nn.Tanh())]
+        parts = [
+            m
+            for a, b in itertools.pairwise(sizes)
+            for m in (torch.nn.Linear(a, b), torch.nn.Tanh())
+        ]
         self.model = torch.nn.Sequential(*parts[:-1]).to(device)
         self.device = device
-        rows = {name: torch.randn(agents, images, 784, device=device) for name in ("training", "checked")}
-        labels = {f"{name} labels": torch.randint(0, 10, (agents, images), device=device) for name in rows}
+        rows = {
+            name: torch.randn(agents, images, 784, device=device)
+            for name in ("training", "checked")
+        }
+        labels = {
+            f"{name} labels": torch.randint(0, 10, (agents, images), device=device) for name in rows
+        }
         self.data = rows | labels
         self.agents = agents
 
-    def loss(self, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    def loss(
+        self, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor], name: str
+    ) -> torch.Tensor:
         scores = torch.func.functional_call(self.model, y, d[name])
         return torch.nn.functional.cross_entropy(scores, d[f"{name} labels"])
 
-    def outer(self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]) -> torch.Tensor:
+    def outer(
+        self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         return self.loss(y, d, "checked") + 0 * x
 
-    def inner(self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]) -> torch.Tensor:
-        return self.loss(y, d, "training") + torch.exp(x) * sum(torch.sum(part**2) for part in y.values())
+    def inner(
+        self, x: torch.Tensor, y: dict[str, torch.Tensor], d: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        return self.loss(y, d, "training") + torch.exp(x) * sum(
+            torch.sum(part**2) for part in y.values()
+        )
 
 
 class ByHand:
-    """`ahead_exact` as a user of PyTorch would write it, with the parameters of an agent in a row."""
+    """`ahead_exact` as a user of PyTorch would write it, with the parameters of an agent in a
+    row."""
 
     def __init__(self, task: Task, W: np.ndarray, together: bool):
         self.task = task
@@ -89,9 +110,13 @@ class ByHand:
         self.names = list(named)
         self.shapes = [part.shape for part in named.values()]
         self.sizes = [part.numel() for part in named.values()]
-        self.y0 = torch.cat([part.detach().ravel() for part in named.values()]).repeat(task.agents, 1)
+        self.y0 = torch.cat([part.detach().ravel() for part in named.values()]).repeat(
+            task.agents, 1
+        )
         losses = (task.outer, task.inner)
-        self.mapped = {loss: torch.func.vmap(torch.func.grad(loss, argnums=(0, 1))) for loss in losses}
+        self.mapped = {
+            loss: torch.func.vmap(torch.func.grad(loss, argnums=(0, 1))) for loss in losses
+        }
 
     def tree(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
         parts = torch.split(rows, self.sizes, dim=-1)
@@ -109,7 +134,9 @@ class ByHand:
         in_x, in_y = torch.empty_like(x), torch.empty_like(y)
         for i in range(self.task.agents):
             own_x, own_y = (part[i].detach().requires_grad_() for part in (x, y))
-            value = loss(own_x, self.tree(own_y), {name: part[i] for name, part in self.task.data.items()})
+            value = loss(
+                own_x, self.tree(own_y), {name: part[i] for name, part in self.task.data.items()}
+            )
             in_x[i], in_y[i] = torch.autograd.grad(value, (own_x, own_y))
         return in_x, in_y
 
@@ -122,7 +149,10 @@ class ByHand:
             g_x, g_y = self.gradient(self.task.inner, x, y)
             h_x, h_y = self.gradient(self.task.inner, x, z)
             directions = f_x + LAM / 2 * (g_x - h_x), g_y + f_y / LAM, h_y - f_y / LAM
-            moved = [s - h * d for s, h, d in zip((x, y, z), (ALPHA, GAMMA, GAMMA), directions, strict=True)]
+            moved = [
+                s - h * d
+                for s, h, d in zip((x, y, z), (ALPHA, GAMMA, GAMMA), directions, strict=True)
+            ]
             x, y, z = (self.half @ (p + c) for p, c in zip(moved, memory, strict=True))
             memory = [s - p for s, p in zip((x, y, z), moved, strict=True)]
         if self.task.device != "cpu":
@@ -149,7 +179,10 @@ def perceptron(device: str) -> tuple[decibo.Problem, tuple[Any, ...]]:
     """A network with one hidden layer in JAX, and what makes the same one in PyTorch."""
     task = Task((16,), 32, 4, device)
     task.model = task.model.double()
-    task.data = {name: part.double() if part.is_floating_point() else part for name, part in task.data.items()}
+    task.data = {
+        name: part.double() if part.is_floating_point() else part
+        for name, part in task.data.items()
+    }
 
     def loss(y: dict[str, jax.Array], d: dict[str, jax.Array], name: str) -> jax.Array:
         hidden = jnp.tanh(d[name] @ y["0.weight"].T + y["0.bias"])
@@ -172,26 +205,53 @@ def agreement(make: Make, device: str, steps: int = 50) -> Iterator[Row]:
         float(np.abs(np.asarray(a) - np.asarray(b)).max())
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
-    for name, (problem, given) in {"quadratic": quadratic(), "perceptron": perceptron(device)}.items():
-        solve = lambda problem: decibo.solve(problem, decibo.ring(4), method, steps=steps, measures=["inner"])
+    for name, (problem, given) in {
+        "quadratic": quadratic(),
+        "perceptron": perceptron(device),
+    }.items():
+        solve = lambda problem: decibo.solve(
+            problem, decibo.ring(4), method, steps=steps, measures=["inner"]
+        )
         in_jax = solve(problem)
         for together, way in ((True, "together"), (False, "one by one")):
             in_torch = solve(make(*given, together=together, device=device))
             both = [(run.agents.x, run.agents.y) for run in (in_torch, in_jax)]
             moved = furthest(in_jax.y, problem.y0)
-            yield Row("torch", f"{name}, {way}", furthest(*both), "", target="<= 1e-6", note=f"y moved by {moved:.2g}")
+            yield Row(
+                "torch",
+                f"{name}, {way}",
+                furthest(*both),
+                "",
+                target="<= 1e-6",
+                note=f"y moved by {moved:.2g}",
+            )
 
 
-def measured(make: Make, task: Task, together: bool, steps: int, repeats: int) -> dict[str, list[tuple[float, float]]]:
-    """Seconds and processor seconds of all steps: by hand, by decibo, and by decibo in a run of one step."""
+def measured(
+    make: Make, task: Task, together: bool, steps: int, repeats: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and processor seconds of all steps: by hand, by decibo, and by decibo in a run of one
+    step."""
     network = decibo.ring(task.agents)
     by_hand = ByHand(task, network.W, together)
-    problem = make(task.outer, task.inner, task.data, x0=-5.0, y0=task.model, together=together, device=task.device)
+    problem = make(
+        task.outer,
+        task.inner,
+        task.data,
+        x0=-5.0,
+        y0=task.model,
+        together=together,
+        device=task.device,
+    )
     method = decibo.ahead_exact(alpha=ALPHA, gamma=GAMMA, lam=LAM)
-    solve = lambda steps: decibo.solve(problem, network, method, steps=steps, every=steps, measures=["consensus_x"])
+    solve = lambda steps: decibo.solve(
+        problem, network, method, steps=steps, every=steps, measures=["consensus_x"]
+    )
     found = solve(steps)
     wanted = by_hand.tree(by_hand(steps)[1])
-    apart = max(float(abs(found.agents.y[name] - wanted[name].cpu().numpy()).max()) for name in wanted)
+    apart = max(
+        float(abs(found.agents.y[name] - wanted[name].cpu().numpy()).max()) for name in wanted
+    )
     assert apart < 1e-4, apart
     times: dict[str, list[tuple[float, float]]] = {"by hand": [], "decibo": [], "one step": []}
     for _ in range(repeats):
@@ -206,52 +266,84 @@ def measured(make: Make, task: Task, together: bool, steps: int, repeats: int) -
 
 
 def row_of(what: str, times: dict[str, list[tuple[float, float]]], steps: int) -> Row:
-    """The ratio of medians, how far single neighbours are from it, and the same of the processor's seconds."""
-    ratios = sorted(mine[0] / its[0] for mine, its in zip(times["decibo"], times["by hand"], strict=True))
-    middle = {who: [statistics.median(part) for part in zip(*pair, strict=True)] for who, pair in times.items()}
+    """The ratio of medians, how far single neighbours are from it, and the same of the processor's
+    seconds."""
+    ratios = sorted(
+        mine[0] / its[0] for mine, its in zip(times["decibo"], times["by hand"], strict=True)
+    )
+    middle = {
+        who: [statistics.median(part) for part in zip(*pair, strict=True)]
+        for who, pair in times.items()
+    }
     value = middle["decibo"][0] / middle["by hand"][0]
-    used = (middle["decibo"][1] - middle["one step"][1]) / (steps - 1) / (middle["by hand"][1] / steps)
+    used = (
+        (middle["decibo"][1] - middle["one step"][1]) / (steps - 1) / (middle["by hand"][1] / steps)
+    )
     each = {who: 1e3 * pair[0] / steps for who, pair in middle.items()}
     note = f"{each['decibo']:.1f} against {each['by hand']:.1f} ms; processor {used:.2f}"
     return Row("torch", what, value, "x", ratios[0], ratios[-1], "<= 1.15", note)
 
 
 def rows(
-    make: Make, cases: dict[str, tuple[tuple[int, ...], int]], device: str, agents: int, steps: int, repeats: int
+    make: Make,
+    cases: dict[str, tuple[tuple[int, ...], int]],
+    device: str,
+    agents: int,
+    steps: int,
+    repeats: int,
 ) -> Iterator[Row]:
     """One row for each case and each way to take the agents."""
     for name, (layers, images) in cases.items():
         task = Task(layers, images, agents, device)
         for together, way in ((True, "together"), (False, "one by one")):
             try:
-                yield row_of(f"{name}, {way}", measured(make, task, together, steps, repeats), steps)
+                yield row_of(
+                    f"{name}, {way}", measured(make, task, together, steps, repeats), steps
+                )
             except Exception as error:
-                yield Row("torch", f"{name}, {way}", None, note=f"{type(error).__name__}: {first_line(error)}")
+                yield Row(
+                    "torch",
+                    f"{name}, {way}",
+                    None,
+                    note=f"{type(error).__name__}: {first_line(error)}",
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", type=Path)
     parser.add_argument(
-        "--pieces", action=argparse.BooleanOptionalAction, help="steps in compiled pieces, with torch in between"
+        "--pieces",
+        action=argparse.BooleanOptionalAction,
+        help="steps in compiled pieces, with torch in between",
     )
     parser.add_argument("--large", action="store_true", help="one network of 20 million weights")
     parser.add_argument("--agree", action="store_true", help="compare numbers, not times")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
     print(
-        f"{given.agents} agents, torch {torch.__version__} on {given.device} with {torch.get_num_threads()} threads, "
-        f"jax {jax.__version__} on {jax.devices()[0].device_kind}"
+        f"{given.agents} agents, torch {torch.__version__} on {given.device} with"
+        f" {torch.get_num_threads()} threads, jax {jax.__version__} on"
+        f" {jax.devices()[0].device_kind}"
     )
     make = partial(bridge.problem, pieces=given.pieces)
     chosen = (
         agreement(make, given.device)
         if given.agree
-        else rows(make, LARGE if given.large else CASES, given.device, given.agents, given.steps, given.repeats)
+        else rows(
+            make,
+            LARGE if given.large else CASES,
+            given.device,
+            given.agents,
+            given.steps,
+            given.repeats,
+        )
     )
     for row in chosen:
         print(row, flush=True)

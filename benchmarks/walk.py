@@ -1,10 +1,12 @@
-"""The walk of a call through the source: which files and packages it visits, traced with a profiler hook.
+"""The walk of a call through the source: which files and packages it visits, traced with a profiler
+hook.
 
     python benchmarks/walk.py solve       decibo.solve of the hello world with given step sizes
     python benchmarks/walk.py run         `decibo run first.toml`
     python benchmarks/walk.py report      `decibo report` of that run
 
-Counts files, functions, distinct file -> file calls, and changes of package in the order of first visits.
+Counts files, functions, distinct file -> file calls, and changes of package in the order of first
+visits.
 """
 
 from __future__ import annotations
@@ -53,9 +55,16 @@ def traced(call: Callable[[], Any]) -> tuple[list[tuple[str, str]], set[tuple[st
 
     def hook(frame: FrameType, event: str, argument: Any) -> None:
         file = where(frame) if event == "call" else None
-        if file is None or frame.f_code.co_name in ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<lambda>"):
+        if file is None or frame.f_code.co_name in (
+            "<module>",
+            "<genexpr>",
+            "<listcomp>",
+            "<dictcomp>",
+            "<lambda>",
+        ):
             return
-        if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a class: somebody imported its module
+        # the body of a class: somebody imported its module
+        if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             return
         visits.setdefault((file, frame.f_code.co_qualname))
         above = frame.f_back
@@ -103,7 +112,9 @@ def command(*arguments: str) -> Callable[[], Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("call", choices=["solve", "run", "report"])
     parser.add_argument("--list", action="store_true", help="list the files")
     arguments = parser.parse_args()
@@ -126,8 +137,8 @@ def main() -> None:
     moves = [file for file, _ in visits]
     jumps = sum(before != after for before, after in itertools.pairwise(moves))
     print(
-        f"{arguments.call}: {len(files)} files, {len(visits)} functions, {len(calls)} distinct file -> file calls, "
-        f"{changes} changes of package, {jumps} changes of file"
+        f"{arguments.call}: {len(files)} files, {len(visits)} functions, {len(calls)} distinct file"
+        f" -> file calls, {changes} changes of package, {jumps} changes of file"
     )
     if arguments.list:
         print("\n".join(files))

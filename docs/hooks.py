@@ -1,4 +1,6 @@
-"""What the site needs beyond the pages: pages of examples and docstrings, and fences without the suite's marks."""
+"""What the site needs beyond the pages: pages of examples and docstrings, and fences without the
+suite's marks.
+"""
 
 import ast
 import inspect
@@ -21,15 +23,21 @@ MEANING = re.compile(rf"^({NAME}(?:, {NAME})*) {{2,}}(\S.*)$")
 
 def on_files(files, config):
     """Add the pages that are made from programs and docstrings."""
-    pages = _examples() | {f"reference/{path}.md": _namespace(path, module) for path, module in _modules().items()}
+    pages = _examples() | {
+        f"reference/{path}.md": _namespace(path, module) for path, module in _modules().items()
+    }
     generated = [File.generated(config, name, content=text) for name, text in pages.items()]
     return Files([*files, *generated])
 
 
 def on_page_markdown(markdown, page, **_):
-    """Links to examples and names lead to their pages; ```python no-run and ```text about are marks for the suite."""
+    """Links to examples and names lead to their pages; ```python no-run and ```text about are marks
+    for the suite.
+    """
     markdown = MARK.sub(r"```\1", markdown)
-    markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples/([\w/]+)\.py\)", r"](\1examples/\2.md)", markdown)
+    markdown = re.sub(
+        r"\]\(((?:\.\./)*)\.\./examples/([\w/]+)\.py\)", r"](\1examples/\2.md)", markdown
+    )
     markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples\)", r"](\1examples/index.md)", markdown)
     return _linked(markdown) if page.file.src_uri == "reference.md" else markdown
 
@@ -41,8 +49,13 @@ def _examples():
     paths = sorted(EXAMPLES.glob("*.py"))
     rows = [f"| [{path.name}]({path.stem}.md) | {_story(path)[0]} |" for path in paths]
     pages = {f"examples/{path.stem}.md": _program(path) for path in paths}
-    pages |= {f"examples/{path.parent.name}/{path.stem}.md": _program(path) for path in EXAMPLES.glob("*/*.py")}
-    pages["examples/index.md"] = "\n".join(["# Examples", "", "| program | what it does |", "|---|---|", *rows, ""])
+    pages |= {
+        f"examples/{path.parent.name}/{path.stem}.md": _program(path)
+        for path in EXAMPLES.glob("*/*.py")
+    }
+    pages["examples/index.md"] = "\n".join(
+        ["# Examples", "", "| program | what it does |", "|---|---|", *rows, ""]
+    )
     return pages
 
 
@@ -59,7 +72,8 @@ def _program(path):
 
 
 def _printed(path):
-    """What the program printed, if that is kept; tests/test_examples.py compares and refreshes it."""
+    """What the program printed, if that is kept; tests/test_examples.py compares and refreshes
+    it."""
     output = EXAMPLES / "output" / f"{path.stem}.txt"
     if not output.exists():
         return ""
@@ -72,7 +86,9 @@ def _printed(path):
 def _modules():
     """The public namespaces: decibo itself, and those it exports."""
     values = {name: getattr(decibo, name) for name in decibo.__all__}
-    modules = {f"decibo.{name}": value for name, value in values.items() if isinstance(value, ModuleType)}
+    modules = {
+        f"decibo.{name}": value for name, value in values.items() if isinstance(value, ModuleType)
+    }
     return {"decibo": decibo} | modules
 
 
@@ -106,25 +122,43 @@ def _entry(path, name, value):
     lines = [f"## {name}", ""]
     if callable(value) and not isinstance(value, type(Enum)) and not _plain_error(value):
         lines += ["```python", _signature(f"{path}.{name}", value), "```", ""]
-    lines += [f"A dictionary of {len(value)} entries, by name." if isinstance(value, dict) else _text(value), ""]
+    lines += [
+        f"A dictionary of {len(value)} entries, by name."
+        if isinstance(value, dict)
+        else _text(value),
+        "",
+    ]
     for member, function in vars(value).items() if isinstance(value, type) else ():
         if inspect.isfunction(function) and not member.startswith("_") and function.__doc__:
-            lines += ["```python", _signature(f".{member}", function), "```", "", _text(function), ""]
+            lines += [
+                "```python",
+                _signature(f".{member}", function),
+                "```",
+                "",
+                _text(function),
+                "",
+            ]
     return "\n".join(lines)
 
 
 def _plain_error(value):
     """Whether this is an exception that takes what every exception takes."""
-    return isinstance(value, type) and issubclass(value, Exception) and "__init__" not in vars(value)
+    return (
+        isinstance(value, type) and issubclass(value, Exception) and "__init__" not in vars(value)
+    )
 
 
 def _signature(name, value):
     """A call as one would write it, with types; one argument on each line if it is long."""
     signature = inspect.signature(value)
-    listed = [p for p in signature.parameters.values() if not p.name.startswith("_") and p.name != "self"]
+    listed = [
+        p for p in signature.parameters.values() if not p.name.startswith("_") and p.name != "self"
+    ]
     shown = [_parameter(parameter) for parameter in listed]
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in listed):
-        first = [n for n, parameter in enumerate(listed) if parameter.kind is parameter.KEYWORD_ONLY][:1]
+        first = [
+            n for n, parameter in enumerate(listed) if parameter.kind is parameter.KEYWORD_ONLY
+        ][:1]
         for place in first:
             shown.insert(place, "*")
     end = (
@@ -133,7 +167,11 @@ def _signature(name, value):
         else f" -> {_type(signature.return_annotation)}"
     )
     line = f"{name}({', '.join(shown)}){end}"
-    return line if len(line) <= 100 else f"{name}(\n" + "".join(f"    {text},\n" for text in shown) + f"){end}"
+    return (
+        line
+        if len(line) <= 100
+        else f"{name}(\n" + "".join(f"    {text},\n" for text in shown) + f"){end}"
+    )
 
 
 def _parameter(parameter):
@@ -145,12 +183,20 @@ def _parameter(parameter):
 
 
 def _type(annotation):
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(annotation, "__name__", str(annotation))
+    )
 
 
 def _text(value):
-    """A docstring as Markdown: `name   meaning` as a table, what is indented as it stands, the rest as prose."""
-    return "\n\n".join(_paragraph(part) for part in re.split(r"\n\s*\n", inspect.getdoc(value) or ""))
+    """A docstring as Markdown: `name   meaning` as a table, what is indented as it stands, the rest
+    as prose.
+    """
+    return "\n\n".join(
+        _paragraph(part) for part in re.split(r"\n\s*\n", inspect.getdoc(value) or "")
+    )
 
 
 def _paragraph(text):
@@ -170,7 +216,9 @@ def _table(lines):
             rows.append([match[1].replace("`", ""), match[2]])
         else:
             rows[-1][1] += f" {line.strip()}"
-    cells = [f"| `{name}` | {_safe(meaning).replace('|', chr(92) + '|')} |" for name, meaning in rows]
+    cells = [
+        f"| `{name}` | {_safe(meaning).replace('|', chr(92) + '|')} |" for name, meaning in rows
+    ]
     return "\n".join(["| name | meaning |", "|---|---|", *cells])
 
 

@@ -1,8 +1,9 @@
 """Find wrong labels in data that nobody may see as a whole.
 
-Five clinics share a model. Three in ten of their training labels are wrong, and nobody knows which. x holds one logit
-of trust for each training sample: the inner level fits the model to trusted samples, the outer level judges it on a few
-clean validation samples. Descent on the outer level lowers the trust in samples that harm validation.
+Five clinics share a model. Three in ten of their training labels are wrong, and nobody knows which.
+x holds one logit of trust for each training sample: the inner level fits the model to trusted
+samples, the outer level judges it on a few clean validation samples. Descent on the outer level
+lowers the trust in samples that harm validation.
 
     python examples/data_cleaning.py [--quick]
 """
@@ -20,19 +21,32 @@ STEPS = 400 if "--quick" in sys.argv else 4000
 def main():
     problem = decibo.problems.hyper_cleaning(agents=5, training=200, validation=200, corruption=0.3)
     wrong = decibo.problems.hyper_cleaning_mask(problem)
-    method = decibo.ahead_exact(alpha=100.0, gamma=0.5, lam=100.0)  # Phi is flat in x: each of 200 logits does little
-    solution = decibo.solve(problem, decibo.ring(5), method, steps=STEPS, measures=["outer", "consensus_x"])
+    # Phi is flat in x: each of 200 logits does little
+    method = decibo.ahead_exact(alpha=100.0, gamma=0.5, lam=100.0)
+    solution = decibo.solve(
+        problem, decibo.ring(5), method, steps=STEPS, measures=["outer", "consensus_x"]
+    )
     trust = jax.nn.sigmoid(solution.x)
     print(f"{int(wrong.sum())} of {len(wrong)} training labels are wrong")
-    print(f"validation loss from {solution.history['outer'][0]:.3f} to {solution.history['outer'][-1]:.3f}")
     print(
-        f"mean trust in right labels {float(trust[~wrong].mean()):.3f}, in wrong ones {float(trust[wrong].mean()):.3f}"
+        f"validation loss from {solution.history['outer'][0]:.3f} to"
+        f" {solution.history['outer'][-1]:.3f}"
+    )
+    print(
+        f"mean trust in right labels {float(trust[~wrong].mean()):.3f}, in wrong ones"
+        f" {float(trust[wrong].mean()):.3f}"
     )
     share = decibo.problems.hyper_cleaning_separation(problem, solution.x)
-    print(f"a right label is trusted more than a wrong one in {share:.1%} of all pairs (50% would be a guess)")
+    print(
+        f"a right label is trusted more than a wrong one in {share:.1%} of all pairs (50% would be"
+        " a guess)"
+    )
     least = jnp.argsort(trust)[: int(wrong.sum())]
     print(f"of the {len(least)} least trusted labels {int(wrong[least].sum())} are wrong")
-    print("Look at: the last two lines. No clinic sent its samples to another, and none knew which labels are wrong.")
+    print(
+        "Look at: the last two lines. No clinic sent its samples to another, and none knew which"
+        " labels are wrong."
+    )
 
 
 if __name__ == "__main__":

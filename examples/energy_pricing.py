@@ -1,8 +1,9 @@
 """Electricity prices for a day: utilities set prices, households respond.
 
-Ten districts agree on the prices of 24 hours (outer level). Households shift and lower their consumption in response
-(inner level). Each district keeps the habits of its households and its costs to itself. Everything is quadratic, so the
-best prices are known and the answers can be checked.
+Ten districts agree on the prices of 24 hours (outer level). Households shift and lower their
+consumption in response (inner level). Each district keeps the habits of its households and its
+costs to itself. Everything is quadratic, so the best prices are known and the answers can be
+checked.
 
     python examples/energy_pricing.py [--quick]
 """
@@ -22,19 +23,28 @@ def main():
         decibo.ahead(alpha=0.1, gamma=0.1, lam=20.0),
         decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=20.0),
     ):
-        solution = decibo.solve(problem, network, method, steps=STEPS, measures=["distance_x", "distance_y"])
+        solution = decibo.solve(
+            problem, network, method, steps=STEPS, measures=["distance_x", "distance_y"]
+        )
         error = solution.history["distance_x"][-1] ** 0.5
         sent = solution.cost.bytes_total / 1e6
-        print(f"{method.name:12s} distance to the best prices {error:.1e} after {STEPS} steps and {sent:.0f} MB")
+        print(
+            f"{method.name:12s} distance to the best prices {error:.1e} after {STEPS} steps and"
+            f" {sent:.0f} MB"
+        )
 
     before = decibo.reference(problem).y(problem.x0)  # consumption if power were free
     print("\nhour   price   consumption (if free)")
     for hour in range(0, 24, 3):
         demand = float(solution.y[hour])
         free = float(before[hour])
-        print(f"{hour:4d}   {float(solution.x[hour]):5.2f}   {demand:5.2f} ({free:4.2f})   {'#' * round(10 * demand)}")
+        print(
+            f"{hour:4d}   {float(solution.x[hour]):5.2f}   {demand:5.2f} ({free:4.2f})  "
+            f" {'#' * round(10 * demand)}"
+        )
     print(
-        "Look at: ahead stops short of the best prices since districts differ; ahead_exact does not, at the same cost."
+        "Look at: ahead stops short of the best prices since districts differ; ahead_exact does"
+        " not, at the same cost."
     )
 
 

@@ -1,7 +1,8 @@
 """Tune the regularisation of a classifier across silos that keep their data.
 
-Eight silos hold handwritten digits, 1 against 3, each with a different share of ones. Together they fit one logistic
-regression (inner level) and choose one regularisation exponent for each pixel on held-out digits (outer level).
+Eight silos hold handwritten digits, 1 against 3, each with a different share of ones. Together they
+fit one logistic regression (inner level) and choose one regularisation exponent for each pixel on
+held-out digits (outer level).
 
     python examples/hyper_parameters.py [--quick]
 """
@@ -29,10 +30,15 @@ def main():
         decibo.ahead_exact(alpha=0.5, gamma=0.05, lam=10.0),
     ):
         solution = decibo.solve(problem, network, method, steps=STEPS, measures=["consensus_y"])
-        right = float(decibo.problems.accuracy(solution.y, digits.test_features, digits.test_labels))
+        right = float(
+            decibo.problems.accuracy(solution.y, digits.test_features, digits.test_labels)
+        )
         spread = float(solution.history["consensus_y"][-1])
         print(f"\n{solution.method}")
-        print(f"  Phi {float(exact.phi(solution.x)):.4f}, test accuracy {right:.3f}, spread of y {spread:.1e}")
+        print(
+            f"  Phi {float(exact.phi(solution.x)):.4f}, test accuracy {right:.3f}, spread of y"
+            f" {spread:.1e}"
+        )
 
     x = solution.x.reshape(8, 8)
     print("\nLook at: the spread of y. With ahead_exact the silos agree, with ahead they do not.")

@@ -1,18 +1,21 @@
 """Find wrong labels with a convolutional network, across clients whose images stay where they are.
 
-Eight clients have images, and four in ten of their labels are wrong. Each client has had a few more images checked by
-hand. x holds one logit of trust for each training image, y is a convolutional network:
+Eight clients have images, and four in ten of their labels are wrong. Each client has had a few more
+images checked by hand. x holds one logit of trust for each training image, y is a convolutional
+network:
 
     inner   g = mean over training images j of sigmoid(x_j) * loss_j(y) + decay/2 * |y|^2
     outer   f = mean loss of y on the checked images
 
-Both levels use minibatches and Adam. A network that fits any labels needs a small penalty: y and z then differ by what
-the checked images say and not by chance. Last, a fresh network is trained on the labels that are trusted.
+Both levels use minibatches and Adam. A network that fits any labels needs a small penalty: y and z
+then differ by what the checked images say and not by chance. Last, a fresh network is trained on
+the labels that are trusted.
 
     python examples/label_cleaning.py [--fashion FOLDER] [--seeds N] [--json FILE]
 
-Without FOLDER the images are the digits of scikit-learn. FOLDER holds the four files of Fashion-MNIST; Debian's package
-dataset-fashion-mnist puts them into /usr/share/datasets/fashion-mnist.
+Without FOLDER the images are the digits of scikit-learn. FOLDER holds the four files of
+Fashion-MNIST; Debian's package dataset-fashion-mnist puts them into
+/usr/share/datasets/fashion-mnist.
 """
 
 import argparse
@@ -54,7 +57,13 @@ def images(folder: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     if folder:
         found = decibo.data.idx(folder)
         square = lambda features: np.asarray(features, np.float32).reshape(-1, 28, 28)
-        return square(found.features), found.labels, square(found.test_features), found.test_labels, FASHION
+        return (
+            square(found.features),
+            found.labels,
+            square(found.test_features),
+            found.test_labels,
+            FASHION,
+        )
     from sklearn.datasets import load_digits
 
     features, labels = load_digits(return_X_y=True)
@@ -64,23 +73,33 @@ def images(folder: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     return features[:-400], labels[:-400], features[-400:], labels[-400:], DIGITS
 
 
-def clients(features: np.ndarray, labels: np.ndarray, size: Size, seed: int) -> tuple[dict, np.ndarray]:
+def clients(
+    features: np.ndarray, labels: np.ndarray, size: Size, seed: int
+) -> tuple[dict, np.ndarray]:
     """What the clients have, and the true labels of their training images."""
     draw = np.random.default_rng(seed)
-    rows = draw.permutation(len(labels))[: CLIENTS * (size.training + size.checked)].reshape(CLIENTS, -1)
+    rows = draw.permutation(len(labels))[: CLIENTS * (size.training + size.checked)].reshape(
+        CLIENTS, -1
+    )
     trained, checked = rows[:, : size.training], rows[:, size.training :]
     truth = labels[trained].astype(np.int32)
     wrong = draw.random(truth.shape) < WRONG
-    given = np.where(wrong, (truth + draw.integers(1, 10, truth.shape)) % 10, truth).astype(np.int32)
+    given = np.where(wrong, (truth + draw.integers(1, 10, truth.shape)) % 10, truth).astype(
+        np.int32
+    )
     data = {
-        "training": {"image": features[trained], "label": given, "row": np.arange(truth.size).reshape(truth.shape)},
+        "training": {
+            "image": features[trained],
+            "label": given,
+            "row": np.arange(truth.size).reshape(truth.shape),
+        },
         "checked": {"image": features[checked], "label": labels[checked].astype(np.int32)},
     }
     return data, truth
 
 
-# Network: two convolutions of stride 2 and two layers. Convolutions are products with patches, which stay fast when
-# every client has weights of its own.
+# Network: two convolutions of stride 2 and two layers. Convolutions are products with patches,
+# which stay fast when every client has weights of its own.
 
 
 def network(side: int, key: jax.Array) -> dict[str, jax.Array]:
@@ -88,15 +107,23 @@ def network(side: int, key: jax.Array) -> dict[str, jax.Array]:
     shapes = {"first": (9, 16), "second": (9 * 16, 32), "third": (flat, 64), "last": (64, 10)}
     keys = jax.random.split(key, len(shapes))
     draw = lambda key, shape: jax.random.normal(key, shape, jnp.float32) * (2 / shape[0]) ** 0.5
-    weights = {name: draw(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
-    return weights | {f"{name}_bias": jnp.zeros(shape[1], jnp.float32) for name, shape in shapes.items()}
+    weights = {
+        name: draw(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+    }
+    return weights | {
+        f"{name}_bias": jnp.zeros(shape[1], jnp.float32) for name, shape in shapes.items()
+    }
 
 
 def patches(h: jax.Array) -> jax.Array:
     """The 3 x 3 neighbourhood of every second pixel, as the last axis."""
     side = h.shape[1]
     h = jnp.pad(h, ((0, 0), (0, 1), (0, 1), (0, 0)))
-    parts = [h[:, i : i + side - side % 2 : 2, j : j + side - side % 2 : 2] for i in range(3) for j in range(3)]
+    parts = [
+        h[:, i : i + side - side % 2 : 2, j : j + side - side % 2 : 2]
+        for i in range(3)
+        for j in range(3)
+    ]
     return jnp.concatenate([part[:, : side // 2, : side // 2] for part in parts], axis=-1)
 
 
@@ -130,7 +157,9 @@ def weighted(y, d):
 
 
 def drawn(rows, key, count=64):
-    chosen = jax.random.randint(key, (min(count, rows["label"].shape[0]),), 0, rows["label"].shape[0])
+    chosen = jax.random.randint(
+        key, (min(count, rows["label"].shape[0]),), 0, rows["label"].shape[0]
+    )
     return jax.tree.map(lambda leaf: leaf[chosen], rows)
 
 
@@ -144,7 +173,8 @@ def sample(d, key):
 
 
 def falling(rate: float, steps: int):
-    """A step size that stays for half of the steps and then falls to a fiftieth: minibatches keep x and y moving."""
+    """A step size that stays for half of the steps and then falls to a fiftieth: minibatches keep x
+    and y moving."""
     return lambda k: rate * jnp.clip(2 * (1 - k / steps), 0.02, 1)
 
 
@@ -160,18 +190,30 @@ def cleaned(data, size: Size, side: int, seed: int) -> decibo.Solution:
     )
     count = data["training"]["label"].size
     start = network(side, jax.random.key(seed))
-    problem = decibo.Problem(outer, inner, data, jnp.zeros(count, jnp.float32), start, sample=sample)
-    return decibo.solve(problem, decibo.ring(CLIENTS), method, steps=size.steps, measures=["consensus_x"], seed=seed)
+    problem = decibo.Problem(
+        outer, inner, data, jnp.zeros(count, jnp.float32), start, sample=sample
+    )
+    return decibo.solve(
+        problem, decibo.ring(CLIENTS), method, steps=size.steps, measures=["consensus_x"], seed=seed
+    )
 
 
-def trained(samples, size: Size, side: int, seed: int, weight: np.ndarray | float = 1.0) -> decibo.Solution:
+def trained(
+    samples, size: Size, side: int, seed: int, weight: np.ndarray | float = 1.0
+) -> decibo.Solution:
     """One level, with the same network, minibatches and optimiser."""
     weight = np.broadcast_to(np.asarray(weight, np.float32), samples["label"].shape)
     method = compose(
-        direction.single(), consensus.atc_tracking(), estimator=estimator.minibatch(), x=rule.adam(size.rate), y=1e-3
+        direction.single(),
+        consensus.atc_tracking(),
+        estimator=estimator.minibatch(),
+        x=rule.adam(size.rate),
+        y=1e-3,
     )
     data = {"image": samples["image"], "label": samples["label"], "weight": weight}
-    problem = decibo.problems.single_level(weighted, data, network(side, jax.random.key(seed)), sample=drawn)
+    problem = decibo.problems.single_level(
+        weighted, data, network(side, jax.random.key(seed)), sample=drawn
+    )
     options = {"steps": size.training_steps, "measures": ["consensus_x"], "seed": seed}
     return decibo.solve(problem, decibo.ring(CLIENTS), method, **options)
 
@@ -184,7 +226,9 @@ def area(trust: np.ndarray, wrong: np.ndarray) -> float:
     """How often a right label is trusted more than a wrong one: the area under the ROC curve."""
     ranks = np.argsort(np.argsort(trust.ravel())) + 1
     right = ~wrong.ravel()
-    return float((ranks[right].sum() - right.sum() * (right.sum() + 1) / 2) / (right.sum() * (~right).sum()))
+    return float(
+        (ranks[right].sum() - right.sum() * (right.sum() + 1) / 2) / (right.sum() * (~right).sum())
+    )
 
 
 def one(features, labels, test_features, test_labels, size: Size, seed: int) -> dict[str, float]:
@@ -193,7 +237,8 @@ def one(features, labels, test_features, test_labels, size: Size, seed: int) -> 
     wrong = training["label"] != truth
     side = features.shape[1]
     solution = cleaned(data, size, side, seed)
-    trust = np.asarray(solution.x)[training["row"]]  # logits: a sigmoid would round large ones to the same number
+    # logits: a sigmoid would round large ones to the same number
+    trust = np.asarray(solution.x)[training["row"]]
     join = lambda first, second: np.concatenate([first, second], axis=1)
     both = {name: join(training[name], data["checked"][name]) for name in data["checked"]}
     weight = join(trust > 0, np.ones_like(data["checked"]["label"]))
@@ -225,8 +270,14 @@ def report(runs: list[dict[str, float]]) -> None:
         print(f"{name:24s} {values.mean():.3f} (least {values.min():.3f})")
     for name in ("y of the bilevel run", "trusted labels believed"):
         shares = np.array([regained(run, name) for run in runs])
-        print(f"{name}: {shares.mean():.0%} of the accuracy lost to wrong labels regained (least {shares.min():.0%})")
-    print("Look at: the last line, and the area: how often a right label is trusted more than a wrong one.")
+        print(
+            f"{name}: {shares.mean():.0%} of the accuracy lost to wrong labels regained (least"
+            f" {shares.min():.0%})"
+        )
+    print(
+        "Look at: the last line, and the area: how often a right label is trusted more than a wrong"
+        " one."
+    )
 
 
 def main():

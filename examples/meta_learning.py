@@ -1,9 +1,9 @@
 """Meta-learning with a small neural network: shared features, a head that is fitted quickly.
 
-Six schools each see a different part of a curve. The outer variable x holds the hidden layer of a network, shared by
-all; the inner variable y is the linear head, fitted by ridge regression on support points. x is judged by how well the
-fitted head does on query points. Both are pytrees. The ridge makes the inner level strongly convex; the outer level is
-not convex.
+Six schools each see a different part of a curve. The outer variable x holds the hidden layer of a
+network, shared by all; the inner variable y is the linear head, fitted by ridge regression on
+support points. x is judged by how well the fitted head does on query points. Both are pytrees. The
+ridge makes the inner level strongly convex; the outer level is not convex.
 
     python examples/meta_learning.py [--quick]
 """
@@ -58,7 +58,12 @@ def main():
     problem = decibo.Problem(outer, inner, schools(6, random), x0, y0)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=30.0)
     solution = decibo.solve(
-        problem, decibo.ring(6), method, steps=STEPS, every=STEPS // 5, measures=["phi", "consensus_x"]
+        problem,
+        decibo.ring(6),
+        method,
+        steps=STEPS,
+        every=STEPS // 5,
+        measures=["phi", "consensus_x"],
     )
     phi = solution.history["phi"]
     print(f"{solution.status}: the query error of a head fitted on these features")
@@ -66,7 +71,10 @@ def main():
         print(f"  step {step:5d}   {error:.4f}")
     print("shapes of x:", {name: leaf.shape for name, leaf in solution.x.items()})
     print(f"disagreement of the schools over x: {solution.history['consensus_x'][-1]:.1e}")
-    print("Look at: the error falls although the outer level learns only the hidden layer, and each school")
+    print(
+        "Look at: the error falls although the outer level learns only the hidden layer, and each"
+        " school"
+    )
     print("sees only its own part of the curve.")
 
 

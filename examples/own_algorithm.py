@@ -1,7 +1,8 @@
 """A method of your own in twenty lines, checked and compared with its relatives.
 
-AHEAD with heavy-ball momentum on x. `check_method` looks for what a method must not do: let data travel further than
-its messages, change the types of its state, or treat agents unequally; and it says where the method lands.
+AHEAD with heavy-ball momentum on x. `check_method` looks for what a method must not do: let data
+travel further than its messages, change the types of its state, or treat agents unequally; and it
+says where the method lands.
 
     python examples/own_algorithm.py [--quick]
 """
@@ -46,7 +47,9 @@ def view(s):
 
 
 @decibo.method
-def heavy_ball(*, alpha: Rate, gamma: Rate, lam: Rate = 100.0, momentum: float = 0.5) -> decibo.Algorithm:
+def heavy_ball(
+    *, alpha: Rate, gamma: Rate, lam: Rate = 100.0, momentum: float = 0.5
+) -> decibo.Algorithm:
     """AHEAD with heavy-ball momentum on x."""
     return decibo.Algorithm(init, Partial(step, alpha, gamma, lam, momentum), view)
 
@@ -63,10 +66,18 @@ def main():
         mine,
         decibo.ahead_exact(alpha=0.005, gamma=0.05),
     ):
-        end = decibo.solve(problem, network, method, steps=STEPS, every=STEPS // 10, measures=["distance_x"])
+        end = decibo.solve(
+            problem, network, method, steps=STEPS, every=STEPS // 10, measures=["distance_x"]
+        )
         errors = end.history["distance_x"]
-        print(f"{method.name:20s}   {errors[0]:.1e}   {errors[1]:.1e}   {errors[-1]:.1e}   {end.cost.numbers}")
-    print("Look at: momentum is faster but stops where AHEAD stops. Only ahead_exact continues to improve.")
+        print(
+            f"{method.name:20s}   {errors[0]:.1e}   {errors[1]:.1e}   {errors[-1]:.1e}  "
+            f" {end.cost.numbers}"
+        )
+    print(
+        "Look at: momentum is faster but stops where AHEAD stops. Only ahead_exact continues to"
+        " improve."
+    )
 
 
 if __name__ == "__main__":

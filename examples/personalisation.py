@@ -1,13 +1,13 @@
 """Personalisation with a network in PyTorch: features that all share, a last layer of one's own.
 
-Ten offices sort scanned digits into ten trays. They agree on five of the trays and number the other five as they like,
-and each has labelled only 30 images. The outer variable x is the hidden layer of a network, shared by all; the inner
-variable y is the last layer, and it never leaves its office: its consensus strategy is `local`. x is judged by how well
-the last layer that an office fits on 15 of its images does on its other 15. At the end every office fits its last layer
-on all 30.
+Ten offices sort scanned digits into ten trays. They agree on five of the trays and number the other
+five as they like, and each has labelled only 30 images. The outer variable x is the hidden layer of
+a network, shared by all; the inner variable y is the last layer, and it never leaves its office:
+its consensus strategy is `local`. x is judged by how well the last layer that an office fits on 15
+of its images does on its other 15. At the end every office fits its last layer on all 30.
 
-The gradients are PyTorch's. First ones are enough for the symmetric penalty of `ahead_exact`; methods of this kind from
-the literature, `lopa` and `duet`, need second derivatives of the network.
+The gradients are PyTorch's. First ones are enough for the symmetric penalty of `ahead_exact`;
+methods of this kind from the literature, `lopa` and `duet`, need second derivatives of the network.
 
     python examples/personalisation.py [--quick]      needs PyTorch and scikit-learn
 """
@@ -101,7 +101,8 @@ def labelled(data):
 
 
 def rivals(data, images, trays):
-    """Accuracy of an office alone, of one network for all, and of that network with a last layer of one's own."""
+    """Accuracy of an office alone, of one network for all, and of that network with a last layer of
+    one's own."""
     offices = labelled(data)
     together = [torch.cat(parts) for parts in zip(*offices, strict=True)]
     torch.manual_seed(0)
@@ -113,7 +114,11 @@ def rivals(data, images, trays):
         alone.append(accuracy(trained(*own, list(single.parameters()), single), images, wanted))
         tuned.append(accuracy(with_own_head(*everyone, *own), images, wanted))
     common = [accuracy(everyone, images, wanted) for wanted in trays]
-    return {"each office alone": alone, "one network for all": common, "its features, own last layers": tuned}
+    return {
+        "each office alone": alone,
+        "one network for all": common,
+        "its features, own last layers": tuned,
+    }
 
 
 def main():
@@ -129,14 +134,19 @@ def main():
         y=decibo.rule.heavy_ball(2.0, 0.8),
         z=decibo.rule.heavy_ball(2.0, 0.8),
     )
-    solution = decibo.solve(problem, decibo.ring(OFFICES), method, steps=STEPS, measures=["consensus_x", "outer_local"])
+    solution = decibo.solve(
+        problem, decibo.ring(OFFICES), method, steps=STEPS, measures=["consensus_x", "outer_local"]
+    )
     bridge.load(shared, solution.x)
     found = []
     for office, (seen, labels) in enumerate(labelled(data)):
         bridge.load(own, {name: leaf[office] for name, leaf in solution.agents.c.items()})
         found.append(accuracy(with_own_head(shared, own, seen, labels), images, trays[office]))
     results = rivals(data, images, trays) | {"features learned for it": found}
-    print(f"{solution.status}: {OFFICES} offices, {2 * IMAGES} labelled images each, {len(images)} for the test")
+    print(
+        f"{solution.status}: {OFFICES} offices, {2 * IMAGES} labelled images each, {len(images)}"
+        " for the test"
+    )
     print(f"{'':34s}mean   worst office")
     for name, values in results.items():
         print(f"  {name:32s}{np.mean(values):.2f}   {min(values):.2f}")
@@ -144,8 +154,13 @@ def main():
         *others, ours = (np.mean(values) for values in results.values())
         assert ours > 0.02 + max(others)
     print(f"disagreement of the offices over x: {solution.history['consensus_x'][-1]:.0e}")
-    print("Look at: an office alone has too few images, one network for all must guess five of the trays; features")
-    print("learned for last layers that nobody else sees are better than features of the one network.")
+    print(
+        "Look at: an office alone has too few images, one network for all must guess five of the"
+        " trays; features"
+    )
+    print(
+        "learned for last layers that nobody else sees are better than features of the one network."
+    )
 
 
 if __name__ == "__main__":

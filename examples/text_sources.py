@@ -1,19 +1,21 @@
 """Whose text helps? Eight owners of text train one language model together and find out.
 
-Three owners have documentation in English, one has program code, and four have what harms: documentation in which every
-letter stands for another one, documentation with its letters shuffled, tables of numbers, and noise. Nobody shows their
-text to anybody. x holds one logit for each owner, and y is a byte-level transformer:
+Three owners have documentation in English, one has program code, and four have what harms:
+documentation in which every letter stands for another one, documentation with its letters shuffled,
+tables of numbers, and noise. Nobody shows their text to anybody. x holds one logit for each owner,
+and y is a byte-level transformer:
 
     inner   g = sum over owners i of softmax(x)_i * loss_i(y) + decay/2 * |y|^2
     outer   f = loss of y on held-out documentation, of which every owner has a few pages
                 + even * KL(softmax(x) | equal weights)
 
-Without the last term owners whose text is equally good would share their weight by chance, and a step that rests on one
-owner rests on fewer pages.
+Without the last term owners whose text is equally good would share their weight by chance, and a
+step that rests on one owner rests on fewer pages.
 
-The text is made from Python's standard library: docstrings are documentation, and the rest is code. With --large it is
-made from all installed packages, and the model has 25 million weights and attention by a fused kernel, which has first
-derivatives only: methods with Hessians cannot run it at all.
+The text is made from Python's standard library: docstrings are documentation, and the rest is code.
+With --large it is made from all installed packages, and the model has 25 million weights and
+attention by a fused kernel, which has first derivatives only: methods with Hessians cannot run it
+at all.
 
     python examples/text_sources.py [--large] [--steps N] [--seed N] [--json FILE] [--figure FILE]
 """
@@ -61,16 +63,42 @@ class Size:
     clip: float = 10.0  # the longest gradient that an owner's minibatch may have; with 0 any
 
 
-SMALL = Size(layers=1, width=32, heads=2, length=64, batch=4, megabytes=0.2, steps=600, rate=1e-2, rate_x=2e-2)
-LARGE = Size(layers=8, width=512, heads=8, length=1024, batch=2, megabytes=4.0, steps=2000, rate=6e-4, rate_x=1e-2)
+SMALL = Size(
+    layers=1,
+    width=32,
+    heads=2,
+    length=64,
+    batch=4,
+    megabytes=0.2,
+    steps=600,
+    rate=1e-2,
+    rate_x=2e-2,
+)
+LARGE = Size(
+    layers=8,
+    width=512,
+    heads=8,
+    length=1024,
+    batch=2,
+    megabytes=4.0,
+    steps=2000,
+    rate=6e-4,
+    rate_x=1e-2,
+)
 
 
 # Text
 
 
 def corpus(megabytes: float, large: bool) -> dict[str, bytes]:
-    """Documentation to train on, to hold out and to test with, and code; a file is in one of them only."""
-    enough = {"train": 3 * megabytes, "valid": 0.4 * megabytes, "test": 0.4 * megabytes, "code": megabytes}
+    """Documentation to train on, to hold out and to test with, and code; a file is in one of them
+    only."""
+    enough = {
+        "train": 3 * megabytes,
+        "valid": 0.4 * megabytes,
+        "test": 0.4 * megabytes,
+        "code": megabytes,
+    }
     texts: dict[str, list[str]] = {part: [] for part in enough}
     sizes = dict.fromkeys(enough, 0)
     parts = ("train", "train", "train", "train", "train", "train", "valid", "test")
@@ -88,7 +116,8 @@ def corpus(megabytes: float, large: bool) -> dict[str, bytes]:
 
 @contextmanager
 def reader(large: bool):
-    """A function that goes through files and what is in them, in all processors where there are many files."""
+    """A function that goes through files and what is in them, in all processors where there are
+    many files."""
     if not large:
         yield lambda files: ((path, contents(path)) for path in files)
         return
@@ -97,12 +126,20 @@ def reader(large: bool):
 
 
 def python_files(large: bool) -> list[Path]:
-    """Files of the standard library; with `large` those of all installed packages too, in an order that mixes them."""
-    folders = [Path(sysconfig.get_path("stdlib"))] + ([Path(sysconfig.get_path("purelib"))] if large else [])
+    """Files of the standard library; with `large` those of all installed packages too, in an order
+    that mixes them."""
+    folders = [Path(sysconfig.get_path("stdlib"))] + (
+        [Path(sysconfig.get_path("purelib"))] if large else []
+    )
     skipped = {"test", "tests", "idlelib", "lib2to3", "_vendor"} | (
         set() if large else {"site-packages", "dist-packages"}
     )
-    files = [path for folder in folders for path in sorted(folder.rglob("*.py")) if not skipped & set(path.parts)]
+    files = [
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
+        if not skipped & set(path.parts)
+    ]
     random.Random(0).shuffle(files)
     return files
 
@@ -142,7 +179,11 @@ def code(tree: ast.Module) -> str:
 
 
 def is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def owners(texts: dict[str, bytes], size: Size, seed: int) -> dict[str, np.ndarray]:
@@ -188,7 +229,8 @@ def tables(count: int, draw: np.random.Generator) -> np.ndarray:
 
 
 def transformer(size: Size, key: jax.Array) -> dict[str, jax.Array]:
-    """The weights of all layers are stacked, so that a scan goes through them and one layer is compiled."""
+    """The weights of all layers are stacked, so that a scan goes through them and one layer is
+    compiled."""
     d = size.width
     keys = iter(jax.random.split(key, 6))
     normal = lambda *shape: 0.02 * jax.random.normal(next(keys), shape, jnp.float32)
@@ -205,15 +247,19 @@ def transformer(size: Size, key: jax.Array) -> dict[str, jax.Array]:
 
 
 def scores(size: Size, attention: str, y: dict[str, jax.Array], text: jax.Array) -> jax.Array:
-    """The logits of the byte after each byte. Activations are bfloat16 on a GPU; weights and sums stay float32."""
+    """The logits of the byte after each byte. Activations are bfloat16 on a GPU; weights and sums
+    stay float32."""
     short = jnp.bfloat16 if jax.default_backend() == "gpu" else jnp.float32
-    h = (y["bytes"][text] + y["places"][: text.shape[-1]]).astype(short)  # so that gradients add up in float32
+    # so that gradients add up in float32
+    h = (y["bytes"][text] + y["places"][: text.shape[-1]]).astype(short)
     y = jax.tree.map(lambda leaf: leaf.astype(short), y)
 
     def layer(h: jax.Array, w: dict[str, jax.Array]) -> tuple[jax.Array, None]:
         q, k, v = jnp.split(normed(h, w["scale"][0]) @ w["qkv"], 3, axis=-1)
         heads = lambda t: t.reshape(*t.shape[:-1], size.heads, -1)
-        mixed = jax.nn.dot_product_attention(heads(q), heads(k), heads(v), is_causal=True, implementation=attention)
+        mixed = jax.nn.dot_product_attention(
+            heads(q), heads(k), heads(v), is_causal=True, implementation=attention
+        )
         h = h + mixed.reshape(h.shape) @ w["out"]
         return h + jax.nn.gelu(normed(h, w["scale"][1]) @ w["up"]) @ w["down"], None
 
@@ -264,17 +310,24 @@ def bilevel(size: Size, attention: str, data: dict[str, np.ndarray], seed: int) 
 
     def outer(x, y, d):
         shares = jax.nn.softmax(x)
-        return mean_loss(y, d["held_out"]) + size.even * jnp.sum(shares * jnp.log(len(SOURCES) * shares))
+        return mean_loss(y, d["held_out"]) + size.even * jnp.sum(
+            shares * jnp.log(len(SOURCES) * shares)
+        )
 
     def inner(x, y, d):
-        weight = jax.nn.softmax(x)[d["owner"]] * len(SOURCES)  # the mean over owners is then the weighted sum
+        # the mean over owners is then the weighted sum
+        weight = jax.nn.softmax(x)[d["owner"]] * len(SOURCES)
         return weight * mean_loss(y, d["text"]) + decay(y)
 
     start = transformer(size, jax.random.key(seed))
-    return decibo.Problem(outer, inner, data, jnp.zeros(len(SOURCES), jnp.float32), start, sample=drawn(size))
+    return decibo.Problem(
+        outer, inner, data, jnp.zeros(len(SOURCES), jnp.float32), start, sample=drawn(size)
+    )
 
 
-def training(size: Size, attention: str, data: dict[str, np.ndarray], weights: np.ndarray, seed: int) -> decibo.Problem:
+def training(
+    size: Size, attention: str, data: dict[str, np.ndarray], weights: np.ndarray, seed: int
+) -> decibo.Problem:
     """Training with given weights of the sources: one level."""
     mean_loss = owner_loss(size, attention)
     objective = lambda y, d: d["weight"] * len(SOURCES) * mean_loss(y, d["text"]) + decay(y)
@@ -302,9 +355,13 @@ def drawn(size: Size):
 
 
 def falling(rate: float, steps: int):
-    """A step size that rises during the first tenth of the steps and falls to a tenth along half a cosine."""
+    """A step size that rises during the first tenth of the steps and falls to a tenth along half a
+    cosine."""
     warm = max(steps // 10, 1)
-    return lambda k: rate * jnp.minimum((k + 1) / warm, 0.55 + 0.45 * jnp.cos(jnp.pi * jnp.minimum(k / steps, 1)))
+    return lambda k: (
+        rate
+        * jnp.minimum((k + 1) / warm, 0.55 + 0.45 * jnp.cos(jnp.pi * jnp.minimum(k / steps, 1)))
+    )
 
 
 def optimiser(size: Size) -> rule.Rule:
@@ -330,11 +387,16 @@ def tested(size: Size, attention: str, text: bytes, variable: str):
     return ("test", test)
 
 
-def solved(size: Size, problem: decibo.Problem, method: decibo.Algorithm, measures: list, seed: int) -> decibo.Solution:
-    """A run with twenty records. Each owner has five neighbours: on a ring it learns more slowly."""
+def solved(
+    size: Size, problem: decibo.Problem, method: decibo.Algorithm, measures: list, seed: int
+) -> decibo.Solution:
+    """A run with twenty records. Each owner has five neighbours: on a ring it learns more
+    slowly."""
     every = size.steps // 20
     network = decibo.networks.exponential(len(SOURCES))
-    return decibo.solve(problem, network, method, steps=size.steps, every=every, measures=measures, seed=seed)
+    return decibo.solve(
+        problem, network, method, steps=size.steps, every=every, measures=measures, seed=seed
+    )
 
 
 def find(size: Size, attention: str, data, test: bytes, lam: float, seed: int) -> decibo.Solution:
@@ -367,11 +429,14 @@ def train(size: Size, attention: str, data, test: bytes, weights, seed: int) -> 
     return solved(size, problem, method, measures, seed)
 
 
-def compare(size: Size, attention: str, texts: dict[str, bytes], lam: float, seed: int) -> Iterator[dict]:
-    """Find the weights, then train with fixed ones; what was recorded so far, after each of the four runs.
+def compare(
+    size: Size, attention: str, texts: dict[str, bytes], lam: float, seed: int
+) -> Iterator[dict]:
+    """Find the weights, then train with fixed ones; what was recorded so far, after each of the
+    four runs.
 
-    All runs have the same model, start, steps, text and optimiser. The weights found are the mean of the last quarter
-    of the records, since minibatches keep them moving.
+    All runs have the same model, start, steps, text and optimiser. The weights found are the mean
+    of the last quarter of the records, since minibatches keep them moving.
     """
     data = owners(texts, size, seed)
     found = find(size, attention, data, texts["test"], lam, seed)
@@ -402,19 +467,23 @@ def compare(size: Size, attention: str, texts: dict[str, bytes], lam: float, see
 
 def report(record: dict) -> None:
     """What was found, as a table."""
-    last = min(len(history) for history in record["test"].values()) - 1  # a run that blew up has fewer records
+    # a run that blew up has fewer records
+    last = min(len(history) for history in record["test"].values()) - 1
     test = {name: history[last] for name, history in record["test"].items()}
     print(f"{'step':>6}" + "".join(f"{name:>9}" for name in SOURCES))
     rows = [*zip(record["steps"], record["weights"], strict=True)][::4]
     for step, weights in [*rows, ("found", record["found"])]:
         print(f"{step:>6}" + "".join(f"{weight:9.3f}" for weight in weights))
     for name, value in test.items():
-        print(f"{name:24s} test loss {value:.3f}, {value / test['oracle'] - 1:+.1%} from the oracle's")
+        print(
+            f"{name:24s} test loss {value:.3f}, {value / test['oracle'] - 1:+.1%} from the oracle's"
+        )
     for name, message in record["message"].items():
         print(f"{name}: {message}")
     harmful = sum(record["found"][i] for i in BAD)
     print(
-        f"the four harmful sources together have weight {harmful:.3f}, with equal weights {len(BAD) / len(SOURCES):.3f}"
+        f"the four harmful sources together have weight {harmful:.3f}, with equal weights"
+        f" {len(BAD) / len(SOURCES):.3f}"
     )
     print("Look at: the last line. Nobody has seen the text of another owner.")
 
@@ -425,8 +494,15 @@ def draw(record: dict, path: str) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     for i, name in enumerate(SOURCES):
-        left.plot(record["steps"], [row[i] for row in record["weights"]], "--" if i in BAD else "-", label=name)
-    left.set(xlabel="step", ylabel="weight of the source", ylim=(None, 1.2 * np.max(record["weights"])))
+        left.plot(
+            record["steps"],
+            [row[i] for row in record["weights"]],
+            "--" if i in BAD else "-",
+            label=name,
+        )
+    left.set(
+        xlabel="step", ylabel="weight of the source", ylim=(None, 1.2 * np.max(record["weights"]))
+    )
     left.legend(ncols=4, fontsize=8, loc="upper center")  # above the curves
     for name, history in record["test"].items():
         right.plot(record["steps"][: len(history)], history, label=name)
@@ -436,7 +512,9 @@ def draw(record: dict, path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--large", action="store_true", help="25 million weights, on a GPU")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--lam", type=float, default=4.0, help="the penalty")
@@ -449,7 +527,9 @@ def main() -> None:
     attention = "cudnn" if jax.default_backend() == "gpu" else "xla"
     texts = corpus(size.megabytes, options.large)
     count = sum(leaf.size for leaf in jax.tree.leaves(transformer(size, jax.random.key(0))))
-    print(f"{count:,} weights, {size.megabytes} MB of text for each owner, attention by {attention}")
+    print(
+        f"{count:,} weights, {size.megabytes} MB of text for each owner, attention by {attention}"
+    )
     record: dict = {}
     for record in compare(size, attention, texts, options.lam, options.seed):
         *_, name = record["test"]

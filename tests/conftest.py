@@ -1,4 +1,5 @@
-"""Every test runs in double precision, with programs that are compiled quickly rather than well, and only once."""
+"""Every test runs in double precision, with programs that are compiled quickly rather than well,
+and only once."""
 
 import atexit
 import functools
@@ -7,39 +8,46 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# Before jax is imported. Most of the suite's time is compilation of small programs that run for milliseconds; those
-# that are the same in several tests, workers and subprocesses are taken from a cache. XLA's fusion emitters take half
-# of the time of a compilation, and a program in one part takes fewer regions of memory (MAPS below). If jaxlib ends
-# with the name of a flag that it does not know, remove it here.
+# Before jax is imported. Most of the suite's time is compilation of small programs that run for
+# milliseconds; those that are the same in several tests, workers and subprocesses are taken from a
+# cache. XLA's fusion emitters take half of the time of a compilation, and a program in one part
+# takes fewer regions of memory (MAPS below). If jaxlib ends with the name of a flag that it does
+# not know, remove it here.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
-    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
-# Small products in NumPy and scikit-learn: the threads of BLAS and OpenMP would only wait for each other, and burn the
-# time of the other worker's core while they do.
+# Small products in NumPy and scikit-learn: the threads of BLAS and OpenMP would only wait for each
+# other, and burn the time of the other worker's core while they do.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs"))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import pytest
 from hypothesis import settings
 
-settings.register_profile("decibo", deadline=None, max_examples=50)  # compilation makes first calls slow
+# compilation makes first calls slow
+settings.register_profile("decibo", deadline=None, max_examples=50)
 settings.load_profile("decibo")
 jax.config.update("jax_enable_x64", True)
-# JAX makes a context of MLIR for every program that it lowers, which takes 7 ms, and keeps it with the program, 1.2 MB.
-# One for all took a seventh off the time of two files, and two thirds off their memory. If the function moves, only
-# this is lost.
+# JAX makes a context of MLIR for every program that it lowers, which takes 7 ms, and keeps it with
+# the program, 1.2 MB. One for all took a seventh off the time of two files, and two thirds off
+# their memory. If the function moves, only this is lost.
 with suppress(ImportError, AttributeError):
     from jax._src.interpreters import mlir
 
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-gc.freeze()  # tracing makes many small objects: searching them and all of jax for garbage every time takes a tenth
+# tracing makes many small objects: searching them and all of jax for garbage every time takes a
+# tenth
+gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 
-# What `make quick` runs: files, or single tests of slow files, that touch every package within a minute on two cores.
+# What `make quick` runs: files, or single tests of slow files, that touch every package within a
+# minute on two cores.
 QUICK = (
     "algorithm/test_ahead.py",
     "algorithm/test_mdbo.py",
@@ -78,8 +86,8 @@ QUICK = (
     "test_validate.py",
     "theory/test_check.py",
 )
-# Files that take longest come first, so that one worker does not end long after the other (`--dist loadfile`: tests of
-# one file share fixtures and compiled programs, so they stay together).
+# Files that take longest come first, so that one worker does not end long after the other (`--dist
+# loadfile`: tests of one file share fixtures and compiled programs, so they stay together).
 LONG = (
     "test_docs.py",
     "parallel/test_processes.py",
@@ -98,11 +106,13 @@ LONG = (
     "theory/test_theorem1.py",
 )
 HERE = Path(__file__).parent
-# Every compiled program holds several regions of memory, of which Linux grants a process 65,530; beyond, jaxlib crashes
-# while it compiles. Programs that are needed again come from the cache on disk.
+# Every compiled program holds several regions of memory, of which Linux grants a process 65,530;
+# beyond, jaxlib crashes while it compiles. Programs that are needed again come from the cache on
+# disk.
 MAPS = Path("/proc/self/maps")
 MOST = 50_000
-A_TEST = 500  # regions, more than a test takes on average: counting takes time too, and so does forgetting
+# regions, more than a test takes on average: counting takes time too, and so does forgetting
+A_TEST = 500
 _until_counted = [1]  # tests
 
 
@@ -122,7 +132,8 @@ def _few_programs():
 
 
 def pytest_unconfigure(config):
-    """A worker ends without freeing its programs one by one, for which the other would have to wait."""
+    """A worker ends without freeing its programs one by one, for which the other would have to
+    wait."""
     if hasattr(config, "workerinput"):
         atexit.register(os._exit, 0)
 
@@ -133,7 +144,8 @@ def pytest_collection_modifyitems(items):
         if name(item).startswith(QUICK):
             item.add_marker("quick")
     place = {file: n for n, file in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(name(item).partition("::")[0], len(LONG)))  # the order of others stays
+    # the order of others stays
+    items.sort(key=lambda item: place.get(name(item).partition("::")[0], len(LONG)))
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,14 +1,14 @@
 """Every code block of the documentation runs, and prints what the page says it prints.
 
-Blocks of a page run in order in one namespace. A ```text block right after a ```python block is its output: words must
-agree, numbers to 2 % (or both be below 1e-10: rounding), after ```text about to a factor of 5. ```python no-run blocks
-are only compiled.
+Blocks of a page run in order in one namespace. A ```text block right after a ```python block is its
+output: words must agree, numbers to 2 % (or both be below 1e-10: rounding), after ```text about to
+a factor of 5. ```python no-run blocks are only compiled.
 
     python tests/test_docs.py docs/how-to/data.md                 update the numbers in the outputs of a page
     python tests/test_docs.py docs/how-to/data.md --words 42      and the words of the output at line 42
 
-Only numbers are updated unless a line is named: an output whose words change may no longer support the text around it,
-so somebody has to read both.
+Only numbers are updated unless a line is named: an output whose words change may no longer support
+the text around it, so somebody has to read both.
 """
 
 import argparse
@@ -25,7 +25,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-BLOCK = re.compile(r"```(python(?: no-run)?)\n(.*?)```(?:\n+```text( about)?\n(.*?)```)?", re.DOTALL)
+BLOCK = re.compile(
+    r"```(python(?: no-run)?)\n(.*?)```(?:\n+```text( about)?\n(.*?)```)?", re.DOTALL
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)
 
@@ -53,19 +55,25 @@ def numbers(text):
 
 
 def close(one, other, share):
-    return abs(one - other) <= share * max(abs(one), abs(other)) or max(abs(one), abs(other)) < 1e-10
+    return (
+        abs(one - other) <= share * max(abs(one), abs(other)) or max(abs(one), abs(other)) < 1e-10
+    )
 
 
 def agree(shown, printed, about):
     pairs = zip(numbers(shown), numbers(printed), strict=False)
-    return words(shown) == words(printed) and all(close(*pair, 0.8 if about else 0.02) for pair in pairs)
+    return words(shown) == words(printed) and all(
+        close(*pair, 0.8 if about else 0.02) for pair in pairs
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_blocks_run_and_print_what_the_page_says(page):
     for match, printed in run(page.read_text(), str(page)):
         shown = match[4]
-        assert shown is None or agree(shown, printed, match[3]), f"the page says\n{shown}\nbut it printed\n{printed}"
+        assert shown is None or agree(shown, printed, match[3]), (
+            f"the page says\n{shown}\nbut it printed\n{printed}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -99,11 +107,14 @@ def test_the_architecture_names_every_room():
 def test_the_architecture_names_files_that_exist():
     files = re.findall(r"`([\w/]+\.py)`", ARCHITECTURE.read_text())
     assert len(files) > 15
-    assert not [file for file in files if not (SOURCE / file).exists() and not (ROOT / file).exists()]
+    assert not [
+        file for file in files if not (SOURCE / file).exists() and not (ROOT / file).exists()
+    ]
 
 
 def refreshed(text, name, lines=()):
-    """The page with the outputs its blocks print, and a report of each output whose words would change.
+    """The page with the outputs its blocks print, and a report of each output whose words would
+    change.
 
     `lines` are those of the outputs whose words may change.
     """
@@ -128,7 +139,8 @@ def change(name, line, shown, printed):
 
 
 def refresh(page, lines=()):
-    """Write what the blocks print into the page; if words would change, write nothing and return an error status."""
+    """Write what the blocks print into the page; if words would change, write nothing and return an
+    error status."""
     begun = time.perf_counter()
     status = write(page, *refreshed(page.read_text(), str(page), lines))
     print(f"{page}: {time.perf_counter() - begun:.1f} s")
@@ -139,7 +151,10 @@ def write(page, text, changes):
     """Write the page, unless words would change; returns the exit status."""
     if changes:
         print(*changes, sep="\n")
-        print(f"{page} was not changed. If the new words are right, name their lines: --words LINE [LINE ...]")
+        print(
+            f"{page} was not changed. If the new words are right, name their lines: --words LINE"
+            " [LINE ...]"
+        )
         return 1
     page.write_text(text)
     return 0
@@ -199,10 +214,17 @@ def test_the_command_fails_when_words_would_change(tmp_path):
 if __name__ == "__main__":
     import jax
 
-    parser = argparse.ArgumentParser(description="Update the outputs in pages of the documentation.")
+    parser = argparse.ArgumentParser(
+        description="Update the outputs in pages of the documentation."
+    )
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument(
-        "--words", nargs="+", type=int, default=[], metavar="LINE", help="outputs whose words may change"
+        "--words",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="LINE",
+        help="outputs whose words may change",
     )
     arguments = parser.parse_args()
     if arguments.words and len(arguments.pages) > 1:

@@ -1,4 +1,5 @@
-"""Every example runs on its own, says what to look at, and prints what its page in the documentation shows.
+"""Every example runs on its own, says what to look at, and prints what its page in the
+documentation shows.
 
 The pages show the files of examples/output. To write them again:
 
@@ -33,9 +34,14 @@ def printed(name, *options):
 
 
 def printed_here(name):
-    """The same by this process, which has imported JAX already; in single precision, as on a command line."""
+    """The same by this process, which has imported JAX already; in single precision, as on a
+    command line."""
     text = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(False), contextlib.redirect_stdout(text):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        jax.enable_x64(False),
+        contextlib.redirect_stdout(text),
+    ):
         patch.setattr(sys, "argv", [str(FOLDER / f"{name}.py")])
         runpy.run_path(sys.argv[0], run_name="__main__")
     return text.getvalue()
@@ -46,7 +52,8 @@ def output(name):
 
 
 def sentences(text):
-    """The lines that have words; the others are pictures made of characters, which rounding may change."""
+    """The lines that have words; the others are pictures made of characters, which rounding may
+    change."""
     return "\n".join(line for line in text.splitlines() if any(letter.isalpha() for letter in line))
 
 
@@ -57,7 +64,9 @@ def test_example_prints_what_its_page_shows(name):
     assert "nan" not in text.split()
     assert "diverged" not in text
     shown = sentences(output(name).read_text())
-    assert agree(shown, sentences(text), about=True), f"the page shows\n{shown}\nbut it printed\n{text}"
+    assert agree(shown, sentences(text), about=True), (
+        f"the page shows\n{shown}\nbut it printed\n{text}"
+    )
 
 
 def test_an_example_needs_nothing_but_python():

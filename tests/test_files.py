@@ -67,19 +67,27 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 def test_temporary_names_cannot_be_guessed(tmp_path, monkeypatch):
     seen = []
     replace = os.replace
-    monkeypatch.setattr(files.os, "replace", lambda old, new: (seen.append(old.name), replace(old, new)))
+    monkeypatch.setattr(
+        files.os, "replace", lambda old, new: (seen.append(old.name), replace(old, new))
+    )
     atomic_write(tmp_path / ("a" * 200), "1")
     atomic_write(tmp_path / ("a" * 200), "2")
     assert len(set(seen)) == 2
 
 
 def test_links_at_names_that_could_be_guessed_are_left_alone(tmp_path):
-    """Names that were made of the number of the process: whoever put a link there had its target overwritten."""
+    """Names that were made of the number of the process: whoever put a link there had its target
+    overwritten."""
     precious = tmp_path / "precious"
     precious.write_text("thesis")
     folder = tmp_path / "shared"
     folder.mkdir()
-    for name in (f".a.{os.getpid()}.tmp", f".writing-probe-{os.getpid()}", f".probe.{os.getpid()}.tmp", ".writing-50"):
+    for name in (
+        f".a.{os.getpid()}.tmp",
+        f".writing-probe-{os.getpid()}",
+        f".probe.{os.getpid()}.tmp",
+        ".writing-50",
+    ):
         (folder / name).symlink_to(precious)
     before = names(folder)
     check_writable(folder)

@@ -70,14 +70,23 @@ def test_numbers_on_a_page(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 B"), (999, "999 B"), (999.7, "1 kB"), (1234, "1.23 kB"), (999_600, "1 MB"), (5e9, "5 GB"), (2e15, "2 PB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.7, "1 kB"),
+        (1234, "1.23 kB"),
+        (999_600, "1 MB"),
+        (5e9, "5 GB"),
+        (2e15, "2 PB"),
+    ],
 )
 def test_bytes(value, text):
     assert format_bytes(value) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(12, "12"), (99_999, "99,999"), (123_456, "123 thousand"), (999_900, "1 M"), (2e9, "2 G")]
+    ("value", "text"),
+    [(12, "12"), (99_999, "99,999"), (123_456, "123 thousand"), (999_900, "1 M"), (2e9, "2 G")],
 )
 def test_counts(value, text):
     assert format_count(value) == text
@@ -85,7 +94,14 @@ def test_counts(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0 ms"), (0.444, "444 ms"), (0.9999, "1 s"), (61.5, "61.5 s"), (150, "2.5 min"), (9000, "2.5 h")],
+    [
+        (0.0, "0 ms"),
+        (0.444, "444 ms"),
+        (0.9999, "1 s"),
+        (61.5, "61.5 s"),
+        (150, "2.5 min"),
+        (9000, "2.5 h"),
+    ],
 )
 def test_durations(value, text):
     assert format_seconds(value) == text
@@ -158,7 +174,11 @@ def test_json_of_everything():
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
 )
 
@@ -169,10 +189,16 @@ def test_what_json_can_hold_stays_as_it_is(value):
     assert json.loads(json.dumps(to_json(value), allow_nan=False)) == value
 
 
-COLUMN = st.lists(st.floats(), min_size=3, max_size=3) | st.lists(st.integers(-(2**60), 2**60), min_size=3, max_size=3)
+COLUMN = st.lists(st.floats(), min_size=3, max_size=3) | st.lists(
+    st.integers(-(2**60), 2**60), min_size=3, max_size=3
+)
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=("Cs",))), COLUMN, min_size=1, max_size=4))
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=("Cs",))), COLUMN, min_size=1, max_size=4
+    )
+)
 def test_csv_round_trip(columns):
     table = from_csv(to_csv({name: np.array(column) for name, column in columns.items()}))
     assert list(table) == list(columns)
@@ -191,7 +217,8 @@ def test_columns_of_unequal_length_are_rejected():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "--"), (1200, "$1{,}200$"), (1e-5, "$10^{-5}$"), (1.2e-5, r"$1.2 \times 10^{-5}$")]
+    ("value", "text"),
+    [(None, "--"), (1200, "$1{,}200$"), (1e-5, "$10^{-5}$"), (1.2e-5, r"$1.2 \times 10^{-5}$")],
 )
 def test_numbers_in_latex(value, text):
     assert latex_number(value) == text

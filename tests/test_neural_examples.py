@@ -42,7 +42,10 @@ def test_harmful_text_loses_weight(text):
 
 def test_documentation_and_code_are_told_apart(text, tmp_path):
     source = tmp_path / "module.py"
-    words = "This sentence documents the module, and it is long enough to count as documentation of something."
+    words = (
+        "This sentence documents the module, and it is long enough to count as documentation of"
+        " something."
+    )
     source.write_text(f'"""{words}"""\n\ndef f(x):\n    """{words}"""\n    return x + 1\n')
     document, code = text.contents(source)
     assert document.count(words) == 2
@@ -54,10 +57,15 @@ def test_documentation_and_code_are_told_apart(text, tmp_path):
 
 def test_no_minibatch_has_a_longer_gradient_than_it_may(text):
     y = {"a": jnp.array([3.0, 0.0]), "b": jnp.array([4.0])}
-    half_square = lambda y: 0.5 * sum(jnp.sum(leaf**2) for leaf in y.values())  # its gradient is y, of length 5
-    slope = lambda longest, factor: jax.grad(lambda y: factor * half_square(text.bounded(longest, y)))(y)
+    # its gradient is y, of length 5
+    half_square = lambda y: 0.5 * sum(jnp.sum(leaf**2) for leaf in y.values())
+    slope = lambda longest, factor: jax.grad(
+        lambda y: factor * half_square(text.bounded(longest, y))
+    )(y)
     assert jax.tree.all(jax.tree.map(jnp.allclose, slope(10.0, 1.0), y))
-    assert jax.tree.all(jax.tree.map(jnp.allclose, slope(2.5, 1.0), jax.tree.map(lambda leaf: leaf / 2, y)))
+    assert jax.tree.all(
+        jax.tree.map(jnp.allclose, slope(2.5, 1.0), jax.tree.map(lambda leaf: leaf / 2, y))
+    )
     assert not any(jnp.any(leaf) for leaf in jax.tree.leaves(slope(10.0, jnp.nan)))
 
 
@@ -78,7 +86,11 @@ def test_patches_make_a_convolution(labels, side):
     image = jnp.asarray(draw.normal(size=(2, side, side, 3)))
     weights = jnp.asarray(draw.normal(size=(27, 5)))
     expected = jax.lax.conv_general_dilated(
-        image, weights.reshape(3, 3, 3, 5), (2, 2), ((0, 1), (0, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        image,
+        weights.reshape(3, 3, 3, 5),
+        (2, 2),
+        ((0, 1), (0, 1)),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     np.testing.assert_allclose(labels.patches(image) @ weights, expected, atol=1e-10)
 
@@ -87,7 +99,9 @@ def test_the_area_counts_pairs(labels):
     draw = np.random.default_rng(0)
     trust = draw.random(40)
     wrong = draw.random(40) < 0.4
-    assert labels.area(trust, wrong) == pytest.approx(np.mean(trust[~wrong][:, None] > trust[wrong]))
+    assert labels.area(trust, wrong) == pytest.approx(
+        np.mean(trust[~wrong][:, None] > trust[wrong])
+    )
 
 
 def test_wrong_labels_are_wrong(labels):

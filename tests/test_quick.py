@@ -9,7 +9,8 @@ from conftest import QUICK
 
 HERE = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in Path(decibo.__file__).parent.glob("*/__init__.py"))
-ELSEWHERE = {"problems": "problem", "methods": "algorithm", "networks": "network"}  # tested beside what they collect
+# tested beside what they collect
+ELSEWHERE = {"problems": "problem", "methods": "algorithm", "networks": "network"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

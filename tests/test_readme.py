@@ -1,4 +1,5 @@
-"""The README: its code runs as printed, hello world is as short as promised, and its links lead somewhere."""
+"""The README: its code runs as printed, hello world is as short as promised, and its links lead
+somewhere."""
 
 import re
 import subprocess
@@ -14,8 +15,13 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_hello_world_runs_as_printed():
-    code = BLOCKS[0] + "\nprint(decibo.sklearn.SiloLogisticRegression.__name__, decibo.report.report.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    code = (
+        BLOCKS[0]
+        + "\nprint(decibo.sklearn.SiloLogisticRegression.__name__, decibo.report.report.__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
     assert len(lines) <= 15
     *printed, names = done.stdout.splitlines(keepends=True)
@@ -25,7 +31,8 @@ def test_hello_world_runs_as_printed():
     assert len(numbers) == 4
     assert all(abs(number - value) < 1e-3 for number, value in zip(numbers, wanted, strict=True))
     assert f"```text\n{said}```" in README.read_text()
-    assert names.split() == ["SiloLogisticRegression", "report"]  # estimators need no import of their own
+    # estimators need no import of their own
+    assert names.split() == ["SiloLogisticRegression", "report"]
 
 
 def test_every_block_runs_after_the_ones_before_it():
@@ -40,13 +47,19 @@ def test_every_block_runs_after_the_ones_before_it():
 
 def test_the_command_line_works_as_described(tmp_path):
     functions, _, rest = BLOCKS[0].partition("targets =")
-    body = textwrap.indent("targets =" + rest.partition("solution =")[0] + "return problem\n", "    ")
+    body = textwrap.indent(
+        "targets =" + rest.partition("solution =")[0] + "return problem\n", "    "
+    )
     (tmp_path / "mine.py").write_text(f"{functions}def make_problem() -> decibo.Problem:\n{body}")
-    (tmp_path / "mine.toml").write_text(re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)[0])
+    (tmp_path / "mine.toml").write_text(
+        re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)[0]
+    )
     assert "def make_problem() -> decibo.Problem:" in README.read_text()
     (line,) = re.findall(r"^\$ decibo (run .*?) +#", README.read_text(), flags=re.MULTILINE)
     command = [sys.executable, "-m", "decibo", *line.split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.glob("out/*/solution.npz"))
 
@@ -57,6 +70,8 @@ def test_it_counts_the_methods():
 
 
 def test_links_lead_somewhere():
-    links = [link for link in re.findall(r"\]\(([^)#\s]+)", README.read_text()) if "://" not in link]
+    links = [
+        link for link in re.findall(r"\]\(([^)#\s]+)", README.read_text()) if "://" not in link
+    ]
     assert len(links) > 10
     assert not [link for link in links if not (README.parent / link).exists()]

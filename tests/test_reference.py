@@ -1,9 +1,12 @@
-"""The reference lists every public name with the signature it has, and every public name explains itself in `help()`.
+"""The reference lists every public name with the signature it has, and every public name explains
+itself in `help()`.
 
-A section of docs/reference.md whose heading is a namespace (`## decibo.networks`) has one table row for each name of
-its `__all__`; the row begins with the name and its signature, and the rest of it is written by hand.
+A section of docs/reference.md whose heading is a namespace (`## decibo.networks`) has one table row
+for each name of its `__all__`; the row begins with the name and its signature, and the rest of it
+is written by hand.
 
-    python tests/test_reference.py        write the signatures into the page again; lists rows to add or to remove
+    python tests/test_reference.py        write the signatures into the page again; lists rows to
+                                          add or to remove
 """
 
 import importlib
@@ -22,8 +25,22 @@ from decibo.measure import measures
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 PAPERS = PAGE.with_name("references.md")
-NAMESPACES = ("decibo", *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)))
-RETURNED = {"Cost", "Snapshot", "Solution", "Status", "Sweep", "Bound", "Potential", "Rule", "Theorem1", "RunRecord"}
+NAMESPACES = (
+    "decibo",
+    *(f"decibo.{name}" for name in decibo.__all__ if isinstance(getattr(decibo, name), ModuleType)),
+)
+RETURNED = {
+    "Cost",
+    "Snapshot",
+    "Solution",
+    "Status",
+    "Sweep",
+    "Bound",
+    "Potential",
+    "Rule",
+    "Theorem1",
+    "RunRecord",
+}
 RETURNED |= {"Repeats", "Stream", "ExactBound", "ExactSteps", "FineConstants", "StartErrors"}
 PROVENANCE = {
     algorithm.READ: "read",
@@ -44,15 +61,24 @@ def namespace(path):
 
 
 def signature(value):
-    """The arguments of a function or class as the reference writes them: names, kinds and defaults, without types."""
-    if isinstance(value, ModuleType | dict) or value.__name__ in RETURNED or isinstance(value, type(Enum)):
+    """The arguments of a function or class as the reference writes them: names, kinds and defaults,
+    without types."""
+    if (
+        isinstance(value, ModuleType | dict)
+        or value.__name__ in RETURNED
+        or isinstance(value, type(Enum))
+    ):
         return ""
     if isinstance(value, type) and issubclass(value, Exception) and "__init__" not in vars(value):
         return "(message)"
     parameters = inspect.signature(value).parameters.values()
     plain = [parameter.replace(annotation=parameter.empty) for parameter in parameters]
     shown = [
-        parameter.replace(default=_Default(parameter.default)) if _has_default(parameter) else parameter
+        (
+            parameter.replace(default=_Default(parameter.default))
+            if _has_default(parameter)
+            else parameter
+        )
         for parameter in plain
         if not parameter.name.startswith("_")
     ]
@@ -60,7 +86,8 @@ def signature(value):
 
 
 class _Default:
-    """A default as a reader would type it; functions, factories and private marks are only hinted at."""
+    """A default as a reader would type it; functions, factories and private marks are only hinted
+    at."""
 
     def __init__(self, value):
         self.value = value
@@ -99,11 +126,14 @@ def test_signatures_are_those_of_the_code(path):
 
 @pytest.mark.parametrize("name", ["host", "torch", "flare"])
 def test_signatures_of_integrations_are_those_of_the_code(name):
-    """A row begins with `decibo.integrations.host.value(...)`; others of the module follow as `.gradient(...)`."""
+    """A row begins with `decibo.integrations.host.value(...)`; others of the module follow as
+    `.gradient(...)`."""
     if name != "host":
         pytest.importorskip({"flare": "nvflare"}.get(name, name))
     module = importlib.import_module(f"decibo.integrations.{name}")
-    rows = re.findall(rf"^\| (`decibo\.integrations\.{name}\..*?) \| ", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        rf"^\| (`decibo\.integrations\.{name}\..*?) \| ", PAGE.read_text(), re.MULTILINE
+    )
     shown = dict(re.findall(r"`[\w.]*\.(\w+)(\([^`]*\))`", " ".join(rows)))
     assert shown
     assert shown == {each: signature(getattr(module, each)) for each in shown}
@@ -115,8 +145,13 @@ def test_members_that_a_row_mentions_exist(path):
     for name, _, text in ROW.findall(sections()[path]):
         owner = getattr(namespace(path), name)
         for member, arguments in MEMBER.findall(text):
-            fields = [*getattr(owner, "__dataclass_fields__", ()), *getattr(owner, "__annotations__", ())]
-            assert member in fields or member.endswith("_") or hasattr(owner, member), f"{name}.{member}"
+            fields = [
+                *getattr(owner, "__dataclass_fields__", ()),
+                *getattr(owner, "__annotations__", ()),
+            ]
+            assert member in fields or member.endswith("_") or hasattr(owner, member), (
+                f"{name}.{member}"
+            )
             if arguments:
                 assert arguments == signature(getattr(owner, member)), f"{name}.{member}"
 
@@ -139,7 +174,13 @@ def test_the_provenance_of_methods_is_the_declared_one():
 
 
 ENTRY = re.compile(r"^\* ((?:`\w+`(?:, )?)+)\. (.*?)(?=^\* |^$|\Z)", re.MULTILINE | re.DOTALL)
-HEARD = {"read": "Source", "abstract": "Abstract", "recalled": "Memory", "inferred": "Inferred", "our own": "Our own"}
+HEARD = {
+    "read": "Source",
+    "abstract": "Abstract",
+    "recalled": "Memory",
+    "inferred": "Inferred",
+    "our own": "Our own",
+}
 
 
 def papers():
@@ -167,19 +208,28 @@ def test_there_are_no_sections_of_namespaces_that_do_not_exist():
 
 def test_every_measure_is_listed():
     page = PAGE.read_text()
-    assert not [name for name in measures.available("xyz", ("x", "y"), has_direction=True) if f"`{name}`" not in page]
+    assert not [
+        name
+        for name in measures.available("xyz", ("x", "y"), has_direction=True)
+        if f"`{name}`" not in page
+    ]
 
 
 @pytest.mark.parametrize("path", NAMESPACES)
 def test_every_public_name_has_a_docstring_that_begins_with_a_sentence(path):
     module = namespace(path)
     values = {"": module} | {name: getattr(module, name) for name in module.__all__}
-    incomplete = [name for name, value in values.items() if not isinstance(value, dict) and not _sentence(value)]
+    incomplete = [
+        name
+        for name, value in values.items()
+        if not isinstance(value, dict) and not _sentence(value)
+    ]
     assert not incomplete
 
 
 def _sentence(value):
-    """Whether the docstring begins with a sentence: a capital (a symbol, or the name itself), and a full stop."""
+    """Whether the docstring begins with a sentence: a capital (a symbol, or the name itself), and a
+    full stop."""
     text = (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
     first = inspect.cleandoc(text).split("\n\n")[0]
     sentence = re.match(rf"([^a-z\s]|{value.__name__}\b).*?[.](\s|$)", first, flags=re.DOTALL)
@@ -187,7 +237,8 @@ def _sentence(value):
 
 
 def test_the_front_door_stays_small():
-    """Sixteen of the names are rooms, the last to come `silo` and `privacy`; nothing else may be added lightly."""
+    """Sixteen of the names are rooms, the last to come `silo` and `privacy`; nothing else may be
+    added lightly."""
     assert len(decibo.__all__) <= 51
 
 
@@ -198,7 +249,8 @@ def test_namespaces_work_after_a_plain_import(path):
 
 
 def refresh():
-    """Write the signatures of the code into the page; report rows that a person has to write or remove."""
+    """Write the signatures of the code into the page; report rows that a person has to write or
+    remove."""
     text = PAGE.read_text()
     todo = []
     for path in NAMESPACES:

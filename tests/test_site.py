@@ -1,4 +1,5 @@
-"""The site builds strictly, works when it is opened from a disk, and a page loads nothing from anywhere else."""
+"""The site builds strictly, works when it is opened from a disk, and a page loads nothing from
+anywhere else."""
 
 import importlib.util
 import inspect
@@ -14,12 +15,16 @@ import decibo
 from helpers.browser import chromium
 
 ROOT = Path(__file__).parent.parent
-LOADED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
+LOADED = re.compile(
+    r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"'
+)
 STYLE = re.compile(r"(?:@import\s+|url\()[\"']?((?:https?:)?//[^\"')]+)")
 
 HOW_TO = [path for path in (ROOT / "docs" / "how-to").glob("*.md") if path.stem != "index"]
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("material") is None, reason="needs mkdocs-material")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("material") is None, reason="needs mkdocs-material"
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,9 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -53,40 +60,55 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 def test_code_blocks_survive(site):
     pages = {path.name: (site / "how-to" / f"{path.stem}.html").read_text() for path in HOW_TO}
-    assert "no-run" in (ROOT / "docs" / "how-to" / "data.md").read_text()  # a mark for the suite, not for readers
+    # a mark for the suite, not for readers
+    assert "no-run" in (ROOT / "docs" / "how-to" / "data.md").read_text()
     for name, page in pages.items():
         assert "no-run" not in page
         source = (ROOT / "docs" / "how-to" / name).read_text()
         assert (
-            page.count('<div class="highlight">') == len(re.findall(r"^```(?!math)\w", source, flags=re.MULTILINE)) > 0
+            page.count('<div class="highlight">')
+            == len(re.findall(r"^```(?!math)\w", source, flags=re.MULTILINE))
+            > 0
         )
 
 
 def test_docstrings_are_pages(site):
-    """Every public name has its docstring on the page of its namespace, and the reference leads to it."""
+    """Every public name has its docstring on the page of its namespace, and the reference leads to
+    it."""
     modules = {"decibo": decibo} | {
-        f"decibo.{name}": getattr(decibo, name) for name in decibo.__all__ if inspect.ismodule(getattr(decibo, name))
+        f"decibo.{name}": getattr(decibo, name)
+        for name in decibo.__all__
+        if inspect.ismodule(getattr(decibo, name))
     }
     reference = (site / "reference.html").read_text()
     for path, module in modules.items():
         page = (site / "reference" / f"{path}.html").read_text()
         names = [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
         assert not [name for name in names if f'<h2 id="{name.lower()}"' not in page]
-        assert not [name for name in names if f'href="reference/{path}.html#{name.lower()}"' not in reference]
+        assert not [
+            name
+            for name in names
+            if f'href="reference/{path}.html#{name.lower()}"' not in reference
+        ]
     solve = (site / "reference" / "decibo.html").read_text()
-    assert re.search(r"<td><code>every</code></td>\s*<td>the number of steps between two records", solve)
+    assert re.search(
+        r"<td><code>every</code></td>\s*<td>the number of steps between two records", solve
+    )
 
 
 @pytest.fixture(scope="module")
 def opened(site):
-    """The front page in a browser, opened from the disk; at the end no request may have gone anywhere else."""
+    """The front page in a browser, opened from the disk; at the end no request may have gone
+    anywhere else."""
     with chromium() as browser:
         page = browser.new_page()
         requests = []
         page.on("request", lambda request: requests.append(request.url))
         page.goto(f"file://{site}/index.html")
         yield page
-        assert not [url for url in requests if not url.startswith(("file://", "data:", "blob:", "about:"))]
+        assert not [
+            url for url in requests if not url.startswith(("file://", "data:", "blob:", "about:"))
+        ]
         assert len(requests) > 10
 
 
@@ -101,7 +123,9 @@ def test_search_works_from_a_disk(site, opened):
 
 def test_formulas_are_rendered(site, opened):
     """Every formula of every page becomes KaTeX, and none is one that KaTeX does not understand."""
-    pages = [file for file in sorted(site.rglob("*.html")) if 'class="arithmatex"' in file.read_text()]
+    pages = [
+        file for file in sorted(site.rglob("*.html")) if 'class="arithmatex"' in file.read_text()
+    ]
     assert len(pages) > 5
     for file in pages:
         opened.goto(f"file://{file}")

@@ -85,9 +85,13 @@ def test_imports_go_down_only(path):
             continue
         other = module.split(".")[0]
         if not other:  # decibo itself: only the rooms above everything may use the front door
-            assert room in ("cli", "sklearn", "integrations", "__main__"), f"{path}:{line} imports decibo itself"
+            assert room in ("cli", "sklearn", "integrations", "__main__"), (
+                f"{path}:{line} imports decibo itself"
+            )
         else:
-            assert HEIGHT[other] <= HEIGHT[room], f"{path}:{line}: {room} imports {other}, which is above it"
+            assert HEIGHT[other] <= HEIGHT[room], (
+                f"{path}:{line}: {room} imports {other}, which is above it"
+            )
 
 
 def test_no_cycles_between_modules():
@@ -98,7 +102,9 @@ def test_no_cycles_between_modules():
     def visit(name):
         if name in done or name not in graph:
             return
-        assert name not in path, f"an import cycle: {' -> '.join([*path[path.index(name) :], name])}"
+        assert name not in path, (
+            f"an import cycle: {' -> '.join([*path[path.index(name) :], name])}"
+        )
         path.append(name)
         for other in sorted(graph[name]):
             if other != name:
@@ -151,7 +157,13 @@ def test_the_library_leaves_the_process_alone(path):
     text = path.read_text()
     if not name_of(path).startswith("cli"):
         assert "jax.config.update" not in text
-    for word in ('"pytest" in sys', "object.__new__", "register_backend_factory", "vars(run", "pickle.load"):
+    for word in (
+        '"pytest" in sys',
+        "object.__new__",
+        "register_backend_factory",
+        "vars(run",
+        "pickle.load",
+    ):
         assert word not in text, f"{path} uses {word}"
 
 

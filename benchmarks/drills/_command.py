@@ -1,4 +1,5 @@
-"""One command line in this process, watched: how it ended, what it printed, executed and touched."""
+"""One command line in this process, watched: how it ended, what it printed, executed and
+touched."""
 
 from __future__ import annotations
 
@@ -13,8 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.Popen", "pty.spawn")
-LIMIT = 180.0  # seconds for a command; the slowest ones compile several programs, on a machine that may be busy
+PROGRAMS = (
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.startfile",
+    "subprocess.Popen",
+    "pty.spawn",
+)
+# seconds for a command; the slowest ones compile several programs, on a machine that may be busy
+LIMIT = 180.0
 CONTROL = {chr(k) for k in range(32)} - {"\n", "\t"} | {"\x7f", "\x9b"}
 TRAP = """
 import os
@@ -100,7 +109,9 @@ def call(words: Sequence[object], folder: Path) -> Done:
         executed.append(f"the trap was {trap.read_text().split()}")
     if {"", ".", str(folder)} & set(sys.path):
         executed.append("the folder is on the path of modules")
-    return Done(code, out.getvalue(), err.getvalue(), time.perf_counter() - begun, hung, "; ".join(executed))
+    return Done(
+        code, out.getvalue(), err.getvalue(), time.perf_counter() - begun, hung, "; ".join(executed)
+    )
 
 
 @contextlib.contextmanager

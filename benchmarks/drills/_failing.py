@@ -2,7 +2,8 @@
 
 python benchmarks/drills/_failing.py STAGE VICTIM FOLDER [PORT PROCESSES PROCESS]
 
-Writes the time of the failure to FOLDER/event. With a port, the processes find each other by arguments.
+Writes the time of the failure to FOLDER/event. With a port, the processes find each other by
+arguments.
 """
 
 from __future__ import annotations

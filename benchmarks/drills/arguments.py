@@ -1,8 +1,10 @@
-"""Bad arguments to the Python API: every parameter of a table gets every value that makes no sense for its kind.
+"""Bad arguments to the Python API: every parameter of a table gets every value that makes no sense
+for its kind.
 
-Each must be rejected by an InputError, in complete sentences and before anything is computed. `wrong` is a value that
-was accepted, or a message that is no sentence; `traceback` is any other exception. Then problems that have no answer
-are run: `done` or `converged` is wrong. All cases are tried whatever --count says; most take milliseconds.
+Each must be rejected by an InputError, in complete sentences and before anything is computed.
+`wrong` is a value that was accepted, or a message that is no sentence; `traceback` is any other
+exception. Then problems that have no answer are run: `done` or `converged` is wrong. All cases are
+tried whatever --count says; most take milliseconds.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ KINDS: dict[str, list[Any]] = {
 
 
 class Target(NamedTuple):
-    """A function, arguments that are fine, and the kinds of the parameters that are spoilt one at a time."""
+    """A function, arguments that are fine, and the kinds of the parameters that are spoilt one at a
+    time."""
 
     name: str
     function: Callable[..., Any]
@@ -76,7 +79,16 @@ METHOD = decibo.ahead(alpha=0.05, gamma=0.1, lam=20.0)
 def targets(folder: Path) -> Iterator[Target]:
     """The table."""
     run = {"problem": PROBLEM, "network": RING, "method": METHOD, "steps": 2, "progress": False}
-    until = ["outer", 5, {"outer": None}, {"outer": "a"}, {"outer": NAN}, {"outer": 1j}, {"nothing": 1.0}, ["outer"]]
+    until = [
+        "outer",
+        5,
+        {"outer": None},
+        {"outer": "a"},
+        {"outer": NAN},
+        {"outer": 1j},
+        {"nothing": 1.0},
+        ["outer"],
+    ]
     measures = [
         "phi",
         5,
@@ -91,8 +103,22 @@ def targets(folder: Path) -> Iterator[Target]:
         [[]],
         object(),
     ]
-    start = [5, "a", [], {"w": 0.0}, {"x": 0.0}, {"x": np.zeros((3, 2))}, {"x": np.full((4, 2), NAN)}]
-    start += [{"x": np.zeros((4, 2), complex)}, {"x": np.array([["a", "b"]] * 4)}, {"x": None}, VECTOR, object()]
+    start = [
+        5,
+        "a",
+        [],
+        {"w": 0.0},
+        {"x": 0.0},
+        {"x": np.zeros((3, 2))},
+        {"x": np.full((4, 2), NAN)},
+    ]
+    start += [
+        {"x": np.zeros((4, 2), complex)},
+        {"x": np.array([["a", "b"]] * 4)},
+        {"x": None},
+        VECTOR,
+        object(),
+    ]
     checkpoint = [5, "", "folder", True, {}, [], folder, object()]
     yield Target(
         "solve",
@@ -115,12 +141,43 @@ def targets(folder: Path) -> Iterator[Target]:
         },
     )
     text = np.array(["a", "b", "c", "d"])
-    data = [None, 5, "abcd", [], {}, text, text.astype(object), np.zeros((0, 3)), object(), np.ma.masked_array(DATA)]
-    data += [{"a": np.zeros(4), "b": np.zeros(3)}, np.array(["2020-01-01"] * 4, "datetime64[D]"), lambda: 1, NAN]
-    point = [None, 0, "a", [], {}, np.array([1, 2]), np.array([NAN, 0.0]), np.array(["a"]), 1j, object(), INF, True]
+    data = [
+        None,
+        5,
+        "abcd",
+        [],
+        {},
+        text,
+        text.astype(object),
+        np.zeros((0, 3)),
+        object(),
+        np.ma.masked_array(DATA),
+    ]
+    data += [
+        {"a": np.zeros(4), "b": np.zeros(3)},
+        np.array(["2020-01-01"] * 4, "datetime64[D]"),
+        lambda: 1,
+        NAN,
+    ]
+    point = [
+        None,
+        0,
+        "a",
+        [],
+        {},
+        np.array([1, 2]),
+        np.array([NAN, 0.0]),
+        np.array(["a"]),
+        1j,
+        object(),
+        INF,
+        True,
+    ]
     yield Target(
         "Problem",
-        lambda **options: decibo.solve(decibo.Problem(**options), RING, METHOD, steps=2, progress=False),
+        lambda **options: decibo.solve(
+            decibo.Problem(**options), RING, METHOD, steps=2, progress=False
+        ),
         {"outer": outer, "inner": inner, "data": DATA, "x0": jnp.zeros(2), "y0": jnp.zeros(2)},
         {
             "outer": [
@@ -153,7 +210,15 @@ def targets(folder: Path) -> Iterator[Target]:
             "x0": point,
             "y0": point,
             "agents": [0, -1, 7, 4.0, "a", True, NAN, [], {}],
-            "solution": [5, "a", [], {"w": 1.0}, {"x": "a"}, {"x": np.zeros(7)}, {"x": np.array([NAN, 0.0])}],
+            "solution": [
+                5,
+                "a",
+                [],
+                {"w": 1.0},
+                {"x": "a"},
+                {"x": np.zeros(7)},
+                {"x": np.array([NAN, 0.0])},
+            ],
             "constants": [5, "a", [1.0]],
             "sample": [5, "a", [], {}],
             "inner_solution": [5, "a", [], {}],
@@ -167,7 +232,12 @@ def targets(folder: Path) -> Iterator[Target]:
         fine, kinds = spoilt
         named = inspect.signature(function).parameters
         common = {"weights": "word", "rho": [NAN, -0.5, 1.5, "a", [], 1j, INF, object()]}
-        yield Target(f"networks.{name}", function, fine, kinds | {k: v for k, v in common.items() if k in named})
+        yield Target(
+            f"networks.{name}",
+            function,
+            fine,
+            kinds | {k: v for k, v in common.items() if k in named},
+        )
     yield from methods()
     yield Target(
         "sweep",
@@ -208,12 +278,28 @@ def targets(folder: Path) -> Iterator[Target]:
         {"seed": 0},
         {"seed": "seed", "scale": [-1, NAN, "a", [], None, 1j, {"x": "a"}], "common": "flag"},
     )
-    keep = {"every": "count", "keep": "count", "folder": [None, "", 5, [], {}, object()], "resume": "flag"}
+    keep = {
+        "every": "count",
+        "keep": "count",
+        "folder": [None, "", 5, [], {}, object()],
+        "resume": "flag",
+    }
     yield Target("Checkpoints", decibo.Checkpoints, {"folder": str(folder)}, keep)
-    growing = {"start": "positive", "factor": [1.0, *KINDS["positive"]], "every": "count", "most": "positive"}
+    growing = {
+        "start": "positive",
+        "factor": [1.0, *KINDS["positive"]],
+        "every": "count",
+        "most": "positive",
+    }
     yield Target("schedules.growing", decibo.schedules.growing, {"start": 10.0}, growing)
-    falling = {"start": "positive", "power": [v for v in NO_NUMBER if not callable(v)], "delay": "positive"}
-    yield Target("schedules.polynomial", decibo.schedules.polynomial, {"start": 1.0, "power": -0.5}, falling)
+    falling = {
+        "start": "positive",
+        "power": [v for v in NO_NUMBER if not callable(v)],
+        "delay": "positive",
+    }
+    yield Target(
+        "schedules.polynomial", decibo.schedules.polynomial, {"start": 1.0, "power": -0.5}, falling
+    )
     quadratic = {
         "agents": "count",
         "n": "count",
@@ -223,10 +309,15 @@ def targets(folder: Path) -> Iterator[Target]:
     }
     yield Target("problems.quadratic", decibo.problems.quadratic, {}, quadratic)
     agents = [0, -1, 9, "a", [], [9], [-1], [1.5], ["a"], object()]
-    yield Target("reference", decibo.reference, {"problem": PROBLEM}, {"problem": "object", "agents": agents})
+    yield Target(
+        "reference", decibo.reference, {"problem": PROBLEM}, {"problem": "object", "agents": agents}
+    )
     yield Target("heterogeneity", decibo.heterogeneity, {"problem": PROBLEM}, {"problem": "object"})
     yield Target(
-        "check_method", decibo.check_method, {"method": METHOD}, {"method": [None, 5, "ahead", decibo.ahead, {}]}
+        "check_method",
+        decibo.check_method,
+        {"method": METHOD},
+        {"method": [None, 5, "ahead", decibo.ahead, {}]},
     )
     yield from estimators()
     for each in parts():
@@ -250,9 +341,14 @@ ALONE = {"agents": "count"}
 NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **dict.fromkeys(("ring", "path", "star", "complete", "exponential"), ({"agents": 4}, ALONE)),
     **dict.fromkeys(("directed_ring", "directed_exponential"), ({"agents": 4}, ALONE)),
-    **dict.fromkeys(("grid", "torus"), ({"rows": 3, "columns": 3}, {"rows": "count", "columns": "count"})),
+    **dict.fromkeys(
+        ("grid", "torus"), ({"rows": 3, "columns": 3}, {"rows": "count", "columns": "count"})
+    ),
     "hypercube": ({"k": 2}, {"k": "size"}),
-    "erdos_renyi": ({"agents": 6, "p": 0.9, "seed": 0}, {"agents": "count", "p": "probability", "seed": "numpy seed"}),
+    "erdos_renyi": (
+        {"agents": 6, "p": 0.9, "seed": 0},
+        {"agents": "count", "p": "probability", "seed": "numpy seed"},
+    ),
     "random_regular": (
         {"agents": 6, "degree": 3, "seed": 0},
         {"agents": "count", "degree": "size", "seed": "numpy seed"},
@@ -270,9 +366,18 @@ NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "from_adjacency": ({"A": 1 - np.eye(3)}, {"A": MATRIX}),
     "from_weights": ({"W": np.full((2, 2), 0.5)}, {"W": MATRIX}),
     "from_push_pull": ({"A": np.eye(2), "B": np.eye(2)}, {"A": MATRIX, "B": MATRIX}),
-    "failing": ({"network": RING, "probability": 0.1}, {"network": GRAPH, "probability": "probability"}),
-    "sleeping": ({"network": RING, "probability": 0.1}, {"network": GRAPH, "probability": "probability"}),
-    "periodic": ({}, {"networks": [None, 5, "a", [], [None], [RING, decibo.ring(5)], [VECTOR], object()]}),
+    "failing": (
+        {"network": RING, "probability": 0.1},
+        {"network": GRAPH, "probability": "probability"},
+    ),
+    "sleeping": (
+        {"network": RING, "probability": 0.1},
+        {"network": GRAPH, "probability": "probability"},
+    ),
+    "periodic": (
+        {},
+        {"networks": [None, 5, "a", [], [None], [RING, decibo.ring(5)], [VECTOR], object()]},
+    ),
 }
 
 
@@ -332,27 +437,42 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
 
 
 def hopeless() -> Iterator[Outcome]:
-    """Problems without an answer, by fixed and by automatic steps and in a sweep: none may end well."""
+    """Problems without an answer, by fixed and by automatic steps and in a sweep: none may end
+    well."""
     up = lambda x, y, d: -jnp.sum(y**2) + jnp.sum(x * y)
     slope = lambda x, y, d: jnp.sum(y) + 0 * jnp.sum(x)
     ignored = lambda x, y, d: jnp.sum(x**2) + 0 * jnp.sum(y)
-    undefined = lambda x, y, d: jnp.where(jnp.sum(x) > 0.1, jnp.nan, outer(x, y, d) - 4 * jnp.sum(x))
-    problems = {"hill": (outer, up), "plane": (outer, slope), "no y": (outer, ignored), "undefined": (undefined, inner)}
+    undefined = lambda x, y, d: jnp.where(
+        jnp.sum(x) > 0.1, jnp.nan, outer(x, y, d) - 4 * jnp.sum(x)
+    )
+    problems = {
+        "hill": (outer, up),
+        "plane": (outer, slope),
+        "no y": (outer, ignored),
+        "undefined": (undefined, inner),
+    }
     fixed = decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)
     options = {"steps": 20_000, "progress": False}
     for name, (f, g) in problems.items():
         stated = decibo.Problem(f, g, DATA, jnp.zeros(2), jnp.zeros(2))
         runs = {
             "fixed": lambda stated=stated: [decibo.solve(stated, RING, fixed, **options).status],
-            "phi": lambda stated=stated: [decibo.solve(stated, RING, fixed, measures=["phi"], **options).status],
+            "phi": lambda stated=stated: [
+                decibo.solve(stated, RING, fixed, measures=["phi"], **options).status
+            ],
             "automatic": lambda stated=stated: [decibo.solve(stated, RING, **options).status],
-            "sweep": lambda stated=stated: decibo.sweep(stated, RING, fixed, {"alpha": [0.01, 0.02]}, **options).status,
+            "sweep": lambda stated=stated: (
+                decibo.sweep(stated, RING, fixed, {"alpha": [0.01, 0.02]}, **options).status
+            ),
         }
         for kind, run in runs.items():
             begun = time.perf_counter()
             try:
                 ends = run()
-                bad = {"wrong": any(end.sound for end in ends), "detail": str([str(end) for end in ends])}
+                bad = {
+                    "wrong": any(end.sound for end in ends),
+                    "detail": str([str(end) for end in ends]),
+                }
             except Exception as error:
                 bad = {"traceback": True, "detail": repr(error)[:100]}
             yield Outcome(f"{name}, {kind}", seconds=time.perf_counter() - begun, **bad)
@@ -377,7 +497,10 @@ def _try(target: Target, parameter: str, value: Any) -> Outcome:
     except TimeoutError:
         outcome = {"hung": True}
     except Exception as error:
-        outcome = {"traceback": True, "detail": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
+        outcome = {
+            "traceback": True,
+            "detail": f"{type(error).__name__}: {str(error).splitlines()[:1]}",
+        }
     finally:
         signal.alarm(0)
     return Outcome(case, seconds=time.perf_counter() - begun, **outcome)

@@ -1,14 +1,16 @@
 """Damage checkpoints in every way, and kill a run while it writes them, and resume.
 
-Of `count` cases each damages the newest checkpoint of a run, or several, and resumes it: the newest sound one
-must be used, with a warning for each of the others, or, if none is left, one error must say so. Every tenth case then
-runs to the end, and the result must be that of an uninterrupted run bit for bit; in the others the restored state
-must be. Damage of the storage (bits, blocks, truncated, lost, swapped and replaced files) leaves checksums that do not
-fit; what is changed by hand (entries of the manifest, names, shapes and types of arrays) has checksums that do. Arrays
-that are empty at the start of a run may have any shape later, and are not changed by hand.
+Of `count` cases each damages the newest checkpoint of a run, or several, and resumes it: the newest
+sound one must be used, with a warning for each of the others, or, if none is left, one error must
+say so. Every tenth case then runs to the end, and the result must be that of an uninterrupted run
+bit for bit; in the others the restored state must be. Damage of the storage (bits, blocks,
+truncated, lost, swapped and replaced files) leaves checksums that do not fit; what is changed by
+hand (entries of the manifest, names, shapes and types of arrays) has checksums that do. Arrays that
+are empty at the start of a run may have any shape later, and are not changed by hand.
 
-Then a hundredth as many cases kill a single process (SIGKILL) once or twice while it writes a checkpoint every 10
-steps, often before there is one, and resume it until it is done: same bits, no lock, draft or other file left.
+Then a hundredth as many cases kill a single process (SIGKILL) once or twice while it writes a
+checkpoint every 10 steps, often before there is one, and resume it until it is done: same bits, no
+lock, draft or other file left.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from decibo.execute.run import begin  # noqa: E402
 from decibo.execute.solve import prepare  # noqa: E402
 from decibo.files import sha256  # noqa: E402
 
-PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))  # and automatic step sizes: the richest state
+# and automatic step sizes: the richest state
+PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))
 STEPS = 80
 KEPT = ("step-00000020", "step-00000040", "step-00000060")
 PATIENCE = 10  # times the duration of an undisturbed run, after which a resumed one counts as hung
@@ -57,7 +60,8 @@ every = 100
 checkpoint_every = 10
 """
 GROWING = re.compile(r"^history\.|\.(sizes|values|path)$")
-Damage = Callable[[Path, random.Random], str]  # of the folder of a checkpoint; returns what was done, in words
+# of the folder of a checkpoint; returns what was done, in words
+Damage = Callable[[Path, random.Random], str]
 
 
 def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
@@ -86,7 +90,9 @@ class World:
         self.whole = solve(self.kept, resume=False)
         shutil.rmtree(self.kept / "step-00000080")  # as if it had been killed before it was done
         self.checkpoints = decibo.Checkpoints(self.kept, every=20, resume=True)
-        setup = prepare(*PARTS, decibo.ahead_exact(), steps=STEPS, every=10, checkpoints=self.checkpoints)
+        setup = prepare(
+            *PARTS, decibo.ahead_exact(), steps=STEPS, every=10, checkpoints=self.checkpoints
+        )
         assert setup.checkpointer is not None
         self.checkpointer = setup.checkpointer
         self.start = begin(setup)
@@ -98,7 +104,9 @@ class World:
 
     def restored(self, folder: Path) -> RunState:
         """What a run in this folder resumes from."""
-        checkpointer = replace(self.checkpointer, checkpoints=replace(self.checkpoints, folder=folder))
+        checkpointer = replace(
+            self.checkpointer, checkpoints=replace(self.checkpoints, folder=folder)
+        )
         with checkpointer.held():
             return checkpointer.restore(self.start, STEPS)
 
@@ -114,7 +122,11 @@ def judged(case: str, copy: Path, spoilt: int, world: World, whole: bool) -> Out
             if whole:
                 right = same(solve(copy, resume=True), world.whole)
             else:
-                both = zip(jax.tree.leaves(world.restored(copy)), jax.tree.leaves(world.states[spoilt]), strict=True)
+                both = zip(
+                    jax.tree.leaves(world.restored(copy)),
+                    jax.tree.leaves(world.states[spoilt]),
+                    strict=True,
+                )
                 right = all(np.array_equal(a, b, equal_nan=True) for a, b in both)
             told = [str(warning.message) for warning in caught]
             flags["wrong"] = not right or len(told) != spoilt
@@ -239,10 +251,13 @@ def seal(folder: Path, manifest: object) -> None:
 def manifest(folder: Path, drawn: random.Random) -> str:
     entries = json.loads((folder / "manifest.json").read_text())
     name = drawn.choice(["kind", "step", "software", "files", "fingerprint", "all"])
-    value = drawn.choice([None, True, -1, 2**70, 1.5, "", "x" * 1000, [], [[]], {}, {"a": {}}, {"shared.npz": 0}])
+    value = drawn.choice(
+        [None, True, -1, 2**70, 1.5, "", "x" * 1000, [], [[]], {}, {"a": {}}, {"shared.npz": 0}]
+    )
     if name == "all":
         entries = value
-    elif name in ("software", "fingerprint") and value == {}:  # words, if none: another run, which is no damage
+    # words, if none: another run, which is no damage
+    elif name in ("software", "fingerprint") and value == {}:
         del entries[name]
     else:
         entries[name] = value
@@ -311,9 +326,15 @@ def kills(count: int, drawn: random.Random, folder: Path) -> Iterator[Outcome]:
             hits.append(killed(process, out, drawn, duration))
             command = ["resume", out.name] if (out / "config.toml").exists() else command
         code, said, hung = ended(started(folder, *command), PATIENCE * duration)
-        left = [path.name for path in (*out.iterdir(), *(out / "checkpoint").iterdir()) if path.name.startswith(".")]
+        left = [
+            path.name
+            for path in (*out.iterdir(), *(out / "checkpoint").iterdir())
+            if path.name.startswith(".")
+        ]
         got = arrays(out) if code == 0 else {}
-        right = got.keys() == expected.keys() and all(np.array_equal(got[name], expected[name]) for name in got)
+        right = got.keys() == expected.keys() and all(
+            np.array_equal(got[name], expected[name]) for name in got
+        )
         yield Outcome(
             f"kill: {'; '.join(hits)}",
             lost=code != 0,
@@ -328,7 +349,9 @@ def kills(count: int, drawn: random.Random, folder: Path) -> Iterator[Outcome]:
 
 def started(folder: Path, *words: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "decibo", *words]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 def killed(process: subprocess.Popen, out: Path, drawn: random.Random, duration: float) -> str:
@@ -336,13 +359,21 @@ def killed(process: subprocess.Popen, out: Path, drawn: random.Random, duration:
     deadline = time.perf_counter() + duration * drawn.random()
     eager = drawn.random() < 0.34
     writing = lambda: next((out / "checkpoint").glob(".writing-*"), None)
-    while process.poll() is None and time.perf_counter() < deadline + duration * eager and not (eager and writing()):
+    while (
+        process.poll() is None
+        and time.perf_counter() < deadline + duration * eager
+        and not (eager and writing())
+    ):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     moment = "while it wrote" if writing() else "in between"
     complete = sorted(path.name for path in (out / "checkpoint").glob("step-*"))
-    return f"{moment}, newest {complete[-1] if complete else 'none'}" if process.returncode < 0 else "too late"
+    return (
+        f"{moment}, newest {complete[-1] if complete else 'none'}"
+        if process.returncode < 0
+        else "too late"
+    )
 
 
 def ended(process: subprocess.Popen, seconds: float) -> tuple[int, str, bool]:

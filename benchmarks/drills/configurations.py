@@ -1,9 +1,12 @@
-"""Random and hostile configurations and command lines, each typed in a folder with files of the user's.
+"""Random and hostile configurations and command lines, each typed in a folder with files of the
+user's.
 
 lost       a file of the user's was changed or removed
-leaked     something was executed without consent: a module imported, a function called, a program started
+leaked     something was executed without consent: a module imported, a function called, a program
+           started
 hung       it took longer than three minutes
-wrong      a refusal that is not one clear line, or that left something behind; success with numbers that are not finite
+wrong      a refusal that is not one clear line, or that left something behind; success with numbers
+           that are not finite
 traceback  exit code 70, or a traceback
 """
 
@@ -34,7 +37,12 @@ CODE = (
     "trap:make", "trap.inner:make", "package.trap:make", "trap:none", "antigravity:fly", "pip:main", "decibo:solve",
     "importlib:import_module", "code:interact", "webbrowser:open", "ctypes:CDLL", "pydoc:locate", "timeit:timeit",
 )  # fmt: skip
-SHELL = {"cmd": "touch trapped", "command": "touch trapped", "path": "own", "args": ["touch", "trapped"]}
+SHELL = {
+    "cmd": "touch trapped",
+    "command": "touch trapped",
+    "path": "own",
+    "args": ["touch", "trapped"],
+}
 TEXTS = (
     "", " ", "none", "x" * 5000, "\x1b]0;title\x07", "\x1b[2J", "a\nb", "../../etc/passwd", "$(touch trapped)",
     "`touch trapped`", "; touch trapped", "quadratic\x00", "\u202egnp", "ring'", 'ring"', "{name}", "%s%n", "é" * 40,
@@ -79,7 +87,18 @@ PRECIOUS = {
 def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     """One outcome for each command line."""
     prepare(folder)
-    makers = (_mutated, _mutated, _extreme, _extreme, _code, _code, _garbage, _words, _targets, _special)
+    makers = (
+        _mutated,
+        _mutated,
+        _extreme,
+        _extreme,
+        _code,
+        _code,
+        _garbage,
+        _words,
+        _targets,
+        _special,
+    )
     for number in range(count):
         drawn = random.Random(f"{seed}-{number}")
         maker = makers[number % len(makers)]
@@ -88,7 +107,9 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _tried(maker: Callable[[random.Random, Path], Words], drawn: random.Random, place: Path, name: str) -> Outcome:
+def _tried(
+    maker: Callable[[random.Random, Path], Words], drawn: random.Random, place: Path, name: str
+) -> Outcome:
     for path, content in PRECIOUS.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_bytes(content)
@@ -107,9 +128,19 @@ def _tried(maker: Callable[[random.Random, Path], Words], drawn: random.Random, 
     ]
     wrong = not done.clear or bool(done.code == 2 and left) or _is_not_finite(done)
     bad = lost or done.executed or wrong or done.hung or done.broken
-    detail = f"{' '.join(map(repr, words))[:300]} -> {done.code} {done.err[:300]!r} {', '.join(filter(None, reasons))}"
+    detail = (
+        f"{' '.join(map(repr, words))[:300]} -> {done.code} {done.err[:300]!r}"
+        f" {', '.join(filter(None, reasons))}"
+    )
     return Outcome(
-        name, lost, bool(done.executed), done.hung, wrong, done.broken, detail if bad else "", round(done.seconds, 2)
+        name,
+        lost,
+        bool(done.executed),
+        done.hung,
+        wrong,
+        done.broken,
+        detail if bad else "",
+        round(done.seconds, 2),
     )
 
 
@@ -143,11 +174,24 @@ def _extreme(drawn: random.Random, place: Path) -> Words:
     command = drawn.choice(COMMANDS)
     tables["problem"]["name"] = drawn.choice(("quadratic", "quadratic", "minimax_quadratic"))
     if drawn.random() < 0.3:
-        name = drawn.choice(("ahead", "ahead", "sldbo", "sparkle_ed", drawn.choice(list(registry.methods().factories))))
+        name = drawn.choice(
+            (
+                "ahead",
+                "ahead",
+                "sldbo",
+                "sparkle_ed",
+                drawn.choice(list(registry.methods().factories)),
+            )
+        )
         options = registry.options_of(registry.methods().factories[name])
-        tables["method"] = {"name": name, **{key: 0.05 for key, option in options.items() if option.required}}
+        tables["method"] = {
+            "name": name,
+            **{key: 0.05 for key, option in options.items() if option.required},
+        }
     for _ in range(drawn.choice((1, 1, 2))):
-        table, key = drawn.choice([place for place in REAL if place[0] != "method" or place[1] in tables["method"]])
+        table, key = drawn.choice(
+            [place for place in REAL if place[0] != "method" or place[1] in tables["method"]]
+        )
         tables[table][key] = drawn.choice((drawn.choice(FLOATS), drawn.choice(ALLOWED)))
     if drawn.random() < 0.2:
         table, key = drawn.choice(WHOLE)
@@ -155,7 +199,10 @@ def _extreme(drawn: random.Random, place: Path) -> Words:
     if drawn.random() < 0.2:
         tables["network"]["name"] = drawn.choice(list(registry.networks().factories))
     if command == "compare":
-        tables["compare"] = {"methods": ["ahead_exact", "ahead[lam=20]"], "alpha": drawn.choice((0.1, *FLOATS))}
+        tables["compare"] = {
+            "methods": ["ahead_exact", "ahead[lam=20]"],
+            "alpha": drawn.choice((0.1, *FLOATS)),
+        }
     if command == "sweep":
         tables["sweep"] = {"alpha": [0.05, drawn.choice(FLOATS)]}
     return _command(drawn, place, tables, command)
@@ -164,7 +211,9 @@ def _extreme(drawn: random.Random, place: Path) -> Words:
 def _change(drawn: random.Random, table: str, entries: Tables) -> None:
     known = {
         "problem": registry.options_of(registry.problems().factories["quadratic"]),
-        "network": dict.fromkeys(["agents", "weights", "rho", "failing", "sleeping", "rows", "seed"]),
+        "network": dict.fromkeys(
+            ["agents", "weights", "rho", "failing", "sleeping", "rows", "seed"]
+        ),
         "method": registry.options_of(registry.methods().factories["ahead_exact"]),
         "run": registry.options_of(RunOptions),
         "compare": dict.fromkeys(["methods", "alpha", "lam"]),
@@ -181,7 +230,9 @@ def _code(drawn: random.Random, place: Path) -> Words:
     name = drawn.choice(CODE)
     options = {key: value for key, value in SHELL.items() if drawn.random() < 0.5}
     tables = {key: dict(table) for key, table in GOOD.items()}
-    where = drawn.choice(("problem", "network", "method", "measures", "until", "methods", "data", "schedule"))
+    where = drawn.choice(
+        ("problem", "network", "method", "measures", "until", "methods", "data", "schedule")
+    )
     named = {"name": name, **options}
     if where in tables:
         tables[where] = named
@@ -198,7 +249,10 @@ def _code(drawn: random.Random, place: Path) -> Words:
         tables["method"]["lam"] = named
     words = _command(drawn, place, tables)
     if drawn.random() < 0.3:
-        words += ["--trust", drawn.choice(("another", "subprocess", "os", "decibo", "package.other"))]
+        words += [
+            "--trust",
+            drawn.choice(("another", "subprocess", "os", "decibo", "package.other")),
+        ]
         words = [word if word != "package.other" else "other" for word in words]
     if drawn.random() < 0.3:
         stored = place / "got"
@@ -223,7 +277,9 @@ def _garbage(drawn: random.Random, place: Path) -> Words:
             lambda: b'problem = "' + b"q" * drawn.choice((100, 100_000, 3_000_000)) + b'"',
             lambda: b"problem = " + b"9" * drawn.choice((20, 5000)),
             lambda: b"[run]\nsteps = 0x" + b"f" * 5000,
-            lambda: good.replace(b"20", drawn.choice((b"1e999", b"-nan", b"1979-05-27", b"'''", b"0b11"))),
+            lambda: good.replace(
+                b"20", drawn.choice((b"1e999", b"-nan", b"1979-05-27", b"'''", b"0b11"))
+            ),
         )
     )()
     (place / "bad.toml").write_bytes(content)
@@ -241,14 +297,28 @@ def _words(drawn: random.Random, place: Path) -> Words:
             "problem", "method", "network.name", "run.dtype", "run.until.outer", "run.start.scale", "compare.alpha",
             "sweep.alpha", "a.b", "method" + ".a" * drawn.choice((3, 9, 3000)), _text(drawn),
         ))  # fmt: skip
-        value = drawn.choice((_text(drawn), json.dumps(_value(drawn), default=str), drawn.choice(CODE)))
+        value = drawn.choice(
+            (_text(drawn), json.dumps(_value(drawn), default=str), drawn.choice(CODE))
+        )
         words += ["--set", f"{key}={value}".replace("\x00", "")]
     if command == "compare":
-        words += ["-m", drawn.choice((f"ahead[{_text(drawn)}]", _text(drawn), "ahead_exact[lam=1e300]", "trap:make[]"))]
+        words += [
+            "-m",
+            drawn.choice(
+                (f"ahead[{_text(drawn)}]", _text(drawn), "ahead_exact[lam=1e300]", "trap:make[]")
+            ),
+        ]
     if command == "sweep":
-        words += ["-g", drawn.choice((f"alpha={_text(drawn)}", "alpha=0.1,1e300", "lam=0,-1", "alpha=[[[[1]]]]"))]
+        words += [
+            "-g",
+            drawn.choice(
+                (f"alpha={_text(drawn)}", "alpha=0.1,1e300", "lam=0,-1", "alpha=[[[[1]]]]")
+            ),
+        ]
     if drawn.random() < 0.2:
-        words = [drawn.choice((*words, "--json", "list", "report")) for _ in range(drawn.randrange(5))]
+        words = [
+            drawn.choice((*words, "--json", "list", "report")) for _ in range(drawn.randrange(5))
+        ]
     return [*words] if command == "check" else [*words, "--out", "new"]
 
 
@@ -285,16 +355,31 @@ def _special(drawn: random.Random, place: Path) -> Words:
     (place / "loop").symlink_to("loop")
     (place / "one.toml").write_text(to_toml(GOOD | {"network": {"name": "ring", "agents": 1}}))
     if drawn.random() < 0.5:
-        path = drawn.choice(("pipe", "zero", "loop", "own", "nowhere", "/dev/zero", "/proc/self/mem", "", "x" * 300))
+        path = drawn.choice(
+            ("pipe", "zero", "loop", "own", "nowhere", "/dev/zero", "/proc/self/mem", "", "x" * 300)
+        )
         return [drawn.choice((*COMMANDS, "resume", "report")), path]
     rate = f"network.{drawn.choice(('failing', 'sleeping'))}=0.1"
     return drawn.choice(
         (
             ["run", "one.toml", "--out", "new", "--json", "--set", rate],
             ["run", "one.toml", "--out", "new", "--json", "--checkpoint"],
-            ["check", "one.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={_number(drawn)}]"],
+            [
+                "check",
+                "one.toml",
+                "--set",
+                f"method=ahead[alpha=0.1,gamma=0.1,lam={_number(drawn)}]",
+            ],
             ["check", "one.toml", "--radius", str(_number(drawn))],
-            ["run", "one.toml", "--out", "new", "--json", "--set", f"method.alpha={_number(drawn)}"],
+            [
+                "run",
+                "one.toml",
+                "--out",
+                "new",
+                "--json",
+                "--set",
+                f"method.alpha={_number(drawn)}",
+            ],
         )
     )
 
@@ -325,5 +410,15 @@ def _value(drawn: random.Random) -> object:
     for _ in range(drawn.choice((2, 12, 60))):
         nested = {"a": nested} if drawn.random() < 0.5 else [nested]
     return drawn.choice(
-        (drawn.choice(NUMBERS[:9]), drawn.choice(NUMBERS), drawn.random(), _text(drawn), True, [], {}, [1, "a"], nested)
+        (
+            drawn.choice(NUMBERS[:9]),
+            drawn.choice(NUMBERS),
+            drawn.random(),
+            _text(drawn),
+            True,
+            [],
+            {},
+            [1, "a"],
+            nested,
+        )
     )

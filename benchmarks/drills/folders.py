@@ -1,10 +1,11 @@
-"""Run folders from a stranger, given to report, resume, check and run: damaged, forged, or not files at all.
+"""Run folders from a stranger, given to report, resume, check and run: damaged, forged, or not
+files at all.
 
 lost       a file of the user's, or the sound run beside it, was changed or removed
 leaked     code was executed without consent, or text of a run became part of a page's HTML
 hung       it took longer than three minutes
-wrong      a refusal that is not one clear line; a sound run left out of a report, or a broken one without a word; a
-           resumed run that ends with other numbers
+wrong      a refusal that is not one clear line; a sound run left out of a report, or a broken one
+           without a word; a resumed run that ends with other numbers
 traceback  exit code 70, or a traceback
 """
 
@@ -45,7 +46,17 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     whole = call(["run", "good.toml", "--checkpoint", "--out", "sound", "--json"], folder)
     assert whole.code == 0, whole.err
     expected = json.loads(whole.out)["last"]
-    damages: tuple[Damage, ...] = (_forged, _forged, _forged, _bytes, _bytes, _missing, _special, _history, _settings)
+    damages: tuple[Damage, ...] = (
+        _forged,
+        _forged,
+        _forged,
+        _bytes,
+        _bytes,
+        _missing,
+        _special,
+        _history,
+        _settings,
+    )
     for number in range(count):
         drawn = random.Random(f"{seed}-{number}")
         place = folder / f"case{number}"
@@ -72,13 +83,19 @@ def _tried(drawn: random.Random, place: Path, name: str, expected: dict) -> Outc
     before = contents(place)
     done = call(words, place)
     after = contents(place)
-    kept = [path for path in before if path.startswith("runs/good") or path.endswith("notes.txt") or "/" not in path]
+    kept = [
+        path
+        for path in before
+        if path.startswith("runs/good") or path.endswith("notes.txt") or "/" not in path
+    ]
     lost = [path for path in kept if after.get(path) != before[path]]
     pages = [content for path, content in after.items() if path.endswith(".html")]
     raw = any(b"<img src=x" in page for page in pages)
     wrong = "" if done.clear else "not clear"
     if command in ("all", "two"):
-        readable = json.loads(call(["report", "runs/bad", "--out", "x.html", "--json"], place).out or "{}")
+        readable = json.loads(
+            call(["report", "runs/bad", "--out", "x.html", "--json"], place).out or "{}"
+        )
         if done.code != 0:
             wrong = "a sound run was refused"
         elif ("Left out" in done.err) == ("page" in readable):
@@ -87,9 +104,18 @@ def _tried(drawn: random.Random, place: Path, name: str, expected: dict) -> Outc
         wrong = wrong if json.loads(done.out)["last"] == expected else "resumed to other numbers"
     if command in ("one", "check", "run") and done.code == 2 and _new(before, after):
         wrong = f"left {_new(before, after)[:3]}"
-    reasons = [f"lost {lost[:3]}" if lost else "", done.executed, "raw text in a page" if raw else "", wrong]
+    reasons = [
+        f"lost {lost[:3]}" if lost else "",
+        done.executed,
+        "raw text in a page" if raw else "",
+        wrong,
+    ]
     bad = any(reasons) or done.hung or done.broken
-    detail = f"{' '.join(words)} -> {done.code} {done.err[:400]!r} {'; '.join(filter(None, reasons))}" if bad else ""
+    detail = (
+        f"{' '.join(words)} -> {done.code} {done.err[:400]!r} {'; '.join(filter(None, reasons))}"
+        if bad
+        else ""
+    )
     return Outcome(
         name[:80],
         bool(lost),
@@ -126,7 +152,8 @@ def _forged(drawn: random.Random, run: Path) -> str:
 
 
 def _bytes(drawn: random.Random, run: Path) -> str:
-    """A file cut short, with a bit flipped, or with other bytes inside; those of checkpoints too."""
+    """A file cut short, with a bit flipped, or with other bytes inside; those of checkpoints
+    too."""
     paths = [path for path in sorted(run.rglob("*")) if path.is_file() and path.name != "notes.txt"]
     path = drawn.choice([run / drawn.choice(FILES), drawn.choice(paths)])
     content = bytearray(path.read_bytes())
@@ -176,12 +203,16 @@ def _history(drawn: random.Random, run: Path) -> str:
     if how == "cell":
         k = drawn.randrange(1, len(rows))
         cells = rows[k].split(",")
-        value = drawn.choice(("nan", "inf", "-1", "1e999", "9" * 400, "", "True", PAYLOAD, "9223372036854775807"))
+        value = drawn.choice(
+            ("nan", "inf", "-1", "1e999", "9" * 400, "", "True", PAYLOAD, "9223372036854775807")
+        )
         cells[drawn.randrange(len(cells))] = value
         rows[k] = ",".join(cells)
     elif how == "name":
         names = rows[0].split(",")
-        names[drawn.randrange(len(names))] = drawn.choice((PAYLOAD, "", "step", "outer", "x" * 5000))
+        names[drawn.randrange(len(names))] = drawn.choice(
+            (PAYLOAD, "", "step", "outer", "x" * 5000)
+        )
         rows[0] = ",".join(names)
     elif how == "rows":
         rows = rows[: drawn.choice((0, 1, 2))]
@@ -197,7 +228,9 @@ def _history(drawn: random.Random, run: Path) -> str:
 def _settings(drawn: random.Random, run: Path) -> str:
     """Another configuration, which names code, with a checksum that fits."""
     name = drawn.choice(("trap:make", "subprocess:getoutput", "os:system", "quadratic"))
-    options = drawn.choice(("", ', cmd = "touch trapped"', f", seed = {drawn.choice((-1, 10**30))}", ", agents = 7"))
+    options = drawn.choice(
+        ("", ', cmd = "touch trapped"', f", seed = {drawn.choice((-1, 10**30))}", ", agents = 7")
+    )
     text = CONFIG.replace('"quadratic", n = 2, r = 2', f'"{name}"{options}')
     if drawn.random() < 0.3:
         text = CONFIG.replace('["outer"', f'["{name}"')

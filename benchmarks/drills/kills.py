@@ -1,8 +1,10 @@
-"""Kill and freeze processes of a run at random, again and again, and see whether the result is the same.
+"""Kill and freeze processes of a run at random, again and again, and see whether the result is the
+same.
 
-Every case starts a run under `launch --restarts 3` with a checkpoint every 50 steps and, once or twice, at a random
-time, kills (SIGKILL) or freezes (SIGSTOP) a random process; process 0 is among them. The final state must be that of
-an uninterrupted run bit for bit, no more than one checkpoint interval may be lost, and nothing may be left behind.
+Every case starts a run under `launch --restarts 3` with a checkpoint every 50 steps and, once or
+twice, at a random time, kills (SIGKILL) or freezes (SIGSTOP) a random process; process 0 is among
+them. The final state must be that of an uninterrupted run bit for bit, no more than one checkpoint
+interval may be lost, and nothing may be left behind.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def members(out: Path) -> dict[int, int]:
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"{JOB}\0{out}" in (entry / "cmdline").read_text():
-                env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
+                env = dict(
+                    item.split("=", 1)
+                    for item in (entry / "environ").read_text().split("\0")
+                    if "=" in item
+                )
                 if "DECIBO_PROCESS" in env:
                     processes[int(env["DECIBO_PROCESS"])] = int(entry.name)
         except OSError:
@@ -58,11 +64,17 @@ def reached(out: Path) -> int:
 
 def newest(out: Path) -> int:
     return max(
-        [int(path.name.removeprefix("step-")) for path in (out.parent / "checkpoints").glob("step-*")], default=0
+        [
+            int(path.name.removeprefix("step-"))
+            for path in (out.parent / "checkpoints").glob("step-*")
+        ],
+        default=0,
     )
 
 
-def attack(process: subprocess.Popen, out: Path, drawn: random.Random, processes: int, target: int) -> dict | None:
+def attack(
+    process: subprocess.Popen, out: Path, drawn: random.Random, processes: int, target: int
+) -> dict | None:
     """Wait until the run has come so far, then strike; None if it was over before."""
     while reached(out) < target or len(members(out)) < processes:
         if process.poll() is not None:
@@ -90,7 +102,9 @@ def result(out: Path) -> dict[str, np.ndarray]:
         return {key: file[key] for key in file.files}
 
 
-def case(number: int, drawn: random.Random, folder: Path, expected: dict[str, np.ndarray]) -> Outcome:
+def case(
+    number: int, drawn: random.Random, folder: Path, expected: dict[str, np.ndarray]
+) -> Outcome:
     out = folder / f"round{number}" / "run.npz"
     out.parent.mkdir()
     begun = time.perf_counter()
@@ -107,8 +121,13 @@ def case(number: int, drawn: random.Random, folder: Path, expected: dict[str, np
         process.communicate()
     made = [strike for strike in strikes if strike]
     found = result(out)
-    same = found.keys() == expected.keys() and all(np.array_equal(found[name], expected[name]) for name in expected)
-    struck = "; ".join(f"{s['signal']} to {s['process']} at step {s['step']}" for s in made) or "too late"
+    same = found.keys() == expected.keys() and all(
+        np.array_equal(found[name], expected[name]) for name in expected
+    )
+    struck = (
+        "; ".join(f"{s['signal']} to {s['process']} at step {s['step']}" for s in made)
+        or "too late"
+    )
     return Outcome(
         f"{struck}",
         lost=not found or any(strike["lost"] > EVERY for strike in made),

@@ -1,8 +1,10 @@
-"""One process of several fails, at every stage of a run: all others must end in time, with the same sentence.
+"""One process of several fails, at every stage of a run: all others must end in time, with the same
+sentence.
 
-Half of the cases run under `decibo launch`, whose supervisor says the sentence once; in the others the processes are
-started one by one, and every survivor must say it. A promise is kept if all processes have ended within the heartbeat
-timeout, here 6 s (30 s if a process never joins), plus 12 s for a busy machine.
+Half of the cases run under `decibo launch`, whose supervisor says the sentence once; in the others
+the processes are started one by one, and every survivor must say it. A promise is kept if all
+processes have ended within the heartbeat timeout, here 6 s (30 s if a process never joins), plus 12
+s for a busy machine.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Started:
 
 def start(stage: str, victim: int, processes: int, supervised: bool, folder: Path) -> list[Started]:
     job = [sys.executable, str(JOB), stage, str(victim), str(folder)]
-    commands = [[sys.executable, "-m", "decibo", "launch", "-n", processes, "--heartbeat", HEARTBEAT, *job]]
+    commands = [
+        [sys.executable, "-m", "decibo", "launch", "-n", processes, "--heartbeat", HEARTBEAT, *job]
+    ]
     if not supervised:
         port = free_port()
         commands = [[*job, port, processes, number] for number in range(processes)]
@@ -84,7 +88,11 @@ def members(folder: Path) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and f"{JOB}\0" in (text := (entry / "cmdline").read_text()) and str(folder) in text:
+            if (
+                entry.name.isdigit()
+                and f"{JOB}\0" in (text := (entry / "cmdline").read_text())
+                and str(folder) in text
+            ):
                 found.append(int(entry.name))
         except OSError:
             continue
@@ -113,7 +121,8 @@ def case(stage: str, victim: int, processes: int, supervised: bool, folder: Path
     event = float((folder / "event").read_text()) if (folder / "event").exists() else 0.0
     survivors = [each for number, each in enumerate(started) if supervised or number != victim]
     took = max((each.ended for each in survivors), default=0.0) - event
-    promised = SLACK + (30 + SLACK if stage == "import" and not supervised else HEARTBEAT)  # after the last start
+    # after the last start
+    promised = SLACK + (30 + SLACK if stage == "import" and not supervised else HEARTBEAT)
     left = [pid for pid in members(folder) if not (freezes and pid == started[victim].process.pid)]
     for each in started:
         each.process.kill()
@@ -122,7 +131,16 @@ def case(stage: str, victim: int, processes: int, supervised: bool, folder: Path
         os.kill(pid, signal.SIGKILL)
     wrong = _wrong(stage, supervised, started, survivors)
     saved = list((folder / "checkpoints").glob("step-*/manifest.json"))
-    late = stage in ("callback", "finishing", "SIGKILL", "SIGSTOP", "SIGSEGV", "SIGTERM", "sys.exit", "os._exit")
+    late = stage in (
+        "callback",
+        "finishing",
+        "SIGKILL",
+        "SIGSTOP",
+        "SIGSEGV",
+        "SIGTERM",
+        "sys.exit",
+        "os._exit",
+    )
     stacks = (
         "Please report",
         "@     0x",
@@ -148,21 +166,40 @@ def _wrong(stage: str, supervised: bool, started: list[Started], survivors: list
         polite = set(codes) == {0} and all(said in each.text for each in started)
         return "" if polite else f"codes {codes}: {started[0].text[-200:]!r}"
     if supervised:
-        expected = (LOST,) if stage in ("sys.exit", "kill while loading", "freeze while loading") else None
-        expected = (LOST,) if stage.startswith("SIG") else expected or ((5,) if stage == "os._exit" else (1,))
+        expected = (
+            (LOST,) if stage in ("sys.exit", "kill while loading", "freeze while loading") else None
+        )
+        expected = (
+            (LOST,)
+            if stage.startswith("SIG")
+            else expected or ((5,) if stage == "os._exit" else (1,))
+        )
         lines = [line for line in started[0].text.splitlines() if line.startswith("decibo launch:")]
         fits = codes[0] in expected and any((better or said) in line for line in lines)
         return "" if fits else f"code {codes[0]}, said {lines}"
-    if stage == "import" and 0 not in [number for number, each in enumerate(started) if each in survivors]:
-        polite = set(codes) == {1} and all("no answer from the coordinator" in each.text for each in survivors)
+    if stage == "import" and 0 not in [
+        number for number, each in enumerate(started) if each in survivors
+    ]:
+        polite = set(codes) == {1} and all(
+            "no answer from the coordinator" in each.text for each in survivors
+        )
         return "" if polite else f"codes {codes}"  # without process 0 nobody can tell them more
     if stage == "other arguments":  # every process finds out by itself
-        fits = all(code in (1, LOST) and said in each.text for code, each in zip(codes, survivors, strict=True))
+        fits = all(
+            code in (1, LOST) and said in each.text
+            for code, each in zip(codes, survivors, strict=True)
+        )
         return "" if fits else f"codes {codes}"
-    lines = {line for each in survivors for line in each.text.splitlines() if line.startswith("decibo: ")}
+    lines = {
+        line for each in survivors for line in each.text.splitlines() if line.startswith("decibo: ")
+    }
     if set(codes) != {LOST} or len(lines) != 1 or said not in next(iter(lines)):
         return f"codes {codes}, said {sorted(lines)}"
-    return "" if all(any(line in each.text for line in lines) for each in survivors) else "one survivor said nothing"
+    return (
+        ""
+        if all(any(line in each.text for line in lines) for each in survivors)
+        else "one survivor said nothing"
+    )
 
 
 def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
@@ -171,4 +208,6 @@ def cases(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     for number, stage in zip(range(count), itertools.cycle(STAGES), strict=False):
         processes = 2 + number % 3
         supervised = (number + number // len(STAGES) + seed) % 2 == 0
-        yield case(stage, drawn.randrange(processes), processes, supervised, folder / f"case{number}")
+        yield case(
+            stage, drawn.randrange(processes), processes, supervised, folder / f"case{number}"
+        )

@@ -1,4 +1,5 @@
-"""One company's part of a model that several learn together: decibo launch -n 3 -- python company.py"""
+"""One company's part of a model that several learn together: decibo launch -n 3 -- python
+company.py"""
 
 from pathlib import Path
 
@@ -14,9 +15,13 @@ model = make_pipeline(
     SiloEncoder(),  # missing values and categories, from sums over all companies
     SiloLogisticRegression(random_state=0, checkpoint=home / "checkpoints"),
 )
-model.fit(customers.X, customers.y)  # with the others; after a failure, start all again and it goes on
+# with the others; after a failure, start all again and it goes on
+model.fit(customers.X, customers.y)
 save(model, home / "model.json")
 
 model = load(home / "model.json")
 right = model.score(customers.X, customers.y)
-print(f"company {company}: {len(customers.y)} customers, {right:.3f} right; {model.predict(customers.X)[:3]}")
+print(
+    f"company {company}: {len(customers.y)} customers, {right:.3f} right;"
+    f" {model.predict(customers.X)[:3]}"
+)

@@ -9,8 +9,10 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
     solution = decibo.solve(problem, decibo.ring(10))
 
 methods, networks, problems            what there is by name
-direction, estimator, rule, consensus  what methods are composed of; with prox, schedules, compression and privacy
-data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages on runs, estimators, sites
+direction, estimator, rule, consensus  what methods are composed of; with prox, schedules,
+                                       compression and privacy
+data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages on runs,
+                                       estimators, sites
 """
 
 from importlib import import_module
@@ -18,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
 from decibo import data, methods, networks, problems, theory
-from decibo.algorithm import compression, consensus, direction, estimator, privacy, prox, rule, schedules
+from decibo.algorithm import (
+    compression,
+    consensus,
+    direction,
+    estimator,
+    privacy,
+    prox,
+    rule,
+    schedules,
+)
 from decibo.algorithm.algorithm import CATALOG, Algorithm, method
 from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
@@ -101,7 +112,8 @@ __all__ = [
     "with_estimator",
 ]
 
-LAZY = ("report", "silo", "sklearn")  # loaded on first use: most need more than jax, numpy and networkx
+# loaded on first use: most need more than jax, numpy and networkx
+LAZY = ("report", "silo", "sklearn")
 
 
 def __getattr__(name: str) -> Any:

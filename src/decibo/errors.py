@@ -1,4 +1,5 @@
-"""The errors that decibo raises: complete sentences with the value, the rule and, where it helps, the remedy."""
+"""The errors that decibo raises: complete sentences with the value, the rule and, where it helps,
+the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class CorruptedFileError(OSError):
 
 
 class StorageError(OSError):
-    """A file could not be written: the disk is full, say, or broken. What was written before is intact."""
+    """A file could not be written: the disk is full, say, or broken. What was written before is
+    intact."""
 
 
 class UnreachableError(ConnectionError):
@@ -36,7 +38,8 @@ class LostError(RuntimeError):
 
 
 class StreamError(RuntimeError):
-    """A batch of a stream could not be read, or does not look like the first one; the message names agent and step."""
+    """A batch of a stream could not be read, or does not look like the first one; the message names
+    agent and step."""
 
 
 class ConformanceError(AssertionError):
@@ -44,18 +47,23 @@ class ConformanceError(AssertionError):
 
 
 def missing(package: str, purpose: str, extra: str) -> ImportError:
-    """The error for an optional package that is not installed, with the command that installs it."""
+    """The error for an optional package that is not installed, with the command that installs
+    it."""
     return ImportError(
-        f"{purpose} needs {package}, which is not installed. Install it with: pip install 'decibo[{extra}]'"
+        f"{purpose} needs {package}, which is not installed. Install it with: pip install"
+        f" 'decibo[{extra}]'"
     )
 
 
 def warn(message: str) -> None:
-    """Warn with the line of the caller's code that led here, however many functions of decibo lie between."""
+    """Warn with the line of the caller's code that led here, however many functions of decibo lie
+    between."""
     inside = ("decibo", "contextlib")
     frame = sys._getframe()
     level = 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
+    while (
+        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside
+    ):
         frame = frame.f_back
         level += 1
     warnings.warn(message, stacklevel=level)

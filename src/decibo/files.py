@@ -1,7 +1,9 @@
-"""Files and folders that are complete or not there at all, and checksums to tell whether they changed.
+"""Files and folders that are complete or not there at all, and checksums to tell whether they
+changed.
 
-Everything is written under an unpredictable name in the same folder, flushed to the disk and renamed, so that a
-crash leaves what was there before. A link at the target is replaced and never followed.
+Everything is written under an unpredictable name in the same folder, flushed to the disk and
+renamed, so that a crash leaves what was there before. A link at the target is replaced and never
+followed.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ def atomic_write(path: str | Path, content: str | bytes, mode: int = PUBLIC) -> 
 
 
 def atomic_write_all(
-    folder: Path, contents: Mapping[str, str | bytes], outdated: Iterable[str] = (), mode: int = PUBLIC
+    folder: Path,
+    contents: Mapping[str, str | bytes],
+    outdated: Iterable[str] = (),
+    mode: int = PUBLIC,
 ) -> None:
     """Write several files of a folder that belong together.
 
-    Only when all of them are on disk are the outdated ones removed and the new ones renamed, in the given order.
+    Only when all of them are on disk are the outdated ones removed and the new ones renamed, in the
+    given order.
     """
     drafts = {name: temporary(folder / name) for name in contents}
     try:
@@ -55,7 +61,8 @@ def atomic_write_all(
 
 @contextlib.contextmanager
 def replace_folder(target: Path) -> Iterator[Path]:
-    """A new folder that takes the place of the target at the end; if anything fails, the target stays as it was."""
+    """A new folder that takes the place of the target at the end; if anything fails, the target
+    stays as it was."""
     missing = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = temporary(target)
@@ -86,7 +93,8 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def synced(path: Path, mode: int = PUBLIC) -> Iterator[BinaryIO]:
-    """A new file to write to, which is on the disk when the block ends; fails if something of this name exists.
+    """A new file to write to, which is on the disk when the block ends; fails if something of this
+    name exists.
 
     An error while writing, such as that of a full disk, names the file.
     """
@@ -103,7 +111,8 @@ def synced(path: Path, mode: int = PUBLIC) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """A disk that fails or is full inside the block is reported with this path, not with that of a draft."""
+    """A disk that fails or is full inside the block is reported with this path, not with that of a
+    draft."""
     try:
         yield
     except OSError as error:
@@ -126,29 +135,38 @@ def check_writable(folder: Path) -> Path:
     """The folder, if it exists or can be created and can be written to; nothing is left behind."""
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not nearest.is_dir():
-        raise InputError(f"Cannot write to {folder}: {nearest} is a file.", "Choose another folder.")
+        raise InputError(
+            f"Cannot write to {folder}: {nearest} is a file.", "Choose another folder."
+        )
     probe = temporary(nearest / "probe")
     try:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise InputError(f"Cannot write to {folder}: {error.strerror or error}.", "Choose another folder.") from error
+        raise InputError(
+            f"Cannot write to {folder}: {error.strerror or error}.", "Choose another folder."
+        ) from error
     return folder
 
 
 def check_own(path: Path, mark: bytes) -> Path:
-    """The path, if it is free or has a file of decibo's, which contains this mark; nobody else's file is replaced."""
+    """The path, if it is free or has a file of decibo's, which contains this mark; nobody else's
+    file is replaced."""
     try:
         foreign = os.path.lexists(path) and mark not in read_file(path)
     except OSError:
         foreign = True
     if foreign:
-        raise InputError(f"{path} exists, and decibo did not write it.", "Choose another name, or remove it first.")
+        raise InputError(
+            f"{path} exists, and decibo did not write it.",
+            "Choose another name, or remove it first.",
+        )
     return path
 
 
 def read_checked(path: Path, digest: str | None = None, most: int | None = None) -> bytes:
-    """The content of a file, if it can be read and, where a checksum is given, has not changed since it was written."""
+    """The content of a file, if it can be read and, where a checksum is given, has not changed
+    since it was written."""
     try:
         content = read_file(path, most)
     except OSError as error:
@@ -161,7 +179,8 @@ def read_checked(path: Path, digest: str | None = None, most: int | None = None)
 def read_file(path: Path, most: int | None = None) -> bytes:
     """The content of a regular file of at most so many bytes.
 
-    Pipes and devices, which may never end, raise an OSError at once, and so do folders and files that are too large.
+    Pipes and devices, which may never end, raise an OSError at once, and so do folders and files
+    that are too large.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(handle, "rb") as file:  # closes the handle
@@ -171,7 +190,11 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "It is not a regular file", str(path))
         if most is not None and status.st_size > most:
-            raise OSError(errno.EFBIG, f"It has {status.st_size:,} bytes, but at most {most:,} are read", str(path))
+            raise OSError(
+                errno.EFBIG,
+                f"It has {status.st_size:,} bytes, but at most {most:,} are read",
+                str(path),
+            )
         return file.read()
 
 

@@ -38,7 +38,8 @@ def format_number(value: object) -> str:
 
 
 def typeset_number(value: float | None) -> str:
-    """A number with a real minus sign, short, in powers of ten where it is small or large; a dash for none."""
+    """A number with a real minus sign, short, in powers of ten where it is small or large; a dash
+    for none."""
     if value is None or math.isnan(value):
         return NONE
     if math.isinf(value):
@@ -62,11 +63,14 @@ def latex_number(value: float | None) -> str:
     if 1e-2 <= abs(value) < 1e4:
         return f"${value:.3g}$" if abs(value) < 1e3 else f"${value:.0f}$"
     digits, power = f"{value:.1e}".split("e")
-    return f"$10^{{{int(power)}}}$" if digits == "1.0" else rf"${digits} \times 10^{{{int(power)}}}$"
+    return (
+        f"$10^{{{int(power)}}}$" if digits == "1.0" else rf"${digits} \times 10^{{{int(power)}}}$"
+    )
 
 
 def plus_minus(mean: float, deviation: float) -> str:
-    """A mean with its deviation, to the second digit of the deviation: 0.523 ± 0.031, (1.23 ± 0.32)e-5."""
+    """A mean with its deviation, to the second digit of the deviation: 0.523 ± 0.031, (1.23 ±
+    0.32)e-5."""
     if not (math.isfinite(mean) and math.isfinite(deviation)) or _is_tiny(deviation, mean):
         return f"{typeset_number(mean)} ± {typeset_number(deviation)}"
     power, digits = _to_second_digit(mean, deviation)
@@ -89,7 +93,8 @@ def _is_tiny(deviation: float, mean: float) -> bool:
 
 
 def _to_second_digit(mean: float, deviation: float) -> tuple[int, list[str]]:
-    """A common power of ten, and both numbers divided by it, to the second digit of the deviation."""
+    """A common power of ten, and both numbers divided by it, to the second digit of the
+    deviation."""
     size = max(abs(mean), abs(deviation))
     power = 0 if size == 0 or 1e-2 <= size < 1e5 else math.floor(math.log10(size))
     scaled = [number / 10.0**power for number in (mean, deviation)]
@@ -118,11 +123,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_setting(value: object, digits: int = 6, *, literal: bool = False) -> str:
-    """A setting of a method, an option of a problem or an entry of a configuration; functions by their name.
+    """A setting of a method, an option of a problem or an entry of a configuration; functions by
+    their name.
 
     With `literal`, True and None appear as in Python code; otherwise as yes and a dash.
     """
-    if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "ndim") and not isinstance(value, Tracer)):
+    if isinstance(value, np.ndarray | np.generic) or (
+        hasattr(value, "ndim") and not isinstance(value, Tracer)
+    ):
         value = np.asarray(value).tolist()
     if isinstance(value, bool) and not literal:
         return "yes" if value else "no"
@@ -131,7 +139,10 @@ def format_setting(value: object, digits: int = 6, *, literal: bool = False) -> 
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={format_setting(item, digits, literal=literal)}" for name, item in value.items())
+        return ", ".join(
+            f"{name}={format_setting(item, digits, literal=literal)}"
+            for name, item in value.items()
+        )
     if isinstance(value, list | tuple):
         return ", ".join(format_setting(item, digits, literal=literal) for item in value)
     return _name(value) if callable(value) else str(value)
@@ -139,7 +150,9 @@ def format_setting(value: object, digits: int = 6, *, literal: bool = False) -> 
 
 def format_array(values: object) -> str:
     """A vector on one line, its middle left out if it is long."""
-    text = np.array2string(np.asarray(values), precision=4, threshold=8, edgeitems=3, separator=", ")
+    text = np.array2string(
+        np.asarray(values), precision=4, threshold=8, edgeitems=3, separator=", "
+    )
     return " ".join(text.split())
 
 
@@ -148,7 +161,9 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
-def distinct(names: Iterable[str], form: str = "{} ({})", *, ignore_case: bool = False) -> list[str]:
+def distinct(
+    names: Iterable[str], form: str = "{} ({})", *, ignore_case: bool = False
+) -> list[str]:
     """The names, numbered where one appears again: a, a (2), a (3)."""
     fold = str.casefold if ignore_case else str
     taken: set[str] = set()
@@ -170,16 +185,21 @@ def listed(words: Sequence[str]) -> str:
 
 
 def to_json(value: object, *, nonfinite_as_text: bool = False) -> Json:
-    """The value as JSON can hold it: arrays become lists, functions their name, other objects their text.
+    """The value as JSON can hold it: arrays become lists, functions their name, other objects their
+    text.
 
-    JSON has no word for numbers that are not finite: they become None, or text such as "inf" if that is asked for.
+    JSON has no word for numbers that are not finite: they become None, or text such as "inf" if
+    that is asked for.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(float(value)) if nonfinite_as_text else None
     if isinstance(value, Mapping):
-        return {str(name): to_json(item, nonfinite_as_text=nonfinite_as_text) for name, item in value.items()}
+        return {
+            str(name): to_json(item, nonfinite_as_text=nonfinite_as_text)
+            for name, item in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [to_json(item, nonfinite_as_text=nonfinite_as_text) for item in value]
     if hasattr(value, "tolist"):  # numpy, jax, pandas
@@ -188,12 +208,17 @@ def to_json(value: object, *, nonfinite_as_text: bool = False) -> Json:
 
 
 def to_csv(columns: Mapping[str, Iterable[object]]) -> str:
-    """Columns of equal length as CSV with a header; numbers in full, so that reading them gives the same numbers."""
+    """Columns of equal length as CSV with a header; numbers in full, so that reading them gives the
+    same numbers."""
     out = io.StringIO()
     broken = any(mark in name for name in columns for mark in "\r\n")
-    header = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL)
+    header = csv.writer(
+        out, lineterminator="\n", quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL
+    )
     header.writerow(columns)
-    lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
+    lists = [
+        column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()
+    ]
     csv.writer(out, lineterminator="\n").writerows(zip(*lists, strict=True))
     return out.getvalue()
 
@@ -229,12 +254,15 @@ def _prefixed(value: float) -> str:
 
 
 def _name(function: object) -> str:
-    """The name of a function; where some of its arguments are fixed, as those of a schedule, with these numbers."""
+    """The name of a function; where some of its arguments are fixed, as those of a schedule, with
+    these numbers."""
     if not isinstance(function, partial):
         return getattr(function, "__name__", None) or type(function).__name__
     name = _name(function.func).lstrip("_")
     fixed = [*function.args, *function.keywords.values()]
     if not fixed or any(map(np.ndim, fixed)):
         return name
-    parts = [format_setting(value, literal=True) for value in (function.args, function.keywords) if value]
+    parts = [
+        format_setting(value, literal=True) for value in (function.args, function.keywords) if value
+    ]
     return f"{name}({', '.join(parts)})"

@@ -21,7 +21,8 @@ def one_of(tree: Tree) -> Tree:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pytree is laid out in one flat vector: hashable, so that equal layouts share compiled programs."""
+    """How a pytree is laid out in one flat vector: hashable, so that equal layouts share compiled
+    programs."""
 
     treedef: Any  # of JAX, which has no type for it
     shapes: tuple[tuple[int, ...], ...]
@@ -31,7 +32,9 @@ class Layout:
     def of(cls, tree: Tree) -> Layout:
         """The layout of a pytree of arrays."""
         leaves, treedef = jax.tree.flatten(tree)
-        return cls(treedef, tuple(leaf.shape for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
+        return cls(
+            treedef, tuple(leaf.shape for leaf in leaves), tuple(leaf.dtype for leaf in leaves)
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:

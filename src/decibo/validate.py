@@ -1,4 +1,5 @@
-"""Checks of arguments, one for each rule, with one wording each: the value, the rule, and what was probably meant."""
+"""Checks of arguments, one for each rule, with one wording each: the value, the rule, and what was
+probably meant."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ SYNONYMS = {
 
 
 def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """The value as an int, if it is an integer of at least `least` and, where there is a bound, at most `most`."""
+    """The value as an int, if it is an integer of at least `least` and, where there is a bound, at
+    most `most`."""
     try:
         number = operator.index(value)  # pyright: ignore[reportArgumentType]  (a TypeError is what we ask for)
     except TypeError:
@@ -63,10 +65,14 @@ def above(name: str, value: object, bound: float) -> float:
 
 
 def fraction(name: str, value: object, *, most: float = 1.0, zero: bool = True) -> float:
-    """The value as a float, if it lies between 0 and `most`; without `zero`, 0 itself is not allowed."""
+    """The value as a float, if it lies between 0 and `most`; without `zero`, 0 itself is not
+    allowed."""
     rule = f"between 0 and {most:g}" if zero else f"above 0 and at most {most:g}"
     return _number(
-        name, value, f"a number {rule}", lambda number: (number >= 0 if zero else number > 0) and number <= most
+        name,
+        value,
+        f"a number {rule}",
+        lambda number: (number >= 0 if zero else number > 0) and number <= most,
     )
 
 
@@ -82,7 +88,8 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
     words = list(known)
     if not isinstance(value, str) or value not in words:
         raise InputError(
-            f"{name} must be one of {', '.join(words)}, but it is {short_repr(value)}.", did_you_mean(value, words)
+            f"{name} must be one of {', '.join(words)}, but it is {short_repr(value)}.",
+            did_you_mean(value, words),
         )
     return value
 
@@ -97,7 +104,9 @@ def a_path(name: str, value: object) -> Path:
 def table(name: str, value: object, example: str) -> None:
     """Reject what is not a dictionary."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} must be a dictionary such as {example}, but it is {short_repr(value)}.")
+        raise InputError(
+            f"{name} must be a dictionary such as {example}, but it is {short_repr(value)}."
+        )
 
 
 def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -107,7 +116,8 @@ def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]
     if unknown:
         listed = f"Its {noun}s are {', '.join(words)}." if words else f"It has no {noun}s."
         raise InputError(
-            f"{owner} has no {noun} {short(', '.join(map(str, unknown)))}. {listed}", did_you_mean(unknown[0], words)
+            f"{owner} has no {noun} {short(', '.join(map(str, unknown)))}. {listed}",
+            did_you_mean(unknown[0], words),
         )
 
 

@@ -30,7 +30,9 @@ def test_five_steps_equal_numpy(shape, network):
     ours, twin = problem(shape, network.agents)
     start = twin.starts()
     method = decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM)
-    solution = decibo.solve(ours, network, method, steps=5, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, method, steps=5, start=as_start(ours, start), measures=["outer"]
+    )
     rows = start["x"], start["y"], start["z"]
     for _ in range(5):
         rows = twin_step(twin, network.W, *rows)
@@ -48,7 +50,9 @@ def test_schedules_are_functions_of_the_step():
     network = decibo.ring(6)
     ours, _ = problem("vector", 6)
     fixed = decibo.ahead(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM)
-    varying = decibo.ahead(alpha=lambda k: ALPHA + 0 * k, beta=BETA, gamma=lambda k: GAMMA / (1 + k), lam=lambda k: LAM)
+    varying = decibo.ahead(
+        alpha=lambda k: ALPHA + 0 * k, beta=BETA, gamma=lambda k: GAMMA / (1 + k), lam=lambda k: LAM
+    )
     one = decibo.solve(ours, network, fixed, steps=1)
     two = decibo.solve(ours, network, varying, steps=1)
     np.testing.assert_allclose(one.agents.z, two.agents.z, atol=1e-14)
@@ -59,7 +63,12 @@ def test_schedules_are_functions_of_the_step():
 def test_settings_can_be_replaced_and_are_shown():
     method = decibo.ahead(alpha=7e-4, beta=1e-3, gamma=1e-2, lam=20.0)
     assert repr(method) == "ahead(alpha=0.0007, beta=0.001, gamma=0.01, lam=20)"
-    assert method.replace(lam=5.0).settings == {"alpha": 7e-4, "beta": 1e-3, "gamma": 1e-2, "lam": 5.0}
+    assert method.replace(lam=5.0).settings == {
+        "alpha": 7e-4,
+        "beta": 1e-3,
+        "gamma": 1e-2,
+        "lam": 5.0,
+    }
     with pytest.raises(decibo.InputError, match=r"no setting delta.*alpha, beta, gamma, lam"):
         method.replace(delta=1.0)
 

@@ -1,4 +1,5 @@
-"""Step sizes that the agents find: the recursion against numpy, where it lands, and what it can cope with."""
+"""Step sizes that the agents find: the recursion against numpy, where it lands, and what it can
+cope with."""
 
 from dataclasses import replace
 
@@ -26,7 +27,8 @@ def unit(v):
 
 
 class Agent:
-    """One agent of the twin: equations (1)-(14), one after another, each quantity under its own name."""
+    """One agent of the twin: equations (1)-(14), one after another, each quantity under its own
+    name."""
 
     def __init__(self, twin, i, x, y, z, pace):
         self.pace = pace
@@ -57,7 +59,10 @@ class Agent:
         return {
             "y": twin.g_y(i, self.x, self.y) + f_y / LAM,
             "z": twin.g_y(i, self.x, self.z) - f_y / LAM,
-            "x": twin.f_x(i, self.x, middle) + LAM / 2 * (twin.g_x(i, self.x, self.y) - twin.g_x(i, self.x, self.z)),
+            "x": (
+                twin.f_x(i, self.x, middle)
+                + LAM / 2 * (twin.g_x(i, self.x, self.y) - twin.g_x(i, self.x, self.z))
+            ),
         }
 
     def look(self):
@@ -85,7 +90,8 @@ class Agent:
         for j in range(q.size):
             now = {T: c[T][j] for T in c}
             if min(now.values()) > 0:
-                self.s[j] *= np.exp(self.pace.up / (1 + k / rule.CALM) * brake * min(now.values()))  # (9)
+                # (9)
+                self.s[j] *= np.exp(self.pace.up / (1 + k / rule.CALM) * brake * min(now.values()))
             else:
                 self.s[j] *= np.exp(rule.DOWN * min(now[T] / T for T in now))
             if self.v[j] < before[j]:
@@ -119,7 +125,12 @@ def twin_run(twin, network, starts, pace):
                 if numbers[1] > 0:
                     ratio = np.sqrt((numbers[0] / numbers[1] + numbers[2] / numbers[3]) / 2)
                     lean = np.clip(np.log(ratio / u), -1, 1)
-                r = np.clip(r * np.exp(-period * min(rule.PACE, u) * lean), min(np.sqrt(u) / 2, rule.FIRST), 1)  # (5)
+                # (5)
+                r = np.clip(
+                    r * np.exp(-period * min(rule.PACE, u) * lean),
+                    min(np.sqrt(u) / 2, rule.FIRST),
+                    1,
+                )
                 before = gamma
                 gamma = min(r * most(largest), gamma * rule.GROW**period)  # (4)
                 for agent in agents:
@@ -139,13 +150,19 @@ def twin_run(twin, network, starts, pace):
                 agent.c[name] = agent.c[name] + agent.e[name]
                 new = own + agent.e[name]
                 setattr(agent, name, new)
-        moved = [agent.x_step(d["x"], k, s) for agent, d, s in zip(agents, directions, seen, strict=True)]
+        moved = [
+            agent.x_step(d["x"], k, s) for agent, d, s in zip(agents, directions, seen, strict=True)
+        ]
         X, T = W @ np.array(moved), W @ np.array([agent.t for agent in agents])
         for agent, x, wt, old, e_old in zip(agents, X, T, before, e_before, strict=True):
             agent.x, agent.wt = x, wt  # (10)
             change = {name: agent.e[name] - e_old[name] for name in "yz"}
             move = {name: getattr(agent, name) - old[name] for name in "yz"}
-            now = [np.sum(f(change) ** 2) if j == 0 else np.sum(f(move) ** 2) for f in PAIRS for j in (0, 1)]
+            now = [
+                np.sum(f(change) ** 2) if j == 0 else np.sum(f(move) ** 2)
+                for f in PAIRS
+                for j in (0, 1)
+            ]
             if k % rule.PROBE == 0:
                 agent.moves = agent.moves + rule.RECENT * (np.array(now) - agent.moves)
     return agents, gamma
@@ -164,10 +181,14 @@ def test_the_recursion_is_the_one_in_the_header(network, pace):
     method = decibo.ahead_exact(lam=LAM)
     if pace.sampled:  # a minibatch of all data
         task, method = replace(task, sample=lambda d, key: d), decibo.minibatch(method)
-    end = decibo.solve(task, network, method, steps=STEPS, start=as_start(task, starts), progress=False)
+    end = decibo.solve(
+        task, network, method, steps=STEPS, start=as_start(task, starts), progress=False
+    )
     for name in "xyz":
         ours = np.asarray(getattr(end.agents, name)).reshape(network.agents, -1)
-        np.testing.assert_allclose(ours, [getattr(agent, name) for agent in agents], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            ours, [getattr(agent, name) for agent in agents], rtol=1e-6, atol=1e-8
+        )
     np.testing.assert_allclose(end.state.inner.gamma, gamma, rtol=1e-6)
     np.testing.assert_allclose(end.state.outer.s, [agent.s for agent in agents], rtol=1e-5)
 
@@ -176,7 +197,9 @@ def solved(task, network, steps=2000, method=None, **options):
     return decibo.solve(task, network, method, steps=steps, every=steps, progress=False, **options)
 
 
-@pytest.mark.parametrize("network", [decibo.ring(10), decibo.networks.path(10), decibo.networks.star(10)], ids=str)
+@pytest.mark.parametrize(
+    "network", [decibo.ring(10), decibo.networks.path(10), decibo.networks.star(10)], ids=str
+)
 def test_exact_on_unequal_agents(network):
     task = decibo.problems.quadratic(10, heterogeneity=2.0, seed=1)
     end = solved(task, network, 3000, measures=["stationarity", "consensus_x"])
@@ -187,7 +210,12 @@ def test_exact_on_unequal_agents(network):
 
 
 def test_an_ill_conditioned_inner_level():
-    end = solved(decibo.problems.quadratic(10, condition=1e3, seed=0), decibo.ring(10), 3000, measures=["stationarity"])
+    end = solved(
+        decibo.problems.quadratic(10, condition=1e3, seed=0),
+        decibo.ring(10),
+        3000,
+        measures=["stationarity"],
+    )
     assert end.history["stationarity"][-1] < 1e-20
 
 
@@ -211,14 +239,17 @@ def test_a_curvature_that_grows_a_million_times():
     inner = lambda x, y, d: 0.5 * jnp.sum(jnp.exp(x) * (y - d) ** 2) + 0.5 * jnp.sum(y**2)
     end = solved(decibo.Problem(outer, inner, b, np.zeros(3), np.zeros(3)), decibo.ring(5), 3000)
     assert end.status == "done"
-    np.testing.assert_allclose(end.x, 14, atol=1e-3)  # where the curvature is a million times what it was
+    # where the curvature is a million times what it was
+    np.testing.assert_allclose(end.x, 14, atol=1e-3)
     np.testing.assert_allclose(end.y, b.mean(0), atol=1e-3)
 
 
 def test_single_precision():
     plain = decibo.problems.quadratic(5, seed=0)
     less = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
-    task = decibo.Problem(plain.outer, plain.inner, less(plain.data), less(plain.x0), less(plain.y0))
+    task = decibo.Problem(
+        plain.outer, plain.inner, less(plain.data), less(plain.x0), less(plain.y0)
+    )
     end = solved(task, decibo.ring(5), 1500)
     assert end.x.dtype == np.float32
     np.testing.assert_allclose(end.x, plain.solution["x"], atol=2e-4)
@@ -226,15 +257,21 @@ def test_single_precision():
 
 def test_minibatches_come_close_and_do_not_stall():
     task = decibo.problems.logistic_hyperparameters(agents=5, loss="mean", scale=16.0, batch=10)
-    end = solved(task, decibo.ring(5), 1500, decibo.minibatch(decibo.ahead_exact()), measures=["phi"])
+    end = solved(
+        task, decibo.ring(5), 1500, decibo.minibatch(decibo.ahead_exact()), measures=["phi"]
+    )
     assert end.status == "done"
     assert end.history["phi"][-1] < end.history["phi"][0] / 4
 
 
 @pytest.mark.parametrize("network", [decibo.ring(10), decibo.networks.path(10)], ids=str)
 def test_noise_alone_neither_stops_x_nor_lets_its_steps_fall(network):
-    task = replace(decibo.problems.quadratic(n=8, r=16, condition=10.0, seed=0), sample=noisy, solution=None)
-    end = solved(task, network, 400, decibo.minibatch(decibo.ahead_exact()), measures=["stationarity"])
+    task = replace(
+        decibo.problems.quadratic(n=8, r=16, condition=10.0, seed=0), sample=noisy, solution=None
+    )
+    end = solved(
+        task, network, 400, decibo.minibatch(decibo.ahead_exact()), measures=["stationarity"]
+    )
     assert end.history["stationarity"][-1] < 1e-3 * end.history["stationarity"][0]
 
 
@@ -257,7 +294,10 @@ def test_minibatches_without_curvature_do_not_stop_x():
 def test_what_is_wrapped_first_keeps_the_rule_for_minibatches():
     task = replace(decibo.problems.quadratic(seed=0), sample=noisy, solution=None)
     sent = decibo.compression.compressed(decibo.ahead_exact(), decibo.compression.rounded())
-    for method, pace in ((sent, rule.FULL), (decibo.minibatch(sent).replace(lam=50.0), rule.SAMPLED)):
+    for method, pace in (
+        (sent, rule.FULL),
+        (decibo.minibatch(sent).replace(lam=50.0), rule.SAMPLED),
+    ):
         end = solved(task, decibo.ring(10), 8, method)
         assert "alpha=" in end.message  # what they have found is read from inside
         kept = jax.tree.leaves(end.state, is_leaf=lambda node: isinstance(node, rule.Outer))
@@ -290,7 +330,10 @@ def _refuse(primals, tangents):
 
 def test_one_step_size_may_be_given():
     task = decibo.problems.quadratic(5, seed=0)
-    for method, found in ((decibo.ahead_exact(alpha=0.05), "gamma"), (decibo.ahead_exact(gamma=0.1), "alpha")):
+    for method, found in (
+        (decibo.ahead_exact(alpha=0.05), "gamma"),
+        (decibo.ahead_exact(gamma=0.1), "alpha"),
+    ):
         end = solved(task, decibo.ring(5), 2000, method, measures=["stationarity"])
         assert end.history["stationarity"][-1] < 1e-16
         assert f"found by the agents: {found}=" in end.message
@@ -302,12 +345,20 @@ def test_links_that_fail_and_several_rounds():
     for network in (failing, decibo.networks.chebyshev(decibo.networks.path(6), 3)):
         end = solved(task, network, 2500, measures=["stationarity"])
         assert end.history["stationarity"][-1] < 1e-12
-    assert np.ptp(solved(task, failing, 600).state.inner.gamma) == 0  # all have the same, although links fail
+    # all have the same, although links fail
+    assert np.ptp(solved(task, failing, 600).state.inner.gamma) == 0
 
 
 def test_sweeps_take_methods_that_find_their_steps():
     task = decibo.problems.quadratic(5, seed=0)
-    found = decibo.sweep(task, decibo.ring(5), decibo.ahead_exact(), {"lam": [10.0, 100.0]}, steps=500, progress=False)
+    found = decibo.sweep(
+        task,
+        decibo.ring(5),
+        decibo.ahead_exact(),
+        {"lam": [10.0, 100.0]},
+        steps=500,
+        progress=False,
+    )
     alone = solved(task, decibo.ring(5), 500, decibo.ahead_exact(lam=100.0))
     assert [str(status) for status in found.status] == ["done", "done"]
     np.testing.assert_allclose(found.history["outer"][1, -1], alone.history["outer"][-1], rtol=1e-9)
@@ -316,14 +367,21 @@ def test_sweeps_take_methods_that_find_their_steps():
 def test_a_network_for_each_variable_is_refused():
     ring = decibo.ring(5)
     with pytest.raises(decibo.InputError, match="finds its step sizes over one network"):
-        decibo.solve(decibo.problems.quadratic(5), {"x": ring, "y": ring, "z": decibo.complete(5)}, steps=5)
+        decibo.solve(
+            decibo.problems.quadratic(5), {"x": ring, "y": ring, "z": decibo.complete(5)}, steps=5
+        )
 
 
 def test_it_stays_where_it_has_come_to():
     """A rule that lets the step of x grow at rest would throw it out again and again."""
     task = decibo.problems.quadratic(10, heterogeneity=2.0, seed=1)
     end = decibo.solve(
-        task, decibo.networks.star(10), steps=9000, every=1000, measures=["stationarity"], progress=False
+        task,
+        decibo.networks.star(10),
+        steps=9000,
+        every=1000,
+        measures=["stationarity"],
+        progress=False,
     )
     reached = int(np.argmax(end.history["stationarity"] < 1e-20))
     assert 0 < reached < 6

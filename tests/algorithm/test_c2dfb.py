@@ -15,7 +15,9 @@ METHOD = c2dfb(alpha=ALPHA, beta=BETA, gamma=GAMMA, lam=LAM, c=C, K=K, keep=KEEP
 
 def apart(W, rows):
     """L s = (W - I) s."""
-    return np.stack([sum(W[i, j] * (rows[j] - rows[i]) for j in range(len(rows))) for i in range(len(rows))])
+    return np.stack(
+        [sum(W[i, j] * (rows[j] - rows[i]) for j in range(len(rows))) for i in range(len(rows))]
+    )
 
 
 def largest(rows, keep):
@@ -50,12 +52,19 @@ def test_three_steps_equal_numpy(network, keep):
     ours, twin = problem("nested", network.agents)
     start, agents, W = twin.starts(), range(twin.m), network.W
     method = METHOD.replace(keep=keep)
-    solution = decibo.solve(ours, network, method, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, method, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     x = start["x"]
-    F_y = lambda x, y: np.stack([twin.f_y(i, x[i], y[i]) + LAM * twin.g_y(i, x[i], y[i]) for i in agents])
+    F_y = lambda x, y: np.stack(
+        [twin.f_y(i, x[i], y[i]) + LAM * twin.g_y(i, x[i], y[i]) for i in agents]
+    )
     F_z = lambda x, z: np.stack([twin.g_y(i, x[i], z[i]) for i in agents])
     u = lambda x, y, z: np.stack(
-        [twin.f_x(i, x[i], y[i]) + LAM * (twin.g_x(i, x[i], y[i]) - twin.g_x(i, x[i], z[i])) for i in agents]
+        [
+            twin.f_x(i, x[i], y[i]) + LAM * (twin.g_x(i, x[i], y[i]) - twin.g_x(i, x[i], z[i]))
+            for i in agents
+        ]
     )
     y, z = Loop(F_y, BETA, x, start["y"]), Loop(F_z, GAMMA, x, start["z"])
     at = u(x, y.d, z.d)
@@ -93,7 +102,9 @@ def test_compression_does_not_change_where_it_lands():
     reached = {}
     for lam, keep in ((10.0, 1.0), (10.0, 0.5), (100.0, 0.5)):
         method = c2dfb(alpha=0.1, gamma=0.1, lam=lam, keep=keep, K=5)
-        solution = decibo.solve(ours, network, method, steps=1500, every=10**6, measures=["stationarity"])
+        solution = decibo.solve(
+            ours, network, method, steps=1500, every=10**6, measures=["stationarity"]
+        )
         reached[lam, keep] = np.sqrt(solution.history["stationarity"][-1])
     assert abs(reached[10.0, 1.0] - reached[10.0, 0.5]) < 1e-6
     assert 5 < reached[10.0, 0.5] / reached[100.0, 0.5] < 15  # the penalty's O(1/lam)

@@ -1,4 +1,5 @@
-"""`@method`, and what every entry of the catalogue has: a docstring in one shape and a provenance."""
+"""`@method`, and what every entry of the catalogue has: a docstring in one shape and a
+provenance."""
 
 import importlib
 import inspect
@@ -40,7 +41,11 @@ def test_every_method_explains_itself(name):
     assert re.search(r"^Cost: .*gradient", text, re.MULTILINE)
     assert re.search(r"^Lands: ", text, re.MULTILINE)
     assert " ".join(text.split()).endswith(f"Provenance: {factory.provenance}")
-    undescribed = [word for word in inspect.signature(factory).parameters if not re.search(rf"\b{word}\b.*   ", text)]
+    undescribed = [
+        word
+        for word in inspect.signature(factory).parameters
+        if not re.search(rf"\b{word}\b.*   ", text)
+    ]
     assert not undescribed
 
 
@@ -48,15 +53,34 @@ def test_rates_become_schedules_and_settings_stay(catalogue):
     seen = {}
 
     @method
-    def mine(*, alpha: Rate, beta: Rate | None = None, gamma: Rate = 0.5, T: int = 3, radius: float | None = 2.0):
+    def mine(
+        *,
+        alpha: Rate,
+        beta: Rate | None = None,
+        gamma: Rate = 0.5,
+        T: int = 3,
+        radius: float | None = 2.0,
+    ):
         """Mine."""
         seen.update(locals())
         return decibo.compose(direction.single(), consensus.dgd(), x=alpha, y=gamma)
 
     halving = lambda k: 0.5**k
     algorithm = mine(alpha=0.1, gamma=halving, T=4)
-    assert (seen["alpha"](7), seen["gamma"](2), seen["beta"], seen["T"], seen["radius"]) == (0.1, 0.25, None, 4, 2.0)
-    assert algorithm.settings == {"alpha": 0.1, "beta": None, "gamma": halving, "T": 4, "radius": 2.0}
+    assert (seen["alpha"](7), seen["gamma"](2), seen["beta"], seen["T"], seen["radius"]) == (
+        0.1,
+        0.25,
+        None,
+        4,
+        2.0,
+    )
+    assert algorithm.settings == {
+        "alpha": 0.1,
+        "beta": None,
+        "gamma": halving,
+        "T": 4,
+        "radius": 2.0,
+    }
     assert (algorithm.name, algorithm.replace(alpha=0.2).settings["alpha"]) == ("mine", 0.2)
     assert "mine" not in catalogue  # which is that of the package
     assert mine.__doc__ == "Mine."
@@ -85,7 +109,9 @@ def test_no_method_replaces_another_modules(catalogue):
     assert method(ahead)(alpha=0.1).name == "ahead"  # a stranger's may have any name
     assert catalogue["ahead"] is decibo.ahead
     ahead.__module__ = "decibo.algorithm.another"
-    with pytest.raises(decibo.InputError, match=r"ahead already exists in decibo\.algorithm\.methods"):
+    with pytest.raises(
+        decibo.InputError, match=r"ahead already exists in decibo\.algorithm\.methods"
+    ):
         method(ahead)
 
 
@@ -94,7 +120,9 @@ def test_a_method_must_return_an_algorithm():
     def forgetful(*, alpha: Rate) -> Algorithm:
         decibo.methods.dgd(alpha=alpha)
 
-    with pytest.raises(decibo.InputError, match=r"forgetful must return a decibo\.Algorithm, but it returned None"):
+    with pytest.raises(
+        decibo.InputError, match=r"forgetful must return a decibo\.Algorithm, but it returned None"
+    ):
         forgetful(alpha=0.1)
 
 

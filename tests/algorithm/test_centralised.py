@@ -31,7 +31,9 @@ def twin_f2sa_2(twin, k, x, y, z):
     for _ in range(T):
         y = y - C * (twin.g_y(0, x, y) + twin.f_y(0, x, y) / lam)
         z = z - C * (twin.g_y(0, x, z) - twin.f_y(0, x, z) / lam)
-    d = (twin.f_x(0, x, y) + twin.f_x(0, x, z)) / 2 + lam / 2 * (twin.g_x(0, x, y) - twin.g_x(0, x, z))
+    d = (twin.f_x(0, x, y) + twin.f_x(0, x, z)) / 2 + lam / 2 * (
+        twin.g_x(0, x, y) - twin.g_x(0, x, z)
+    )
     return x - A * d / np.linalg.norm(d), y, z
 
 
@@ -44,7 +46,8 @@ def sgd(name, s, d, lr, momentum):
 
 
 def twin_acc_f2ba(twin, k, x, y, z):
-    """The authors' loop with torch.optim.SGD(nesterov=True), g in the step of y taken at y, and z kept."""
+    """The authors' loop with torch.optim.SGD(nesterov=True), g in the step of y taken at y, and z
+    kept."""
     if k == 0:
         PAST.update(x=0, y=0, z=0, count=0, moved=0.0, B=0.25, restarts=[])
     for _ in range(T):
@@ -52,7 +55,13 @@ def twin_acc_f2ba(twin, k, x, y, z):
         y = sgd("y", y, twin.f_y(0, x, y) / LAM + twin.g_y(0, x, y), (1 - 0.4) * C, 0.4)
         z = sgd("z", z, g_z, (1 - 0.4) * C, 0.4)
     before = x
-    x = sgd("x", x, twin.f_x(0, x, y) + LAM * (twin.g_x(0, x, y) - twin.g_x(0, x, z)), (1 - 0.7) * A, 0.7)
+    x = sgd(
+        "x",
+        x,
+        twin.f_x(0, x, y) + LAM * (twin.g_x(0, x, y) - twin.g_x(0, x, z)),
+        (1 - 0.7) * A,
+        0.7,
+    )
     PAST["count"] += 1
     PAST["moved"] += np.sum((x - before) ** 2)
     if PAST["count"] * PAST["moved"] > max(PAST["B"], 0.01) ** 2:
@@ -87,10 +96,30 @@ def twin_lv_hba(twin, k, x, y, t):
 
 
 METHODS = {
-    "f2sa": (f2sa(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T), twin_f2sa, "xyz", (T + 1, 2 * T + 2)),
-    "f2sa_p": (f2sa_p(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T), twin_f2sa_2, "xyz", (2 * T + 2, 2 * T + 2)),
+    "f2sa": (
+        f2sa(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T),
+        twin_f2sa,
+        "xyz",
+        (T + 1, 2 * T + 2),
+    ),
+    "f2sa_p": (
+        f2sa_p(alpha=A, gamma=C, lam=polynomial(LAM, 0.5), T=T),
+        twin_f2sa_2,
+        "xyz",
+        (2 * T + 2, 2 * T + 2),
+    ),
     "acc_f2ba": (
-        acc_f2ba(alpha=A, gamma=C, lam=LAM, T=T, momentum=0.7, inner=0.4, radius=0.25, least=0.01, shrink=0.5),
+        acc_f2ba(
+            alpha=A,
+            gamma=C,
+            lam=LAM,
+            T=T,
+            momentum=0.7,
+            inner=0.4,
+            radius=0.25,
+            least=0.01,
+            shrink=0.5,
+        ),
         twin_acc_f2ba,
         "xyz",
         (T + 1, 2 * T + 2),
@@ -115,7 +144,9 @@ def test_three_steps_equal_numpy(name, shape):
     start = {variable: drawn.get(variable, drawn["z"]) for variable in variables}
     if name == "lv_hba":
         start |= {variable: np.clip(start[variable], -1, 1) for variable in "yt"}
-    solution = decibo.solve(ours, decibo.complete(1), method, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, decibo.complete(1), method, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     s = [start[variable][0] for variable in variables]
     for k in range(3):
         s = step(twin, k, *s)
@@ -146,7 +177,9 @@ ALONE = decibo.problems.quadratic(agents=1, bend=0.05)
 def bias(method, steps=600):
     """|grad Phi| and |c - y*(x)| where the method lands."""
     measures = ["stationarity", "inner_error"]
-    solution = decibo.solve(ALONE, decibo.complete(1), method, steps=steps, every=steps, measures=measures)
+    solution = decibo.solve(
+        ALONE, decibo.complete(1), method, steps=steps, every=steps, measures=measures
+    )
     return [np.sqrt(solution.history[name][-1]) for name in measures]
 
 
@@ -162,25 +195,41 @@ def bias(method, steps=600):
         (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=10.0), 20_000, 2.7e-1),
         (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=100.0), 20_000, 3.4e-2),
     ],
-    ids=["f2sa 10", "f2sa 100", "acc_f2ba 10", "acc_f2ba 100", "bome 0.1", "bome 0.01", "lv_hba 10", "lv_hba 100"],
+    ids=[
+        "f2sa 10",
+        "f2sa 100",
+        "acc_f2ba 10",
+        "acc_f2ba 100",
+        "bome 0.1",
+        "bome 0.01",
+        "lv_hba 10",
+        "lv_hba 100",
+    ],
 )
 def test_methods_land_where_their_docstrings_say(method, steps, said):
     problem = decibo.problems.quadratic(agents=1)
-    solution = decibo.solve(problem, decibo.complete(1), method, steps=steps, every=steps, measures=["stationarity"])
+    solution = decibo.solve(
+        problem, decibo.complete(1), method, steps=steps, every=steps, measures=["stationarity"]
+    )
     assert np.sqrt(solution.history["stationarity"][-1]) == pytest.approx(said, rel=0.1)
 
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_the_bias_of_f2sa_p_is_of_order_p(p):
     lams = np.array([30.0, 60.0, 120.0])
-    biases = np.log([bias(f2sa_p(alpha=0.2, gamma=0.2, lam=lam, p=p, normalised=False)) for lam in lams])
+    biases = np.log(
+        [bias(f2sa_p(alpha=0.2, gamma=0.2, lam=lam, p=p, normalised=False)) for lam in lams]
+    )
     slopes = np.polyfit(np.log(lams), biases, 1)[0]
     assert ((-p - 0.1 <= slopes) & (slopes <= -p + 0.1)).all()
 
 
 def test_a_normalised_step_of_f2sa_p_has_the_length_alpha():
     method = f2sa_p(alpha=0.03, gamma=0.2, lam=30.0)
-    ends = [decibo.solve(ALONE, decibo.complete(1), method, steps=k, measures=["outer"]).x for k in (5, 6)]
+    ends = [
+        decibo.solve(ALONE, decibo.complete(1), method, steps=k, measures=["outer"]).x
+        for k in (5, 6)
+    ]
     assert np.linalg.norm(ends[1] - ends[0]) == pytest.approx(0.03)
 
 

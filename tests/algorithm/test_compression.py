@@ -38,7 +38,11 @@ def test_compressors_lose_only_part(s):
     assert set(kept[kept != 0].tolist()) <= set(s.tolist())
 
 
-@given(arrays(np.float64, 20, elements=st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 5e-324, np.inf])))
+@given(
+    arrays(
+        np.float64, 20, elements=st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 5e-324, np.inf])
+    )
+)
 def test_the_largest_entries_are_those_of_a_stable_sort(s):
     """Also with equal entries, of which the first are kept."""
     for count, apply in LARGEST.items():
@@ -54,18 +58,28 @@ def test_bits_are_what_is_sent():
     assert decibo.compression.quantise(4).bits(1000, 32) == 4000 + 32  # levels and the maximum
     ours, _ = problem("vector", 10)
     method = decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0)
-    cost = decibo.solve(ours, RING, decibo.compression.compressed(method, decibo.compression.quantise(8)), steps=2).cost
-    assert cost.bytes == 3 * 8 + 2 * 4 + 3 * 1 + 2 * 0  # 3 vectors: 3, 4 and 4 numbers of a byte, and their maxima
+    cost = decibo.solve(
+        ours, RING, decibo.compression.compressed(method, decibo.compression.quantise(8)), steps=2
+    ).cost
+    # 3 vectors: 3, 4 and 4 numbers of a byte, and their maxima
+    assert cost.bytes == 3 * 8 + 2 * 4 + 3 * 1 + 2 * 0
     assert cost.numbers == 11
 
 
 def test_messages_in_sixteen_bits_with_and_without_feedback():
-    """With feedback exact methods stay exact; without, agents agree up to the rounding of what they send."""
+    """With feedback exact methods stay exact; without, agents agree up to the rounding of what they
+    send."""
     quadratic = decibo.problems.quadratic(10, seed=3)
     method = decibo.methods.sldbo(alpha=0.03, beta=0.05, gamma=0.05)
     short = decibo.compression.rounded("bfloat16")
-    ways = [decibo.compression.compressed(method, short, feedback=feedback) for feedback in (True, False)]
-    runs = [decibo.solve(quadratic, RING, way, steps=2500, every=2500, measures=["distance_x"]) for way in ways]
+    ways = [
+        decibo.compression.compressed(method, short, feedback=feedback)
+        for feedback in (True, False)
+    ]
+    runs = [
+        decibo.solve(quadratic, RING, way, steps=2500, every=2500, measures=["distance_x"])
+        for way in ways
+    ]
     ends = [float(run.history["distance_x"][-1]) for run in runs]
     size = float(np.sum(np.asarray(quadratic.solution["x"]) ** 2))
     assert ends[0] < 1e-18 * size
@@ -87,26 +101,38 @@ def test_nothing_lost_is_nothing_changed():
 def test_top_ten_percent_reaches_the_uncompressed_solution():
     quadratic = decibo.problems.quadratic(n=20, r=30)
     method = decibo.compression.compressed(
-        decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), decibo.compression.top_k(0.1), eta=0.3
+        decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1),
+        decibo.compression.top_k(0.1),
+        eta=0.3,
     )
-    solution = decibo.solve(quadratic, RING, method, steps=5000, every=5000, measures=["stationarity", "distance_x"])
+    solution = decibo.solve(
+        quadratic, RING, method, steps=5000, every=5000, measures=["stationarity", "distance_x"]
+    )
     assert solution.history["stationarity"][-1] <= 1e-18
     assert solution.history["distance_x"][-1] <= 1e-18
     assert solution.cost.bytes < 0.15 * solution.cost.numbers * 8
 
 
 @pytest.mark.parametrize(
-    "compressor", [decibo.compression.quantise(6), decibo.compression.random_k(0.5)], ids=["quantise", "random_k"]
+    "compressor",
+    [decibo.compression.quantise(6), decibo.compression.random_k(0.5)],
+    ids=["quantise", "random_k"],
 )
 def test_other_compressors_reach_it_too(compressor):
     quadratic = decibo.problems.quadratic()
-    method = decibo.compression.compressed(decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), compressor, eta=0.3)
-    solution = decibo.solve(quadratic, RING, method, steps=5000, every=5000, measures=["stationarity"])
+    method = decibo.compression.compressed(
+        decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1), compressor, eta=0.3
+    )
+    solution = decibo.solve(
+        quadratic, RING, method, steps=5000, every=5000, measures=["stationarity"]
+    )
     assert solution.history["stationarity"][-1] <= 1e-18
 
 
 def test_compressed_methods_conform_and_keep_their_settings():
-    method = decibo.compression.compressed(decibo.ahead_exact(alpha=0.02, gamma=0.05), decibo.compression.top_k(0.5))
+    method = decibo.compression.compressed(
+        decibo.ahead_exact(alpha=0.02, gamma=0.05), decibo.compression.top_k(0.5)
+    )
     assert "relabelling" in decibo.check_method(method, landing=False)
     assert method.replace(alpha=0.1).settings["alpha"] == 0.1
     assert repr(method) == "ahead_exact + top_k(0.5)(alpha=0.02, gamma=0.05, lam=100)"
@@ -137,7 +163,9 @@ def noisy(size):
         places = jax.random.randint(key, (size,), 0, 40)
         return {name: leaf[places] for name, leaf in d.items()}
 
-    outer = lambda x, y, d: 0.5 * jnp.mean(jnp.sum((y - d["b"]) ** 2, axis=1)) + 0.05 * jnp.sum(x**2)
+    outer = lambda x, y, d: (
+        0.5 * jnp.mean(jnp.sum((y - d["b"]) ** 2, axis=1)) + 0.05 * jnp.sum(x**2)
+    )
     inner = lambda x, y, d: 0.5 * jnp.mean(jnp.sum((y - x - d["a"]) ** 2, axis=1))
     return decibo.Problem(outer, inner, data, jnp.zeros(3), jnp.zeros(3), sample=sample)
 
@@ -157,9 +185,9 @@ def test_minibatches_reach_a_neighbourhood_that_shrinks_with_the_step(make):
     floors = []
     for h in (0.05, 0.01):
         method = decibo.minibatch(make(h))
-        history = decibo.solve(ours, RING, method, steps=6000, every=10, measures=["stationarity"]).history[
-            "stationarity"
-        ]
+        history = decibo.solve(
+            ours, RING, method, steps=6000, every=10, measures=["stationarity"]
+        ).history["stationarity"]
         assert history[0] > 50 * history[-300:].mean()
         floors.append(history[-300:].mean())
     assert floors[1] < 0.45 * floors[0]
@@ -168,7 +196,9 @@ def test_minibatches_reach_a_neighbourhood_that_shrinks_with_the_step(make):
 def test_minibatches_need_to_know_how_to_draw_one_and_depend_on_the_seed():
     method = decibo.minibatch(decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0))
     ours, _ = problem("vector", 10)
-    with pytest.raises(decibo.InputError, match=r"draws minibatches, but the problem does not say how.*sample"):
+    with pytest.raises(
+        decibo.InputError, match=r"draws minibatches, but the problem does not say how.*sample"
+    ):
         decibo.solve(ours, RING, method, steps=5)
     runs = [decibo.solve(noisy(4), RING, method, steps=5, seed=seed).x for seed in (0, 0, 1)]
     assert (runs[0] == runs[1]).all()

@@ -39,7 +39,9 @@ def peeking(oracle, mix, s, k, key):
 
 def hiding(oracle, mix, s, k, key):
     """Exchanges in a loop of unknown length, which no count can see."""
-    far = jax.lax.while_loop(lambda carry: carry[0] < k + 8, lambda carry: (carry[0] + 1, mix(carry[1])), (k, s.x))[1]
+    far = jax.lax.while_loop(
+        lambda carry: carry[0] < k + 8, lambda carry: (carry[0] + 1, mix(carry[1])), (k, s.x)
+    )[1]
     return S(
         far - 0.1 * oracle.outer(s.x, s.y)[0] + 0.1 * oracle.inner(s.x, s.y)[0],
         mix(s.y) - 0.1 * oracle.inner(s.x, s.y)[1],
@@ -64,7 +66,10 @@ BAD = {
         replace(GOOD, step=lambda o, mix, s: s),
         r"signature: step does not take 5 arguments",
     ),
-    "no y": (replace(GOOD, view=lambda s: {"x": s.x}), r"signature: view\(state\) gives .*at least x and y"),
+    "no y": (
+        replace(GOOD, view=lambda s: {"x": s.x}),
+        r"signature: view\(state\) gives .*at least x and y",
+    ),
     "wrong size": (
         replace(GOOD, view=lambda s: {"x": s.x, "y": s.x}),
         r"signature: view\(state\)\['y'\] has shape",
@@ -99,7 +104,9 @@ def test_only_algorithms_can_be_checked():
 
 
 def test_solve_rejects_what_looks_at_others_by_other_means():
-    ours = decibo.Problem(lambda x, y, d: jnp.sum(y**2), lambda x, y, d: jnp.sum((y - x) ** 2), jnp.ones(3), 0.0, 0.0)
+    ours = decibo.Problem(
+        lambda x, y, d: jnp.sum(y**2), lambda x, y, d: jnp.sum((y - x) ** 2), jnp.ones(3), 0.0, 0.0
+    )
     with pytest.raises(decibo.InputError, match="by other means than mix"):
         decibo.solve(ours, decibo.ring(3), replace(GOOD, step=peeking), steps=3)
 
@@ -112,7 +119,9 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
             return S + jnp.arange(len(S)).reshape(-1, *[1] * (S.ndim - 1))
 
     module._steps.clear_cache()  # programs compiled with the fair mixer
-    monkeypatch.setattr(module, "AgentMix", lambda mixing, k, key, reach: AgentMix(Unfair(), k, key, reach))
+    monkeypatch.setattr(
+        module, "AgentMix", lambda mixing, k, key, reach: AgentMix(Unfair(), k, key, reach)
+    )
     with pytest.raises(
         decibo.ConformanceError,
         match=r"(?s)relabelling: renaming the agents.*agreement: equal agents drift apart",
@@ -122,7 +131,8 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
 
 
 def local_adam(oracle, mix, s, k, key):
-    """Every agent divides by the size of its own directions, and by that it weighs agents unequally."""
+    """Every agent divides by the size of its own directions, and by that it weighs agents
+    unequally."""
     g_x, g_y = oracle.inner(s.x, s.y)
     f_x, _ = oracle.outer(s.x, s.y)
     m = 0.9 * s.m + 0.1 * (f_x + g_x)
@@ -143,7 +153,8 @@ def test_a_local_adam_does_not_get_full_marks():
     adam = decibo.Algorithm(start, local_adam, lambda s: {"x": s.x, "y": s.y}, name="local Adam")
     assert len(decibo.check_method(adam, landing=False)) == 7
     with pytest.raises(
-        decibo.ConformanceError, match=r"fails 1 of 8 checks:\n  landing: comes to rest at [\d.]+ times"
+        decibo.ConformanceError,
+        match=r"fails 1 of 8 checks:\n  landing: comes to rest at [\d.]+ times",
     ):
         decibo.check_method(adam)
 
@@ -167,7 +178,9 @@ def test_where_methods_land():
 
 
 def test_a_method_may_land_on_a_problem_of_its_own():
-    passed, words = lands(decibo.methods.gt_gda(alpha=0.02, beta=0.05), decibo.problems.quadratic(5, bend=0.1))
+    passed, words = lands(
+        decibo.methods.gt_gda(alpha=0.02, beta=0.05), decibo.problems.quadratic(5, bend=0.1)
+    )
     assert not passed
     assert "known solution" in words
     one = decibo.methods.f2sa(alpha=0.05, gamma=0.1, lam=100.0)

@@ -39,7 +39,9 @@ def test_three_steps_equal_numpy(network):
     ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"]}
-    solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     rows = start["x"], start["y"], np.zeros((twin.m, twin.r, twin.n))
     for _ in range(3):
         rows = twin_step(twin, network.W, *rows)

@@ -1,4 +1,5 @@
-"""Noise in messages: the recursion and the noise against numpy, where it lands, what eps claims, what is refused."""
+"""Noise in messages: the recursion and the noise against numpy, where it lands, what eps claims,
+what is refused."""
 
 import jax
 import numpy as np
@@ -19,7 +20,9 @@ QUIET = 1e-30
 
 
 def method(**options):
-    return methods.ldp_dsbo(**{"alpha": A, "beta": B, "gamma": C, "noise": NOISE, "coupling": COUPLING} | options)
+    return methods.ldp_dsbo(
+        **{"alpha": A, "beta": B, "gamma": C, "noise": NOISE, "coupling": COUPLING} | options
+    )
 
 
 def implicit(i, x, y, v, twin=TWIN):
@@ -31,17 +34,25 @@ def implicit(i, x, y, v, twin=TWIN):
 
 
 def clipped(d, clip):
-    return d if clip is None else {name: row * min(1, clip / max(np.abs(row).sum(), 1e-300)) for name, row in d.items()}
+    return (
+        d
+        if clip is None
+        else {name: row * min(1, clip / max(np.abs(row).sum(), 1e-300)) for name, row in d.items()}
+    )
 
 
 def alone(i, W, heard, clip=None, twin=TWIN):
-    """The variables of agent i at every step, found from what its neighbours sent and its own data."""
+    """The variables of agent i at every step, found from what its neighbours sent and its own
+    data."""
     h = {"x": A, "y": B, "v": C}
     s = {name: np.zeros(heard[0][name].shape[1]) for name in h}
     path = [s]
     for k, p in enumerate(heard):
         d = clipped(implicit(i, s["x"], s["y"], s["v"], twin), clip)
-        pull = {name: sum(W[i, j] * (p[name][j] - s[name]) for j in range(len(W)) if j != i) for name in s}
+        pull = {
+            name: sum(W[i, j] * (p[name][j] - s[name]) for j in range(len(W)) if j != i)
+            for name in s
+        }
         s = {name: s[name] + 0.8 * (1 + k) ** -0.5 * pull[name] - h[name] * d[name] for name in s}
         path.append(s)
     return path
@@ -72,7 +83,9 @@ def test_steps_equal_numpy(paths):
 
 
 def test_the_noise_is_laplaces_and_everybodys_own(heard, paths):
-    rows = lambda k: np.stack([np.concatenate([heard[k][n][i] - paths[i][k][n] for n in "xyv"]) for i in range(6)])
+    rows = lambda k: np.stack(
+        [np.concatenate([heard[k][n][i] - paths[i][k][n] for n in "xyv"]) for i in range(6)]
+    )
     noise = np.stack([rows(k) / NOISE(k) for k in range(STEPS)])  # step, agent, number
     assert np.abs(noise).mean() == pytest.approx(1, abs=0.07)  # of 1,980
     assert noise.mean() == pytest.approx(0, abs=0.1)
@@ -137,7 +150,8 @@ def test_others_is_what_the_diagonal_leaves():
 
 
 def test_eps_is_the_sum_of_what_other_data_may_change():
-    """Agent 0 gets other data, and the messages stay as they are: its variables move by at most D_k, (3)."""
+    """Agent 0 gets other data, and the messages stay as they are: its variables move by at most
+    D_k, (3)."""
     network, clip = PATH, 0.4
     sent = privacy.messages(OURS, network, method(clip=clip), steps=STEPS)
     heard = [{name: np.asarray(rows) for name, rows in step[0].items()} for step in sent]
@@ -155,7 +169,8 @@ def test_eps_is_the_sum_of_what_other_data_may_change():
             D = (1 - 0.8 * (1 + k) ** -0.5 * (1 - network.W[0, 0])) * D + 2 * clip * h
     assert far > 0.5  # the bound is not idle
     least = 1 - network.W.diagonal().max()
-    assert least == pytest.approx(1 - network.W[0, 0])  # the ends of a path hear least, so that theirs is the largest
+    # the ends of a path hear least, so that theirs is the largest
+    assert least == pytest.approx(1 - network.W[0, 0])
     assert privacy.epsilon(method(clip=clip), network, STEPS) == pytest.approx(eps, rel=1e-12)
 
 

@@ -1,4 +1,5 @@
-"""Where methods land on a heterogeneous quadratic (ring of 10, double precision), as the docstrings say."""
+"""Where methods land on a heterogeneous quadratic (ring of 10, double precision), as the docstrings
+say."""
 
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ A, G = 0.05, 0.1
 
 def lands(problem, method, steps=10_000, network=RING):
     """|grad Phi(xbar)| after many steps."""
-    solution = decibo.solve(problem, network, method, steps=steps, measures=["stationarity"], every=steps)
+    solution = decibo.solve(
+        problem, network, method, steps=steps, measures=["stationarity"], every=steps
+    )
     assert solution.status == "done"
     return float(np.sqrt(solution.history["stationarity"][-1]))
 
@@ -29,7 +32,9 @@ EXACT = {
     "sparkle_gt": decibo.methods.sparkle_gt(alpha=A, beta=G, gamma=G),
     "sparkle_extra": decibo.methods.sparkle_extra(alpha=A, beta=G, gamma=G),
     "sparkle_ed": decibo.methods.sparkle_ed(alpha=A, beta=G, gamma=G),
-    "implicit x push_pull": decibo.compose(direction.implicit(), consensus.push_pull(), x=0.02, y=0.05, v=0.05),
+    "implicit x push_pull": decibo.compose(
+        direction.implicit(), consensus.push_pull(), x=0.02, y=0.05, v=0.05
+    ),
     "mixed strategies": decibo.compose(
         direction.implicit(),
         {"x": consensus.exact_diffusion(), "y": consensus.tracking(), "v": consensus.extra()},
@@ -74,7 +79,9 @@ def test_floors_of_plain_strategies_shrink_linearly_with_the_step(make):
     [
         lambda lam: decibo.methods.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
         lambda lam: decibo.methods.fab(alpha=A, beta=G / lam, gamma=G, lam=lam),
-        lambda lam: decibo.compose(direction.penalty(lam), consensus.exact_diffusion(), x=A, y=G / lam, z=G),
+        lambda lam: decibo.compose(
+            direction.penalty(lam), consensus.exact_diffusion(), x=A, y=G / lam, z=G
+        ),
     ],
     ids=["dsgda_gt", "fab", "penalty x exact_diffusion"],
 )
@@ -99,7 +106,12 @@ def test_the_bias_of_the_symmetric_penalty_shrinks_like_one_over_lam_squared():
     [
         (decibo.methods.lopa(alpha=A, beta=G, gamma=G, tracking=True), 1e-9),
         # the ridge is 6e-10 at the end
-        (decibo.methods.duet(alpha=A, beta=G, gamma=G, ridge=decibo.schedules.polynomial(1.0, -4.0, delay=50.0)), 1e-8),
+        (
+            decibo.methods.duet(
+                alpha=A, beta=G, gamma=G, ridge=decibo.schedules.polynomial(1.0, -4.0, delay=50.0)
+            ),
+            1e-8,
+        ),
     ],
     ids=["lopa", "duet"],
 )
@@ -119,20 +131,36 @@ def test_the_papers_example_is_solved_by_exact_diffusion_at_the_papers_steps():
     problem, network = decibo.problems.synthetic(), decibo.networks.erdos_renyi(10, 0.7, seed=0)
     steps = {"x": 7e-4, "y": 1e-3, "z": 1e-2}
     for seed in range(3):
-        options = {"steps": 1500, "every": 1500, "measures": ["distance_x"], "start": decibo.random_start(seed)}
+        options = {
+            "steps": 1500,
+            "every": 1500,
+            "measures": ["distance_x"],
+            "start": decibo.random_start(seed),
+        }
         exact = decibo.compose(direction.penalty(20.0), consensus.exact_diffusion(), **steps)
         assert decibo.solve(problem, network, exact, **options).history["distance_x"][-1] <= 1e-11
         plain = decibo.ahead(alpha=7e-4, beta=1e-3, gamma=1e-2, lam=20.0)
-        assert 5e-3 <= decibo.solve(problem, network, plain, **options).history["distance_x"][-1] <= 1.2e-2
+        assert (
+            5e-3
+            <= decibo.solve(problem, network, plain, **options).history["distance_x"][-1]
+            <= 1.2e-2
+        )
 
 
 @pytest.mark.parametrize("network", [RING, decibo.networks.path(10)], ids=["ring", "path"])
-@pytest.mark.parametrize(("name", "bound"), [("sparkle_extra", 1e-12), ("ahead_exact lam=100", 1e-10)])
+@pytest.mark.parametrize(
+    ("name", "bound"), [("sparkle_extra", 1e-12), ("ahead_exact lam=100", 1e-10)]
+)
 def test_single_precision_stays_at_the_solution(name, bound, network):
-    """The mean of the memory is 0 for good: rounded step by step, it led exact diffusion to 2e-7 and on."""
+    """The mean of the memory is 0 for good: rounded step by step, it led exact diffusion to 2e-7
+    and on."""
     problem = decibo.problems.quadratic(heterogeneity=3.0)
     single = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
-    problem = replace(problem, data=single(problem.data), x0=single(problem.x0), y0=single(problem.y0))
-    solution = decibo.solve(problem, network, EXACT[name], steps=30_000, measures=["distance_x"], every=3_000)
+    problem = replace(
+        problem, data=single(problem.data), x0=single(problem.x0), y0=single(problem.y0)
+    )
+    solution = decibo.solve(
+        problem, network, EXACT[name], steps=30_000, measures=["distance_x"], every=3_000
+    )
     assert solution.x.dtype == jnp.float32
     assert solution.history["distance_x"][2:].max() <= bound

@@ -20,8 +20,12 @@ def own(twin, x, y):
     return [
         np.stack([twin.f_x(i, x[i], y[i]) for i in range(twin.m)]),
         np.stack([twin.f_y(i, x[i], y[i]) for i in range(twin.m)]),
-        np.stack([np.stack([twin.J(i, x[i], y[i], e) for e in units], axis=1) for i in range(twin.m)]),
-        np.stack([np.stack([twin.H(i, x[i], y[i], e) for e in units], axis=1) for i in range(twin.m)]),
+        np.stack(
+            [np.stack([twin.J(i, x[i], y[i], e) for e in units], axis=1) for i in range(twin.m)]
+        ),
+        np.stack(
+            [np.stack([twin.H(i, x[i], y[i], e) for e in units], axis=1) for i in range(twin.m)]
+        ),
     ]
 
 
@@ -33,7 +37,10 @@ def twin_step(twin, W, x, y, gossip):
         series = ETA * sum(np.linalg.matrix_power(factor, j) for j in range(N + 1))
         u[i] = f_x - J @ series @ f_y
     g_y = np.stack([twin.g_y(i, x[i], y[i]) for i in range(twin.m)])
-    new = [(1 - THETA) * mixed(W, old) + THETA * now for old, now in zip(gossip, own(twin, x, y), strict=True)]
+    new = [
+        (1 - THETA) * mixed(W, old) + THETA * now
+        for old, now in zip(gossip, own(twin, x, y), strict=True)
+    ]
     return mixed(W, x) - ALPHA * u, mixed(W, y) - BETA * g_y, new
 
 
@@ -43,7 +50,9 @@ def test_three_steps_equal_numpy(network):
     ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"]}
-    solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     rows = start["x"], start["y"], own(twin, start["x"], start["y"])
     for _ in range(3):
         rows = twin_step(twin, network.W, *rows)

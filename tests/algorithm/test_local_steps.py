@@ -21,7 +21,8 @@ def descent(twin, s):
 
 
 def exact_diffusion(W):
-    """p+ = s - h d, s+ = W~ (p+ + c), c+ = s+ - p+, with W~ = I when alone and a lazier W~ when together."""
+    """p+ = s - h d, s+ = W~ (p+ + c), c+ = s+ - p+, with W~ = I when alone and a lazier W~ when
+    together."""
     c = {}
 
     def step(s, d, together, h=0.05):
@@ -55,7 +56,9 @@ def test_steps_equal_numpy(strategy, network):
     network = NETWORKS[network]()
     ours, twin = PROBLEM
     start = {name: twin.starts()[name] for name in ("x", "y")}
-    plain = decibo.compose(direction.single(), getattr(consensus, strategy.__name__)(), x=0.05, y=0.05)
+    plain = decibo.compose(
+        direction.single(), getattr(consensus, strategy.__name__)(), x=0.05, y=0.05
+    )
     options = {"steps": 2, "start": as_start(ours, start), "measures": ["outer"]}
     found = as_rows(ours, decibo.solve(ours, network, local_steps(plain, K), **options))
     step = strategy(network.W)
@@ -68,13 +71,16 @@ def test_steps_equal_numpy(strategy, network):
 
 def by_differences(twin, i, x, y, v, e=0.02):
     size = e / (e + np.linalg.norm(v))
-    Jv, Hv = ((g(i, x, y + size * v) - g(i, x, y - size * v)) / (2 * size) for g in (twin.g_x, twin.g_y))
+    Jv, Hv = (
+        (g(i, x, y + size * v) - g(i, x, y - size * v)) / (2 * size) for g in (twin.g_x, twin.g_y)
+    )
     return {"x": twin.f_x(i, x, y) - Jv, "y": twin.g_y(i, x, y), "v": Hv - twin.f_y(i, x, y)}
 
 
 @pytest.mark.parametrize("network", ["ring", "complete"])
 def test_memfbo_equals_numpy(network):
-    """Every agent goes K steps alone, and then all take means: of all on the complete network, as a server does."""
+    """Every agent goes K steps alone, and then all take means: of all on the complete network, as a
+    server does."""
     network = decibo.complete(6) if network == "complete" else NETWORKS[network]()
     ours, twin = PROBLEM
     start = {name: twin.starts()["z" if name == "v" else name] for name in "xyv"}
@@ -99,7 +105,9 @@ def test_memfbo_equals_numpy(network):
     assert cost.products == 0
 
 
-@pytest.mark.parametrize("bad", [{"K": 0}, {"difference": 0.0}, {"difference": -1.0}, {"radius": -1.0}])
+@pytest.mark.parametrize(
+    "bad", [{"K": 0}, {"difference": 0.0}, {"difference": -1.0}, {"radius": -1.0}]
+)
 def test_memfbo_refuses_bad_numbers(bad):
     with pytest.raises(decibo.InputError, match=f"{next(iter(bad))} must be"):
         decibo.methods.memfbo(alpha=0.1, beta=0.1, gamma=0.1, **bad)
@@ -107,7 +115,8 @@ def test_memfbo_refuses_bad_numbers(bad):
 
 @given(steps=st.integers(1, 50), w=st.floats(-0.999, 0.999))
 def test_alone_or_not_the_memory_stays_bounded(steps, w):
-    """(3) of local_steps.py, for every K and every eigenvalue of W, in the limit of small curvatures."""
+    """(3) of local_steps.py, for every K and every eigenvalue of W, in the limit of small
+    curvatures."""
     less = (1 - w) / 2 * min(1, 4 / (steps + 2))
     s, c = np.eye(2)
     apart = s + steps * c
@@ -116,14 +125,18 @@ def test_alone_or_not_the_memory_stays_bounded(steps, w):
 
 
 def lands(method, network, steps=1500):
-    end = decibo.solve(QUADRATIC, network, method, steps=steps, measures=["distance_x"], every=steps)
+    end = decibo.solve(
+        QUADRATIC, network, method, steps=steps, measures=["distance_x"], every=steps
+    )
     assert end.status == "done"
     return float(end.history["distance_x"][-1])
 
 
 @pytest.mark.parametrize("strategy", ["exact_diffusion", "tracking"])
 def test_exact_methods_stay_exact(strategy):
-    plain = decibo.compose(direction.implicit(), getattr(consensus, strategy)(), x=0.01, y=0.02, v=0.02)
+    plain = decibo.compose(
+        direction.implicit(), getattr(consensus, strategy)(), x=0.01, y=0.02, v=0.02
+    )
     wrapped = local_steps(plain, 10)
     for network in (decibo.ring(10), decibo.complete(10)):
         assert lands(wrapped, network) <= 1e-20
@@ -133,25 +146,37 @@ def test_without_a_gentler_memory_exact_diffusion_would_diverge(monkeypatch):
     """On a complete network, l = 1/2, twelve local steps are beyond l < 4/(K + 2)."""
     from decibo.algorithm import local_steps as module
 
-    monkeypatch.setattr(module._Gentle, "__init__", lambda self, mix, r: vars(self).update(mix=mix, r=1.0))
-    method = local_steps(decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=0.01, y=0.02, v=0.02), 12)
-    end = decibo.solve(QUADRATIC, decibo.complete(10), method, steps=1500, measures=["distance_x"], every=1500)
+    monkeypatch.setattr(
+        module._Gentle, "__init__", lambda self, mix, r: vars(self).update(mix=mix, r=1.0)
+    )
+    method = local_steps(
+        decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=0.01, y=0.02, v=0.02),
+        12,
+    )
+    end = decibo.solve(
+        QUADRATIC, decibo.complete(10), method, steps=1500, measures=["distance_x"], every=1500
+    )
     assert end.status == "diverged" or end.history["distance_x"][-1] > 1
 
 
 def test_the_floor_of_dgd_grows_with_the_steps_alone():
     """|xbar - x*|, which one step leaves O(h) off, is K times as large at the same h."""
     plain = decibo.compose(direction.implicit(), consensus.dgd(), x=0.005, y=0.01, v=0.01)
-    one, four = (np.sqrt(lands(local_steps(plain, count), decibo.ring(10), 4000)) for count in (1, 4))
+    one, four = (
+        np.sqrt(lands(local_steps(plain, count), decibo.ring(10), 4000)) for count in (1, 4)
+    )
     assert 3 < four / one < 5
 
 
 def test_memfbo_is_exact_with_one_local_step_and_o_of_k_steps_off_with_more():
-    """With a server: four times the local steps, or twice the step sizes, take it that much further off."""
+    """With a server: four times the local steps, or twice the step sizes, take it that much further
+    off."""
     server = decibo.complete(10)
     made = lambda count, h: decibo.methods.memfbo(alpha=h, beta=2 * h, gamma=2 * h, K=count)
     assert lands(made(1, 0.05), server) <= 1e-20
-    two, twice, eight = (np.sqrt(lands(made(*each), server)) for each in ((2, 0.01), (2, 0.02), (8, 0.01)))
+    two, twice, eight = (
+        np.sqrt(lands(made(*each), server)) for each in ((2, 0.01), (2, 0.02), (8, 0.01))
+    )
     assert 1.8 < twice / two < 2.2
     assert 6 < eight / two < 9  # (K - 1) steps alone, 7 for 1
 
@@ -164,7 +189,11 @@ def test_a_step_costs_k_gradients_and_one_message():
         for method in (plain, local_steps(plain, 4))
     ]
     assert costs[1].gradients == 4 * costs[0].gradients
-    assert (costs[1].messages, costs[1].numbers, costs[1].bytes) == (1, costs[0].numbers, costs[0].bytes)
+    assert (costs[1].messages, costs[1].numbers, costs[1].bytes) == (
+        1,
+        costs[0].numbers,
+        costs[0].bytes,
+    )
 
 
 def test_functions_of_the_step_count_all_steps():
@@ -182,17 +211,31 @@ def test_it_wraps_and_is_wrapped():
     assert method.name == "sldbo + 2 local steps"
     assert method.replace(beta=0.01).name == method.name
     packed = compression.compressed(method, compression.top_k(0.5))
-    assert decibo.solve(*(QUADRATIC, decibo.ring(10), packed), steps=2, measures=["outer"]).cost.messages == 1
+    assert (
+        decibo.solve(
+            *(QUADRATIC, decibo.ring(10), packed), steps=2, measures=["outer"]
+        ).cost.messages
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: local_steps(decibo.ahead_exact(), 2), "finds its step sizes from what neighbours send"),
-        (lambda: local_steps(decibo.ahead_exact(alpha=0.1, gamma=0.1), 0), "K must be a positive integer"),
+        (
+            lambda: local_steps(decibo.ahead_exact(), 2),
+            "finds its step sizes from what neighbours send",
+        ),
+        (
+            lambda: local_steps(decibo.ahead_exact(alpha=0.1, gamma=0.1), 0),
+            "K must be a positive integer",
+        ),
         (
             lambda: local_steps(
-                compression.compressed(decibo.ahead_exact(alpha=0.1, gamma=0.1), compression.top_k(0.5)), 2
+                compression.compressed(
+                    decibo.ahead_exact(alpha=0.1, gamma=0.1), compression.top_k(0.5)
+                ),
+                2,
             ),
             "Wrap in the other order",
         ),

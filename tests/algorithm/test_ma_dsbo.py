@@ -21,7 +21,9 @@ def twin_step(twin, W, x, y, v, r):
     agents = range(twin.m)
     for _ in range(T):
         y = mixed(W, y) - BETA * np.stack([twin.g_y(i, x[i], y[i]) for i in agents])
-    residual = lambda v: np.stack([twin.H(i, x[i], y[i], v[i]) - twin.f_y(i, x[i], y[i]) for i in agents])
+    residual = lambda v: np.stack(
+        [twin.H(i, x[i], y[i], v[i]) - twin.f_y(i, x[i], y[i]) for i in agents]
+    )
     s = residual(v)
     d = s.copy()
     for _ in range(N):
@@ -38,7 +40,9 @@ def test_three_steps_equal_numpy(network):
     ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"], "v": drawn["z"]}
-    solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     rows = start["x"], start["y"], start["v"], np.zeros_like(start["x"])
     for _ in range(3):
         rows = twin_step(twin, network.W, *rows)
@@ -55,7 +59,9 @@ def test_conforms():
 
 
 def test_a_changed_step_size_needs_no_new_compilation():
-    assert jax.tree.structure(METHOD.core) == jax.tree.structure(METHOD.replace(alpha=0.01, beta=0.2).core)
+    assert jax.tree.structure(METHOD.core) == jax.tree.structure(
+        METHOD.replace(alpha=0.01, beta=0.2).core
+    )
     assert jax.tree.structure(METHOD.core) != jax.tree.structure(METHOD.replace(T=T + 1).core)
 
 
@@ -64,7 +70,9 @@ def test_lands_step_off():
     floors = []
     for step in (0.05, 0.005):
         method = ma_dsbo(alpha=step, beta=step, gamma=0.1, T=20, N=40)
-        solution = decibo.solve(ours, network, method, steps=round(25 / step), every=10**6, measures=["stationarity"])
+        solution = decibo.solve(
+            ours, network, method, steps=round(25 / step), every=10**6, measures=["stationarity"]
+        )
         floors.append(np.sqrt(solution.history["stationarity"][-1]))
     assert 1e-3 < floors[1] < floors[0] / 5 < 1e-2
 

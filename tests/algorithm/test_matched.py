@@ -1,4 +1,5 @@
-"""Matched inner steps: ahead_exact is the implicit method by gradients alone, and lam drops out of the step sizes."""
+"""Matched inner steps: ahead_exact is the implicit method by gradients alone, and lam drops out of
+the step sizes."""
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from decibo import consensus, direction
 RING = decibo.ring(10)
 
 
-LOOK = {name: (lambda s, name=name: s.local[name]) for name in "xyzv"}  # the same functions: one program for every lam
+# the same functions: one program for every lam
+LOOK = {name: lambda s, name=name: s.local[name] for name in "xyzv"}
 
 
 def paths(problem, method, names):
@@ -27,7 +29,9 @@ def ours(problem, lam):
 
 def theirs(problem):
     """x, y and -v along the implicit method."""
-    x, y, v = paths(problem, decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None), "xyv")
+    x, y, v = paths(
+        problem, decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1, theta=None), "xyv"
+    )
     return x, y, -v
 
 
@@ -57,7 +61,9 @@ def largest_alpha(problem, make, low=1e-5, high=1e3, factor=1.25, steps=1500):
     """The largest alpha of a geometric grid from which |grad Phi| falls, by bisection."""
 
     def works(alpha):
-        solution = decibo.solve(problem, RING, make(alpha), steps=steps, every=steps, measures=["stationarity"])
+        solution = decibo.solve(
+            problem, RING, make(alpha), steps=steps, every=steps, measures=["stationarity"]
+        )
         values = solution.history["stationarity"]
         return solution.status == "done" and bool(values[-1] <= values[0])
 

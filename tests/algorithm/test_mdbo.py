@@ -20,7 +20,9 @@ def directions(twin, x, y):
     d_x, d_y = np.zeros_like(x), np.zeros_like(y)
     for i in range(twin.m):
         H = np.stack([twin.H(i, x[i], y[i], e) for e in np.eye(twin.r)], axis=1)
-        series = ETA * sum(np.linalg.matrix_power(np.eye(twin.r) - ETA * H, j) for j in range(N + 1))
+        series = ETA * sum(
+            np.linalg.matrix_power(np.eye(twin.r) - ETA * H, j) for j in range(N + 1)
+        )
         d_x[i] = twin.f_x(i, x[i], y[i]) - twin.J(i, x[i], y[i], series @ twin.f_y(i, x[i], y[i]))
         d_y[i] = twin.g_y(i, x[i], y[i])
     return d_x, d_y
@@ -32,12 +34,19 @@ def test_three_steps_equal_numpy(network):
     ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"]}
-    solution = decibo.solve(ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"]
+    )
     x, y = start["x"], start["y"]
     momentum = tracker = np.zeros_like(x), np.zeros_like(y)
     for _ in range(3):
-        new = [(1 - THETA) * m + THETA * d for m, d in zip(momentum, directions(twin, x, y), strict=True)]
-        tracker = [mixed(network.W, t) + a - b for t, a, b in zip(tracker, new, momentum, strict=True)]
+        new = [
+            (1 - THETA) * m + THETA * d
+            for m, d in zip(momentum, directions(twin, x, y), strict=True)
+        ]
+        tracker = [
+            mixed(network.W, t) + a - b for t, a, b in zip(tracker, new, momentum, strict=True)
+        ]
         momentum = new
         x, y = mixed(network.W, x) - ALPHA * tracker[0], mixed(network.W, y) - BETA * tracker[1]
     found = as_rows(ours, solution)
@@ -58,7 +67,9 @@ def test_right_for_equal_agents_and_wrong_for_unequal_ones():
     reached = {}
     for heterogeneity in (0.0, 1.0):
         ours = quadratic(10, heterogeneity=heterogeneity)
-        solution = decibo.solve(ours, decibo.ring(10), method, steps=1500, every=10**6, measures=["stationarity"])
+        solution = decibo.solve(
+            ours, decibo.ring(10), method, steps=1500, every=10**6, measures=["stationarity"]
+        )
         reached[heterogeneity] = np.sqrt(solution.history["stationarity"][-1])
     assert reached[0.0] < 1e-8
     assert reached[1.0] > 0.1

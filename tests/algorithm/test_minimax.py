@@ -19,7 +19,11 @@ def test_with_lam_one_it_is_descent_ascent():
         start=decibo.random_start(1),
     )
     theirs = decibo.solve(
-        problem, NETWORK, decibo.methods.dgda(alpha=0.02, beta=0.05), steps=200, start=decibo.random_start(1)
+        problem,
+        NETWORK,
+        decibo.methods.dgda(alpha=0.02, beta=0.05),
+        steps=200,
+        start=decibo.random_start(1),
     )
     ours, theirs = as_rows(problem, ours), as_rows(problem, theirs)
     np.testing.assert_allclose(ours["x"], theirs["x"], atol=1e-12)
@@ -28,7 +32,8 @@ def test_with_lam_one_it_is_descent_ascent():
 
 def test_with_lam_above_one_y_and_z_reach_the_same_point():
     problem = decibo.problems.minimax("quadratic")
-    method = decibo.methods.ahead_minimax(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0)  # beta (lam - 1) = gamma
+    # beta (lam - 1) = gamma
+    method = decibo.methods.ahead_minimax(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0)
     start = decibo.random_start(1, {"x": 1.0, "y": 1.0, "z": 1.0})
     solution = decibo.solve(problem, NETWORK, method, steps=5000, start=start)
     assert np.abs(solution.agents.y - solution.agents.z).max() < 1e-10
@@ -37,9 +42,14 @@ def test_with_lam_above_one_y_and_z_reach_the_same_point():
 def test_it_is_ahead_itself_when_the_inner_objective_is_minus_the_outer():
     problem = decibo.problems.minimax("quadratic")
     one = decibo.solve(
-        problem, NETWORK, decibo.methods.ahead_minimax(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0), steps=50
+        problem,
+        NETWORK,
+        decibo.methods.ahead_minimax(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0),
+        steps=50,
     )
-    two = decibo.solve(problem, NETWORK, decibo.ahead(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0), steps=50)
+    two = decibo.solve(
+        problem, NETWORK, decibo.ahead(alpha=0.01, beta=0.01, gamma=0.03, lam=4.0), steps=50
+    )
     np.testing.assert_allclose(one.agents.x, two.agents.x, atol=1e-12)
 
 
@@ -50,6 +60,8 @@ def test_auc_on_embedded_data_is_solved(method):
         "ahead_minimax": decibo.methods.ahead_minimax(alpha=0.02, beta=0.02, gamma=0.02, lam=2.0),
         "gt_gda": decibo.methods.gt_gda(alpha=0.02, beta=0.02),
     }[method]
-    solution = decibo.solve(problem, decibo.complete(10), made, steps=5000, measures=["stationarity"])
+    solution = decibo.solve(
+        problem, decibo.complete(10), made, steps=5000, measures=["stationarity"]
+    )
     first, last = solution.history["stationarity"][[0, -1]]
     assert last < 1e-3 * first

@@ -1,4 +1,5 @@
-"""Masks: what neighbours can compute from the first messages without them and with them, and where methods land."""
+"""Masks: what neighbours can compute from the first messages without them and with them, and where
+methods land."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,8 @@ def inner(x, y, d):
 
 @pytest.fixture(scope="module")
 def silos():
-    """Two standardised features and a column of ones for four silos, with another share of positives in each."""
+    """Two standardised features and a column of ones for four silos, with another share of
+    positives in each."""
     random = np.random.default_rng(0)
 
     def table(i, count=60):
@@ -55,7 +57,8 @@ def guessed(gradient):
 
 
 def ahead_free(sent, i):
-    """The direction of c, from the difference of two messages about its total: c+ = W c + d, and c starts at 0."""
+    """The direction of c, from the difference of two messages about its total: c+ = W c + d, and c
+    starts at 0."""
     return sent[1][0][1]["c"][i]
 
 
@@ -81,13 +84,16 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_first_messages_give_away_class_means_unless_they_are_masked(silos, name):
     method, attack = ATTACKS[name]
-    plain, hidden = (privacy.messages(silos, RING, each) for each in (method, privacy.masked(method, scale=50.0)))
+    plain, hidden = (
+        privacy.messages(silos, RING, each) for each in (method, privacy.masked(method, scale=50.0))
+    )
     for i in range(4):
         truth = class_means({key: rows[i] for key, rows in silos.data["training"].items()})
         np.testing.assert_allclose(guessed(attack(plain, i)), truth, atol=1e-12)
         masked = attack(hidden, i)
         assert np.abs(masked).max() > 10 * np.abs(attack(plain, i)).max()
-        assert np.abs(guessed(masked) - truth)[0] > 1  # a share of positives, which lies between 0 and 1
+        # a share of positives, which lies between 0 and 1
+        assert np.abs(guessed(masked) - truth)[0] > 1
 
 
 @pytest.mark.parametrize(
@@ -98,15 +104,28 @@ def test_the_first_messages_give_away_class_means_unless_they_are_masked(silos, 
 def test_masks_a_hundred_times_the_gradient_do_not_move_the_answer(method):
     problem = decibo.problems.quadratic(5)
     ring = decibo.ring(5)
-    largest = jnp.abs(privacy.messages(problem, ring, decibo.methods.dgd(alpha=1.0), steps=2)[1][0]["x"]).max()
+    largest = jnp.abs(
+        privacy.messages(problem, ring, decibo.methods.dgd(alpha=1.0), steps=2)[1][0]["x"]
+    ).max()
     assert 1.0 <= largest <= 10.0  # of the gradients of f, since agents start at 0
-    solution = decibo.solve(problem, ring, privacy.masked(method, 1000.0), steps=3000, every=3000, measures=["outer"])
-    np.testing.assert_allclose(solution.agents.x, np.broadcast_to(problem.solution["x"], (5, 3)), atol=1e-9)
+    solution = decibo.solve(
+        problem, ring, privacy.masked(method, 1000.0), steps=3000, every=3000, measures=["outer"]
+    )
+    np.testing.assert_allclose(
+        solution.agents.x, np.broadcast_to(problem.solution["x"], (5, 3)), atol=1e-9
+    )
 
 
 def test_who_has_one_neighbour_is_told_that_masks_do_not_help(silos):
-    with pytest.warns(UserWarning, match="Agents 0 and 3 have a single neighbour, who knows all their masks"):
-        privacy.messages(silos, decibo.networks.path(4), privacy.masked(ATTACKS["exact_diffusion"][0], 3.0), steps=1)
+    with pytest.warns(
+        UserWarning, match="Agents 0 and 3 have a single neighbour, who knows all their masks"
+    ):
+        privacy.messages(
+            silos,
+            decibo.networks.path(4),
+            privacy.masked(ATTACKS["exact_diffusion"][0], 3.0),
+            steps=1,
+        )
 
 
 def test_masks_cancel_over_the_agents_and_differ_between_links_variables_and_seeds(silos):
@@ -115,7 +134,9 @@ def test_masks_cancel_over_the_agents_and_differ_between_links_variables_and_see
     masks = []
     for seed in (0, 1):
         sent = privacy.messages(silos, RING, method, steps=1, seed=seed)[0][0]
-        masks.append({name: np.asarray(plain[name] - sent[name]).reshape(4, -1) / H for name in sent})
+        masks.append(
+            {name: np.asarray(plain[name] - sent[name]).reshape(4, -1) / H for name in sent}
+        )
     for mask in masks:
         for rows in mask.values():
             np.testing.assert_allclose(rows.sum(axis=0), 0, atol=1e-10)
@@ -126,7 +147,9 @@ def test_masks_cancel_over_the_agents_and_differ_between_links_variables_and_see
 
 def test_what_cannot_be_masked():
     refused = {
-        r"by dgd.*masks would lead it elsewhere.*exact_diffusion": decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0),
+        r"by dgd.*masks would lead it elsewhere.*exact_diffusion": decibo.ahead(
+            alpha=0.1, gamma=0.1, lam=10.0
+        ),
         "by atc": decibo.methods.d_soba(alpha=0.1, beta=0.1, gamma=0.1),
         "y, v by local": decibo.methods.lopa(alpha=0.1, beta=0.1, gamma=0.1, tracking=True),
         "Pass alpha and gamma": decibo.ahead_exact(),
@@ -140,4 +163,7 @@ def test_what_cannot_be_masked():
     with pytest.raises(decibo.InputError, match="has no variable v"):
         privacy.masked(ATTACKS["tracking"][0], {"x": 1.0, "v": 2.0})
     masked = privacy.masked(ATTACKS["exact_diffusion"][0], 3.0)
-    assert (masked.replace(alpha=0.1).masks, masked.theorem) == ({"x": 3.0, "y": 3.0, "z": 3.0}, None)
+    assert (masked.replace(alpha=0.1).masks, masked.theorem) == (
+        {"x": 3.0, "y": 3.0, "z": 3.0},
+        None,
+    )

@@ -22,7 +22,9 @@ def test_projections_are_the_nearest_points(s):
         "box": (prox.box(-1.0, 2.0), random.uniform(-1, 2, (20, 5))),
         "ball": (
             prox.ball(1.5),
-            (lambda u: 1.5 * u / np.maximum(1, np.linalg.norm(u, axis=1))[:, None])(random.normal(size=(20, 5))),
+            (lambda u: 1.5 * u / np.maximum(1, np.linalg.norm(u, axis=1))[:, None])(
+                random.normal(size=(20, 5))
+            ),
         ),
         "simplex": (prox.simplex(2.0), 2 * random.dirichlet(np.ones(5), 20)),
     }
@@ -41,7 +43,9 @@ def test_l1_is_soft_thresholding(s):
 
 
 def test_invalid_sets_are_rejected():
-    with pytest.raises(decibo.InputError, match=r"low must not be above high, but the box is \[1, 0\]"):
+    with pytest.raises(
+        decibo.InputError, match=r"low must not be above high, but the box is \[1, 0\]"
+    ):
         prox.box(1, 0)
     for make in (prox.ball, prox.simplex, prox.l1):
         with pytest.raises(decibo.InputError, match="must be a positive, finite number"):
@@ -72,10 +76,18 @@ def test_an_l1_inner_level_satisfies_the_optimality_conditions(strategy):
     """y*(x) = argmin g(x, y) + w |y|_1 at the final x: 0 in g_y + w sign(y)."""
     problem, weight = decibo.problems.quadratic(), 0.5
     method = decibo.compose(
-        direction.minimax(), getattr(consensus, strategy)(), prox={"y": prox.l1(weight)}, x=1e-9, y=0.05
+        direction.minimax(),
+        getattr(consensus, strategy)(),
+        prox={"y": prox.l1(weight)},
+        x=1e-9,
+        y=0.05,
     )
     lasso = decibo.Problem(
-        lambda x, y, d: -problem.inner(x, y, d), problem.inner, problem.data, problem.x0 + 1.0, problem.y0
+        lambda x, y, d: -problem.inner(x, y, d),
+        problem.inner,
+        problem.data,
+        problem.x0 + 1.0,
+        problem.y0,
     )
     solution = decibo.solve(lasso, decibo.ring(10), method, steps=8000, every=8000)
     import jax

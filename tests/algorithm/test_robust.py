@@ -1,4 +1,5 @@
-"""robust_tracking: where it rests, how large its steps may be, and that nothing it remembers can break that."""
+"""robust_tracking: where it rests, how large its steps may be, and that nothing it remembers can
+break that."""
 
 import jax
 import jax.numpy as jnp
@@ -36,13 +37,17 @@ def tracked(h, **options):
 
 
 def test_steps_are_stable_below_one_over_the_curvature_and_not_above():
-    """The mean follows l^2 - l + h L = 0, whose roots have modulus sqrt(h L) once they are complex."""
+    """The mean follows l^2 - l + h L = 0, whose roots have modulus sqrt(h L) once they are
+    complex."""
     below, above = (run(tracked(share / 8.0), valley(8.0), steps=3000) for share in (0.95, 1.05))
     np.testing.assert_allclose(below.agents.x, 1.0, atol=1e-9)
     assert below.history["rest"][-1] <= 1e-9
-    assert np.abs(above.agents.x - 1.0).max() > 1.0  # atc_tracking and exact diffusion are stable up to 2
+    # atc_tracking and exact diffusion are stable up to 2
+    assert np.abs(above.agents.x - 1.0).max() > 1.0
     half = decibo.compose(direction.single(), consensus.atc_tracking(), x=1.05 / 8.0, y=0.1)
-    np.testing.assert_allclose(decibo.solve(valley(8.0), PATH, half, steps=3000).agents.x, 1.0, atol=1e-9)
+    np.testing.assert_allclose(
+        decibo.solve(valley(8.0), PATH, half, steps=3000).agents.x, 1.0, atol=1e-9
+    )
 
 
 def test_any_memory_leads_to_the_same_point():
@@ -58,7 +63,9 @@ def test_any_memory_leads_to_the_same_point():
     def after(data, state):
         mixing = PATH.mixing()
         mix = decibo.network.mixing.AgentMix(mixing, 0, None)
-        one = lambda d, s: method.step(decibo.problem.problem.Oracle(problem.functions, d), mix, s, 0, None)
+        one = lambda d, s: method.step(
+            decibo.problem.problem.Oracle(problem.functions, d), mix, s, 0, None
+        )
         step = lambda _, s: jax.vmap(one, axis_name="agents")(data, s)
         return jax.lax.fori_loop(0, 2000, step, state)
 
@@ -72,7 +79,8 @@ def test_the_total_grows_where_a_bound_is_active_and_the_answer_stays():
     early, late = (run(bounded, steps=steps) for steps in (600, 1200))
     np.testing.assert_allclose(late.agents.x, 0.5, atol=1e-12)
     total = lambda solution: float(jnp.mean(solution.state.memory[0][1]["x"]))
-    assert total(late) - total(early) == pytest.approx(600 * -0.5)  # the mean direction at the bound is 0.5 - 1
+    # the mean direction at the bound is 0.5 - 1
+    assert total(late) - total(early) == pytest.approx(600 * -0.5)
 
 
 def test_adaptive_rules_see_the_tracked_direction():

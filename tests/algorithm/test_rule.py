@@ -1,7 +1,8 @@
 """Rules against numpy, where they land, and what is refused.
 
-The numpy side writes each recursion as the literature prints it: heavy ball with s - s', Adam with its two averages.
-A rule is made for one variable and then called with the direction of all agents, one row each, of step 0, 1, 2, ...
+The numpy side writes each recursion as the literature prints it: heavy ball with s - s', Adam with
+its two averages. A rule is made for one variable and then called with the direction of all agents,
+one row each, of step 0, 1, 2, ...
 """
 
 import jax
@@ -24,7 +25,8 @@ def length(rows):
 
 
 def heavy_ball(h, b):
-    """As printed: s+ = s - (1 - b) h d + b (s - s'); the move is s - s+ and the last one is remembered."""
+    """As printed: s+ = s - (1 - b) h d + b (s - s'); the move is s - s+ and the last one is
+    remembered."""
     past = {}
 
     def move(d, k):
@@ -46,7 +48,8 @@ def nesterov(h, b):
 
 
 def restarted(h, b, radius, least, shrink):
-    """AccF2BA's, in PyTorch's words: the buffer is emptied and B shrinks once count * moved > max(B, B0)^2."""
+    """AccF2BA's, in PyTorch's words: the buffer is emptied and B shrinks once count * moved >
+    max(B, B0)^2."""
     past = {"m": 0, "count": 0, "moved": 0, "B": radius}
 
     def move(d, k):
@@ -147,10 +150,14 @@ def follow(name, W, move):
 
 
 def directions(twin, s):
-    d_x = [twin.f_x(i, x, y) - twin.J(i, x, y, v) for i, (x, y, v) in enumerate(zip(*s.values(), strict=True))]
+    d_x = [
+        twin.f_x(i, x, y) - twin.J(i, x, y, v)
+        for i, (x, y, v) in enumerate(zip(*s.values(), strict=True))
+    ]
     d_y = [twin.g_y(i, x, y) for i, (x, y) in enumerate(zip(s["x"], s["y"], strict=True))]
     d_v = [
-        twin.H(i, x, y, v) - twin.f_y(i, x, y) for i, (x, y, v) in enumerate(zip(s["x"], s["y"], s["v"], strict=True))
+        twin.H(i, x, y, v) - twin.f_y(i, x, y)
+        for i, (x, y, v) in enumerate(zip(s["x"], s["y"], s["v"], strict=True))
     ]
     return {"x": np.stack(d_x), "y": np.stack(d_y), "v": np.stack(d_v)}
 
@@ -161,7 +168,9 @@ def drawn(twin):
 
 
 def equal(ours, network, method, start, expected):
-    solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"]
+    )
     for name, rows in as_rows(ours, solution).items():
         np.testing.assert_allclose(rows, expected[name], rtol=0, atol=1e-10, err_msg=name)
 
@@ -184,7 +193,10 @@ def test_steps_equal_numpy(strategy):
     for network in (NETWORKS["path"](), NETWORKS["ring"]()):
         ours, twin = PROBLEM
         s = start = drawn(twin)
-        step = {name: follow(strategy, network.W, RULES[kind][1]()) for name, kind in TABLE[strategy].items()}
+        step = {
+            name: follow(strategy, network.W, RULES[kind][1]())
+            for name, kind in TABLE[strategy].items()
+        }
         for k in range(STEPS):
             d = directions(twin, s)
             s = {name: step[name](s[name], d[name], k) for name in s}
@@ -195,7 +207,9 @@ def test_steps_equal_numpy(strategy):
 def test_a_rule_alone_equals_numpy(kind):
     """Many steps, directions of very different sizes, one of them 0."""
     made, in_numpy = RULES[kind]
-    rows = np.random.default_rng(3).normal(size=(12, 1, 4)) * 10.0 ** np.arange(-6, 6)[:, None, None]
+    rows = (
+        np.random.default_rng(3).normal(size=(12, 1, 4)) * 10.0 ** np.arange(-6, 6)[:, None, None]
+    )
     rows[4] = 0.0
     move = in_numpy()
     s = jnp.zeros(4)
@@ -218,7 +232,10 @@ def test_the_joint_rule_equals_numpy(network):
     past = {}
     for _ in range(STEPS):
         d = directions(twin, s)
-        t = {name: network.W @ past["t"][name] + d[name] - past["d"][name] if past else d[name] for name in d}
+        t = {
+            name: network.W @ past["t"][name] + d[name] - past["d"][name] if past else d[name]
+            for name in d
+        }
         squares = {name: squares[name] + length(t[name]) ** 2 for name in t}
         a, b, c = (np.sqrt(squares[name]) for name in "xyv")
         h = {"x": 0.4 / (a * np.maximum(b, c)), "y": 0.4 / b, "v": 0.4 / np.maximum(b, c)}
@@ -235,7 +252,9 @@ def test_one_agent_with_the_joint_rule_is_s_tfbo():
     a = b = c = 0.0
     for _ in range(STEPS):
         d = directions(twin, s)
-        a, b, c = (np.sqrt(past**2 + np.sum(d[name] ** 2)) for past, name in ((a, "x"), (b, "y"), (c, "v")))
+        a, b, c = (
+            np.sqrt(past**2 + np.sum(d[name] ** 2)) for past, name in ((a, "x"), (b, "y"), (c, "v"))
+        )
         h = {"x": 1 / (a * max(b, c)), "y": 1 / b, "v": 1 / max(b, c)}
         s = {name: s[name] - h[name] * d[name] for name in s}
     equal(ours, decibo.complete(1), decibo.methods.s_tfbo(), start, s)
@@ -246,7 +265,11 @@ def test_adambo_equals_numpy(network):
     network = NETWORKS[network]()
     ours, twin = PROBLEM
     s = start = drawn(twin)
-    moves = {"x": adam(0.05, 0.8, 0.9, 1e-3, False), "y": lambda d, k: 0.1 * d, "v": lambda d, k: 0.2 * d}
+    moves = {
+        "x": adam(0.05, 0.8, 0.9, 1e-3, False),
+        "y": lambda d, k: 0.1 * d,
+        "v": lambda d, k: 0.2 * d,
+    }
     step = {name: follow("tracking", network.W, move) for name, move in moves.items()}
     for k in range(STEPS):
         d = directions(twin, s)
@@ -257,14 +280,17 @@ def test_adambo_equals_numpy(network):
 
 @pytest.mark.parametrize("network", ["path", "ring"])
 def test_af2ba_equals_numpy(network):
-    """AdaGrad-norm on the tracked directions of the penalty, one length for each agent and variable."""
+    """AdaGrad-norm on the tracked directions of the penalty, one length for each agent and
+    variable."""
     network = NETWORKS[network]()
     ours, twin = PROBLEM
     s = start = twin.starts()
     lam = 5.0
     step = {name: follow("tracking", network.W, adagrad_norm(0.3, 0.2)) for name in s}
     for k in range(STEPS):
-        rows = lambda gradient, y, x=s["x"]: np.stack([gradient(i, x[i], y[i]) for i in range(twin.m)])
+        rows = lambda gradient, y, x=s["x"]: np.stack(
+            [gradient(i, x[i], y[i]) for i in range(twin.m)]
+        )
         d = {
             "x": rows(twin.f_x, s["y"]) + lam * (rows(twin.g_x, s["y"]) - rows(twin.g_x, s["z"])),
             "y": rows(twin.f_y, s["y"]) + lam * rows(twin.g_y, s["y"]),
@@ -289,11 +315,15 @@ def test_optax_rules_are_ours():
     ends = []
     for steps in (theirs, mine):
         method = decibo.compose(direction.implicit(), consensus.tracking(), **steps)
-        end = decibo.solve(ours, decibo.ring(6), method, steps=STEPS, start=as_start(ours, drawn(twin)))
+        end = decibo.solve(
+            ours, decibo.ring(6), method, steps=STEPS, start=as_start(ours, drawn(twin))
+        )
         ends.append(as_rows(ours, end))
     for name in theirs:
         np.testing.assert_allclose(ends[0][name], ends[1][name], rtol=0, atol=1e-12, err_msg=name)
-    assert "alpha=optax(...)" in repr(decibo.methods.sldbo(alpha=optax.amsgrad(0.1), beta=0.1, gamma=0.1))
+    assert "alpha=optax(...)" in repr(
+        decibo.methods.sldbo(alpha=optax.amsgrad(0.1), beta=0.1, gamma=0.1)
+    )
 
 
 def test_a_transformation_of_optax_goes_with_exact_diffusion_only_if_declared_linear():
@@ -313,7 +343,9 @@ RING = decibo.ring(10)
 
 def lands(method, steps=4000, network=RING):
     """The larger of the two after many steps."""
-    end = decibo.solve(QUADRATIC, network, method, steps=steps, measures=["distance_x", "distance_y"], every=steps)
+    end = decibo.solve(
+        QUADRATIC, network, method, steps=steps, measures=["distance_x", "distance_y"], every=steps
+    )
     assert end.status == "done"
     return float(np.sqrt(max(end.history["distance_x"][-1], end.history["distance_y"][-1])))
 
@@ -346,7 +378,9 @@ def test_momentum_of_ahead_exact_is_exact_and_matched():
     method = decibo.ahead_exact(alpha=0.05, gamma=0.3, lam=lam, momentum=0.8)
     assert lands(method) <= 1e-10
     inner = rule.heavy_ball(0.3, 0.8)
-    implicit = decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=0.05, y=inner, v=inner)
+    implicit = decibo.compose(
+        direction.implicit(), consensus.exact_diffusion(), x=0.05, y=inner, v=inner
+    )
     ends = [
         decibo.solve(QUADRATIC, RING, each, steps=50, measures=["distance_x", "distance_y"]).agents
         for each in (method, implicit)
@@ -368,7 +402,8 @@ def test_rules_that_hover_reach_the_solution_as_their_step_falls(kind):
 
 
 def test_steps_of_its_own_lead_dgd_further_away():
-    """dgd with amsgrad rests where the preconditioned directions cancel: a smaller step does not help."""
+    """dgd with amsgrad rests where the preconditioned directions cancel: a smaller step does not
+    help."""
     make = lambda x, h: decibo.compose(direction.implicit(), consensus.dgd(), x=x, y=h, v=h)
     own = [lands(make(rule.amsgrad(h), h)) for h in (0.04, 0.02)]
     plain = [lands(make(h, h)) for h in (0.04, 0.02)]
@@ -388,7 +423,8 @@ def test_steps_of_its_own_lead_dgd_further_away():
 )
 @settings(deadline=None, max_examples=200)
 def test_momentum_is_stable_with_exact_diffusion_up_to_the_stated_step(b, w, a, ahead, share):
-    """One mode of a quadratic: curvature a L with L = 1, eigenvalue w of W. The limits are those of a single agent."""
+    """One mode of a quadratic: curvature a L with L = 1, eigenvalue w of W. The limits are those of
+    a single agent."""
     h = share * 2 * (1 + b) / ((1 - b) * (1 + 2 * b if ahead else 1))
     s, c, m = np.eye(3)
     m = b * m + (1 - b) * a * s
@@ -401,11 +437,15 @@ def test_momentum_is_stable_with_exact_diffusion_up_to_the_stated_step(b, w, a, 
 
 def test_beyond_the_stated_step_momentum_diverges():
     centers = np.random.default_rng(0).normal(size=(10, 1))
-    one_level = decibo.problems.single_level(lambda x, d: 0.5 * jnp.sum((x - d) ** 2), centers, np.ones(1))
+    one_level = decibo.problems.single_level(
+        lambda x, d: 0.5 * jnp.sum((x - d) ** 2), centers, np.ones(1)
+    )
     for make, limit in ((rule.heavy_ball, 2 * 1.8 / 0.2), (rule.nesterov, 2 * 1.8 / (0.2 * 2.6))):
         for share, diverges in ((0.98, False), (1.02, True)):
             method = decibo.methods.exact_diffusion(alpha=make(share * limit, 0.8))
-            end = decibo.solve(one_level, RING, method, steps=600, measures=["consensus_x"], every=600)
+            end = decibo.solve(
+                one_level, RING, method, steps=600, measures=["consensus_x"], every=600
+            )
             assert (float(np.abs(end.x).max()) > 10) == diverges
 
 
@@ -421,9 +461,12 @@ def test_steps_of_its_own_are_refused_where_they_would_land_elsewhere(kind, meth
 
 
 def test_what_would_have_happened_otherwise():
-    """The reason for the refusal: with exact diffusion such a rule comes to rest far from the solution."""
+    """The reason for the refusal: with exact diffusion such a rule comes to rest far from the
+    solution."""
     undeclared = rule.Rule(LARGEST.start, LARGEST.step, "undeclared", linear=True)
-    method = decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=undeclared, y=0.1, v=0.1)
+    method = decibo.compose(
+        direction.implicit(), consensus.exact_diffusion(), x=undeclared, y=0.1, v=0.1
+    )
     assert lands(method) > 1e-2
 
 
@@ -437,11 +480,17 @@ def test_what_would_have_happened_otherwise():
         (rule.adam(0.1), lambda u: u, False),
         (rule.adagrad_norm(0.1), prox.ball(1.0), True),
         (rule.heavy_ball(0.1), lambda u: u, True),
-        (rule.Rule(rule.constant(1.0).start, rule.constant(1.0).step, "hidden", sizes="hidden"), prox.l1(0.1), False),
+        (
+            rule.Rule(rule.constant(1.0).start, rule.constant(1.0).step, "hidden", sizes="hidden"),
+            prox.l1(0.1),
+            False,
+        ),
     ],
 )
 def test_proximal_maps_that_a_rule_would_falsify_are_refused(made, map_, fits):
-    make = lambda: decibo.compose(direction.implicit(), consensus.tracking(), prox={"x": map_}, x=made, y=0.1, v=0.1)
+    make = lambda: decibo.compose(
+        direction.implicit(), consensus.tracking(), prox={"x": map_}, x=made, y=0.1, v=0.1
+    )
     if fits:
         make()
     else:
@@ -450,11 +499,14 @@ def test_proximal_maps_that_a_rule_would_falsify_are_refused(made, map_, fits):
 
 
 def test_a_proximal_map_gets_the_rules_own_step():
-    """With l1 on x and y the fixed point is that of proximal gradient descent, whatever the rule."""
+    """With l1 on x and y the fixed point is that of proximal gradient descent, whatever the
+    rule."""
     ends = []
     for steps in ({"x": 0.05, "y": 0.1}, {"x": LARGEST, "y": OWN}):
         maps = {"x": prox.l1(0.3), "y": prox.l1(0.1)}
-        method = decibo.compose(direction.implicit(), consensus.tracking(), prox=maps, **steps, v=0.1)
+        method = decibo.compose(
+            direction.implicit(), consensus.tracking(), prox=maps, **steps, v=0.1
+        )
         end = decibo.solve(QUADRATIC, RING, method, steps=6000, measures=["distance_x"], every=6000)
         ends.append(np.concatenate([end.x, end.y]))
     assert np.count_nonzero(ends[0]) < ends[0].size  # the penalty is at work
@@ -468,7 +520,10 @@ def test_a_proximal_map_gets_the_rules_own_step():
         (lambda: rule.restarted(0.1, radius=0.0), "radius must be"),
         (lambda: rule.restarted(0.1, least=-1.0), "least must be"),
         (lambda: rule.restarted(0.1, shrink=1.5), "shrink must be"),
-        (lambda: decibo.methods.acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0, inner=1.0), "inner must be below 1"),
+        (
+            lambda: decibo.methods.acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0, inner=1.0),
+            "inner must be below 1",
+        ),
         (lambda: decibo.methods.af2ba(lam=10.0, step=0.0), "step must be a positive"),
         (lambda: decibo.methods.af2ba(lam=10.0, initial=-1.0), "initial must be"),
         (lambda: rule.adam(0.1, b2=-0.1), "b2 must be"),
@@ -476,17 +531,30 @@ def test_a_proximal_map_gets_the_rules_own_step():
         (lambda: rule.from_optax(0.1), "init and update"),
         (lambda: decibo.ahead(alpha=0.1, gamma=rule.adam(0.1), lam=10.0), "Pass beta"),
         (lambda: decibo.ahead_exact(momentum=0.9), "Pass alpha and gamma"),
-        (lambda: decibo.ahead_exact(alpha=rule.heavy_ball(0.1)), "alpha must be a number or a function"),
+        (
+            lambda: decibo.ahead_exact(alpha=rule.heavy_ball(0.1)),
+            "alpha must be a number or a function",
+        ),
         (lambda: decibo.ahead(alpha=0.1, gamma=0.1, lam=rule.adam(0.1)), "lam must be"),
         (lambda: decibo.methods.f2sa(alpha=rule.adam(0.1), gamma=0.1, lam=10.0), "alpha must be"),
-        (lambda: decibo.methods.sldbo(alpha=rule.tuning_free(), beta=0.1, gamma=0.1), "for all variables together"),
         (
-            lambda: decibo.compose(direction.penalty(10.0), consensus.dgd(), rule=rule.tuning_free()),
+            lambda: decibo.methods.sldbo(alpha=rule.tuning_free(), beta=0.1, gamma=0.1),
+            "for all variables together",
+        ),
+        (
+            lambda: decibo.compose(
+                direction.penalty(10.0), consensus.dgd(), rule=rule.tuning_free()
+            ),
             "for the variables x, y, v",
         ),
-        (lambda: decibo.compose(direction.implicit(), consensus.dgd(), rule=rule.adam(0.1)), "one rule for all"),
         (
-            lambda: decibo.compose(direction.implicit(), consensus.dgd(), rule=rule.tuning_free(), x=0.1),
+            lambda: decibo.compose(direction.implicit(), consensus.dgd(), rule=rule.adam(0.1)),
+            "one rule for all",
+        ),
+        (
+            lambda: decibo.compose(
+                direction.implicit(), consensus.dgd(), rule=rule.tuning_free(), x=0.1
+            ),
             "there are no step sizes",
         ),
     ],
@@ -500,7 +568,9 @@ def test_mistakes_are_sentences(make, words):
 
 
 def test_numbers_of_a_rule_change_without_compiling_again():
-    make = lambda h, b: decibo.methods.sldbo(alpha=rule.adam(h, b), beta=rule.heavy_ball(h, b), gamma=0.1)
+    make = lambda h, b: decibo.methods.sldbo(
+        alpha=rule.adam(h, b), beta=rule.heavy_ball(h, b), gamma=0.1
+    )
     kinds = [jax.tree.structure(make(h, b).core) for h, b in ((0.1, 0.9), (0.2, 0.5))]
     assert kinds[0] == kinds[1]
     grid = {"alpha": [rule.adam(0.05, 0.5), rule.adam(0.1, 0.8)]}
@@ -509,13 +579,19 @@ def test_numbers_of_a_rule_change_without_compiling_again():
     assert swept.batches == (2,)
     for run, alpha in enumerate(grid["alpha"]):
         alone = decibo.solve(QUADRATIC, RING, make(0.1, 0.9).replace(alpha=alpha), **options)
-        np.testing.assert_allclose(swept.history["distance_x"][run], alone.history["distance_x"], rtol=1e-10)
+        np.testing.assert_allclose(
+            swept.history["distance_x"][run], alone.history["distance_x"], rtol=1e-10
+        )
 
 
 def test_rules_run_in_single_precision():
-    method = decibo.methods.sldbo(alpha=rule.amsgrad(0.05), beta=rule.nesterov(0.1), gamma=rule.adagrad_norm(0.5))
+    method = decibo.methods.sldbo(
+        alpha=rule.amsgrad(0.05), beta=rule.nesterov(0.1), gamma=rule.adagrad_norm(0.5)
+    )
     ours, _ = PROBLEM
     single = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
-    ours = decibo.Problem(ours.outer, ours.inner, single(ours.data), single(ours.x0), single(ours.y0))
+    ours = decibo.Problem(
+        ours.outer, ours.inner, single(ours.data), single(ours.x0), single(ours.y0)
+    )
     end = decibo.solve(ours, decibo.ring(6), method, steps=20, measures=["consensus_x"])
     assert {leaf.dtype for leaf in jax.tree.leaves(end.state)} == {jnp.dtype("float32")}

@@ -1,7 +1,8 @@
 """Every method that is a direction times a consensus strategy against numpy, agent by agent.
 
-Directions and strategies are transcribed once each, in the form in which the literature prints them: EXTRA with two
-terms, exact diffusion with its intermediate point p, tracking with t+ = W t + d+ - d.
+Directions and strategies are transcribed once each, in the form in which the literature prints
+them: EXTRA with two terms, exact diffusion with its intermediate point p, tracking with t+ = W t +
+d+ - d.
 """
 
 import networkx
@@ -41,8 +42,11 @@ def symmetric_penalty(twin, i, s):
 
 
 def centred_penalty(twin, i, s):
-    """The symmetric penalty at y = c + w/lam, z = c - w/lam: half the sum, and lam/2 times the difference."""
-    d = symmetric_penalty(twin, i, {"x": s["x"], "y": s["c"] + s["w"] / LAM, "z": s["c"] - s["w"] / LAM})
+    """The symmetric penalty at y = c + w/lam, z = c - w/lam: half the sum, and lam/2 times the
+    difference."""
+    d = symmetric_penalty(
+        twin, i, {"x": s["x"], "y": s["c"] + s["w"] / LAM, "z": s["c"] - s["w"] / LAM}
+    )
     return {"x": d["x"], "c": (d["y"] + d["z"]) / 2, "w": LAM * (d["y"] - d["z"]) / 2}
 
 
@@ -50,14 +54,18 @@ def second_order(twin, i, s):
     """F2SA-2: f and g at both ends."""
     x, y, z = s["x"], s["y"], s["z"]
     return {
-        "x": (twin.f_x(i, x, y) + twin.f_x(i, x, z)) / 2 + LAM / 2 * (twin.g_x(i, x, y) - twin.g_x(i, x, z)),
+        "x": (
+            (twin.f_x(i, x, y) + twin.f_x(i, x, z)) / 2
+            + LAM / 2 * (twin.g_x(i, x, y) - twin.g_x(i, x, z))
+        ),
         "y": twin.g_y(i, x, y) + twin.f_y(i, x, y) / LAM,
         "z": twin.g_y(i, x, z) - twin.f_y(i, x, z) / LAM,
     }
 
 
 def fourth_order(twin, i, s):
-    """F2SA-4: the five-point difference (8 (F_1 - F_-1) - (F_2 - F_-2))/12 of F_j = j f_x + lam g_x at y_j."""
+    """F2SA-4: the five-point difference (8 (F_1 - F_-1) - (F_2 - F_-2))/12 of F_j = j f_x + lam g_x
+    at y_j."""
     x = s["x"]
     points = {1: s["y"], -1: s["z"], 2: s["y2"], -2: s["z2"]}
     F = {j: j * twin.f_x(i, x, y) + LAM * twin.g_x(i, x, y) for j, y in points.items()}
@@ -83,7 +91,9 @@ def implicit_with_ridge(twin, i, s, mu=0.3):
 def implicit_by_differences(twin, i, s, e=1e-2):
     x, y, v = s["x"], s["y"], s["v"]
     size = e / (e + np.linalg.norm(v))
-    Jv, Hv = ((g(i, x, y + size * v) - g(i, x, y - size * v)) / (2 * size) for g in (twin.g_x, twin.g_y))
+    Jv, Hv = (
+        (g(i, x, y + size * v) - g(i, x, y - size * v)) / (2 * size) for g in (twin.g_x, twin.g_y)
+    )
     return {"x": twin.f_x(i, x, y) - Jv, "y": twin.g_y(i, x, y), "v": Hv - twin.f_y(i, x, y)}
 
 
@@ -277,13 +287,31 @@ TABLE = {
         XYZ | {"y2": B, "z2": A},
         {},
     ),
-    "ahead_minimax": (methods.ahead_minimax(**three, lam=LAM), minimax_penalty, every(dgd, "xyz"), XYZ, {}),
+    "ahead_minimax": (
+        methods.ahead_minimax(**three, lam=LAM),
+        minimax_penalty,
+        every(dgd, "xyz"),
+        XYZ,
+        {},
+    ),
     "dgda": (methods.dgda(alpha=A, beta=B), minimax, every(dgd, "xy"), {"x": A, "y": B}, {}),
-    "gt_gda": (methods.gt_gda(alpha=A, beta=B), minimax, every(tracking, "xy"), {"x": A, "y": B}, {}),
+    "gt_gda": (
+        methods.gt_gda(alpha=A, beta=B),
+        minimax,
+        every(tracking, "xy"),
+        {"x": A, "y": B},
+        {},
+    ),
     "dsgda_gt": (methods.dsgda_gt(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "fab": (methods.fab(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "meha": (methods.meha(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
-    "meha without tracking": (methods.meha(**envelope, tracking=False), moreau, every(dgd, "xyt"), XYT, {}),
+    "meha without tracking": (
+        methods.meha(**envelope, tracking=False),
+        moreau,
+        every(dgd, "xyt"),
+        XYT,
+        {},
+    ),
     "sun_dsbo_gt": (methods.sun_dsbo_gt(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
     "sun_dsbo_se": (methods.sun_dsbo_se(**envelope), moreau, every(dgd, "xyt"), XYT, {}),
     "duet": (
@@ -301,7 +329,13 @@ TABLE = {
         XYV,
         {"radius": 0.7},
     ),
-    "d_soba": (methods.d_soba(**three, theta=THETA), implicit, every(atc, "xyv"), XYV, {"theta": THETA}),
+    "d_soba": (
+        methods.d_soba(**three, theta=THETA),
+        implicit,
+        every(atc, "xyv"),
+        XYV,
+        {"theta": THETA},
+    ),
     "d_soba by differences": (
         methods.d_soba(**three, theta=None, difference=1e-2),
         implicit_by_differences,
@@ -375,7 +409,9 @@ def agree(network, weights, method, direction, strategies, steps, options):
         "z2": 2 * drawn["z"],
     }
     start = {name: drawn[name] for name in strategies}
-    solution = decibo.solve(ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"])
+    solution = decibo.solve(
+        ours, network, method, steps=STEPS, start=as_start(ours, start), measures=["outer"]
+    )
     expected = twin_run(twin, weights, start, direction, strategies, steps, **options)
     found = as_rows(ours, solution)
     if "w" in found:  # c answers for y
@@ -398,14 +434,20 @@ def test_steps_equal_numpy(row, network):
 
 def lopsided():
     """A ring with two arrows more, so that no two agents hear or tell alike."""
-    graph = networkx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (0, 2), (4, 1)])
+    graph = networkx.DiGraph(
+        [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (0, 2), (4, 1)]
+    )
     return from_digraph(graph)
 
 
-@pytest.mark.parametrize("network", [directed_ring(6), lopsided()], ids=["directed ring", "lopsided"])
+@pytest.mark.parametrize(
+    "network", [directed_ring(6), lopsided()], ids=["directed ring", "lopsided"]
+)
 def test_fab_on_a_directed_network(network):
     method, direction, _, steps, options = TABLE["fab"]
-    agree(network, (network.A, network.B), method, direction, every(push_pull, "xyz"), steps, options)
+    agree(
+        network, (network.A, network.B), method, direction, every(push_pull, "xyz"), steps, options
+    )
 
 
 @pytest.mark.parametrize("row", TABLE)

@@ -1,4 +1,5 @@
-"""The benchmark: tuned with one budget, judged by the exact reference, resumed, ranked and shown."""
+"""The benchmark: tuned with one budget, judged by the exact reference, resumed, ranked and
+shown."""
 
 import json
 import os
@@ -102,9 +103,22 @@ def ranked(folder):
 def test_a_kill_loses_nothing_and_the_ranks_are_those_of_a_calm_run(out, tmp_path):
     """The command itself, killed by the system as soon as its first cell is there."""
     folder = tmp_path / "killed"
-    words = ["--budget", "tiny", "--tasks", TASK, "--methods", ",".join(METHODS), "--jobs", "1", "--out", str(folder)]
+    words = [
+        "--budget",
+        "tiny",
+        "--tasks",
+        TASK,
+        "--methods",
+        ",".join(METHODS),
+        "--jobs",
+        "1",
+        "--out",
+        str(folder),
+    ]
     command = [sys.executable, "-m", "decibo", "bench", *words]
-    process = subprocess.Popen(command, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL
+    )
     try:
         first = results.path_of(folder, TASK, "ring", METHODS[0])
         end = time.monotonic() + 120
@@ -129,8 +143,12 @@ def test_points_are_judged_by_the_reference(out, cells):
     for k in range(2):
         exact = decibo.reference(problem).at(X[k])
         np.testing.assert_allclose(found["phi"][k], exact.phi, rtol=1e-12)
-        np.testing.assert_allclose(found["stationarity"][k], np.sum(np.asarray(exact.grad) ** 2), rtol=1e-9)
-        np.testing.assert_allclose(found["inner_error"][k], np.sum((Y[k] - np.asarray(exact.y)) ** 2), rtol=1e-9)
+        np.testing.assert_allclose(
+            found["stationarity"][k], np.sum(np.asarray(exact.grad) ** 2), rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            found["inner_error"][k], np.sum((Y[k] - np.asarray(exact.y)) ** 2), rtol=1e-9
+        )
         H = np.asarray(problem.data["H"]).mean(axis=0)
         gap = (Y[k] - np.asarray(exact.y)) @ H @ (Y[k] - np.asarray(exact.y)) / 2
         np.testing.assert_allclose(found["gap"][k], gap, rtol=1e-9)
@@ -142,7 +160,11 @@ def test_points_are_judged_by_the_reference(out, cells):
 def test_costs_are_those_of_the_methods(cells):
     cost = {cell.method: cell.cost for cell in cells}
     assert (cost["ahead_exact"]["gradients"], cost["ahead_exact"]["products"]) == (3, 0)
-    assert (cost["d_soba"]["gradients"], cost["d_soba"]["products"], cost["d_soba"]["work"]) == (2, 2, 4)
+    assert (cost["d_soba"]["gradients"], cost["d_soba"]["products"], cost["d_soba"]["work"]) == (
+        2,
+        2,
+        4,
+    )
     assert cost["ahead_exact"]["numbers"] == cost["d_soba"]["numbers"] == 8 + 2 * 16
     run = next(cell for cell in cells if cell.method == "d_soba").runs[0]
     assert run.price["work"] == 4 * 10
@@ -159,7 +181,9 @@ def searched(monkeypatch, optimum, rounds=5):
     entrant = entrants.chosen(["sldbo"], True)[0]
     search = tuning.Search(rounds, 16, (1000,))
     units = {"outer": 1.0, "inner": 1.0, "one": 1.0}
-    return tuning.tune(tasks.TASKS[TASK], entrant, {"ring": None}, [None], units, search, 10)["ring"]
+    return tuning.tune(tasks.TASKS[TASK], entrant, {"ring": None}, [None], units, search, 10)[
+        "ring"
+    ]
 
 
 def test_a_search_finds_what_is_inside(monkeypatch):
@@ -175,7 +199,10 @@ def test_a_search_widens_at_the_edge_and_says_so(monkeypatch):
     found = searched(monkeypatch, (5 * high, 0.3))
     assert found.settings["alpha"] > 2 * high
     assert "alpha: best at the edge, range widened" in found.notes
-    assert any("still at the upper edge" in note for note in searched(monkeypatch, (1e9, 0.3), rounds=2).notes)
+    assert any(
+        "still at the upper edge" in note
+        for note in searched(monkeypatch, (1e9, 0.3), rounds=2).notes
+    )
 
 
 def test_ranks_show_ties_and_those_who_never_get_there():
@@ -196,7 +223,11 @@ def test_ranks_show_ties_and_those_who_never_get_there():
 
 
 def made_run(values, status="done", seed=0):
-    history = {"step": np.arange(len(values)) * 10.0, "phi": np.array(values), "stationarity": np.array(values)}
+    history = {
+        "step": np.arange(len(values)) * 10.0,
+        "phi": np.array(values),
+        "stationarity": np.array(values),
+    }
     return results.Run(seed, status, history, dict.fromkeys(results.AXES, 2.0))
 
 
@@ -213,7 +244,9 @@ def test_tables_hold_every_record_and_every_setting(cells, tmp_path):
     lines = (tmp_path / "runs.csv").read_text().splitlines()
     assert len(lines) == 1 + sum(len(run.history["step"]) for cell in cells for run in cell.runs)
     settings = (tmp_path / "settings.csv").read_text()
-    assert all(f"{name}={value:.4g}" in settings for cell in cells for name, value in cell.settings.items())
+    assert all(
+        f"{name}={value:.4g}" in settings for cell in cells for name, value in cell.settings.items()
+    )
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(written[-1])
     assert table.num_rows == len(lines) - 1
@@ -233,8 +266,13 @@ def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
     assert text.index("## Which method") < text.index("## Ranks")
     assert all(name in text for name in METHODS)
     hard = next(block for block in blocks if block.title == "How hard is it to tune?")
-    diverged = {cell.method: np.mean([not np.isfinite(row["score"]) for row in cell.tried]) for cell in cells}
-    assert {row[0]: row[2] for row in hard.rows} == {name: f"{100 * share:.0f} %" for name, share in diverged.items()}
+    diverged = {
+        cell.method: np.mean([not np.isfinite(row["score"]) for row in cell.tried])
+        for cell in cells
+    }
+    assert {row[0]: row[2] for row in hard.rows} == {
+        name: f"{100 * share:.0f} %" for name, share in diverged.items()
+    }
     drawn = pictures.drawn(cells)
     assert all(content.startswith(b"\x89PNG") for content in drawn.values())
     html = page.write_html(tmp_path / "page.html", blocks, told, drawn).read_text()
@@ -258,16 +296,30 @@ def test_how_many_claims_hold_is_a_sentence():
 
 def test_places_are_counted_as_people_do():
     words = [page._ordinal(place) for place in (1, 10, 11, 12, 13, 20, 21, 22, 23, 111)]
-    assert words == ["first", "tenth", "11th", "12th", "13th", "20th", "21st", "22nd", "23rd", "111th"]
+    assert words == [
+        "first",
+        "tenth",
+        "11th",
+        "12th",
+        "13th",
+        "20th",
+        "21st",
+        "22nd",
+        "23rd",
+        "111th",
+    ]
 
 
 def test_two_methods_are_compared_in_a_sentence():
     better, worse, even = page.Duel(9, 1, 0.5), page.Duel(1, 9, 2.0), page.Duel(5, 5, 1.0)
     all_three = page._answer("ahead", {"work": better, "bytes": worse, "steps": even})
     assert all_three.startswith(
-        "Against `ahead`: `ahead_exact` is ahead in work; it is behind in bytes; neither is ahead in steps."
+        "Against `ahead`: `ahead_exact` is ahead in work; it is behind in bytes; neither is ahead"
+        " in steps."
     )
-    assert page._answer("ahead", {"work": worse}).startswith("Against `ahead`: `ahead_exact` is behind in work.")
+    assert page._answer("ahead", {"work": worse}).startswith(
+        "Against `ahead`: `ahead_exact` is behind in work."
+    )
 
 
 def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkeypatch):
@@ -279,21 +331,27 @@ def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkey
     }
     tuned = made[penalty.Case("ahead", penalty.TUNED, 100.0)]
     assert set(tuned.settings) == {"alpha", "gamma"}
-    for steps in (penalty.KEPT, penalty.BETA):  # for the penalty that they were tuned for, the same runs
+    # for the penalty that they were tuned for, the same runs
+    for steps in (penalty.KEPT, penalty.BETA):
         same = made[penalty.Case("ahead", steps, 100.0)]
         for one, other in zip(tuned.runs, same.runs, strict=True):
             np.testing.assert_allclose(other.history["phi"], one.history["phi"], rtol=1e-10)
     ends = [
-        made[penalty.Case("ahead", steps, 10.0)].runs[0].history["phi"][-1] for steps in (penalty.KEPT, penalty.BETA)
+        made[penalty.Case("ahead", steps, 10.0)].runs[0].history["phi"][-1]
+        for steps in (penalty.KEPT, penalty.BETA)
     ]
     assert ends[0] != ends[1]  # beta follows the penalty, or not
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()}
     make()
-    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()}
+    assert times == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()
+    }
     assert (tmp_path / "penalty" / "runs.csv").exists()
     shown = penalty.blocks(penalty.read(tmp_path))
     assert shown[0].head == ("method", "steps", "10", "100")
-    assert [row[:2] for row in shown[0].rows] == [["ahead", words] for words in penalty.STEPS.values()]
+    assert [row[:2] for row in shown[0].rows] == [
+        ["ahead", words] for words in penalty.STEPS.values()
+    ]
 
 
 def penalised():
@@ -319,13 +377,23 @@ def test_penalties_are_judged_by_the_questions_of_the_benchmark():
 
 def test_claims_about_order_are_read_from_cells(cells):
     def cell(method, values):
-        return results.Cell("quadratic", "ring", method, {}, [], [], {}, tuple(made_run(v) for v in values), 0.0)
+        return results.Cell(
+            "quadratic", "ring", method, {}, [], [], {}, tuple(made_run(v) for v in values), 0.0
+        )
 
     fast, slow = [[1.0, 1e-4, 1e-8]] * 3, [[1.0, 1e-1, 1e-2]] * 3
-    ahead = claims._ahead([cell("sparkle_ed", fast), cell("sparkle_gt", slow)], "", "sparkle_ed", "sparkle_gt")
-    behind = claims._ahead([cell("sparkle_ed", slow), cell("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt")
+    ahead = claims._ahead(
+        [cell("sparkle_ed", fast), cell("sparkle_gt", slow)], "", "sparkle_ed", "sparkle_gt"
+    )
+    behind = claims._ahead(
+        [cell("sparkle_ed", slow), cell("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt"
+    )
     nobody = claims._ahead(cells, "", "sparkle_ed", "sparkle_gt")
-    assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == ["holds", "does not hold", "undecided"]
+    assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == [
+        "holds",
+        "does not hold",
+        "undecided",
+    ]
 
 
 def test_runs_for_a_claim_are_made_once_for_a_folder(tmp_path, monkeypatch):
@@ -346,7 +414,9 @@ def test_runs_for_a_claim_are_made_once_for_a_folder(tmp_path, monkeypatch):
 def test_more_agents_solve_the_same_noisy_problem():
     few, many = (claims._noisy(agents, 0.0, seed=3) for agents in (4, 16))
     for name, leaf in many.data.items():
-        np.testing.assert_allclose(leaf, np.broadcast_to(few.data[name][:1], leaf.shape), rtol=1e-12)
+        np.testing.assert_allclose(
+            leaf, np.broadcast_to(few.data[name][:1], leaf.shape), rtol=1e-12
+        )
     d = {name: leaf[0] for name, leaf in few.data.items()}
     drawn = [material.noisy(d, jax.random.key(k)) for k in range(400)]
     for name in "pqs":
@@ -358,7 +428,12 @@ def test_more_agents_solve_the_same_noisy_problem():
 
 def test_dials_come_from_the_signature_or_from_the_method():
     names = lambda entrant: [dial.name for dial in entrant.dials]
-    assert names(entrants.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == ["alpha", "beta", "gamma", "lam"]
+    assert names(entrants.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == [
+        "alpha",
+        "beta",
+        "gamma",
+        "lam",
+    ]
 
     def own(*, alpha, power):
         raise NotImplementedError
@@ -380,14 +455,18 @@ def test_without_an_answer_of_the_inner_level_models_are_trained_anew():
     Y = rng.normal(size=(2, problem.y_layout.size))
     found = judging.points(problem, np.asarray(X), Y, task.trained)
     assert set(found) == {"phi", "gap", "inner_error"}
-    mean = lambda function, x, y: jax.numpy.mean(jax.vmap(lambda d: function(x, y, d))(problem.data))
+    mean = lambda function, x, y: jax.numpy.mean(
+        jax.vmap(lambda d: function(x, y, d))(problem.data)
+    )
     slope = jax.jit(jax.grad(lambda y, x: mean(problem.inner, x, y)))
     start = problem.y_layout.ravel(jax.tree.map(jax.numpy.asarray, problem.y0))
     rate = judging.RATE / judging._curvature(problem.functions, problem.data, 0 * X[0], start)
     y = problem.y0
     velocity = jax.tree.map(np.zeros_like, y)
     for _ in range(judging.TRAINING):
-        velocity = jax.tree.map(lambda v, g: judging.MOMENTUM * v - rate * g, velocity, slope(y, X[1]))
+        velocity = jax.tree.map(
+            lambda v, g: judging.MOMENTUM * v - rate * g, velocity, slope(y, X[1])
+        )
         y = jax.tree.map(lambda a, v: a + v, y, velocity)
     np.testing.assert_allclose(found["phi"][1], mean(problem.outer, X[1], y), rtol=1e-8)
     own = problem.y_layout.unravel(jax.numpy.asarray(Y[1]))
@@ -420,7 +499,8 @@ def test_drawn_data_look_like_what_they_stand_for():
     plain = material.trust(tasks._heart(0), 1, 0)
     other = material.trust(tasks._heart(0), 2, 0)
     changed = (plain.data["training"]["labels"] != other.data["training"]["labels"]).any(axis=1)
-    assert changed.tolist() == [False, True, True, False]  # the labels of one silo are wrong, here of another one
+    # the labels of one silo are wrong, here of another one
+    assert changed.tolist() == [False, True, True, False]
     assert (plain.data["training"]["index"] == np.arange(4)[:, None]).all()
 
 
@@ -434,7 +514,10 @@ def test_a_minibatch_of_the_area_is_unbiased():
 
 
 def test_time_runs_out_without_losing_what_is_done():
-    todo = [suite.Job(name, (TASK,), (), suite.BUDGETS["tiny"], None) for name in ("slow", "fast", "slow")]
+    todo = [
+        suite.Job(name, (TASK,), (), suite.BUDGETS["tiny"], None)
+        for name in ("slow", "fast", "slow")
+    ]
     assert pool.run(todo, lambda job: 2, 1) == pool.Done(6, 0)
     assert pool.run(todo, lambda job: 2, 1, seconds=0.0) == pool.Done(0, 3)
     taken = {"slow": [100.0, 200.0], "fast": [1.0]}
@@ -461,7 +544,10 @@ def test_what_was_not_made_is_told(cells):
     assert "2 of 5 cells are there" in page.made_by("decibo bench", "tiny", cells, 5).sentence
     assert "cells are there" not in page.made_by("decibo bench", "tiny", cells, 2).sentence
     alone = results.Cell("bent", "ring", METHODS[0], {}, [], [], cells[0].cost, cells[0].runs, 0.0)
-    assert "1 place that not everybody has run is left out" in page.blocks([*cells, alone])[0].sentences[1]
+    assert (
+        "1 place that not everybody has run is left out"
+        in page.blocks([*cells, alone])[0].sentences[1]
+    )
 
 
 def test_work_of_the_rivals_is_counted_step_by_step():
@@ -473,7 +559,8 @@ def test_work_of_the_rivals_is_counted_step_by_step():
     racers = {racer.name: racer for racer in corner.Rivals(task).racers()}
     assert racers["SOBA"].work(3) == racers["SABA"].work(3) == 12
     assert racers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
-    steps = [(3 * 10 + 10) if k % 10 == 0 else 8 for k in range(25)]  # period: half of 10 + 10 batches
+    # period: half of 10 + 10 batches
+    steps = [(3 * 10 + 10) if k % 10 == 0 else 8 for k in range(25)]
     assert racers["SRBA"].work(25) == sum(steps)
     for work in (1.0, 32.0, 33.0, 200.0):
         count = corner.steps_for(racers["SRBA"], work)
@@ -483,12 +570,19 @@ def test_work_of_the_rivals_is_counted_step_by_step():
 
 def test_networks_are_compared_at_equal_cost():
     def cell(method, price, accuracy):
-        history = {"step": np.array([0.0, 10.0, 20.0]), "phi": np.array([1.0, 0.5, 0.25]), "accuracy": accuracy}
+        history = {
+            "step": np.array([0.0, 10.0, 20.0]),
+            "phi": np.array([1.0, 0.5, 0.25]),
+            "accuracy": accuracy,
+        }
         prices = dict.fromkeys(results.AXES, 1.0) | {"work": price}
         runs = tuple(results.Run(seed, "done", history, prices) for seed in range(3))
         return results.Cell("network-30", "ring", method, {}, [], [], {}, runs, 0.0)
 
-    cells = [cell("cheap", 1.0, np.array([0.1, 0.2, 0.3])), cell("dear", 2.0, np.array([0.4, 0.5, 0.6]))]
+    cells = [
+        cell("cheap", 1.0, np.array([0.1, 0.2, 0.3])),
+        cell("dear", 2.0, np.array([0.4, 0.5, 0.6])),
+    ]
     rows = page._networks(cells)[0].rows
     assert rows[0][1:] == ("cheap", "0.25", "0.3", "0.25", "0.3")
     assert rows[1][1:] == (
@@ -501,8 +595,12 @@ def test_networks_are_compared_at_equal_cost():
 
 
 def test_the_corner_says_who_is_ahead():
-    row = lambda name, ours, gap: corner.Row("simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0)
-    shown = corner.block([row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)])
+    row = lambda name, ours, gap: corner.Row(
+        "simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0
+    )
+    shown = corner.block(
+        [row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)]
+    )
     assert "decibo's saga has 1e+02 times the gap of SABA" in shown.sentences[1]
     assert [line[1] for line in shown.rows] == ["SABA", "SOBA", "decibo: saga"]
 
@@ -517,13 +615,26 @@ def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
         assert shapes[0] == shapes[1], task.name
 
 
-def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_path, monkeypatch, capsys):
+def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(
+    out, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "my_bench_method.py").write_text(OWN)
     shutil.copytree(out, tmp_path / "got")
-    words = ["bench", "--budget", "tiny", "--tasks", TASK, "--methods", ",".join(METHODS), "--jobs", "1", "--json"]
+    words = [
+        "bench",
+        "--budget",
+        "tiny",
+        "--tasks",
+        TASK,
+        "--methods",
+        ",".join(METHODS),
+        "--jobs",
+        "1",
+        "--json",
+    ]
     words += ["--out", "got"]
     assert cli.call([*words, "--add", "my_bench_method:mine"]) == 2
     assert "--trust my_bench_method" in json.loads(capsys.readouterr().out)["error"]
@@ -532,7 +643,9 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(out, tmp_p
     assert (told["made"], told["kept"]) == (1, 2)
     assert {row["entrant"] for row in told["ranks"]["work"]} == {*METHODS, "mine"}
     assert (tmp_path / "got" / "benchmark.html").exists()
-    assert {"runs.csv", "settings.csv", "tried.csv"} <= {path.rpartition("/")[2] for path in told["tables"]}
+    assert {"runs.csv", "settings.csv", "tried.csv"} <= {
+        path.rpartition("/")[2] for path in told["tables"]
+    }
     assert all((tmp_path / path).is_file() for path in told["tables"])
     monkeypatch.setattr(penalty, "kept", lambda *_: penalised())
     assert cli.call([word for word in words if word != "--json"] + ["--penalty"]) == 0

@@ -45,7 +45,8 @@ def call(*words):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder to work in, with one good configuration; answers are remembered nowhere else."""
+    """An empty folder to work in, with one good configuration; answers are remembered nowhere
+    else."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
     (tmp_path / "quad.toml").write_text(QUADRATIC)

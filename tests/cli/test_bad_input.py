@@ -1,4 +1,5 @@
-"""200 bad configurations and command lines: one clear message, a non-zero exit status, nothing written."""
+"""200 bad configurations and command lines: one clear message, a non-zero exit status, nothing
+written."""
 
 import os
 import string
@@ -29,7 +30,9 @@ NUMBERS = {
     "run": ["steps", "every", "seed", "keep", "checkpoint_every"],
 }
 NO_NUMBER = st.one_of(
-    st.sampled_from(["many", "", [], [1], {"a": 1}, True, float("nan"), float("inf")]), STRANGE, st.lists(WORDS)
+    st.sampled_from(["many", "", [], [1], {"a": 1}, True, float("nan"), float("inf")]),
+    STRANGE,
+    st.lists(WORDS),
 )
 
 
@@ -38,7 +41,11 @@ def broken_keys(draw):
     """A key that no table has."""
     table = draw(st.sampled_from([*GOOD, ""]))
     key = draw(st.one_of(WORDS, STRANGE)) + "_q"
-    return GOOD | {key: {"a": 1}} if not table else GOOD | {table: GOOD[table] | {key: draw(st.integers(0, 9))}}
+    return (
+        GOOD | {key: {"a": 1}}
+        if not table
+        else GOOD | {table: GOOD[table] | {key: draw(st.integers(0, 9))}}
+    )
 
 
 @st.composite
@@ -88,7 +95,11 @@ def broken_values(draw):
 def broken_names(draw):
     """A name that nothing has."""
     table = draw(st.sampled_from(["problem", "network", "method"]))
-    name = draw(st.one_of(WORDS.map(lambda word: word + "_q"), STRANGE.map(lambda text: text + "?"), st.just(7)))
+    name = draw(
+        st.one_of(
+            WORDS.map(lambda word: word + "_q"), STRANGE.map(lambda text: text + "?"), st.just(7)
+        )
+    )
     measures = GOOD | {"run": {"measures": [draw(WORDS) + "_q"]}}
     missing = [{}, None] if table == "problem" else []  # the other two have defaults
     whole = GOOD | {table: draw(st.sampled_from([name, {"name": name}, [], 3, *missing]))}
@@ -110,19 +121,30 @@ def tried(call, text, *words):
     """The command line on this configuration, in a folder of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "bad.toml").write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+        (folder / "bad.toml").write_bytes(
+            text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+        )
         command, *rest = words or ("run",)
-        refused(call(command, folder / "bad.toml", "--out", folder / "out", *rest), folder, ["bad.toml"])
+        refused(
+            call(command, folder / "bad.toml", "--out", folder / "out", *rest), folder, ["bad.toml"]
+        )
 
 
 @settings(max_examples=60)
-@given(config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()), which=st.integers(0, 3))
+@given(
+    config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()),
+    which=st.integers(0, 3),
+)
 def test_bad_configurations(decibo_call, config, which):
     tried(decibo_call, to_toml(config), ["run", "compare", "sweep", "run"][which])
 
 
 @settings(max_examples=25)
-@given(st.one_of(st.binary(min_size=1, max_size=40), STRANGE.map(lambda text: f"problem = {text}".encode())))
+@given(
+    st.one_of(
+        st.binary(min_size=1, max_size=40), STRANGE.map(lambda text: f"problem = {text}".encode())
+    )
+)
 @example(b"problem = 1\n" * 2)
 @example(b"\xff\xfe")
 @example(b"problem = " + b"[" * 5000)
@@ -150,11 +172,21 @@ def test_bad_options(decibo_call, words):
     bare = {key: table for key, table in GOOD.items() if key not in ("compare", "sweep")}
     if option == "-m" and value.strip() == "ahead_exact":
         return
-    tried(decibo_call, to_toml(bare), command, f"{option}={value}" if option == "--set" else f"{option}{value}")
+    tried(
+        decibo_call,
+        to_toml(bare),
+        command,
+        f"{option}={value}" if option == "--set" else f"{option}{value}",
+    )
 
 
 @settings(max_examples=25)
-@given(st.lists(st.one_of(WORDS, STRANGE, st.sampled_from(["run", "list", "--json", "-o", "--set"])), max_size=4))
+@given(
+    st.lists(
+        st.one_of(WORDS, STRANGE, st.sampled_from(["run", "list", "--json", "-o", "--set"])),
+        max_size=4,
+    )
+)
 def test_bad_command_lines(decibo_call, words):
     words = [word for word in words if word not in ("-h", "--json")] or ["run"]
     if words[0] in ("demo", "doctor"):
@@ -173,7 +205,10 @@ def test_bad_command_lines(decibo_call, words):
     [
         (
             ["--set", "method.alhpa=0.1"],
-            "--set method.alhpa: ahead_exact has no setting alhpa. Its settings are alpha, gamma, lam, momentum.",
+            (
+                "--set method.alhpa: ahead_exact has no setting alhpa. Its settings are alpha,"
+                " gamma, lam, momentum."
+            ),
         ),
         (["--set", "network.m=5"], "Did you mean 'agents'?"),
         (["--set", "problem=quadratics"], "Did you mean 'quadratic'?"),
@@ -192,7 +227,9 @@ def test_messages_name_the_place_and_the_nearest_name(decibo_call, here, words, 
 def test_a_key_of_the_file_is_named_with_file_and_table(decibo_call, here):
     (here / "typo.toml").write_text('problem = "quadratic"\n[run]\nstep = 5\n')
     said = decibo_call("run", "typo.toml").err
-    assert said.startswith("decibo: typo.toml, [run].step: [run] has no option step. Its options are steps, every,")
+    assert said.startswith(
+        "decibo: typo.toml, [run].step: [run] has no option step. Its options are steps, every,"
+    )
 
 
 def test_folders_that_cannot_be_written(decibo_call, here):
@@ -200,10 +237,14 @@ def test_folders_that_cannot_be_written(decibo_call, here):
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")
     for place in ("file", "file/below", "mine"):
-        refused(decibo_call("run", "quad.toml", "--out", place), here, ["file", "mine", "quad.toml"])
+        refused(
+            decibo_call("run", "quad.toml", "--out", place), here, ["file", "mine", "quad.toml"]
+        )
     assert os.listdir(here / "mine") == ["thesis.txt"]
 
 
-@pytest.mark.parametrize("words", [["report"], ["report", "nowhere"], ["list", "method"], ["resume", "nowhere"]])
+@pytest.mark.parametrize(
+    "words", [["report"], ["report", "nowhere"], ["list", "method"], ["resume", "nowhere"]]
+)
 def test_other_commands_reject_in_one_line(decibo_call, here, words):
     refused(decibo_call(*words), here, ["quad.toml"])

@@ -21,7 +21,9 @@ def test_where_it_is_wanted(tmp_path):
     inside = lambda folder: folder / "programs" / cache.processor()
     assert cache.preferred_folder({}) == inside(Path.home() / ".cache" / "decibo")
     assert cache.preferred_folder({"XDG_CACHE_HOME": str(tmp_path)}) == inside(tmp_path / "decibo")
-    assert cache.preferred_folder({"DECIBO_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/elsewhere"}) == inside(tmp_path)
+    assert cache.preferred_folder(
+        {"DECIBO_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/elsewhere"}
+    ) == inside(tmp_path)
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "0", "no", " false "])
@@ -100,8 +102,12 @@ def run(script=SCRIPT, **environment):
 
 
 def finished(script, **environment):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DECIBO"))}
-    done = subprocess.run([sys.executable, "-c", script], env=kept | environment, capture_output=True, text=True)
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "DECIBO"))
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=kept | environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done
 
@@ -134,7 +140,10 @@ def test_the_users_own_cache_is_left_alone(tmp_path):
 def test_several_devices_of_a_processor_do_without(tmp_path):
     assert run(XDG_CACHE_HOME=str(tmp_path), **TWO) == ["None", "None", "None"]
     own = tmp_path / "own"
-    assert run(XDG_CACHE_HOME=str(tmp_path), **TWO, JAX_COMPILATION_CACHE_DIR=str(own))[1:] == ["None", "None"]
+    assert run(XDG_CACHE_HOME=str(tmp_path), **TWO, JAX_COMPILATION_CACHE_DIR=str(own))[1:] == [
+        "None",
+        "None",
+    ]
     assert list(own.glob("jit_*"))  # from before the first run
     assert not list(own.glob("jit_late-*"))
 

@@ -142,12 +142,14 @@ def test_the_direction_norm_estimates_stationarity(here, call, method):
 def test_own_problem_and_measure_by_name(here, call, monkeypatch):
     (here / "own_one.py").write_text(OWN)
     (here / "own.toml").write_text(
-        'problem = { name = "own_one:make_problem", pull = 2.0 }\n[network]\nname = "star"\nagents = 3\n'
-        '[method]\nalpha = 0.01\ngamma = 0.3\n[run]\nsteps = 500\nmeasures = ["own_one:worst"]\n'
+        'problem = { name = "own_one:make_problem", pull = 2.0 }\n[network]\nname = "star"\nagents'
+        " = 3\n[method]\nalpha = 0.01\ngamma = 0.3\n[run]\nsteps = 500\nmeasures ="
+        ' ["own_one:worst"]\n'
     )
     done = call("run", "own.toml", "--trust", "own_one", "--json")
     assert done.code == 0, done.err
-    assert done.json["last"]["worst"] == pytest.approx(1.5, rel=1e-3)  # mean target (2, 3) over pull 2
+    # mean target (2, 3) over pull 2
+    assert done.json["last"]["worst"] == pytest.approx(1.5, rel=1e-3)
     assert 'name = "own_one:make_problem"' in (here / "out/own/config.toml").read_text()
     wrong = call("run", "own.toml", "--trust", "own_one", "--set", "problem.pul=1.0")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
@@ -166,11 +168,21 @@ def test_own_problem_and_measure_by_name(here, call, monkeypatch):
 @pytest.mark.parametrize(
     ("function", "place", "line"),
     [
-        ("faulty", "faulty in own_two.py raised ZeroDivisionError", "return make_problem(agents // 0)"),
-        ("faulty_outer", "outer(x0, y0, data of one agent) raised AttributeError", "return jnp.sum(d.missing)"),
+        (
+            "faulty",
+            "faulty in own_two.py raised ZeroDivisionError",
+            "return make_problem(agents // 0)",
+        ),
+        (
+            "faulty_outer",
+            "outer(x0, y0, data of one agent) raised AttributeError",
+            "return jnp.sum(d.missing)",
+        ),
     ],
 )
-def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(here, call, monkeypatch, function, place, line):
+def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(
+    here, call, monkeypatch, function, place, line
+):
     (here / "own_two.py").write_text(OWN)
     monkeypatch.delitem(sys.modules, "own_two", raising=False)
     done = call("run", "quad.toml", "--trust", "own_two", "--set", f'problem="own_two:{function}"')
@@ -184,22 +196,48 @@ def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(here, call, monkeyp
 
 
 def test_a_module_of_the_user_that_cannot_be_imported_keeps_its_traceback(here, call, monkeypatch):
-    for name, text in {"own_three": "import nowhere_at_all\n", "own_four": "def broken(:\n"}.items():
+    for name, text in {
+        "own_three": "import nowhere_at_all\n",
+        "own_four": "def broken(:\n",
+    }.items():
         (here / f"{name}.py").write_text(text)
-        done = call("run", "quad.toml", "--set", f'problem="{name}:make"', "--json", "--trust", name)
+        done = call(
+            "run", "quad.toml", "--set", f'problem="{name}:make"', "--json", "--trust", name
+        )
         assert done.code == done.json["exit"] == Exit.OWN
         assert f"{name}.py raised" in done.err.splitlines()[0]
         assert text.strip() in done.err
 
 
 def test_compare_shares_settings_and_keeps_every_run(here, call):
-    words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.02,beta=0.005,gamma=0.1,lam=20]", "-m", "sparkle_ed"]
-    sets = ["--set", "compare.alpha=0.05", "--set", "compare.beta=0.1", "--set", "compare.gamma=0.1"]
+    words = [
+        "-m",
+        "ahead_exact",
+        "-m",
+        "ahead[alpha=0.02,beta=0.005,gamma=0.1,lam=20]",
+        "-m",
+        "sparkle_ed",
+    ]
+    sets = [
+        "--set",
+        "compare.alpha=0.05",
+        "--set",
+        "compare.beta=0.1",
+        "--set",
+        "compare.gamma=0.1",
+    ]
     done = call("compare", "quad.toml", *words, *sets)
     assert done.code == 0, done.err
     assert "sparkle_ed" in tidy(done.out)
-    settings = {path.parent.name: json.loads(path.read_text())["method"] for path in here.glob("out/*/*/run.json")}
-    assert set(settings) == {"ahead_exact", "ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20", "sparkle_ed"}
+    settings = {
+        path.parent.name: json.loads(path.read_text())["method"]
+        for path in here.glob("out/*/*/run.json")
+    }
+    assert set(settings) == {
+        "ahead_exact",
+        "ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20",
+        "sparkle_ed",
+    }
     assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # from [method]
     own = settings["ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20"]["settings"]
     assert own["alpha"] == 0.02  # its own before the shared one
@@ -215,14 +253,19 @@ def test_compare_says_which_run_came_to_nothing(here, call):
     assert done.code == Exit.DIVERGED
     told = " ".join(done.out.split())
     assert "gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in told
-    statuses = {path.parent.name[:11]: json.loads(path.read_text())["status"] for path in here.glob("out/*/*/run.json")}
+    statuses = {
+        path.parent.name[:11]: json.loads(path.read_text())["status"]
+        for path in here.glob("out/*/*/run.json")
+    }
     assert statuses == {"ahead_exact": "done", "ahead_alpha": "diverged"}
     latex = call("report", "out/quad-compare", "--latex").out
     assert "& diverged &" in latex
 
 
 def test_compare_takes_its_methods_from_the_file(here, call):
-    text = (here / "quad.toml").read_text() + '[compare]\nmethods = ["ahead_exact", "ahead_exact[lam=10]"]\n'
+    text = (
+        here / "quad.toml"
+    ).read_text() + '[compare]\nmethods = ["ahead_exact", "ahead_exact[lam=10]"]\n'
     (here / "two.toml").write_text(text)
     runs = call("compare", "two.toml", "--json").json["runs"]
     assert [run["label"] for run in runs] == ["ahead_exact", "ahead_exact[lam=10]"]
@@ -232,7 +275,9 @@ def test_compare_takes_its_methods_from_the_file(here, call):
 def test_sweep_finds_the_best(here, call):
     done = call("sweep", "quad.toml", "-g", "alpha=0.001,0.05,1e4", "--set", "run.steps=300")
     assert done.code == 0, done.err
-    assert "Next: decibo run quad.toml --set run.steps=300 --set method.alpha=0.05" in tidy(done.out)
+    assert "Next: decibo run quad.toml --set run.steps=300 --set method.alpha=0.05" in tidy(
+        done.out
+    )
     assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
     said = call("sweep", "quad.toml", "-g", "alpha=1e4,1e5", "--set", "run.steps=300", "--json")
     assert said.code == Exit.DIVERGED
@@ -267,9 +312,13 @@ def test_the_demo_compares_and_ends_with_a_page(here, call, monkeypatch):
     assert all(label in done.out and label in page for label in said["runs"])
     scores = said["accuracy"]
     together = scores["together, with decibo"][0]
-    assert together >= scores["all records in one place, if allowed"][0] - 0.025  # one standard error
+    # one standard error
+    assert together >= scores["all records in one place, if allowed"][0] - 0.025
     assert all(together > score[0] for label, score in scores.items() if label.endswith("alone"))
-    assert all(row[name] == min(row[other] for other in said["swapped"]) for name, row in said["swapped"].items())
+    assert all(
+        row[name] == min(row[other] for other in said["swapped"])
+        for name, row in said["swapped"].items()
+    )
     assert all(row["learned trust"] >= row["equal trust"] for row in said["swapped"].values())
     curve = decibo.report.read_run(here / said["runs"]["together, with decibo"]["folder"]).history
     assert curve["loss_on_new_patients"][-1] < 0.7 * curve["loss_on_new_patients"][0]
@@ -293,8 +342,15 @@ def test_list_names_everything_with_its_settings(call, kind):
     names = [entry["name"] for entry in said]
     if kind == "methods":
         assert names == list(decibo.CATALOG)
-        assert all(entry["provenance"] == decibo.CATALOG[entry["name"]].provenance for entry in said)
-        assert said[names.index("ahead_exact")]["settings"] == ["[alpha]", "[gamma]", "lam=100.0", "[momentum]"]
+        assert all(
+            entry["provenance"] == decibo.CATALOG[entry["name"]].provenance for entry in said
+        )
+        assert said[names.index("ahead_exact")]["settings"] == [
+            "[alpha]",
+            "[gamma]",
+            "lam=100.0",
+            "[momentum]",
+        ]
     if kind == "problems":
         assert {"quadratic", "synthetic", "minimax_auc", "hyper_cleaning"} <= set(names)
         assert not {"minimax", "single_level"} & set(names)
@@ -333,14 +389,19 @@ def test_interrupted_runs_are_written(here, call, monkeypatch, how):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_the_first_step_ends_the_command_with_a_line(here, call, monkeypatch, number):
+def test_a_signal_before_the_first_step_ends_the_command_with_a_line(
+    here, call, monkeypatch, number
+):
     def compiling(*_):
         os.kill(os.getpid(), number)
         raise AssertionError("the signal was swallowed")
 
     monkeypatch.setattr("decibo.execute.loop.begin", compiling)
     done = call("run", "quad.toml")
-    assert (done.code, done.err) == (Exit.INTERRUPTED, "decibo: interrupted; unfinished results were not written\n")
+    assert (done.code, done.err) == (
+        Exit.INTERRUPTED,
+        "decibo: interrupted; unfinished results were not written\n",
+    )
     assert not (here / "out").exists()
 
 
@@ -357,7 +418,17 @@ def test_a_signal_in_the_last_steps_ends_the_command_and_keeps_the_result(here, 
 
 def test_resume_continues_where_the_run_stopped(here, call):
     whole = call("run", "quad.toml", "--json", "--out", "whole", "--set", "run.every=5").json
-    words = ["run", "quad.toml", "--checkpoint", "--out", "part", "--set", "run.every=5", "--set", "run.steps=20"]
+    words = [
+        "run",
+        "quad.toml",
+        "--checkpoint",
+        "--out",
+        "part",
+        "--set",
+        "run.every=5",
+        "--set",
+        "run.steps=20",
+    ]
     part = call(*words)
     assert part.code == 0, part.err
     refused = call(*words)
@@ -376,21 +447,31 @@ def test_resume_to_fewer_steps_is_rejected_and_changes_nothing(here, call):
     before = {path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()}
     done = call("resume", "kept", "--steps", 10)
     assert done.code == 2
-    assert "has already done 20 steps, and cannot be resumed to 10. Pass --steps of at least 20" in done.err
-    assert {path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()} == before
+    assert (
+        "has already done 20 steps, and cannot be resumed to 10. Pass --steps of at least 20"
+        in done.err
+    )
+    assert {
+        path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()
+    } == before
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(here, call):
     options = ["--checkpoint", "--json", "--set", "run.steps=20"]
     whole = call("run", "quad.toml", "--out", "whole", *options).json
-    for command in (["run", "quad.toml", "--out", "killed", *options], ["resume", "killed", "--json"]):
+    for command in (
+        ["run", "quad.toml", "--out", "killed", *options],
+        ["resume", "killed", "--json"],
+    ):
         shutil.rmtree(here / "killed", ignore_errors=True)
         (here / "killed/checkpoint/.writing-00000020-0123456789abcdef").mkdir(parents=True)
         shutil.copy(here / "whole/config.toml", here / "killed")
         done = call(*command)
         assert done.code == 0, done.err
         assert done.json["last"] == whole["last"]
-        assert not [path for path in (here / "killed/checkpoint").iterdir() if path.name.startswith(".")]
+        assert not [
+            path for path in (here / "killed/checkpoint").iterdir() if path.name.startswith(".")
+        ]
     assert "no checkpoint was completed, so the run starts from the beginning" in done.err
 
 
@@ -425,7 +506,9 @@ def test_a_full_disk_is_not_a_bug(here, call, monkeypatch):
     monkeypatch.setattr("decibo.files.os.fsync", full)
     done = call("run", "quad.toml", "--json")
     assert done.code == done.json["exit"] == Exit.STORAGE
-    assert re.fullmatch(r"decibo: out/quad/\S+ could not be written: No space left on device\.\n", done.err)
+    assert re.fullmatch(
+        r"decibo: out/quad/\S+ could not be written: No space left on device\.\n", done.err
+    )
 
 
 def test_resume_needs_a_run_with_checkpoints(here, call):
@@ -478,5 +561,7 @@ def test_completion_of_the_shell():
     environment = os.environ | {
         "_DECIBO_COMPLETE": "complete_bash", "COMP_WORDS": "decibo re", "COMP_CWORD": "1"
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "decibo"], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "decibo"], env=environment, capture_output=True, text=True
+    )
     assert set(done.stdout.split()) == {"rehearse", "relay", "report", "reproduce", "resume"}

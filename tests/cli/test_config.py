@@ -37,7 +37,11 @@ def test_methods_on_the_command_line(text, wanted):
     assert parse_spec(text) == wanted
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.floats(allow_nan=False) | st.booleans()))
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.floats(allow_nan=False) | st.booleans()
+    )
+)
 def test_what_is_written_is_read(settings):
     settings.pop("name", None)
     text = ",".join(f"{name}={str(value).lower()}" for name, value in settings.items())
@@ -46,17 +50,27 @@ def test_what_is_written_is_read(settings):
 
 def test_a_configuration_may_be_short_or_long(tmp_path):
     short = read(tmp_path, 'problem = "quadratic"')
-    long = read(tmp_path, '[problem]\nname = "quadratic"\n[method]\n[network]\nname = "ring"\n[run]\n')
+    long = read(
+        tmp_path, '[problem]\nname = "quadratic"\n[method]\n[network]\nname = "ring"\n[run]\n'
+    )
     for found in (short, long):
         parts, full = build(found)
-        assert (parts.problem.agents, parts.network.agents, parts.method.name) == (10, 10, "ahead_exact")
+        assert (parts.problem.agents, parts.network.agents, parts.method.name) == (
+            10,
+            10,
+            "ahead_exact",
+        )
         assert config.resolved(full)["network"]["agents"] == 10
 
 
 def test_the_number_of_agents_is_said_once(tmp_path):
-    parts, _ = build(read(tmp_path, 'problem = "quadratic"\nnetwork = { name = "torus", rows = 2, columns = 3 }'))
+    parts, _ = build(
+        read(tmp_path, 'problem = "quadratic"\nnetwork = { name = "torus", rows = 2, columns = 3 }')
+    )
     assert parts.problem.agents == parts.network.agents == 6
-    parts, _ = build(read(tmp_path, 'problem = { name = "quadratic", agents = 5 }\nnetwork = "path"'))
+    parts, _ = build(
+        read(tmp_path, 'problem = { name = "quadratic", agents = 5 }\nnetwork = "path"')
+    )
     assert parts.problem.agents == parts.network.agents == 5
 
 
@@ -64,9 +78,15 @@ def test_data_by_name_by_table_and_by_file(tmp_path, monkeypatch):
     text = 'problem = {{ name = "logistic_hyperparameters", agents = 4, data = {} }}'
     parts, _ = build(read(tmp_path, text.format('"breast_cancer"')))
     assert parts.problem.name == "logistic, breast cancer"
-    parts, full = build(read(tmp_path, text.format('{ name = "digits", positive = 4, negative = 9 }')))
+    parts, full = build(
+        read(tmp_path, text.format('{ name = "digits", positive = 4, negative = 9 }'))
+    )
     assert parts.problem.name == "logistic, digits 4 against 9"
-    assert config.resolved(full)["problem"]["data"] == {"name": "digits", "positive": 4, "negative": 9}
+    assert config.resolved(full)["problem"]["data"] == {
+        "name": "digits",
+        "positive": 4,
+        "negative": 9,
+    }
     lines = [f"{1 if k % 2 else -1} 1:{k} 2:{-k}" for k in range(1, 41)]
     (tmp_path / "small").write_text("\n".join(lines))
     monkeypatch.setenv("DECIBO_DATA", str(tmp_path))
@@ -75,7 +95,10 @@ def test_data_by_name_by_table_and_by_file(tmp_path, monkeypatch):
 
 
 def test_schedules_and_switched_off_defaults(tmp_path):
-    method = 'name = "d_soba"\nalpha = { name = "polynomial", start = 0.1, power = -0.5 }\nbeta = 0.1\ngamma = 0.1\n'
+    method = (
+        'name = "d_soba"\nalpha = { name = "polynomial", start = 0.1, power = -0.5 }\nbeta ='
+        " 0.1\ngamma = 0.1\n"
+    )
     parts, full = build(read(tmp_path, f'problem = "quadratic"\n[method]\n{method}theta = "none"'))
     assert float(parts.method.settings["alpha"](3)) == pytest.approx(0.05)
     assert parts.method.settings["theta"] is None
@@ -83,7 +106,9 @@ def test_schedules_and_switched_off_defaults(tmp_path):
 
 
 def test_networks_may_fail(tmp_path):
-    parts, full = build(read(tmp_path, 'problem = "quadratic"\n[network]\nagents = 10\nfailing = 0.25'))
+    parts, full = build(
+        read(tmp_path, 'problem = "quadratic"\n[network]\nagents = 10\nfailing = 0.25')
+    )
     assert parts.network.rate == 0.25
     assert config.resolved(full)["network"]["failing"] == 0.25
 
@@ -118,8 +143,14 @@ def test_every_variable_may_have_a_network_of_its_own(tmp_path):
     assert parts.problem.agents == 6
     again, _ = build(read(tmp_path, to_toml(config.resolved(full))))  # as a run folder stores it
     assert again.network.rate == network.rate
-    assert changes(full)[0] == ["problem.seed", "run.seed"]  # written out: what a seed no longer changes
-    assert changes(read(tmp_path, EACH))[0] == ["problem.seed", "network.y.seed", "network.z.seed", "run.seed"]
+    # written out: what a seed no longer changes
+    assert changes(full)[0] == ["problem.seed", "run.seed"]
+    assert changes(read(tmp_path, EACH))[0] == [
+        "problem.seed",
+        "network.y.seed",
+        "network.z.seed",
+        "run.seed",
+    ]
 
 
 def test_one_network_says_how_many_agents_all_have(tmp_path):
@@ -137,10 +168,16 @@ def test_one_network_says_how_many_agents_all_have(tmp_path):
         ("network.x.rows=3", "--set network.x.rows: path has no option rows"),
         ("network.x=pth", "--set network.x: there is no network 'pth'. Did you mean 'path'?"),
         ("network.x.agents=5", "must have the same agents, but there are [5, 6]"),
-        ("network.x.failing=2", "--set network.x: probability must be a number between 0 and 1, but it is 2.0"),
+        (
+            "network.x.failing=2",
+            "--set network.x: probability must be a number between 0 and 1, but it is 2.0",
+        ),
         ("network.x=directed_ring", "The network of x must be an undirected decibo network"),
         ("network.v.name=path", "moves x, y, z, but there are networks for v, x, y, z"),
-        ("method.alpha=none", "finds its step sizes over one network, but there is one for each variable"),
+        (
+            "method.alpha=none",
+            "finds its step sizes over one network, but there is one for each variable",
+        ),
     ],
 )
 def test_networks_that_do_not_fit_are_rejected(tmp_path, change, said):
@@ -188,19 +225,33 @@ def test_types(value, hint, good):
 def test_set_reaches_inside_and_replaces(tmp_path):
     text = 'problem = "quadratic"\n[run]\nuntil = { stationarity = 1e-3 }\nmeasures = ["outer"]'
     found = read(
-        tmp_path, text, sets=["problem.n=2", "run.until.stationarity=1e-4", "network=star", "network.agents=3"]
+        tmp_path,
+        text,
+        sets=["problem.n=2", "run.until.stationarity=1e-4", "network=star", "network.agents=3"],
     )
     assert (found.problem.name, found.problem.options) == ("quadratic", {"n": 2})
-    tuned = read(tmp_path, text, sets=["method=ahead[alpha=0.3,gamma=0.1,lam=20]", "method.alpha=0.5"])  # as sweep says
-    assert (tuned.method.name, tuned.method.options) == ("ahead", {"alpha": 0.5, "gamma": 0.1, "lam": 20.0})
+    # as sweep says
+    tuned = read(
+        tmp_path, text, sets=["method=ahead[alpha=0.3,gamma=0.1,lam=20]", "method.alpha=0.5"]
+    )
+    assert (tuned.method.name, tuned.method.options) == (
+        "ahead",
+        {"alpha": 0.5, "gamma": 0.1, "lam": 20.0},
+    )
     assert found.run.until == {"stationarity": 1e-4}
     [(_, network)] = found.network.choices
     assert (network.name, network.options) == ("star", {"agents": 3})
 
 
 def test_a_step_size_may_be_a_rule_and_lam_may_not():
-    steps = {"alpha": {"name": "amsgrad", "step": 0.03}, "beta": {"name": "heavy_ball", "step": 0.1}, "gamma": 0.1}
+    steps = {
+        "alpha": {"name": "amsgrad", "step": 0.03},
+        "beta": {"name": "heavy_ball", "step": 0.1},
+        "gamma": 0.1,
+    }
     made = choose({"name": "sldbo", **steps}, methods(), "here").make()
-    assert repr(made) == repr(decibo.methods.sldbo(alpha=rule.amsgrad(0.03), beta=rule.heavy_ball(0.1), gamma=0.1))
+    assert repr(made) == repr(
+        decibo.methods.sldbo(alpha=rule.amsgrad(0.03), beta=rule.heavy_ball(0.1), gamma=0.1)
+    )
     with pytest.raises(InputError, match="no schedule 'adam'"):
         choose({"name": "ahead", "lam": {"name": "adam", "step": 0.1}}, methods(), "here")

@@ -18,16 +18,25 @@ from decibo.runs.folder import stamped
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
 NAMES = ("ahead_exact", "ahead_alpha=0.05_gamma=0.1_lam=20")
-MINE = '# mine\nproblem = "quadratic"\nnetwork = { name = "ring", agents = 4 }\n[sweep]\nalpha = [0.05]\n'
+MINE = (
+    '# mine\nproblem = "quadratic"\nnetwork = { name = "ring", agents = 4 }\n[sweep]\nalpha ='
+    " [0.05]\n"
+)
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def refused(done, *said):
     assert done.code == Exit.WRONG, done.err
-    assert len([line for line in done.err.splitlines() if not line.startswith("decibo: note: ")]) == 1
+    assert (
+        len([line for line in done.err.splitlines() if not line.startswith("decibo: note: ")]) == 1
+    )
     assert all(word in done.err for word in said), done.err
 
 
@@ -43,7 +52,9 @@ def idle(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["run", "sweep", "checkpoint"])
-@pytest.mark.parametrize("name", ["config.toml", "history.csv", "run.json", "sweep.csv", "solution.npz"])
+@pytest.mark.parametrize(
+    "name", ["config.toml", "history.csv", "run.json", "sweep.csv", "solution.npz"]
+)
 def test_names_alone_do_not_make_a_file_ours(here, idle, decibo_call, command, name):
     (here / "exp").mkdir()
     (here / "exp" / name).write_text(MINE)
@@ -58,7 +69,11 @@ def test_a_run_in_the_folder_of_its_configuration_is_refused(here, idle, decibo_
     (here / "exp").mkdir()
     (here / "exp/config.toml").write_text(MINE)
     monkeypatch.chdir(here / "exp")
-    for words in (["run", "config.toml"], ["run", "config.toml", "--checkpoint"], ["sweep", "config.toml"]):
+    for words in (
+        ["run", "config.toml"],
+        ["run", "config.toml", "--checkpoint"],
+        ["sweep", "config.toml"],
+    ):
         refused(decibo_call(*words, "--out", "."), "config.toml")
     assert files(here / "exp") == {"config.toml": MINE.encode()}
 
@@ -99,7 +114,14 @@ def test_a_run_that_was_killed_can_be_written_again(tmp_path):
     with pytest.raises(decibo.InputError, match=r"config\.toml"):
         check_target(tmp_path)
     check_target(tmp_path, resume=True)
-    write_run(tmp_path / "new", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config=stamped("seed = 1\n"))
+    write_run(
+        tmp_path / "new",
+        made_up(curve([1.0, 0.5])),
+        PROBLEM,
+        RING,
+        METHOD,
+        config=stamped("seed = 1\n"),
+    )
     assert read_run(tmp_path / "new").config == "seed = 1\n"
 
 
@@ -134,14 +156,20 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_run(here, idle, dec
 
 @pytest.mark.parametrize(
     "setting",
-    ["run.measures=['nowhere_at_all:f']", 'run.until={"phi"=1.0,"consensus_q"=1.0}', "run.start={seed=1,scale=-1.0}"],
+    [
+        "run.measures=['nowhere_at_all:f']",
+        'run.until={"phi"=1.0,"consensus_q"=1.0}',
+        "run.start={seed=1,scale=-1.0}",
+    ],
 )
 def test_a_refused_run_with_checkpoints_leaves_no_folder(here, decibo_call, setting):
     refused(decibo_call("run", "quad.toml", "--checkpoint", "--out", "a/b", "--set", setting))
     assert sorted(os.listdir(here)) == ["quad.toml"]
 
 
-def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(here, decibo_call, monkeypatch):
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(
+    here, decibo_call, monkeypatch
+):
     assert decibo_call("run", "quad.toml", "--out", "a").code == 0
     before = files(here)
 
@@ -150,7 +178,11 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(here
 
     monkeypatch.setattr(decibo, "solve", refuse)
     for folder in ("a", "b/c"):
-        refused(decibo_call("run", "quad.toml", "--out", folder, "--checkpoint", "--set", "problem.seed=2"))
+        refused(
+            decibo_call(
+                "run", "quad.toml", "--out", folder, "--checkpoint", "--set", "problem.seed=2"
+            )
+        )
     assert files(here) == before
     assert sorted(os.listdir(here)) == ["a", "quad.toml"]
 
@@ -161,7 +193,9 @@ def test_a_run_with_a_network_for_each_variable_goes_on(here, decibo_call):
     straight = decibo_call(*words, "--out", "out/straight")
     assert straight.code == 0, straight.err
     assert "x: path, y z: complete" in straight.json["network"]
-    assert decibo_call(*words, "--checkpoint", "--set", "run.steps=25", "--out", "out/kept").code == 0
+    assert (
+        decibo_call(*words, "--checkpoint", "--set", "run.steps=25", "--out", "out/kept").code == 0
+    )
     resumed = decibo_call("resume", "out/kept", "--steps", 40, "--json").json
     assert (resumed["steps"], resumed["last"]) == (40, straight.json["last"])
 
@@ -171,7 +205,14 @@ def test_a_run_with_a_network_for_each_variable_goes_on(here, decibo_call):
 
 def test_methods_with_similar_labels_have_folders_of_their_own(here, decibo_call):
     text = "ahead_exact[alpha=0.05000000000000000000000000000000000000000,gamma=0.1000000000000000000000000,lam={}]"
-    words = ["-m", text.format("10.00000000000000001"), "-m", text.format("10.5"), "-m", text.format(20)]
+    words = [
+        "-m",
+        text.format("10.00000000000000001"),
+        "-m",
+        text.format("10.5"),
+        "-m",
+        text.format(20),
+    ]
     done = decibo_call("compare", "quad.toml", *words, "--json")
     assert done.code == 0, done.err
     folders = [run["folder"] for run in done.json["runs"]]
@@ -181,17 +222,27 @@ def test_methods_with_similar_labels_have_folders_of_their_own(here, decibo_call
 
 
 def test_the_same_method_in_other_words_is_listed_twice(here, idle, decibo_call):
-    done = decibo_call("compare", "quad.toml", "-m", "ahead_exact[lam=20]", "-m", "ahead_exact[ lam = 20.0 ]")
+    done = decibo_call(
+        "compare", "quad.toml", "-m", "ahead_exact[lam=20]", "-m", "ahead_exact[ lam = 20.0 ]"
+    )
     refused(done, "listed twice")
 
 
 def test_measures_without_a_column_are_named(here, decibo_call):
-    words = ["compare", "quad.toml", "-m", "ahead_exact", "--set", "run.measures=['outer','inner','stationarity']"]
+    words = [
+        "compare",
+        "quad.toml",
+        "-m",
+        "ahead_exact",
+        "--set",
+        "run.measures=['outer','inner','stationarity']",
+    ]
     assert "Also recorded: inner." in decibo_call(*words).out
 
 
 def test_methods_are_compared_by_what_does_not_depend_on_the_method(here, decibo_call):
-    """AHEAD rests where its own direction vanishes, far from the solution, with a y that makes f small."""
+    """AHEAD rests where its own direction vanishes, far from the solution, with a y that makes f
+    small."""
     (here / "bare.toml").write_text((here / "quad.toml").read_text().partition("measures")[0])
     words = ["compare", "bare.toml", "--set", "run.steps=400", "-m", "ahead_exact"]
     told = decibo_call(*words, "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]").out
@@ -210,18 +261,40 @@ def test_without_a_cheap_exact_answer_methods_are_compared_by_the_answer_itself(
     small = decibo.problems.quadratic(2)
     assert judged(config, small) is config  # it names its own
     assert judged(bare, small).run.measures == ("cheap", "phi", "stationarity")
-    large = decibo.Problem(lambda x, y, d: x * d, lambda x, y, d: (y**2).sum() + x * d, jnp.ones(2), 0.0, jnp.ones(300))
+    large = decibo.Problem(
+        lambda x, y, d: x * d, lambda x, y, d: (y**2).sum() + x * d, jnp.ones(2), 0.0, jnp.ones(300)
+    )
     assert judged(bare, large) is bare
-    assert judged(bare, replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None)) is bare
-    assert terminal.ordered(["direction_norm", "step", "mine", "outer"]) == ["outer", "mine", "direction_norm"]
+    assert (
+        judged(bare, replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None))
+        is bare
+    )
+    assert terminal.ordered(["direction_norm", "step", "mine", "outer"]) == [
+        "outer",
+        "mine",
+        "direction_norm",
+    ]
 
 
 def test_a_shared_setting_can_be_switched_off(here, decibo_call):
-    words = ["compare", "quad.toml", "--json", "--set", "run.measures=outer", "--set", "compare.alpha=none"]
-    runs = decibo_call(*words, "-m", "ahead_exact", "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]").json["runs"]
+    words = [
+        "compare",
+        "quad.toml",
+        "--json",
+        "--set",
+        "run.measures=outer",
+        "--set",
+        "compare.alpha=none",
+    ]
+    runs = decibo_call(
+        *words, "-m", "ahead_exact", "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]"
+    ).json["runs"]
     assert "alpha=0.05" in runs[1]["method"]
     assert "alpha=0.05," not in runs[0]["method"]  # of [method]: now it is chosen automatically
-    refused(decibo_call(*words[:-1], "compare.lam=none", "-m", "ahead[alpha=1,gamma=1,lam=1]"), "can do without lam")
+    refused(
+        decibo_call(*words[:-1], "compare.lam=none", "-m", "ahead[alpha=1,gamma=1,lam=1]"),
+        "can do without lam",
+    )
 
 
 # reports
@@ -330,14 +403,17 @@ def test_files_nested_too_deeply_are_refused(here, idle, decibo_call):
 def test_check_takes_no_settings_beyond_all_numbers(here, decibo_call):
     for lam in ("1e300", "1e100"):
         refused(
-            decibo_call("check", "quad.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={lam}]"),
+            decibo_call(
+                "check", "quad.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={lam}]"
+            ),
             "between 1e-60 and 1e+60",
         )
 
 
 def test_check_of_an_extreme_problem_is_refused(here, decibo_call):
     refused(
-        decibo_call("check", "quad.toml", "--set", "problem.heterogeneity=1e30"), "too large for floating-point numbers"
+        decibo_call("check", "quad.toml", "--set", "problem.heterogeneity=1e30"),
+        "too large for floating-point numbers",
     )
 
 
@@ -346,7 +422,10 @@ def test_one_agent_may_be_unreliable(kind):
     network = getattr(decibo.networks, kind)(decibo.ring(1), 0.5)
     problem = decibo.problems.quadratic(1)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
-    ends = [decibo.solve(problem, net, method, steps=20, measures=["outer"]) for net in (network, decibo.ring(1))]
+    ends = [
+        decibo.solve(problem, net, method, steps=20, measures=["outer"])
+        for net in (network, decibo.ring(1))
+    ]
     assert ends[0].history["outer"].tolist() == ends[1].history["outer"].tolist()
 
 
@@ -365,7 +444,17 @@ def test_without_words_there_is_help(decibo_call):
 
 
 def test_an_edited_configuration_can_be_resumed(here, decibo_call):
-    words = ["run", "quad.toml", "--checkpoint", "--out", "a", "--set", "run.every=5", "--set", "run.steps=20"]
+    words = [
+        "run",
+        "quad.toml",
+        "--checkpoint",
+        "--out",
+        "a",
+        "--set",
+        "run.every=5",
+        "--set",
+        "run.steps=20",
+    ]
     assert decibo_call(*words).code == 0
     path = here / "a/config.toml"
     path.write_text(path.read_text().replace("steps = 20", "steps = 40  # more"))

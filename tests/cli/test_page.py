@@ -1,6 +1,8 @@
-"""Pages with commands: their files are written, their commands typed, and they print what the page says.
+"""Pages with commands: their files are written, their commands typed, and they print what the page
+says.
 
-python tests/cli/test_page.py                 update the numbers in the outputs of the page of the command line
+python tests/cli/test_page.py                 update the numbers in the outputs of the page of the
+                                              command line
 python tests/cli/test_page.py --words 42      and the words of the output at line 42
 """
 
@@ -46,7 +48,8 @@ def typed(call, text):
 
 
 def plain(text):
-    """Times, and with them the widths of tables, made equal; automatic steps depend on the rounding of a machine."""
+    """Times, and with them the widths of tables, made equal; automatic steps depend on the rounding
+    of a machine."""
     return RULE.sub("─", RESTARTS.sub("", SECONDS.sub("0 s", text)))
 
 
@@ -55,7 +58,9 @@ def test_commands_print_what_the_page_says(decibo_call, page):
     for match, done in typed(decibo_call, page.read_text()):
         assert done.code == (2 if done.err else 0), done.err
         said, printed = plain(match[2]), plain(done.out + done.err)
-        assert not said or test_docs.agree(said, printed, True), f"the page says\n{said}\nit printed\n{printed}"
+        assert not said or test_docs.agree(said, printed, True), (
+            f"the page says\n{said}\nit printed\n{printed}"
+        )
 
 
 def test_hello_world_and_own_problem_are_short():
@@ -66,7 +71,8 @@ def test_hello_world_and_own_problem_are_short():
 
 
 def refresh(lines=()):
-    """Write what the commands print into the page; words change only at the lines that are named."""
+    """Write what the commands print into the page; words change only at the lines that are
+    named."""
     from conftest import call
 
     text = PAGE.read_text()
@@ -77,7 +83,10 @@ def refresh(lines=()):
         line = text.count("\n", 0, match.start()) + 1
         quiet = "--json" in match[1] or "--latex" in match[1]
         printed = "" if quiet else done.out + done.err
-        if test_docs.words(plain(match[2])) != test_docs.words(plain(printed)) and line not in lines:
+        if (
+            test_docs.words(plain(match[2])) != test_docs.words(plain(printed))
+            and line not in lines
+        ):
             changes.append(test_docs.change(str(PAGE), line, match[2], printed))
         parts += [text[end : match.start(2)], printed]
         end = match.end(2)
@@ -87,9 +96,16 @@ def refresh(lines=()):
 if __name__ == "__main__":
     import jax
 
-    parser = argparse.ArgumentParser(description="Update the outputs in the page about the command line.")
+    parser = argparse.ArgumentParser(
+        description="Update the outputs in the page about the command line."
+    )
     parser.add_argument(
-        "--words", nargs="+", type=int, default=[], metavar="LINE", help="outputs whose words may change"
+        "--words",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="LINE",
+        help="outputs whose words may change",
     )
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)

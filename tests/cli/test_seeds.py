@@ -1,4 +1,5 @@
-"""compare and run with several seeds: what a seed changes, what is kept, and what is said about seeds that failed."""
+"""compare and run with several seeds: what a seed changes, what is kept, and what is said about
+seeds that failed."""
 
 import signal
 import tomllib
@@ -62,11 +63,13 @@ def test_a_seed_changes_data_network_start_and_method(compared, decibo_call):
             assert "seeds" not in config["run"]
     ends = [run["last"]["stationarity"] for run in told["runs"] if run["label"] == "ahead_exact"]
     assert len(set(ends)) == 3
-    (exact, _) = told["settings"]
+    exact, _ = told["settings"]
     assert exact["ended"] == {"done": 3}
     assert exact["measures"]["stationarity"]["mean"] == pytest.approx(sum(ends) / 3)
     assert exact["measures"]["stationarity"]["median"] == pytest.approx(sorted(ends)[1])
-    again = decibo_call("run", compared / "ahead_exact/seed-2/config.toml", "--json", "--out", "out/again").json
+    again = decibo_call(
+        "run", compared / "ahead_exact/seed-2/config.toml", "--json", "--out", "out/again"
+    ).json
     assert again["last"]["stationarity"] == ends[2]  # the folder repeats this run and no other
 
 
@@ -74,32 +77,59 @@ def test_a_seed_that_the_configuration_sets_stays(compared, decibo_call):
     options = ("--set", "problem.seed=7", "--set", "run.start.seed=1", "--seeds", "2,5")
     done = decibo_call("compare", "c.toml", *options)
     assert "2 seeds: 2 and 5. A seed sets network.seed and run.seed." in done.out
-    assert "problem.seed and run.start.seed stay as the configuration says." in " ".join(done.out.split())
+    assert "problem.seed and run.start.seed stay as the configuration says." in " ".join(
+        done.out.split()
+    )
     config = stored(compared / "ahead_exact" / "seed-5")
-    assert (config["problem"]["seed"], config["run"]["start"]["seed"], config["network"]["seed"]) == (7, 1, 5)
+    assert (
+        config["problem"]["seed"],
+        config["run"]["start"]["seed"],
+        config["network"]["seed"],
+    ) == (7, 1, 5)
 
 
 def test_what_is_complete_is_kept_and_what_is_not_is_made(compared, decibo_call):
     decibo_call("compare", "c.toml", "--seeds", 2)
-    folders = [compared / label / f"seed-{seed}" for label in ("ahead_exact", "ahead_lam=20") for seed in (0, 1)]
+    folders = [
+        compared / label / f"seed-{seed}"
+        for label in ("ahead_exact", "ahead_lam=20")
+        for seed in (0, 1)
+    ]
     before = {folder: (folder / "run.json").stat().st_mtime_ns for folder in folders}
     (folders[1] / "history.csv").write_text("step\n")  # damaged
     done = decibo_call("compare", "c.toml", "--seeds", 3, "--resume", "--json")
     assert (done.code, done.json["kept"], len(done.json["runs"])) == (Exit.RAN, 3, 6)
-    changed = {folder for folder in folders if (folder / "run.json").stat().st_mtime_ns != before[folder]}
+    changed = {
+        folder for folder in folders if (folder / "run.json").stat().st_mtime_ns != before[folder]
+    }
     assert changed == {folders[1]}
-    other = decibo_call("compare", "c.toml", "--seeds", 2, "--resume", "--json", "--set", "run.steps=30")
+    other = decibo_call(
+        "compare", "c.toml", "--seeds", 2, "--resume", "--json", "--set", "run.steps=30"
+    )
     assert other.json["kept"] == 0
 
 
 def test_a_failure_half_way_loses_nothing(here, decibo_call, monkeypatch):
     (here / "own_seeded.py").write_text(MODULE)
-    config = 'problem = "own_seeded:make"\nnetwork = { name = "ring", agents = 4 }\n[run]\nsteps = 4\nseeds = 3\n'
+    config = (
+        'problem = "own_seeded:make"\nnetwork = { name = "ring", agents = 4 }\n[run]\nsteps ='
+        " 4\nseeds = 3\n"
+    )
     (here / "own.toml").write_text(config)
     monkeypatch.setenv("BROKEN_SEED", "2")
-    words = ("run", "own.toml", "--set", "method=ahead[alpha=0.1,gamma=0.1,lam=10]", "--trust", "own_seeded")
+    words = (
+        "run",
+        "own.toml",
+        "--set",
+        "method=ahead[alpha=0.1,gamma=0.1,lam=10]",
+        "--trust",
+        "own_seeded",
+    )
     assert decibo_call(*words).code == Exit.OWN
-    assert [read_run(here / f"out/own-seeds/seed-{seed}").status for seed in (0, 1)] == ["done", "done"]
+    assert [read_run(here / f"out/own-seeds/seed-{seed}").status for seed in (0, 1)] == [
+        "done",
+        "done",
+    ]
     monkeypatch.delenv("BROKEN_SEED")
     done = decibo_call(*words, "--resume", "--json")
     assert (done.code, done.json["kept"]) == (Exit.RAN, 2)
@@ -111,7 +141,9 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, decibo_call, monk
 
     def view():
         third = next(runs) == 2
-        return lambda step, *_: signal.raise_signal(signal.SIGTERM) if third and 0 < step < 2000 else None
+        return lambda step, *_: (
+            signal.raise_signal(signal.SIGTERM) if third and 0 < step < 2000 else None
+        )
 
     monkeypatch.setattr("decibo.cli.solving.live_view", view)
     words = ("compare", "c.toml", "--seeds", 2, "--set", "run.steps=2000")
@@ -125,7 +157,16 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, decibo_call, monk
 
 
 def test_a_diverged_seed_is_counted_and_explained(compared, decibo_call):
-    done = decibo_call("compare", "c.toml", "--seeds", 2, "-m", "ahead[alpha=1e9,gamma=0.1,lam=2]", "-m", "ahead_exact")
+    done = decibo_call(
+        "compare",
+        "c.toml",
+        "--seeds",
+        2,
+        "-m",
+        "ahead[alpha=1e9,gamma=0.1,lam=2]",
+        "-m",
+        "ahead_exact",
+    )
     assert done.code == Exit.DIVERGED
     assert "2 diverged" in done.out
     assert "seed 1: " in done.out
@@ -176,6 +217,11 @@ def test_wrong_seeds_are_rejected_before_any_run(here, decibo_call, words, messa
 def test_sweep_repeats_with_the_seeds_of_run_on_other_data(here, decibo_call):
     words = ("sweep", "quad.toml", "-g", "alpha=0.05,0.1", "--json")
     rows = decibo_call(*words, "--set", "run.seeds=[0,3]").json["rows"]
-    assert [(row["alpha"], row["seed"]) for row in rows] == [(0.05, 0), (0.05, 3), (0.1, 0), (0.1, 3)]
+    assert [(row["alpha"], row["seed"]) for row in rows] == [
+        (0.05, 0),
+        (0.05, 3),
+        (0.1, 0),
+        (0.1, 3),
+    ]
     alone = decibo_call(*words, "--set", "problem.seed=3").json["rows"]
     assert [row["stationarity"] for row in rows[1::2]] == [row["stationarity"] for row in alone]

@@ -1,4 +1,5 @@
-"""decibo site, join and relay, in this process; rehearsals and crashes of real processes are in benchmarks/silos.py."""
+"""decibo site, join and relay, in this process; rehearsals and crashes of real processes are in
+benchmarks/silos.py."""
 
 import os
 import stat
@@ -26,7 +27,9 @@ def job(here, decibo_call):
     """A job of three sites, of which this machine has all the folders."""
     cards = []
     for name in ("north", "east", "west"):
-        done = decibo_call("site", "init", "--name", name, "--address", f"127.0.0.1:{free_port()}", "--home", name)
+        done = decibo_call(
+            "site", "init", "--name", name, "--address", f"127.0.0.1:{free_port()}", "--home", name
+        )
         assert done.code == 0, done.err
         cards.append(done.out)
     path = here / "job.toml"
@@ -34,7 +37,9 @@ def job(here, decibo_call):
     return path
 
 
-def test_init_makes_a_key_that_only_its_user_can_read_and_card_shows_the_card_again(here, decibo_call):
+def test_init_makes_a_key_that_only_its_user_can_read_and_card_shows_the_card_again(
+    here, decibo_call
+):
     made = decibo_call("site", "init", "--name", "north", "--home", "n")
     assert '[[site]]\nname = "north"\ncertificate = """\n-----BEGIN CERTIFICATE-----' in made.out
     assert "PRIVATE" not in made.out + made.err
@@ -50,10 +55,15 @@ def test_check_says_what_would_leave_to_whom_and_that_nobody_answers(job, decibo
     done = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0.1")
     assert done.code == 71
     words = " ".join(done.out.split())
-    assert "Messages from here to each of east and west: In every step, one of 11 numbers; 1.76 kB in all 20" in words
+    assert (
+        "Messages from here to each of east and west: In every step, one of 11 numbers; 1.76 kB in"
+        " all 20" in words
+    )
     assert "does not answer" in words
     assert "what they read says something about the data" in words
-    found = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0", "--json").json
+    found = decibo_call(
+        "site", "check", job, "--home", "north", "--synthetic", "--wait", "0", "--json"
+    ).json
     assert found["in_every_step"] == [{"times": 1, "numbers": 11}]
     assert found["bytes_to_each_neighbour"] == 20 * 11 * 8
 
@@ -62,7 +72,9 @@ FIT = '[network]\nname = "complete"\n[estimator]\nname = "SiloTrust"\nlabel = "s
 TABLE = "age,{ward},sick\n61,a,yes\n,b,no\n47,a,yes\n"
 
 
-def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_another_table(job, here, decibo_call):
+def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_another_table(
+    job, here, decibo_call
+):
     sites = job.read_text().partition("[[site]]")
     job.write_text(FIT + sites[1] + sites[2])
     for name, column in (("north", "ward"), ("east", "ward"), ("west", "room")):
@@ -84,8 +96,8 @@ def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_a
     assert "runs the same job" in words
     assert "columns: age, room there, age, ward here" in words
     assert (
-        "All sites read the names of the columns, age, ward; that age has gaps; the categories of ward (a, b); "
-        in words
+        "All sites read the names of the columns, age, ward; that age has gaps; the categories of"
+        " ward (a, b); " in words
     )
     assert "the classes no and yes." in words
     assert "neighbours may read what this site adds" in words
@@ -95,17 +107,26 @@ def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_a
     assert "no site reads what this one adds" in " ".join(alone.out.split())
     found = decibo_call("site", "check", job, "--home", "north", "--wait", "0", "--json").json
     assert found["columns"] == {"age": "gaps", "ward": "text"}
-    assert (found["categories"], found["classes"], found["steps"]) == ({"ward": ["a", "b"]}, ["no", "yes"], 2000)
+    assert (found["categories"], found["classes"], found["steps"]) == (
+        {"ward": ["a", "b"]},
+        ["no", "yes"],
+        2000,
+    )
 
 
 def test_join_needs_data_and_a_card_that_is_its_own(job, here, decibo_call):
-    assert "does not say what loads this site's data" in decibo_call("join", job, "--home", "north").err
+    assert (
+        "does not say what loads this site's data"
+        in decibo_call("join", job, "--home", "north").err
+    )
     decibo_call("site", "init", "--name", "north", "--home", "another")
     done = decibo_call("join", job, "--home", "another", "--synthetic")
     assert done.code == 2
     assert "The job has another certificate of north" in done.err
     os.chmod("north/north.key", 0o644)
-    assert "Others can read the key" in decibo_call("join", job, "--home", "north", "--synthetic").err
+    assert (
+        "Others can read the key" in decibo_call("join", job, "--home", "north", "--synthetic").err
+    )
 
 
 def test_join_ends_with_the_names_of_those_it_waited_for(job, decibo_call):
@@ -142,7 +163,11 @@ def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, d
         ("steps = 20", "rest = 1e-9", 'rest is for mode = "free"'),
         ("alpha = 0.05", 'alpha = "x"', "alpha"),
         ("alpha = 0.05", "masks = -1.0\nalpha = 0.05", "The scale of x must be"),
-        ("[method]", '[network]\nlinks = [["north", "south"]]\n[method]', "The sites are north, east, west."),
+        (
+            "[method]",
+            '[network]\nlinks = [["north", "south"]]\n[method]',
+            "The sites are north, east, west.",
+        ),
         ("-----BEGIN", "-----BEGUN", "must be PEM"),
         ('name = "east"', 'name = "north"', "two of north, north, west share one"),
         ("127.0.0.1:", "127.0.0.1/", "must read host:port"),

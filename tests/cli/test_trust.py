@@ -45,7 +45,8 @@ def size(s):
 
 @pytest.fixture
 def module(here, monkeypatch):
-    """A module beside the configuration that leaves a trace when it is imported, or one of its functions called."""
+    """A module beside the configuration that leaves a trace when it is imported, or one of its
+    functions called."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "own_code", raising=False)
     (here / "own_code.py").write_text(MODULE)
@@ -71,7 +72,9 @@ def refused(done, *said):
 PLACES = {
     "problem": 'problem = { name = "NAME", ARGUMENT }',
     "network": 'problem = "quadratic"\nnetwork = { name = "NAME", ARGUMENT }',
-    "network of x": 'problem = "quadratic"\nnetwork = { agents = 4, x = { name = "NAME", ARGUMENT } }',
+    "network of x": (
+        'problem = "quadratic"\nnetwork = { agents = 4, x = { name = "NAME", ARGUMENT } }'
+    ),
     "method": 'problem = "quadratic"\nmethod = { name = "NAME", ARGUMENT }',
     "data": 'problem = { name = "hyper_cleaning", data = { name = "NAME", ARGUMENT } }',
     "schedule": 'problem = "quadratic"\nmethod = { lam = { name = "NAME", ARGUMENT } }',
@@ -82,7 +85,11 @@ PLACES = {
 
 
 def written(place, name, argument=""):
-    text = PLACES[place].replace("NAME", name).replace(", ARGUMENT", f", {argument}" if argument else "")
+    text = (
+        PLACES[place]
+        .replace("NAME", name)
+        .replace(", ARGUMENT", f", {argument}" if argument else "")
+    )
     quoted = argument.replace('"', "'")  # inside of another text
     return text.replace("[ARGUMENT]", f"[{quoted}]" if argument else "")
 
@@ -90,7 +97,10 @@ def written(place, name, argument=""):
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_python_itself_is_out_of_reach(here, decibo_call, command, place):
-    for name, argument in (("subprocess:getoutput", 'cmd = "touch done"'), ("os:system", 'command = "touch done"')):
+    for name, argument in (
+        ("subprocess:getoutput", 'cmd = "touch done"'),
+        ("os:system", 'command = "touch done"'),
+    ):
         top = name.partition(":")[0]
         for words in ((), ("--trust", top)):
             done = decibo_call(*prepared(here, command, written(place, name, argument), *words))
@@ -103,7 +113,9 @@ def test_python_itself_is_out_of_reach(here, decibo_call, command, place):
 def test_nothing_is_imported_without_consent(here, module, decibo_call, command, place):
     text = written(place, "own_code:make")
     refused(decibo_call(*prepared(here, command, text)), "own_code.py", "add --trust own_code")
-    refused(decibo_call(*prepared(here, command, text, "--trust", "another")), "add --trust own_code")
+    refused(
+        decibo_call(*prepared(here, command, text, "--trust", "another")), "add --trust own_code"
+    )
     assert "own_code" not in sys.modules
     assert not (here / "imported").exists()
 
@@ -140,7 +152,10 @@ def test_consent_by_option_for_one_command(here, module, decibo_call):
     ],
 )
 def test_only_what_declares_its_result_is_called(here, module, decibo_call, setting, said):
-    refused(decibo_call("run", "quad.toml", "--set", setting, "--trust", "own_code", "--checkpoint"), said)
+    refused(
+        decibo_call("run", "quad.toml", "--set", setting, "--trust", "own_code", "--checkpoint"),
+        said,
+    )
     assert not (here / "called").exists()
     assert not (here / "out").exists()
 
@@ -162,7 +177,15 @@ def test_a_measure_of_ones_own_can_be_waited_for(here, module, decibo_call):
 
 def test_a_measure_that_fails_at_once_leaves_no_folder(here, module, decibo_call):
     module.write_text(MODULE + "\n\ndef faulty(s):\n    return s.missing\n")
-    words = ["--set", 'run.measures=["own_code:faulty"]', "--trust", "own_code", "--checkpoint", "--out", "a/b"]
+    words = [
+        "--set",
+        'run.measures=["own_code:faulty"]',
+        "--trust",
+        "own_code",
+        "--checkpoint",
+        "--out",
+        "a/b",
+    ]
     assert decibo_call("run", "quad.toml", *words).code == Exit.OWN
     assert not (here / "a").exists()
 
@@ -212,7 +235,10 @@ def test_yes_holds_until_the_code_changes(answer, module):
     module.write_text(MODULE + "\nX = 1\n")
     assert not answer("")[0]
     assert answer("YES\n")[0]
-    assert trust.state_file().stat().st_mode & 0o077 == 0 or trust.state_file().parent.stat().st_mode & 0o077 == 0
+    assert (
+        trust.state_file().stat().st_mode & 0o077 == 0
+        or trust.state_file().parent.stat().st_mode & 0o077 == 0
+    )
 
 
 def test_always_holds_after_changes(answer, module):
@@ -252,8 +278,14 @@ def test_a_package_is_not_imported_to_find_a_module_in_it(here, module, decibo_c
     refused(decibo_call(*words), "the code in own_package.", "add --trust own_package")
     assert not (here / "imported").exists()
     assert decibo_call(*words, "--trust", "own_package").code == 0
-    refused(decibo_call(*words[:-1], 'problem="own_package.none:make"', "--trust", "own_package"), "no module")
-    refused(decibo_call(*words[:-1], 'problem="own_code.inner:make"', "--trust", "own_code"), "no module")
+    refused(
+        decibo_call(*words[:-1], 'problem="own_package.none:make"', "--trust", "own_package"),
+        "no module",
+    )
+    refused(
+        decibo_call(*words[:-1], 'problem="own_code.inner:make"', "--trust", "own_code"),
+        "no module",
+    )
 
 
 def test_modules_lie_beside_the_file_or_in_the_current_folder(here, module, decibo_call):
@@ -268,5 +300,8 @@ def test_modules_lie_beside_the_file_or_in_the_current_folder(here, module, deci
 
 def test_the_current_folder_is_searched_for_nothing_else(here, decibo_call):
     before = list(sys.path)
-    refused(decibo_call("check", "quad.toml", "--set", "problem=own_nowhere:make"), "Put own_nowhere.py beside")
+    refused(
+        decibo_call("check", "quad.toml", "--set", "problem=own_nowhere:make"),
+        "Put own_nowhere.py beside",
+    )
     assert sys.path == before

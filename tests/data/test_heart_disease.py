@@ -18,7 +18,8 @@ def test_flambys_split_and_features(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)  # none of it is needed
     data = heart_disease()
     sizes = {str(name): int((data.groups == name).sum()) for name in np.unique(data.groups)}
-    assert sizes == {"Cleveland": 199, "Budapest": 172, "Switzerland": 30, "Long Beach": 85}  # as FLamby states
+    # as FLamby states
+    assert sizes == {"Cleveland": 199, "Budapest": 172, "Switzerland": 30, "Long Beach": 85}
     assert [int((data.test_groups == name).sum()) for name in sizes] == [89, 104, 45, 16]
     assert data.features.shape == (486, 13)
     assert len(data.columns) == 13
@@ -47,7 +48,10 @@ def test_the_split_is_scikit_learns(seed, labels):
 
 def test_the_attribution_is_beside_the_data():
     text = (files("decibo.data") / "heart" / "LICENSE").read_text()
-    assert all(word in text for word in ("Janosi", "Steinbrunn", "Pfisterer", "Detrano", "CC BY 4.0", "Changes"))
+    assert all(
+        word in text
+        for word in ("Janosi", "Steinbrunn", "Pfisterer", "Detrano", "CC BY 4.0", "Changes")
+    )
 
 
 def test_groups_belong_to_samples():

@@ -10,7 +10,12 @@ from decibo.data import idx, mnist
 from decibo.data.idx import TYPES, parse_idx
 from decibo.errors import CorruptedFileError, InputError
 
-MNIST = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+MNIST = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 
 
 def content(array, code=0x08):
@@ -57,7 +62,9 @@ def test_every_type(code):
 
 
 def test_mnist_sends_other_sets_to_idx(tmp_path):
-    with pytest.raises(CorruptedFileError, match=r"not the train-images.* of MNIST.*decibo\.data\.idx\("):
+    with pytest.raises(
+        CorruptedFileError, match=r"not the train-images.* of MNIST.*decibo\.data\.idx\("
+    ):
         mnist(folder=written(tmp_path))
 
 
@@ -67,7 +74,11 @@ def test_mnist_sends_other_sets_to_idx(tmp_path):
         (lambda content: b"PNG", InputError, "not in the IDX format: it begins with 50 4e 47"),
         (lambda content: b"", InputError, "begins with nothing"),
         (lambda content: content[:6], CorruptedFileError, "within its header"),
-        (lambda content: content[:-1], CorruptedFileError, r"uint8 of shape \(12,\), 12 bytes, but 11 follow"),
+        (
+            lambda content: content[:-1],
+            CorruptedFileError,
+            r"uint8 of shape \(12,\), 12 bytes, but 11 follow",
+        ),
         (lambda _: content(np.zeros((12, 2))), InputError, "one integer for each of the 12 images"),
     ],
 )

@@ -7,7 +7,9 @@ import pytest
 from decibo.data import Dataset, breast_cancer, digits, find, libsvm, mnist
 from decibo.errors import InputError
 
-real_data = pytest.mark.skipif("DECIBO_DATA" not in os.environ, reason="DECIBO_DATA names no folder of data")
+real_data = pytest.mark.skipif(
+    "DECIBO_DATA" not in os.environ, reason="DECIBO_DATA names no folder of data"
+)
 
 
 def test_digits():
@@ -31,7 +33,9 @@ def test_labels_may_be_words():
     two = Dataset(table, np.array(["no", "yes", "no"]), table[:1], np.array(["yes"]), "votes", "")
     assert two.labels.tolist() == [-1, 1, -1]
     assert two.test_labels.tolist() == [1]
-    three = Dataset(table, np.array(["b", "a", "c"], dtype=object), table[:1], np.array(["c"]), "votes", "")
+    three = Dataset(
+        table, np.array(["b", "a", "c"], dtype=object), table[:1], np.array(["c"]), "votes", ""
+    )
     assert three.labels.tolist() == [1, 0, 2]
     with pytest.raises(InputError, match=r"[Tt]est labels of votes.*'d' is not"):
         Dataset(table, np.array(["b", "a", "c"]), table[:1], np.array(["d"]), "votes", "")
@@ -54,7 +58,10 @@ def test_without_scikit_learn(monkeypatch):
             lambda: Dataset(np.ones((2, 2)), np.ones(3), np.ones((1, 2)), np.ones(1), "", ""),
             "features must be",
         ),
-        (lambda: Dataset(np.ones((2, 2)), np.ones(2), np.ones((1, 3)), np.ones(1), "", ""), "same features"),
+        (
+            lambda: Dataset(np.ones((2, 2)), np.ones(2), np.ones((1, 3)), np.ones(1), "", ""),
+            "same features",
+        ),
     ],
 )
 def test_invalid_arguments_are_rejected(make, words):

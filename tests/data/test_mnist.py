@@ -21,9 +21,13 @@ def files():
     rng = np.random.default_rng(0)
     shapes = [(5, 2, 2), (5,), (3, 2, 2), (3,)]
     arrays = {
-        name: rng.integers(0, 9, size=shape).astype(np.uint8) for name, shape in zip(MNIST_SUMS, shapes, strict=True)
+        name: rng.integers(0, 9, size=shape).astype(np.uint8)
+        for name, shape in zip(MNIST_SUMS, shapes, strict=True)
     }
-    return {name: struct.pack(f">{1 + a.ndim}i", 0x800 + a.ndim, *a.shape) + a.tobytes() for name, a in arrays.items()}
+    return {
+        name: struct.pack(f">{1 + a.ndim}i", 0x800 + a.ndim, *a.shape) + a.tobytes()
+        for name, a in arrays.items()
+    }
 
 
 @pytest.fixture
@@ -57,7 +61,9 @@ def _quiet(*args):
 @pytest.fixture
 def server(mirror):
     handler = type("Handler", (http.server.SimpleHTTPRequestHandler,), {"log_message": _quiet})
-    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(mirror)))
+    served = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=str(mirror))
+    )
     thread = threading.Thread(target=served.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{served.server_address[1]}/"
@@ -69,7 +75,9 @@ def server(mirror):
 @pytest.mark.parametrize("packed", [True, False])
 def test_raw_files_are_read(tmp_path, files, sums, packed):
     for name, content in files.items():
-        (tmp_path / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+        (tmp_path / (name + ".gz" * packed)).write_bytes(
+            gzip.compress(content) if packed else content
+        )
     arrays, source = load_mnist(tmp_path, sums)
     assert {name: array.shape for name, array in arrays.items()} == {
         "x_train": (5, 2, 2),
@@ -90,14 +98,19 @@ def test_npz_is_checked_by_the_same_sums(tmp_path, files, sums, monkeypatch, ser
     assert all(np.array_equal(arrays[key], again[key]) for key in MNIST_ARRAYS.values())
     arrays["x_test"] = arrays["x_test"] + 1
     _save(tmp_path / "mnist.npz", arrays)
-    with pytest.raises(CorruptedFileError, match=r"mnist\.npz \(x_test\) is damaged.*is \w{64}, but it must be \w{64}"):
+    with pytest.raises(
+        CorruptedFileError,
+        match=r"mnist\.npz \(x_test\) is damaged.*is \w{64}, but it must be \w{64}",
+    ):
         load_mnist(None, sums, [])
 
 
 def test_download_fills_the_cache_once(tmp_path, server, sums):
     arrays, source = load_mnist(None, sums, ["http://127.0.0.1:9/", server])
     assert source == "downloaded"
-    assert sorted(path.name for path in (tmp_path / "cache" / "decibo").iterdir()) == sorted(MNIST_SUMS)
+    assert sorted(path.name for path in (tmp_path / "cache" / "decibo").iterdir()) == sorted(
+        MNIST_SUMS
+    )
     again, source = load_mnist(None, sums, [])
     assert source == str(tmp_path / "cache" / "decibo")
     assert np.array_equal(arrays["x_train"], again["x_train"])
@@ -116,7 +129,9 @@ def test_a_damaged_file_is_named(tmp_path, files, sums):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"short")
-    with pytest.raises(CorruptedFileError, match=r"t10k-labels-idx1-ubyte is damaged.*download it again"):
+    with pytest.raises(
+        CorruptedFileError, match=r"t10k-labels-idx1-ubyte is damaged.*download it again"
+    ):
         load_mnist(tmp_path, sums)
     (tmp_path / "mnist.npz").write_bytes(b"not a zip file")
     with pytest.raises(CorruptedFileError, match=r"mnist\.npz is damaged.*x_train, y_train"):
@@ -131,7 +146,10 @@ def test_half_a_download_counts_as_none(mirror, server, sums):
 
 
 def test_no_network_is_one_clear_error(sums):
-    with pytest.raises(UnreachableError, match=r"train-images.*could not be downloaded.*127\.0\.0\.1.*set DECIBO_DATA"):
+    with pytest.raises(
+        UnreachableError,
+        match=r"train-images.*could not be downloaded.*127\.0\.0\.1.*set DECIBO_DATA",
+    ):
         load_mnist(None, sums, ["http://127.0.0.1:9/"])
 
 

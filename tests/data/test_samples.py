@@ -1,4 +1,5 @@
-"""Agents with different numbers of samples: what is padded weighs nothing, on one process and on several."""
+"""Agents with different numbers of samples: what is padded weighs nothing, on one process and on
+several."""
 
 import json
 import subprocess
@@ -41,13 +42,19 @@ def problem(data=load):
 
 def test_padding_weighs_nothing():
     stacked = problem().local(range(3))
-    assert jax.tree.map(jnp.shape, stacked["training"]) == {"a": (3, 7, 2), "b": (3, 7), "weights": (3, 7)}
+    assert jax.tree.map(jnp.shape, stacked["training"]) == {
+        "a": (3, 7, 2),
+        "b": (3, 7),
+        "weights": (3, 7),
+    }
     assert stacked["validation"]["weights"].shape == (3, 2)  # nothing to pad
     y = np.array([0.3, -0.7])
     for agent in range(3):
         own = load(agent)["training"].arrays
         d = jax.tree.map(lambda leaf, agent=agent: leaf[agent], stacked)
-        np.testing.assert_allclose(error(y, d["training"]), np.mean((own["a"] @ y - own["b"]) ** 2), rtol=1e-12)
+        np.testing.assert_allclose(
+            error(y, d["training"]), np.mean((own["a"] @ y - own["b"]) ** 2), rtol=1e-12
+        )
 
 
 def test_weights_of_ones_own_are_kept():
@@ -58,7 +65,9 @@ def test_weights_of_ones_own_are_kept():
 def test_unequal_shapes_are_refused_with_the_helper_that_pads():
     plain = lambda agent: load(agent)["training"].arrays
     unequal = decibo.Problem(lambda x, y, d: x, lambda x, y, d: y**2, plain, 0.0, 0.0, agents=3)
-    with pytest.raises(InputError, match=r"data\(0\) has .* and data\(1\) has .*decibo\.data\.samples"):
+    with pytest.raises(
+        InputError, match=r"data\(0\) has .* and data\(1\) has .*decibo\.data\.samples"
+    ):
         decibo.solve(unequal, decibo.ring(3), steps=1)
     with pytest.raises(InputError, match=r"data\(1\) has a: \(samples, 3"):
         problem(lambda agent: samples(a=np.ones((2, 2 + agent)))).local(range(2))
@@ -108,6 +117,12 @@ def test_two_processes_say_the_same_as_one(tmp_path):
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert "decibo.data.samples" in said["error"]
-    end = decibo.solve(problem(), decibo.ring(3), decibo.ahead_exact(alpha=0.1, gamma=0.1), steps=50, progress=False)
+    end = decibo.solve(
+        problem(),
+        decibo.ring(3),
+        decibo.ahead_exact(alpha=0.1, gamma=0.1),
+        steps=50,
+        progress=False,
+    )
     np.testing.assert_allclose(said["x"], end.x, rtol=1e-9)
     np.testing.assert_allclose(said["y"], end.y, rtol=1e-9)

@@ -50,14 +50,21 @@ def test_by_label_keeps_sizes_and_ratios(m, size, seed, data):
 def test_by_label_takes_the_largest_size_that_fits():
     labels = np.repeat([1.0, -1.0], [5, 100])
     parts = by_label(labels, 4, [0.5] * 4)
-    # Round half to even: 3 samples an agent would take 2 positives each, of which there are not enough.
+    # Round half to even: 3 samples an agent would take 2 positives each, of which there are not
+    # enough.
     assert [len(part) for part in parts] == [2] * 4
 
 
-@pytest.mark.parametrize("split", [iid, dirichlet, lambda labels, m, seed: by_label(labels, m, [0.5] * m, seed=seed)])
+@pytest.mark.parametrize(
+    "split", [iid, dirichlet, lambda labels, m, seed: by_label(labels, m, [0.5] * m, seed=seed)]
+)
 def test_the_seed_decides(split):
     labels = np.tile([1.0, -1.0], 30)
-    first, again, other = split(labels, 3, seed=1), split(labels, 3, seed=1), split(labels, 3, seed=2)
+    first, again, other = (
+        split(labels, 3, seed=1),
+        split(labels, 3, seed=1),
+        split(labels, 3, seed=2),
+    )
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 

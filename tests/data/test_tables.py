@@ -31,7 +31,9 @@ def test_a_file_with_a_silo_column(file):
 
 def test_one_file_for_each_silo_in_csv_and_parquet(file, tmp_path):
     other = tmp_path / "more.parquet"
-    frame = pandas.DataFrame({"age": [20, 30], "plan": ["gold", None], "churned": ["no", "yes"], "shop": ["c", "c"]})
+    frame = pandas.DataFrame(
+        {"age": [20, 30], "plan": ["gold", None], "churned": ["no", "yes"], "shop": ["c", "c"]}
+    )
     frame.to_parquet(other)
     table = read_table([file, other], label="churned", drop=["shop"])
     assert table.groups.tolist() == ["all"] * 4 + ["more"] * 2
@@ -50,7 +52,10 @@ def test_codes_are_read_as_text_if_asked(file):
     [
         ("age,plan\n1,a\n2\n", r"line 3 has 1 cells, but the first line names 2"),
         ("age,age\n1,2\n", "two columns called 'age'"),
-        ("age,churned\n1,yes\nancient,no\n", r"Column 'age' .*line 2 has a number and .*line 3 has text.*missing="),
+        (
+            "age,churned\n1,yes\nancient,no\n",
+            r"Column 'age' .*line 2 has a number and .*line 3 has text.*missing=",
+        ),
         ("age,churned\n1,yes\n2,\n", r"column 'churned', but .*line 3 has none"),
         ("age,plan\n1,a\n", "has no column 'churned'. It has age, plan"),
         ("age,churned\n", "no rows"),
@@ -92,7 +97,8 @@ def test_without_pandas(monkeypatch, file):
 
 
 def test_an_encoding_is_that_of_the_pooled_table_whoever_has_the_rows():
-    """Three processes, played one after another: what each shares is written down until all have spoken."""
+    """Three processes, played one after another: what each shares is written down until all have
+    spoken."""
     random = np.random.default_rng(0)
     ages = np.where(random.random(30) < 0.2, np.nan, random.normal(50, 9, 30))
     plans = random.choice(["a", "b", "c", None], 30)
@@ -148,7 +154,8 @@ def test_a_table_becomes_a_dataset_for_ready_made_problems(tmp_path):
     random = np.random.default_rng(0)
     for shop in ("north", "south"):
         lines = [
-            f"{random.normal():.3f},{random.choice(['x', 'y', ''])},{random.choice(['no', 'yes'])}" for _ in range(20)
+            f"{random.normal():.3f},{random.choice(['x', 'y', ''])},{random.choice(['no', 'yes'])}"
+            for _ in range(20)
         ]
         (tmp_path / f"{shop}.csv").write_text("a,b,label\n" + "\n".join(lines))
     data = read_table(sorted(tmp_path.glob("*.csv")), label="label").dataset()

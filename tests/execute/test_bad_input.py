@@ -37,7 +37,10 @@ PROBLEMS = {
         lambda: make(inner=lambda x, y, d: (jnp.sum(y), 1.0)),
         r"one floating-point number, but inner returns ",
     ),
-    "outer an integer": (lambda: make(outer=lambda x, y, d: 1), r"one floating-point number, but outer returns "),
+    "outer an integer": (
+        lambda: make(outer=lambda x, y, d: 1),
+        r"one floating-point number, but outer returns ",
+    ),
     "outer raises": (
         lambda: make(outer=raising),
         r"outer\(x0, y0, data of one agent\) raised TypeError: no such thing",
@@ -46,7 +49,10 @@ PROBLEMS = {
         lambda: make(outer=lambda x, y, d: jnp.zeros(3) @ y),
         r"outer.*raised TypeError.*without its leading axis",
     ),
-    "outer no function": (lambda: make(outer=3.0), r"outer must be a function \(x, y, d\), but it is 3\.0"),
+    "outer no function": (
+        lambda: make(outer=3.0),
+        r"outer must be a function \(x, y, d\), but it is 3\.0",
+    ),
     "x0 integer": (
         lambda: make(x0=np.zeros(2, int)),
         r"x0 must be floating-point.*a leaf of type int64.*0\.0 instead of 0",
@@ -92,28 +98,34 @@ SOLVES = {
         {"measures": ["outer", "outre"]},
         r"no measure 'outre' here. Available are outer, inner, gap.*Did you mean 'outer'",
     ),
-    "measure of a missing variable": ({"measures": ["consensus_v"]}, r"no measure 'consensus_v'.*consensus_z"),
+    "measure of a missing variable": (
+        {"measures": ["consensus_v"]},
+        r"no measure 'consensus_v'.*consensus_z",
+    ),
     "no known solution": ({"measures": ["distance_x"]}, r"measure 'distance_x'"),
-    "measure of another kind": ({"measures": [3]}, r"must be a name or a function of a snapshot, but it is 3"),
+    "measure of another kind": (
+        {"measures": [3]},
+        r"must be a name or a function of a snapshot, but it is 3",
+    ),
     "measure named step": ({"measures": [("step", jnp.sum)]}, r"called 'step'"),
     "until of something not recorded": (
         {"until": {"phi": 1.0}},
         r"until names 'phi', but a run can only wait for what it records.*Add it",
     ),
-    "until NaN": ({"until": {"outer": float("nan")}}, r"until\['outer'\] must be a finite number, but it is nan"),
+    "until NaN": (
+        {"until": {"outer": float("nan")}},
+        r"until\['outer'\] must be a finite number, but it is nan",
+    ),
     "start of the wrong shape": (
         {"start": {"x": np.zeros((3, 2))}},
         r"start\['x'\] must have one point for each of the 4 agents.*\(4, 2\).*has \(3, 2\).*Stack",
     ),
-    "start of the wrong structure": ({"start": {"x": {"a": np.zeros((4, 2))}}}, r"start\['x'\] must have one point"),
-    "start of an unknown variable": (
-        {"start": {"w": np.zeros((4, 2))}},
-        r"no variable w.*x, y, z",
+    "start of the wrong structure": (
+        {"start": {"x": {"a": np.zeros((4, 2))}}},
+        r"start\['x'\] must have one point",
     ),
-    "start NaN": (
-        {"start": {"x": np.full((4, 2), np.nan)}},
-        r"start\['x'\] must be finite",
-    ),
+    "start of an unknown variable": ({"start": {"w": np.zeros((4, 2))}}, r"no variable w.*x, y, z"),
+    "start NaN": ({"start": {"x": np.full((4, 2), np.nan)}}, r"start\['x'\] must be finite"),
     "start a number": ({"start": 3.0}, r"start must be a dictionary.*it is 3\.0"),
     "network of another kind": (
         {"network": "ring"},
@@ -134,15 +146,26 @@ SOLVES = {
 @pytest.mark.parametrize("case", SOLVES)
 def test_solves(case):
     options, message = SOLVES[case]
-    options = {"problem": make(), "network": decibo.ring(4), "method": METHOD, "steps": 10, **options}
+    options = {
+        "problem": make(),
+        "network": decibo.ring(4),
+        "method": METHOD,
+        "steps": 10,
+        **options,
+    }
     with pytest.raises(decibo.InputError, match=message):
-        decibo.solve(options.pop("problem"), options.pop("network"), options.pop("method"), **options)
+        decibo.solve(
+            options.pop("problem"), options.pop("network"), options.pop("method"), **options
+        )
 
 
 def test_objectives_not_finite_at_the_start():
     data = DATA.copy()
     data[2, 0] = np.nan
-    with pytest.raises(decibo.InputError, match=r"outer of agent 2 is nan there \(1 of 4 agents\).*data of this agent"):
+    with pytest.raises(
+        decibo.InputError,
+        match=r"outer of agent 2 is nan there \(1 of 4 agents\).*data of this agent",
+    ):
         decibo.solve(make(data=data), decibo.ring(4), METHOD, steps=10)
     with pytest.raises(decibo.InputError, match=r"inner of agent 0 is inf there"):
         decibo.solve(make(inner=lambda x, y, d: jnp.sum(1 / y)), decibo.ring(4), METHOD, steps=10)
@@ -150,7 +173,9 @@ def test_objectives_not_finite_at_the_start():
 
 def test_data_functions_with_unequal_shapes():
     private = decibo.Problem(f, g, lambda agent: np.ones(2 + (agent == 3)), X, Y)
-    with pytest.raises(decibo.InputError, match=r"data\(0\) has \(2,\) and data\(3\) has \(3,\).*data\.samples"):
+    with pytest.raises(
+        decibo.InputError, match=r"data\(0\) has \(2,\) and data\(3\) has \(3,\).*data\.samples"
+    ):
         decibo.solve(private, decibo.ring(4), METHOD, steps=10)
 
 
@@ -162,11 +187,15 @@ def test_random_start_scales(scale):
 
 def test_composition():
     direction, consensus = decibo.direction.penalty(1.0), decibo.consensus.dgd()
-    with pytest.raises(decibo.InputError, match=r"'penalty' moves x, y, z, but the step sizes are for x, y\."):
+    with pytest.raises(
+        decibo.InputError, match=r"'penalty' moves x, y, z, but the step sizes are for x, y\."
+    ):
         decibo.compose(direction, consensus, x=0.1, y=0.1)
     with pytest.raises(decibo.InputError, match=r"moves x, y, z, but the strategies are for x\."):
         decibo.compose(direction, {"x": consensus}, x=0.1, y=0.1, z=0.1)
-    with pytest.raises(decibo.InputError, match=r"moves x, y, z, but there is a proximal map for v"):
+    with pytest.raises(
+        decibo.InputError, match=r"moves x, y, z, but there is a proximal map for v"
+    ):
         decibo.compose(direction, consensus, prox={"v": decibo.prox.ball(1.0)}, x=0.1, y=0.1, z=0.1)
     with pytest.raises(decibo.InputError, match=r"z must be .*-0\.1"):
         decibo.compose(direction, consensus, x=0.1, y=0.1, z=-0.1)
@@ -182,13 +211,17 @@ def test_a_projection_that_changes_shapes():
         z=0.1,
     )
     ours, _ = problem("vector", 4)
-    with pytest.raises(decibo.InputError, match=r"must keep the shape .*that of x turns \(3,\) into \(1,\)"):
+    with pytest.raises(
+        decibo.InputError, match=r"must keep the shape .*that of x turns \(3,\) into \(1,\)"
+    ):
         decibo.solve(ours, decibo.ring(4), cut, steps=3)
 
 
 def test_a_penalty_that_is_too_small_is_warned_of_where_the_constants_are_known():
     quadratic, ring = decibo.problems.quadratic(), decibo.ring(10)
-    with pytest.warns(UserWarning, match=r"lam = 2 is below 2 L_f1/mu_g = 7\.\d+.*Raise lam, or use ahead_exact"):
+    with pytest.warns(
+        UserWarning, match=r"lam = 2 is below 2 L_f1/mu_g = 7\.\d+.*Raise lam, or use ahead_exact"
+    ):
         decibo.solve(quadratic, ring, decibo.ahead(alpha=0.01, gamma=0.05, lam=2.0), steps=2)
     decibo.solve(quadratic, ring, decibo.ahead(alpha=0.01, gamma=0.05, lam=10.0), steps=2)
 

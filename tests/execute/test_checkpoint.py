@@ -1,4 +1,5 @@
-"""Checkpoints: whole or not there, rejected if they are of another run, bit for bit when resumed."""
+"""Checkpoints: whole or not there, rejected if they are of another run, bit for bit when
+resumed."""
 
 import json
 import os
@@ -31,7 +32,9 @@ def solve(folder, steps=120, method=METHOD, problem=PROBLEM, network=None, resum
 
 def same(one, two):
     both = zip(jax.tree.leaves(vars(one.agents)), jax.tree.leaves(vars(two.agents)), strict=True)
-    return all((a == b).all() for a, b in both) and all((one.history[k] == two.history[k]).all() for k in one.history)
+    return all((a == b).all() for a, b in both) and all(
+        (one.history[k] == two.history[k]).all() for k in one.history
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,11 @@ def kept(tmp_path, once):
 
 
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, kept):
-    assert sorted(path.name for path in kept.glob("step-*")) == ["step-00000050", "step-00000100", "step-00000120"]
+    assert sorted(path.name for path in kept.glob("step-*")) == [
+        "step-00000050",
+        "step-00000100",
+        "step-00000120",
+    ]
     resumed, whole = solve(kept, 300, resume=True), solve(tmp_path / "other", 300)
     assert same(resumed, whole)
     assert resumed.steps == 300
@@ -75,7 +82,8 @@ def test_automatic_step_sizes_do_not_depend_on_how_many_steps_were_planned(tmp_p
 
 @pytest.mark.parametrize("step", [200, 215, 220])
 def test_a_signal_at_any_step_changes_nothing_in_the_resumed_run(tmp_path, step):
-    """Also where step sizes are about to change: they are part of the state like everything else."""
+    """Also where step sizes are about to change: they are part of the state like everything
+    else."""
     struck = []
     whole = solve(tmp_path / "whole", 400, decibo.ahead_exact())
 
@@ -111,7 +119,9 @@ def test_random_numbers_resume_where_they_were(tmp_path):
 
 
 def test_nothing_is_overwritten_and_nothing_is_invented(tmp_path, kept):
-    with pytest.raises(decibo.InputError, match=r"already holds a checkpoint, of step 120.*resume=True"):
+    with pytest.raises(
+        decibo.InputError, match=r"already holds a checkpoint, of step 120.*resume=True"
+    ):
         solve(kept)
     with pytest.raises(decibo.InputError, match=r"no checkpoint in .* to resume from"):
         solve(tmp_path / "empty", resume=True)
@@ -119,7 +129,11 @@ def test_nothing_is_overwritten_and_nothing_is_invented(tmp_path, kept):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"every": 0}, "every must be a positive integer"), ({"keep": 1.5}, "keep must be"), ({"folder": ""}, "a path")],
+    [
+        ({"every": 0}, "every must be a positive integer"),
+        ({"keep": 1.5}, "keep must be"),
+        ({"folder": ""}, "a path"),
+    ],
 )
 def test_invalid_checkpoints_are_rejected(options, words):
     with pytest.raises(decibo.InputError, match=words):
@@ -142,8 +156,14 @@ def shifted(problem):
         ),
         ({"network": decibo.networks.star(6)}, r"network: .*ring.* there, .*star.* here"),
         ({"problem": decibo.problems.quadratic(6, seed=3)}, "began with other data of agent 0"),
-        ({"problem": decibo.problems.quadratic(6, n=2, seed=2)}, r"problem: .*\[3\].* there, .*\[2\].* here"),
-        ({"problem": shifted(decibo.problems.quadratic(6, seed=2))}, r"\(outer: another function there than here\)"),
+        (
+            {"problem": decibo.problems.quadratic(6, n=2, seed=2)},
+            r"problem: .*\[3\].* there, .*\[2\].* here",
+        ),
+        (
+            {"problem": shifted(decibo.problems.quadratic(6, seed=2))},
+            r"\(outer: another function there than here\)",
+        ),
         ({"seed": 1}, r"seed: 0 there, 1 here"),
         ({"measures": ["outer"]}, r"measures: .* there, outer here"),
     ],
@@ -171,7 +191,10 @@ def test_new_checkpoints_outlive_a_damaged_one_of_a_later_step(kept, keep):
         if step >= 110:
             raise RuntimeError("power cut")
 
-    with pytest.warns(UserWarning, match="Continuing from step 100"), pytest.raises(RuntimeError, match="power cut"):
+    with (
+        pytest.warns(UserWarning, match="Continuing from step 100"),
+        pytest.raises(RuntimeError, match="power cut"),
+    ):
         solve(kept, 300, checkpoint=every, progress=crash)
     left = sorted(path.name for path in kept.glob("step-*"))
     assert len(left) == keep
@@ -185,11 +208,15 @@ def test_a_kill_during_the_first_write_leaves_a_folder_for_a_new_run(tmp_path, k
     with pytest.raises(decibo.InputError, match=r"no checkpoint in .* to resume from"):
         solve(folder, resume=True)
     solve(folder)
-    assert sorted(path.name for path in folder.glob("step-*")) == sorted(path.name for path in kept.glob("step-*"))
+    assert sorted(path.name for path in folder.glob("step-*")) == sorted(
+        path.name for path in kept.glob("step-*")
+    )
 
 
 def test_fewer_steps_than_were_done_are_rejected(kept):
-    with pytest.raises(decibo.InputError, match=r"has already done 120 steps, but steps is 110.*at least 120"):
+    with pytest.raises(
+        decibo.InputError, match=r"has already done 120 steps, but steps is 110.*at least 120"
+    ):
         solve(kept, 110, resume=True)
 
 
@@ -200,7 +227,9 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_what_was_there(kept, m
     before = sorted(path.name for path in kept.glob("step-*"))
     synced = files.os.fsync
     monkeypatch.setattr(
-        files.os, "fsync", lambda handle: synced(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else full(handle)
+        files.os,
+        "fsync",
+        lambda handle: synced(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else full(handle),
     )
     with pytest.raises(StorageError, match=r"\.lock could not be written: No space left on device"):
         solve(kept, 200, resume=True)
@@ -209,15 +238,21 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_what_was_there(kept, m
         monkeypatch.setattr(files.os, "fsync", full)
 
     monkeypatch.setattr(files.os, "fsync", synced)
-    with pytest.raises(StorageError, match=r"kept/step-\d+ could not be written: No space left on device"):
+    with pytest.raises(
+        StorageError, match=r"kept/step-\d+ could not be written: No space left on device"
+    ):
         solve(kept, 200, resume=True, progress=soon)
     assert sorted(path.name for path in kept.glob("step-*")) == before
 
 
 @pytest.mark.parametrize("name", ["decibo", "jax"])
 def test_other_versions_are_said(kept, monkeypatch, name):
-    monkeypatch.setattr("decibo.execute.checkpoint.software", lambda: fingerprint.software() | {name: "9.9"})
-    with pytest.warns(UserWarning, match=rf"was written by decibo .* and this is .*{name} 9\.9.*was not checked"):
+    monkeypatch.setattr(
+        "decibo.execute.checkpoint.software", lambda: fingerprint.software() | {name: "9.9"}
+    )
+    with pytest.warns(
+        UserWarning, match=rf"was written by decibo .* and this is .*{name} 9\.9.*was not checked"
+    ):
         assert solve(kept, resume=True).steps == 120
 
 
@@ -241,14 +276,16 @@ def test_fifty_kills_in_the_middle_of_writing_leave_a_usable_checkpoint(tmp_path
 
 
 def other(steps, sound=()):
-    """What `share` returns if a second process has these steps, of which those in `sound` can be read."""
+    """What `share` returns if a second process has these steps, of which those in `sound` can be
+    read."""
     reads = iter(sound)
     return lambda value: [value, steps if isinstance(value, list) else next(reads)]
 
 
 def test_folders_of_their_own_continue_from_the_newest_step_that_all_have(kept):
     step_of = lambda saved: saved.step
-    assert stored.newest_of_all(kept, step_of, other([50, 100], [True])) == 100  # the other never completed 120
+    # the other never completed 120
+    assert stored.newest_of_all(kept, step_of, other([50, 100], [True])) == 100
     assert stored.newest_of_all(kept.with_name("none"), step_of, other([])) is None
     assert stored.newest_of_all(kept, step_of, other([])) is None  # killed before the other's first
     with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 1"):
@@ -256,7 +293,9 @@ def test_folders_of_their_own_continue_from_the_newest_step_that_all_have(kept):
     (kept / "step-00000100" / "shared.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 0"):
         assert stored.newest_of_all(kept, step_of, other([50, 100], [True, True])) == 50
-    with pytest.raises(CorruptedFileError, match=r"no checkpoint of the same step.*\[50, 100, 120\], \[70\]"):
+    with pytest.raises(
+        CorruptedFileError, match=r"no checkpoint of the same step.*\[50, 100, 120\], \[70\]"
+    ):
         stored.newest_of_all(kept, step_of, other([70]))
 
 

@@ -1,4 +1,5 @@
-"""Whatever happens to the files of a checkpoint, the one before is used, and never a state that is not the run's."""
+"""Whatever happens to the files of a checkpoint, the one before is used, and never a state that is
+not the run's."""
 
 import io
 import json
@@ -27,13 +28,18 @@ BEFORE = "step-00000040"
 
 
 class World:
-    """A run with checkpoints of steps 20, 40 and 60, and what `solve` does when it resumes, without compiling again."""
+    """A run with checkpoints of steps 20, 40 and 60, and what `solve` does when it resumes, without
+    compiling again."""
 
     def __init__(self, folder):
         parts = (decibo.problems.quadratic(4, seed=1), decibo.ring(4), decibo.ahead_exact())
         self.folder = folder
-        decibo.solve(*parts, steps=STEPS, every=10, progress=False, checkpoint=Checkpoints(folder, every=20))
-        setup = prepare(*parts, steps=STEPS, every=10, checkpoints=Checkpoints(folder, every=20, resume=True))
+        decibo.solve(
+            *parts, steps=STEPS, every=10, progress=False, checkpoint=Checkpoints(folder, every=20)
+        )
+        setup = prepare(
+            *parts, steps=STEPS, every=10, checkpoints=Checkpoints(folder, every=20, resume=True)
+        )
         assert setup.checkpointer is not None
         self.checkpointer = setup.checkpointer
         self.start = begin(setup)
@@ -110,7 +116,8 @@ def test_a_sound_checkpoint_is_used_without_a_word(world, kept):
 
 
 def test_one_flipped_bit_anywhere(world, kept):
-    """Every file, the manifest and its checksum included: every bit of the small ones, and a sample of the large."""
+    """Every file, the manifest and its checksum included: every bit of the small ones, and a sample
+    of the large."""
     drawn = random.Random(0)
     newest = kept / NEWEST
     for path in sorted(newest.iterdir()):
@@ -128,7 +135,9 @@ def test_one_flipped_bit_anywhere(world, kept):
     assert world.is_state(world.restore(kept)[0], NEWEST)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "manifest.sha256", "shared.npz", "agents-0-3.npz"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "manifest.sha256", "shared.npz", "agents-0-3.npz"]
+)
 def test_truncated_lost_and_replaced_files(world, kept, name):
     path = kept / NEWEST / name
     content = path.read_bytes()
@@ -205,9 +214,18 @@ SHARED = {
     "records backwards": (with_("history.step", lambda a: a[::-1]), "records"),
     "a record of no time": (with_("history.outer", lambda a: a[0]), "history.outer cannot be"),
     "a time is missing": (without("seconds.steps"), "seconds.steps"),
-    "a time of two numbers": (with_("seconds.steps", lambda a: np.array([a, a])), "seconds.steps cannot be"),
-    "a time in words": (with_("seconds.steps", lambda a: np.array("large")), "seconds.steps cannot be"),
-    "an agent's part": (lambda content: content.update({ROW: np.zeros((4, 3))}), "it does not hold"),
+    "a time of two numbers": (
+        with_("seconds.steps", lambda a: np.array([a, a])),
+        "seconds.steps cannot be",
+    ),
+    "a time in words": (
+        with_("seconds.steps", lambda a: np.array("large")),
+        "seconds.steps cannot be",
+    ),
+    "an agent's part": (
+        lambda content: content.update({ROW: np.zeros((4, 3))}),
+        "it does not hold",
+    ),
 }
 
 
@@ -229,7 +247,10 @@ def test_a_file_that_promises_more_than_memory_holds(world, kept):
     path = kept / NEWEST / "shared.npz"
     with zipfile.ZipFile(path, "w") as file:
         header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,)}"
-        file.writestr("step.npy", b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n")
+        file.writestr(
+            "step.npy",
+            b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n",
+        )
     sealed(kept / NEWEST)
     assert used_the_one_before(world, kept, "arrays cannot be read")
 
@@ -246,7 +267,9 @@ def test_a_checkpoint_under_the_name_of_another(world, kept):
 def test_if_none_is_sound_there_is_one_error_and_nothing_is_run(world, kept):
     for folder in kept.glob("step-*"):
         (folder / "manifest.json").write_text("{")
-    with pytest.raises(CorruptedFileError, match=r"step-00000060 is damaged.*The 2 before it.*Start a new run"):
+    with pytest.raises(
+        CorruptedFileError, match=r"step-00000060 is damaged.*The 2 before it.*Start a new run"
+    ):
         world.restore(kept)
 
 
@@ -257,7 +280,9 @@ def test_another_format_is_rejected_and_not_called_damage(world, kept, known):
     sealed(newest, format=known)
     if known < 3:
         (newest / "manifest.sha256").unlink()
-    with pytest.raises(decibo.InputError, match=rf"of format {known}, but this version of decibo reads format 4"):
+    with pytest.raises(
+        decibo.InputError, match=rf"of format {known}, but this version of decibo reads format 4"
+    ):
         world.restore(kept)
 
 

@@ -1,4 +1,5 @@
-"""The fingerprint of a run: the same for the same computation however it is written, another one for another."""
+"""The fingerprint of a run: the same for the same computation however it is written, another one
+for another."""
 
 import functools
 import json
@@ -30,8 +31,12 @@ def outer(x, y, d):
 
 def of(outer=outer, method=None, sample=None):
     problem = decibo.Problem(outer, inner, DATA, np.zeros(3), np.zeros(3), sample=sample)
-    method = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1) if method is None else method
-    return fingerprint(problem, decibo.ring(4), method, 0, ["outer"], problem.start_rows(4), one_of(problem.data))
+    method = (
+        decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1) if method is None else method
+    )
+    return fingerprint(
+        problem, decibo.ring(4), method, 0, ["outer"], problem.start_rows(4), one_of(problem.data)
+    )
 
 
 def changed(one, two):
@@ -91,7 +96,11 @@ def test_constants_of_a_module_and_of_jitted_functions_count(monkeypatch):
     monkeypatch.setitem(globals(), "FACTOR", 3.0)
     monkeypatch.setitem(globals(), "VECTOR", np.array([2.0, 2.0, np.nextafter(2.0, 3.0)]))
     # a lambda around each: JAX remembers what it traced for a function
-    after = of(lambda x, y, d: global_(x, y, d)), of(lambda x, y, d: array(x, y, d)), of(jax.jit(closed(3.0)))
+    after = (
+        of(lambda x, y, d: global_(x, y, d)),
+        of(lambda x, y, d: array(x, y, d)),
+        of(jax.jit(closed(3.0))),
+    )
     for one, two in zip(before, after, strict=True):
         assert changed(one, two) == ["outer", "step"]
 
@@ -102,7 +111,9 @@ def test_a_derivative_of_ones_own_counts():
         def square(v):
             return (v**2).sum()
 
-        square.defjvp(lambda primals, tangents: (square(*primals), factor * (primals[0] * tangents[0]).sum()))
+        square.defjvp(
+            lambda primals, tangents: (square(*primals), factor * (primals[0] * tangents[0]).sum())
+        )
         return lambda x, y, d: square(y - d["b"])
 
     assert of(with_rule(2.0)) == of(with_rule(2.0))
@@ -112,7 +123,11 @@ def test_a_derivative_of_ones_own_counts():
 @pytest.mark.parametrize(
     ("one", "two", "words"),
     [
-        (decibo.schedules.polynomial(0.1, -1.0), decibo.schedules.polynomial(0.001, -1.0), "polynomial(0.001, -1.0"),
+        (
+            decibo.schedules.polynomial(0.1, -1.0),
+            decibo.schedules.polynomial(0.001, -1.0),
+            "polynomial(0.001, -1.0",
+        ),
         (decibo.schedules.growing(0.1, most=1.0), decibo.schedules.growing(0.1, most=2.0), "2.0)"),
         (lambda k: 0.1 / (1 + k), lambda k: 0.1 / (2 + k), "<lambda>"),
     ],
@@ -140,7 +155,9 @@ def test_a_method_of_ones_own_counts():
 
         return function
 
-    own = lambda factor: decibo.Algorithm(lambda o, m, s: {"x": s["x"], "y": s["y"]}, step(factor), dict, name="own")
+    own = lambda factor: decibo.Algorithm(
+        lambda o, m, s: {"x": s["x"], "y": s["y"]}, step(factor), dict, name="own"
+    )
     assert changed(of(method=own(0.1)), of(method=own(0.1))) == []
     assert changed(of(method=own(0.1)), of(method=own(0.2))) == ["step"]
 
@@ -156,13 +173,18 @@ def test_a_key_among_the_constants():
 
 def varied(x, y, d):
     """An objective whose program has many kinds of equations in it."""
-    return jax.nn.logsumexp(jax.nn.relu(y) * VECTOR) + outer(x, y, d) + jnp.where(x > 0, x, 0.0).sum()
+    return (
+        jax.nn.logsumexp(jax.nn.relu(y) * VECTOR) + outer(x, y, d) + jnp.where(x > 0, x, 0.0).sum()
+    )
 
 
 def test_another_process_finds_the_same():
-    """Nothing depends on addresses or on the order of sets, which differ from process to process."""
+    """Nothing depends on addresses or on the order of sets, which differ from process to
+    process."""
     env = os.environ | {"PYTHONHASHSEED": "7"}
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, check=False, env=env
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == of(varied, decibo.ahead_exact())
 

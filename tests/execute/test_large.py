@@ -46,10 +46,13 @@ def test_old_and_new_state_share_their_memory():
     state = run.begin(setup).agents
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
-    assert len(set(places)) == len(places)  # y and z begin equal, but not as one array, which could not be changed
+    # y and z begin equal, but not as one array, which could not be changed
+    assert len(set(places)) == len(places)
     chunk = loop.Chunk.silent(3)
     lowered = [
-        way.lower(setup.program, setup.inputs, state, np.int32(0), chunk).compile().memory_analysis()
+        way.lower(setup.program, setup.inputs, state, np.int32(0), chunk)
+        .compile()
+        .memory_analysis()
         for way in (loop.advance, loop.advance_in_place)
     ]
     assert [memory.alias_size_in_bytes for memory in lowered] == [0, size]
@@ -71,7 +74,8 @@ def test_a_run_in_place_that_diverges_says_what_is_lost(in_place):
 
 
 def test_a_large_run_computes_the_objectives_in_its_steps_only(in_place, monkeypatch):
-    """One program holds the user's functions; what it would have said before the run is said after it."""
+    """One program holds the user's functions; what it would have said before the run is said after
+    it."""
     monkeypatch.setattr(sys.modules["decibo.execute.solve"], "LARGE", 0)
     called = []
     values = loop.values
@@ -86,7 +90,8 @@ def test_a_large_run_computes_the_objectives_in_its_steps_only(in_place, monkeyp
 
 
 def test_an_interrupted_run_in_place_keeps_what_it_can(in_place, monkeypatch, tmp_path):
-    """Between chunks the state is there; inside a chunk it is not, and the interruption is passed on."""
+    """Between chunks the state is there; inside a chunk it is not, and the interruption is passed
+    on."""
 
     def interrupt(step, steps, latest):
         if step >= 20:
@@ -119,9 +124,13 @@ def test_a_checkpoint_is_written_leaf_by_leaf(monkeypatch, tmp_path):
     """No leaf is fetched before the one before it has been written."""
     order = []
     fetch, write = checkpoint._fetched, np.lib.format.write_array
-    monkeypatch.setattr(checkpoint, "_fetched", lambda leaf: (order.append("fetch"), fetch(leaf))[1])
     monkeypatch.setattr(
-        np.lib.format, "write_array", lambda *args, **kw: (order.append("write"), write(*args, **kw))[1]
+        checkpoint, "_fetched", lambda leaf: (order.append("fetch"), fetch(leaf))[1]
+    )
+    monkeypatch.setattr(
+        np.lib.format,
+        "write_array",
+        lambda *args, **kw: (order.append("write"), write(*args, **kw))[1],
     )
     solve(checkpoint=decibo.Checkpoints(tmp_path))
     fetched = [place for place, what in enumerate(order) if what == "fetch"]
@@ -141,9 +150,14 @@ def test_a_process_reads_the_rows_of_its_own_agents_only(monkeypatch, tmp_path):
     read = []
     load = stored._load
     monkeypatch.setattr(
-        stored, "_load", lambda path, names=None: (read.append((path.name, names)), load(path, names))[1]
+        stored,
+        "_load",
+        lambda path, names=None: (read.append((path.name, names)), load(path, names))[1],
     )
     rows = saved.rows(np.arange(6), np.array([1, 2]))
     assert rows["y"].tolist() == [[2.0] * 3, [4.0] * 3]
-    assert sorted(name for name, names in read if names is None) == ["agents-0-1.npz", "agents-2-3.npz"]
+    assert sorted(name for name, names in read if names is None) == [
+        "agents-0-1.npz",
+        "agents-2-3.npz",
+    ]
     assert saved.rows(np.arange(6))["y"][:, 0].tolist() == [1.0, 2.0, 4.0, 5.0, 7.0, 8.0]

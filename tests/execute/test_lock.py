@@ -14,19 +14,30 @@ import decibo
 from decibo.errors import StorageError
 from decibo.execute.lock import LOCK, hold
 
-PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4), decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1))
+PARTS = (
+    decibo.problems.quadratic(4, seed=1),
+    decibo.ring(4),
+    decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1),
+)
 
 
 def solve(folder, **options):
     checkpoint = decibo.Checkpoints(folder, every=10)
-    return decibo.solve(*PARTS, steps=20, every=5, checkpoint=checkpoint, **{"progress": False} | options)
+    return decibo.solve(
+        *PARTS, steps=20, every=5, checkpoint=checkpoint, **{"progress": False} | options
+    )
 
 
 def owner(**changes):
     """What the lock of this very process would say, but for these changes."""
     born = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    mine = {"process": os.getpid(), "host": socket.gethostname(), "born": f"{boot}/{born}", "since": "today"}
+    mine = {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "born": f"{boot}/{born}",
+        "since": "today",
+    }
     return json.dumps(mine | {"token": "0"} | changes)
 
 
@@ -69,7 +80,9 @@ def test_who_holds_a_lock_may_ask_again(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("gone", [{"process": 2**22 + 1}, {"process": 2**70}, {"born": "another boot/1"}])
+@pytest.mark.parametrize(
+    "gone", [{"process": 2**22 + 1}, {"process": 2**70}, {"born": "another boot/1"}]
+)
 def test_the_lock_of_a_process_that_is_gone_is_taken_over_with_a_word(tmp_path, gone):
     (tmp_path / LOCK).write_text(owner(**gone))
     said = r"locked by process \d+, which is no longer running; its lock is taken over"
@@ -85,11 +98,17 @@ def test_the_lock_of_a_killed_process_that_nobody_has_waited_for_is_taken_over(t
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], **pipes) as process:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(decibo.InputError, match=f"in use by process {process.pid}"), hold(tmp_path):
+        with (
+            pytest.raises(decibo.InputError, match=f"in use by process {process.pid}"),
+            hold(tmp_path),
+        ):
             pass
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
-        with pytest.warns(UserWarning, match=f"locked by process {process.pid}") as caught, hold(tmp_path):
+        with (
+            pytest.warns(UserWarning, match=f"locked by process {process.pid}") as caught,
+            hold(tmp_path),
+        ):
             pass
         assert caught[0].filename == __file__
 
@@ -98,7 +117,10 @@ def test_the_lock_of_a_killed_process_that_nobody_has_waited_for_is_taken_over(t
     ("content", "words"),
     [
         (lambda: owner(), "has been in use by process .* Wait for it to end"),
-        (lambda: owner(host="elsewhere"), r"on elsewhere since today.*If it is no longer running, delete .*/\.lock"),
+        (
+            lambda: owner(host="elsewhere"),
+            r"on elsewhere since today.*If it is no longer running, delete .*/\.lock",
+        ),
         (lambda: "", r"\.lock does not say by whom.*If no run uses the folder, delete"),
         (lambda: "[" * 100_000, "does not say by whom"),
         (lambda: owner(process="1"), "does not say by whom"),
@@ -128,7 +150,9 @@ def test_a_run_whose_lock_was_removed_writes_nothing_more(tmp_path):
     def remove(step, steps, latest):
         (tmp_path / LOCK).unlink(missing_ok=True)
 
-    with pytest.raises(StorageError, match="was removed or replaced while this run was using the folder"):
+    with pytest.raises(
+        StorageError, match="was removed or replaced while this run was using the folder"
+    ):
         solve(tmp_path, progress=remove)
     assert list(tmp_path.glob("step-*")) == []
 

@@ -72,16 +72,22 @@ def test_a_slow_drift_of_y_is_found_out_because_the_objective_rose():
     assert "eigenvalue 0" in solution.message
 
 
-@pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str)
+@pytest.mark.parametrize(
+    "method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str
+)
 def test_fixed_steps_on_an_inner_level_that_ignores_y_are_found_out_because_y_stayed(method):
     solution = decibo.solve(stated(inner=no_y), NETWORK, method, steps=200, progress=False)
     assert solution.status == "failed"
     assert "eigenvalue 0" in solution.message
 
 
-@pytest.mark.parametrize("method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str)
+@pytest.mark.parametrize(
+    "method", [METHOD, decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)], ids=str
+)
 def test_a_sweep_finds_out_that_y_stayed(method):
-    found = decibo.sweep(stated(inner=no_y), NETWORK, method, {"alpha": [0.01, 0.02]}, steps=200, progress=False)
+    found = decibo.sweep(
+        stated(inner=no_y), NETWORK, method, {"alpha": [0.01, 0.02]}, steps=200, progress=False
+    )
     assert [str(status) for status in found.status] == ["failed", "failed"]
 
 
@@ -96,7 +102,9 @@ def test_growth_is_divergence_long_before_overflow():
 
 def test_far_from_the_start_is_not_divergence_if_the_objective_falls():
     distant = decibo.Problem(f, bowl, 1e7 * DATA, jnp.zeros(2), jnp.zeros(2))
-    solution = decibo.solve(distant, NETWORK, decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=20.0), **STEPS)
+    solution = decibo.solve(
+        distant, NETWORK, decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=20.0), **STEPS
+    )
     assert float(jnp.max(jnp.abs(solution.y))) > outcome.WORSE
     assert solution.status == "done"
 
@@ -105,7 +113,13 @@ def test_a_target_reached_at_infinity_is_no_convergence():
     falling = lambda x, y, d: -1e9 * jnp.sum(x) + 0 * jnp.sum(y)
     method = decibo.ahead_exact(alpha=1e3, gamma=0.1, lam=20.0)
     solution = decibo.solve(
-        stated(outer=falling), NETWORK, method, every=10, measures=["outer"], until={"outer": -1e20}, **STEPS
+        stated(outer=falling),
+        NETWORK,
+        method,
+        every=10,
+        measures=["outer"],
+        until={"outer": -1e20},
+        **STEPS,
     )
     assert solution.status == "diverged"
     assert solution.steps < STEPS["steps"]
@@ -140,11 +154,15 @@ def test_an_exact_measure_without_an_answer_is_explained():
 
 def test_a_sweep_judges_each_run_by_the_same_rule():
     ours, _ = problem("vector", 5)
-    found = decibo.sweep(ours, decibo.ring(5), METHOD, {"gamma": [0.05, 5.0]}, steps=8, progress=False)
+    found = decibo.sweep(
+        ours, decibo.ring(5), METHOD, {"gamma": [0.05, 5.0]}, steps=8, progress=False
+    )
     assert found.status == ("done", "diverged")
     assert np.isfinite(found.history["outer"]).all()
     assert found.best("consensus_x") == {"gamma": 0.05}
-    broken = decibo.sweep(stated(outer=undefined), NETWORK, METHOD, {"alpha": [1e-9, 0.02]}, **STEPS)
+    broken = decibo.sweep(
+        stated(outer=undefined), NETWORK, METHOD, {"alpha": [1e-9, 0.02]}, **STEPS
+    )
     assert broken.status == ("done", "failed")
 
 
@@ -163,7 +181,9 @@ def test_what_holds_at_the_start_does_not_end_a_run(measure):
     solution = decibo.solve(ours, decibo.ring(5), method, steps=40, every=10, until={measure: 1e-6})
     assert solution.history[measure][0] <= 1e-6
     assert (solution.status, solution.steps) == ("done", 40)
-    assert f"{measure} <= 1e-06 held from the start on, which does not end a run" in solution.message
+    assert (
+        f"{measure} <= 1e-06 held from the start on, which does not end a run" in solution.message
+    )
 
 
 def test_a_target_that_holds_at_the_start_counts_once_it_has_been_missed():
@@ -181,14 +201,21 @@ def test_two_targets_one_of_which_holds_at_the_start():
     method = decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)
     until = {"consensus_x": 1e3, "stationarity": 1e-6}
     solution = decibo.solve(
-        ours, decibo.ring(5), method, steps=20_000, every=10, measures=["consensus_x", "stationarity"], until=until
+        ours,
+        decibo.ring(5),
+        method,
+        steps=20_000,
+        every=10,
+        measures=["consensus_x", "stationarity"],
+        until=until,
     )
     assert solution.status == "converged"
     assert (solution.history["consensus_x"] <= 1e3).all()
 
 
 def test_compiling_is_no_step():
-    fresh = lambda x, y, d: f(x, y, d) + 0 * jnp.sum(x)  # another function, so that everything is compiled
+    # another function, so that everything is compiled
+    fresh = lambda x, y, d: f(x, y, d) + 0 * jnp.sum(x)
     ours = stated(outer=fresh)
     first = decibo.solve(ours, NETWORK, METHOD, **STEPS)
     again = decibo.solve(ours, NETWORK, METHOD, **STEPS)
@@ -206,7 +233,9 @@ def test_measuring_is_no_step():
         return jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float64), jnp.sum(snapshot.x))
 
     begun = time.perf_counter()
-    cost = decibo.solve(stated(), NETWORK, METHOD, steps=100, every=1, measures=[slow], progress=False).cost
+    cost = decibo.solve(
+        stated(), NETWORK, METHOD, steps=100, every=1, measures=[slow], progress=False
+    ).cost
     assert cost.measuring > cost.seconds  # a record waits for 10 ms, a step takes microseconds
     assert cost.seconds + cost.measuring + cost.compiling <= time.perf_counter() - begun
 
@@ -226,7 +255,8 @@ def test_spans_of_compiling_that_lie_inside_each_other_count_once(monkeypatch):
 def test_a_call_with_steps_and_records_is_shared_out_in_proportion():
     records = pace.Records()
     records.idle = 0.001
-    for lap in (0.9, 0.011, 0.5):  # 10 steps: the quickest call counts, less what an empty call takes
+    # 10 steps: the quickest call counts, less what an empty call takes
+    for lap in (0.9, 0.011, 0.5):
         assert not records.known
         records.timed_steps(Seconds(steps=lap), 10)
     records.timed(Seconds(steps=0.010))

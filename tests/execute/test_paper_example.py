@@ -1,4 +1,5 @@
-"""AHEAD on the paper's synthetic example with the paper's step sizes, and how far anything can travel."""
+"""AHEAD on the paper's synthetic example with the paper's step sizes, and how far anything can
+travel."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ METHOD = decibo.ahead(alpha=7e-4, beta=1e-3, gamma=1e-2, lam=20.0)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_papers_example(seed):
-    """y reaches 2.75; x stops between 0.30 and 0.36, short of 0.25: the heterogeneity floor of constant steps."""
+    """y reaches 2.75; x stops between 0.30 and 0.36, short of 0.25: the heterogeneity floor of
+    constant steps."""
     solution = decibo.solve(
         decibo.problems.synthetic(),
         decibo.networks.erdos_renyi(10, 0.7, seed=seed),
@@ -32,14 +34,21 @@ def test_the_papers_example(seed):
 
 
 @pytest.mark.parametrize(
-    "network", [decibo.networks.path(6), decibo.ring(7), decibo.networks.star(5)], ids=["path", "ring", "star"]
+    "network",
+    [decibo.networks.path(6), decibo.ring(7), decibo.networks.star(5)],
+    ids=["path", "ring", "star"],
 )
 def test_light_cone(network):
-    """After k steps agent i's state has no derivative with respect to agent j's data unless dist(i, j) < k."""
+    """After k steps agent i's state has no derivative with respect to agent j's data unless dist(i,
+    j) < k."""
     m, k = network.agents, 3
     data = jnp.linspace(1.0, 2.0, m)
     problem = decibo.Problem(
-        lambda x, y, d: 0.5 * (y - d) ** 2 + d * x**2, lambda x, y, d: 0.5 * d * (y - x) ** 2, data, 0.5, 0.3
+        lambda x, y, d: 0.5 * (y - d) ** 2 + d * x**2,
+        lambda x, y, d: 0.5 * d * (y - x) ** 2,
+        data,
+        0.5,
+        0.3,
     )
     program = loop.Program(problem.functions, ())
     start = {"x": jnp.full((m, 1), 0.5), "y": jnp.full((m, 1), 0.3)}
@@ -51,7 +60,8 @@ def test_light_cone(network):
             state = loop.step(program, inputs, state, jnp.int32(i))
         return jnp.concatenate(state.variables, axis=1)
 
-    seen = np.abs(np.asarray(jax.jacfwd(final)(problem.data))).max(axis=1)  # (agent, agent whose data moves)
+    # (agent, agent whose data moves)
+    seen = np.abs(np.asarray(jax.jacfwd(final)(problem.data))).max(axis=1)
     distance = np.array(networkx.floyd_warshall_numpy(network.graph, weight=None))
     assert (seen[distance >= k] == 0).all()
     assert (seen[distance < k] > 0).all()
@@ -61,14 +71,20 @@ def test_without_gradients_the_mean_stays():
     nothing = lambda x, y, d: 0.0 * (x + y + d)
     problem = decibo.Problem(nothing, nothing, jnp.zeros(7), 0.0, 0.0)
     start = {name: np.random.default_rng(0).normal(size=7) for name in ("x", "y", "z")}
-    for network in (decibo.networks.path(7), decibo.networks.star(7), decibo.networks.erdos_renyi(7, 0.5, seed=0)):
+    for network in (
+        decibo.networks.path(7),
+        decibo.networks.star(7),
+        decibo.networks.erdos_renyi(7, 0.5, seed=0),
+    ):
         solution = decibo.solve(problem, network, METHOD, steps=500, start=start)
         for name, values in start.items():
             np.testing.assert_allclose(getattr(solution.agents, name), values.mean(), atol=1e-10)
 
 
 def test_a_complete_graph_with_equal_data_is_one_agent():
-    one = decibo.Problem(lambda x, y, d: (y - d) ** 2, lambda x, y, d: (y - x) ** 2, jnp.array([2.0]), 0.1, 0.2)
+    one = decibo.Problem(
+        lambda x, y, d: (y - d) ** 2, lambda x, y, d: (y - x) ** 2, jnp.array([2.0]), 0.1, 0.2
+    )
     many = decibo.Problem(one.outer, one.inner, jnp.full(6, 2.0), 0.1, 0.2)
     alone = decibo.solve(one, decibo.complete(1), METHOD, steps=100)
     together = decibo.solve(many, decibo.complete(6), METHOD, steps=100)

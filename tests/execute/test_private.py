@@ -38,7 +38,8 @@ def test_only_the_owner_can_read_the_key_and_every_run_has_its_own(tmp_path):
     marks(tmp_path).write()
     second = json.loads(path.read_text())
     assert first["key"] != second["key"]
-    assert not set(first["marks"].values()) & set(second["marks"].values())  # nothing to compare with
+    # nothing to compare with
+    assert not set(first["marks"].values()) & set(second["marks"].values())
 
 
 def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
@@ -46,7 +47,9 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"data-0-2\.json could not be written: No space left on device"):
+    with pytest.raises(
+        StorageError, match=r"data-0-2\.json could not be written: No space left on device"
+    ):
         marks(tmp_path).write()
     assert list(tmp_path.iterdir()) == []
 
@@ -73,7 +76,9 @@ def solve(folder, shift=0.0, resume=False):
     moved = replace(problem, data=jax.tree.map(lambda leaf: leaf + shift, problem.data))
     method = decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1)
     checkpoint = decibo.Checkpoints(folder, every=10, resume=resume)
-    return decibo.solve(moved, decibo.ring(4), method, steps=20, progress=False, checkpoint=checkpoint)
+    return decibo.solve(
+        moved, decibo.ring(4), method, steps=20, progress=False, checkpoint=checkpoint
+    )
 
 
 def test_other_data_is_rejected_even_if_no_step_was_done(tmp_path):

@@ -30,13 +30,18 @@ def clock(monkeypatch):
 
 def test_it_says_step_rate_time_left_slope_and_consensus():
     text = progress.line(
-        12_400, 50_000, 8000.0, {"stationarity": 9e-8, "consensus_x": np.float64(2.2e-9), "outer": 1.0}
+        12_400,
+        50_000,
+        8000.0,
+        {"stationarity": 9e-8, "consensus_x": np.float64(2.2e-9), "outer": 1.0},
     )
     assert text == "step 12400/50000  8000/s  0:05 left  |grad Phi| 0.0003  consensus_x 2.2e-09"
 
 
 def test_it_falls_back_to_the_estimate_and_then_to_whatever_there_is():
-    assert "|grad Phi| about 0.2" in progress.line(1, 2, 1.0, {"direction_norm": 0.04, "outer": 3.0})
+    assert "|grad Phi| about 0.2" in progress.line(
+        1, 2, 1.0, {"direction_norm": 0.04, "outer": 3.0}
+    )
     other = progress.line(1, 2, 1.0, {"outer": 3.0, "vector": np.zeros(3)})
     assert "outer 3" in other
     assert "vector" not in other
@@ -87,7 +92,12 @@ def test_an_unfinished_line_is_wiped(clock):
 def test_nobody_watching_means_silence(monkeypatch, capsys):
     with run.watched(None) as view:
         assert view is None
-    decibo.solve(decibo.problems.synthetic(), decibo.ring(10), decibo.ahead_exact(alpha=0.01, gamma=0.01), steps=5)
+    decibo.solve(
+        decibo.problems.synthetic(),
+        decibo.ring(10),
+        decibo.ahead_exact(alpha=0.01, gamma=0.01),
+        steps=5,
+    )
     assert capsys.readouterr().err == ""
 
 

@@ -32,8 +32,12 @@ def test_history_has_the_start_every_multiple_and_the_end():
 
 def test_the_history_does_not_depend_on_how_often_it_is_recorded():
     ours, _ = problem("vector", 5)
-    often = decibo.solve(ours, decibo.ring(5), METHOD, steps=2400, every=1, measures=["outer", "stationarity"])
-    seldom = decibo.solve(ours, decibo.ring(5), METHOD, steps=2400, every=1200, measures=["outer", "stationarity"])
+    often = decibo.solve(
+        ours, decibo.ring(5), METHOD, steps=2400, every=1, measures=["outer", "stationarity"]
+    )
+    seldom = decibo.solve(
+        ours, decibo.ring(5), METHOD, steps=2400, every=1200, measures=["outer", "stationarity"]
+    )
     for name in ("outer", "stationarity"):
         np.testing.assert_allclose(often.history[name][::1200], seldom.history[name], rtol=1e-12)
 
@@ -50,8 +54,12 @@ def test_solution_is_shaped_like_the_start():
 def test_float32_stays_float32():
     ours, twin = problem("vector", 4)
     small = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), twin.data)
-    ours = decibo.Problem(ours.outer, ours.inner, small, np.zeros(3, np.float32), np.zeros(4, np.float32))
-    method = decibo.ahead(alpha=lambda k: jnp.float64(0.01), beta=0.01, gamma=np.float64(0.05), lam=5.0)
+    ours = decibo.Problem(
+        ours.outer, ours.inner, small, np.zeros(3, np.float32), np.zeros(4, np.float32)
+    )
+    method = decibo.ahead(
+        alpha=lambda k: jnp.float64(0.01), beta=0.01, gamma=np.float64(0.05), lam=5.0
+    )
     solution = decibo.solve(ours, decibo.ring(4), method, steps=5)
     assert solution.x.dtype == np.float32
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(solution.state))
@@ -75,7 +83,12 @@ def test_data_by_agent_equals_stacked_data():
 def test_random_starts():
     ours, _ = problem("vector", 5)
     run = lambda start: decibo.solve(
-        ours, decibo.ring(5), METHOD, steps=1, start=start, measures=["consensus_x", "consensus_y", "gap"]
+        ours,
+        decibo.ring(5),
+        METHOD,
+        steps=1,
+        start=start,
+        measures=["consensus_x", "consensus_y", "gap"],
     )
     common, apart = run(decibo.random_start(0, common=True)), run(decibo.random_start(0))
     assert common.history["consensus_x"][0] < 1e-25 < 0.1 < apart.history["consensus_x"][0]
@@ -90,9 +103,13 @@ def test_random_starts():
 def test_until_ends_a_run_as_converged():
     ours, _ = problem("vector", 5)
     options = {"every": 10, "measures": ["consensus_x", "stationarity"]}
-    seen = decibo.solve(ours, decibo.complete(5), METHOD, steps=100, **options).history["stationarity"]
+    seen = decibo.solve(ours, decibo.complete(5), METHOD, steps=100, **options).history[
+        "stationarity"
+    ]
     target = float(seen[4:6].mean())
-    solution = decibo.solve(ours, decibo.complete(5), METHOD, steps=100_000, until={"stationarity": target}, **options)
+    solution = decibo.solve(
+        ours, decibo.complete(5), METHOD, steps=100_000, until={"stationarity": target}, **options
+    )
     assert solution.status == "converged"
     assert solution.steps == 50
     np.testing.assert_allclose(solution.history["stationarity"], seen[:6], rtol=1e-12)
@@ -119,7 +136,8 @@ def test_a_run_that_blows_up_says_when_and_what_to_lower():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(solution.state))
     assert solution.history["step"][-1] <= solution.steps < solution.history["step"][-1] + 7
     one_more = decibo.solve(ours, decibo.ring(5), wild, steps=solution.steps)
-    assert one_more.steps == solution.steps  # the state before the failure is really the last finite one
+    # the state before the failure is really the last finite one
+    assert one_more.steps == solution.steps
     assert one_more.status == "diverged"  # which is no answer either
     assert "has grown from" in one_more.message
     with pytest.raises(decibo.DivergedError, match="stopped being finite") as caught:
@@ -135,15 +153,23 @@ def test_the_advice_names_the_step_size_that_was_too_large(setting, value):
     assert f"{setting} (try " in solution.message
     better = float(solution.message.split(f"{setting} (try ")[1].split(")")[0])
     assert (
-        decibo.solve(ours, decibo.ring(5), METHOD.replace(**{setting: better}), steps=solution.steps).status == "done"
+        decibo.solve(
+            ours, decibo.ring(5), METHOD.replace(**{setting: better}), steps=solution.steps
+        ).status
+        == "done"
     )
 
 
 def test_a_growing_but_finite_run_is_not_called_diverged():
     data = jnp.zeros((2, 1))
-    away = decibo.Problem(lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y), lambda x, y, d: jnp.sum(y**2), data, 0.0, 0.0)
+    away = decibo.Problem(
+        lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y), lambda x, y, d: jnp.sum(y**2), data, 0.0, 0.0
+    )
     solution = decibo.solve(
-        away, decibo.networks.path(2), decibo.ahead(alpha=1e3, beta=0.1, gamma=0.1, lam=1.0), steps=1000
+        away,
+        decibo.networks.path(2),
+        decibo.ahead(alpha=1e3, beta=0.1, gamma=0.1, lam=1.0),
+        steps=1000,
     )
     assert solution.status == "done"
     assert solution.x == pytest.approx(1e6)

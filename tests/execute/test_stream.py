@@ -1,4 +1,5 @@
-"""Minibatches from the host: the same as a plain numpy loop makes, to the sample, in any blocks, resumed or not."""
+"""Minibatches from the host: the same as a plain numpy loop makes, to the sample, in any blocks,
+resumed or not."""
 
 import itertools
 import threading
@@ -39,7 +40,9 @@ def arrays(block=7, **options):
 
 
 def run(stream, method=METHOD, steps=STEPS, seed=SEED, every=20, **options):
-    return decibo.solve(problem(stream), NETWORK, method, steps=steps, every=every, seed=seed, **options)
+    return decibo.solve(
+        problem(stream), NETWORK, method, steps=steps, every=every, seed=seed, **options
+    )
 
 
 def state(solution):
@@ -49,7 +52,10 @@ def state(solution):
 def batch_of(agent, step, seed=SEED):
     """Rows b k, ..., b k + b - 1 of one shuffled pass after another, by the definition."""
     n = SIZES[agent]
-    passes = [np.random.default_rng((seed, agent, e)).permutation(n) for e in range((BATCH * (step + 1) - 1) // n + 1)]
+    passes = [
+        np.random.default_rng((seed, agent, e)).permutation(n)
+        for e in range((BATCH * (step + 1) - 1) // n + 1)
+    ]
     rows = np.concatenate(passes)[BATCH * step : BATCH * (step + 1)]
     return {name: array[rows] for name, array in ARRAYS[agent].items()}
 
@@ -63,10 +69,12 @@ def direction(d, x, y, z):
 
 
 def twin(weight):
-    """Steps of AHEAD on minibatches in plain numpy; with a weight below 1, by STORM: two directions on one batch."""
+    """Steps of AHEAD on minibatches in plain numpy; with a weight below 1, by STORM: two directions
+    on one batch."""
     W = NETWORK.weights.toarray()
     sizes = np.array([SETTINGS[name] for name in ("alpha", "beta", "gamma")])[:, None]
-    s = np.stack([np.stack([np.zeros(3), np.ones(3), np.ones(3)])] * 4)  # agents, variables, entries
+    # agents, variables, entries
+    s = np.stack([np.stack([np.zeros(3), np.ones(3), np.ones(3)])] * 4)
     past, d = s, np.zeros_like(s)
     for k in range(STEPS):
         keep = 0.0 if k == 0 else 1 - weight
@@ -107,7 +115,8 @@ def test_a_function_and_an_iterator_bring_the_same(whole):
         return batch_of(agent, step)
 
     assert (state(run(Stream.from_function(read, agents=4, block=7))) == state(whole)).all()
-    start = lambda agent: (batch_of(agent, k) for k in range(STEPS))  # no batch more than there are steps
+    # no batch more than there are steps
+    start = lambda agent: (batch_of(agent, k) for k in range(STEPS))
     assert (state(run(Stream.from_iterators(start, block=7))) == state(whole)).all()
 
 
@@ -150,7 +159,9 @@ def test_memory_maps_are_read_row_by_row(whole, tmp_path):
     def opened(agent):
         for name, array in ARRAYS[agent].items():
             np.save(tmp_path / f"{agent}{name}.npy", array)
-        return {name: np.load(tmp_path / f"{agent}{name}.npy", mmap_mode="r") for name in ARRAYS[agent]}
+        return {
+            name: np.load(tmp_path / f"{agent}{name}.npy", mmap_mode="r") for name in ARRAYS[agent]
+        }
 
     assert (state(run(Stream.from_arrays(opened, BATCH, agents=4, block=7))) == state(whole)).all()
 
@@ -158,11 +169,18 @@ def test_memory_maps_are_read_row_by_row(whole, tmp_path):
 def test_a_part_of_the_data_stays_on_the_device(whole):
     """The outer level sees all that was checked, the inner level a batch of the rest."""
     own = {"a": np.ones((4, 1, 3)), "b": np.arange(12.0).reshape(4, 1, 3)}
-    part = Stream.from_arrays([{"a": part["a"]} for part in ARRAYS], BATCH, join=lambda d, batch: d | batch)
+    part = Stream.from_arrays(
+        [{"a": part["a"]} for part in ARRAYS], BATCH, join=lambda d, batch: d | batch
+    )
     same = Stream.from_arrays([{"a": part["a"]} for part in ARRAYS], BATCH)
     put = lambda d, batch: batch | {"b": d["b"]}
     found = [
-        decibo.solve(decibo.Problem(outer, inner, own, np.zeros(3), np.zeros(3), sample=s), NETWORK, METHOD, steps=20)
+        decibo.solve(
+            decibo.Problem(outer, inner, own, np.zeros(3), np.zeros(3), sample=s),
+            NETWORK,
+            METHOD,
+            steps=20,
+        )
         for s in (part, Stream(same.open, same.words, 4, put))
     ]
     assert (state(found[0]) == state(found[1])).all()
@@ -190,18 +208,30 @@ def test_what_goes_wrong_in_the_thread_is_raised_with_agent_and_step():
     def read(agent, step, random):
         if (agent, step) == (2, 17):
             raise OSError("the disk is gone")
-        return batch_of(agent, step) if step < 40 else {"a": np.zeros((3, 3)), "b": np.zeros((3, 3))}
+        return (
+            batch_of(agent, step) if step < 40 else {"a": np.zeros((3, 3)), "b": np.zeros((3, 3))}
+        )
 
-    with pytest.raises(StreamError, match="agent 2 for step 17 could not be read: OSError: the disk is gone") as found:
+    with pytest.raises(
+        StreamError, match="agent 2 for step 17 could not be read: OSError: the disk is gone"
+    ) as found:
         run(Stream.from_function(read, block=7))
     assert isinstance(found.value.__cause__, OSError)
-    late = Stream.from_function(lambda agent, step, random: read(agent, max(step, 18), random), block=7)
-    with pytest.raises(StreamError, match=r"float64\[8, 3\].*that of agent 0 for step 40 has .*float64\[3, 3\]"):
+    late = Stream.from_function(
+        lambda agent, step, random: read(agent, max(step, 18), random), block=7
+    )
+    with pytest.raises(
+        StreamError, match=r"float64\[8, 3\].*that of agent 0 for step 40 has .*float64\[3, 3\]"
+    ):
         run(late)
     ends = Stream.from_iterators(lambda agent: (batch_of(agent, k) for k in range(30)), block=7)
     with pytest.raises(StreamError, match="agent 0 ended before it had a batch for step 30"):
         run(ends)
-    assert not [thread for thread in threading.enumerate() if thread.name == "decibo stream" and not thread.daemon]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if thread.name == "decibo stream" and not thread.daemon
+    ]
 
 
 def test_a_diverging_run_ends_with_its_last_finite_state():
@@ -214,19 +244,56 @@ def test_a_diverging_run_ends_with_its_last_finite_state():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: run(arrays(), decibo.ahead(**SETTINGS)), "takes gradients on all data at every step"),
-        (lambda: run(arrays(), decibo.with_estimator(decibo.ahead(**SETTINGS), estimator.page(0.1))), "now and then"),
-        (lambda: run(arrays(), decibo.with_estimator(decibo.ahead(**SETTINGS), estimator.saga())), "no number"),
-        (lambda: decibo.sweep(problem(arrays()), NETWORK, METHOD, seeds=2), "a stream of minibatches feeds one run"),
+        (
+            lambda: run(arrays(), decibo.ahead(**SETTINGS)),
+            "takes gradients on all data at every step",
+        ),
+        (
+            lambda: run(
+                arrays(), decibo.with_estimator(decibo.ahead(**SETTINGS), estimator.page(0.1))
+            ),
+            "now and then",
+        ),
+        (
+            lambda: run(
+                arrays(), decibo.with_estimator(decibo.ahead(**SETTINGS), estimator.saga())
+            ),
+            "no number",
+        ),
+        (
+            lambda: decibo.sweep(problem(arrays()), NETWORK, METHOD, seeds=2),
+            "a stream of minibatches feeds one run",
+        ),
         (lambda: Stream.from_arrays(ARRAYS[0], 8), "must be a list with an entry for each agent"),
-        (lambda: Stream.from_arrays([{"a": np.ones(3), "b": np.ones(4)}], 8), "one row for each sample"),
-        (lambda: Stream.from_function(lambda agent, step: 0), "must be a function .agent, step, random."),
-        (lambda: Stream.from_arrays(ARRAYS, 8, agents=5), "agents is 5, but there are arrays for 4"),
+        (
+            lambda: Stream.from_arrays([{"a": np.ones(3), "b": np.ones(4)}], 8),
+            "one row for each sample",
+        ),
+        (
+            lambda: Stream.from_function(lambda agent, step: 0),
+            "must be a function .agent, step, random.",
+        ),
+        (
+            lambda: Stream.from_arrays(ARRAYS, 8, agents=5),
+            "agents is 5, but there are arrays for 4",
+        ),
         (lambda: problem(arrays(), agents=5), "agents is 5, but the stream is for 4 agents"),
-        (lambda: decibo.Problem(outer, inner, arrays(), 0.0, 0.0, sample=arrays()), "nothing else to draw from"),
-        (lambda: run(Stream.from_arrays([{"a": p["a"]} for p in ARRAYS], 8)), "outer.* raised KeyError"),
-        (lambda: run(Stream.from_arrays([*ARRAYS[:3], {"a": ARRAYS[3]["a"]}], 8)), "structure, shapes and types"),
-        (lambda: run(Stream.from_function(lambda agent, step, random: "text")), "agent 0 for step 0 .* numbers"),
+        (
+            lambda: decibo.Problem(outer, inner, arrays(), 0.0, 0.0, sample=arrays()),
+            "nothing else to draw from",
+        ),
+        (
+            lambda: run(Stream.from_arrays([{"a": p["a"]} for p in ARRAYS], 8)),
+            "outer.* raised KeyError",
+        ),
+        (
+            lambda: run(Stream.from_arrays([*ARRAYS[:3], {"a": ARRAYS[3]["a"]}], 8)),
+            "structure, shapes and types",
+        ),
+        (
+            lambda: run(Stream.from_function(lambda agent, step, random: "text")),
+            "agent 0 for step 0 .* numbers",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(make, match):
@@ -235,6 +302,8 @@ def test_what_cannot_work_is_refused(make, match):
 
 
 def test_repeat_draws_other_batches_for_each_seed(whole):
-    runs = decibo.repeat(lambda seed: problem(arrays()), NETWORK, METHOD, seeds=[SEED, 4], steps=STEPS, every=20)
+    runs = decibo.repeat(
+        lambda seed: problem(arrays()), NETWORK, METHOD, seeds=[SEED, 4], steps=STEPS, every=20
+    )
     assert (state(runs[0]) == state(whole)).all()
     assert np.abs(state(runs[1]) - state(whole)).max() > 1e-6

@@ -1,10 +1,11 @@
-"""Non-quadratic problems in plain numpy whose constants are known in closed form, and ahead_exact on them, by hand.
+"""Non-quadratic problems in plain numpy whose constants are known in closed form, and ahead_exact
+on them, by hand.
 
 g_i = y'H_i y/2 + y'(J_i'x + s_i) + beta sum_j cos(a_ij'y + b_ij'x + t_ij)
 f_i = sum_j psi(p_ij'x + q_ij'y + r_ij) + rho |x - o_i|^2/2,     psi(t) = w1 sqrt(1 + t^2) + w2 sin t
 
-f_y is bounded and Phi is not convex. Rows belong to agents, as in `quadratic_world`, whose `World` the functions below
-accept too.
+f_y is bounded and Phi is not convex. Rows belong to agents, as in `quadratic_world`, whose `World`
+the functions below accept too.
 """
 
 import jax.numpy as jnp
@@ -21,7 +22,20 @@ def largest(matrices):
 
 
 class Bent:
-    def __init__(self, seed, m=4, n=3, r=3, cond=2.0, beta=0.1, w1=0.3, w2=0.3, rho=0.1, spread=1.0, coupling=0.5):
+    def __init__(
+        self,
+        seed,
+        m=4,
+        n=3,
+        r=3,
+        cond=2.0,
+        beta=0.1,
+        w1=0.3,
+        w2=0.3,
+        rho=0.1,
+        spread=1.0,
+        coupling=0.5,
+    ):
         rng = np.random.default_rng(seed)
         unit = lambda v: v / norm(v, axis=2, keepdims=True)
         common = lambda *shape: rng.normal(size=shape) + spread * rng.normal(size=(m, *shape))
@@ -60,10 +74,14 @@ class Bent:
         )
 
     def g_yy(self, x, y):
-        return self.H - self.beta * np.einsum("ijk,ij,ijl->ikl", self.a, np.cos(self.angle(x, y)), self.a)
+        return self.H - self.beta * np.einsum(
+            "ijk,ij,ijl->ikl", self.a, np.cos(self.angle(x, y)), self.a
+        )
 
     def g_xy(self, x, y):
-        return self.J - self.beta * np.einsum("ijk,ij,ijl->ikl", self.b, np.cos(self.angle(x, y)), self.a)
+        return self.J - self.beta * np.einsum(
+            "ijk,ij,ijl->ikl", self.b, np.cos(self.angle(x, y)), self.a
+        )
 
     def psi(self, x, y):
         at = np.einsum("ijk,ik->ij", self.p, x) + np.einsum("ijk,ik->ij", self.q, y) + self.r
@@ -80,7 +98,8 @@ class Bent:
         return np.einsum("ijk,ij->ik", self.q, self.psi(x, y)[1])
 
     def constants(self, **finer):
-        """Rigorous everywhere: |psi'| and |psi''| are at most w1 + w2, |cos| and |sin| at most 1."""
+        """Rigorous everywhere: |psi'| and |psi''| are at most w1 + w2, |cos| and |sin| at most
+        1."""
         each = range(self.m)
         a, b, p, q = ([norm(rows, 2) for rows in part] for part in (self.a, self.b, self.p, self.q))
         both = [norm(np.hstack([self.a[i], self.b[i]]), 2) for i in each]
@@ -92,7 +111,9 @@ class Bent:
         mean_xy = norm(self.J.mean(0), 2) + bend * np.mean(np.multiply(a, b))
         V = slope / mean_mu
         M_y = max(k * q[i] * outer[i] + bend * V * longest[i] * a[i] * both[i] for i in each)
-        M_x = max(k * p[i] * outer[i] + self.rho + bend * V * longest[i] * b[i] * both[i] for i in each)
+        M_x = max(
+            k * p[i] * outer[i] + self.rho + bend * V * longest[i] * b[i] * both[i] for i in each
+        )
         return fine_constants(
             mu_g=min(np.linalg.eigvalsh(self.H[i])[0] - bend * a[i] ** 2 for i in each),
             L_yy=max(np.linalg.eigvalsh(self.H[i])[-1] + bend * a[i] ** 2 for i in each),
@@ -103,7 +124,13 @@ class Bent:
             L_g2=max(bend * longest[i] * a[i] * max(a[i], b[i]) for i in each),
             L_g3=max(bend * longest[i] ** 2 * a[i] * max(a[i], b[i]) for i in each),
             C_f=slope,
-            **({"L_ystar": mean_xy / mean_mu, "L_wstar": M_y * np.hypot(1, mean_xy / mean_mu) / mean_mu} | finer),
+            **(
+                {
+                    "L_ystar": mean_xy / mean_mu,
+                    "L_wstar": M_y * np.hypot(1, mean_xy / mean_mu) / mean_mu,
+                }
+                | finer
+            ),
         )
 
     def everywhere(self, v):
@@ -120,7 +147,12 @@ class Bent:
             y = y - np.linalg.solve(self.g_yy(X, self.everywhere(y)).mean(0), slope)
         Y = self.everywhere(y)
         w = -np.linalg.solve(self.g_yy(X, Y).mean(0), self.f_y(X, Y).mean(0))
-        return y, w, self.f_x(X, Y).mean(0) + self.g_xy(X, Y).mean(0) @ w, float(self.f(X, Y).mean())
+        return (
+            y,
+            w,
+            self.f_x(X, Y).mean(0) + self.g_xy(X, Y).mean(0) @ w,
+            float(self.f(X, Y).mean()),
+        )
 
     def problem(self):
         """The same for the library."""
@@ -128,7 +160,9 @@ class Bent:
 
         def outer(x, y, d):
             at = d["p"] @ x + d["q"] @ y + d["r"]
-            return jnp.sum(w1 * jnp.sqrt(1 + at**2) + w2 * jnp.sin(at)) + rho / 2 * jnp.sum((x - d["o"]) ** 2)
+            return jnp.sum(w1 * jnp.sqrt(1 + at**2) + w2 * jnp.sin(at)) + rho / 2 * jnp.sum(
+                (x - d["o"]) ** 2
+            )
 
         def inner(x, y, d):
             bent = beta * jnp.sum(jnp.cos(d["a"] @ y + d["b"] @ x + d["t"]))
@@ -164,11 +198,14 @@ class Enorm:
         self.weight = np.where(self.u > 1e-12, 1 / np.maximum(self.u, 1e-12) - 1, 0.0)
 
     def __call__(self, S, C):
-        return float(np.sqrt((np.sum(S**2) + np.sum(self.weight[:, None] * (self.Q.T @ C) ** 2)) / self.m))
+        return float(
+            np.sqrt((np.sum(S**2) + np.sum(self.weight[:, None] * (self.Q.T @ C) ** 2)) / self.m)
+        )
 
 
 def references(world, x, y, w):
-    """What the memories of c and w, over gamma, and of x, over alpha, are compared with; at (x, y*(x), w*(x))."""
+    """What the memories of c and w, over gamma, and of x, over alpha, are compared with; at (x,
+    y*(x), w*(x))."""
     X, Y = world.everywhere(x), world.everywhere(y)
     D = world.f_x(X, Y) + world.g_xy(X, Y) @ w
     return world.g_y(X, Y), world.g_yy(X, Y) @ w + world.f_y(X, Y), D - D.mean(0)
@@ -196,7 +233,8 @@ def errors(world, E, s, C, lam, alpha, gamma, guess=None):
 
 
 def random_state(world, c, lam, alpha, gamma, seed, size, near):
-    """x, y, z and memories that sum to zero, at about this distance from the references; w near w* or anywhere."""
+    """x, y, z and memories that sum to zero, at about this distance from the references; w near w*
+    or anywhere."""
     rng = np.random.default_rng(seed)
     rows = lambda k: size * rng.normal(size=(world.m, k))
     x = rng.normal(size=world.n) + rows(world.n)
@@ -204,7 +242,9 @@ def random_state(world, c, lam, alpha, gamma, seed, size, near):
     middle = ystar + size * rng.normal(size=world.dim) + rows(world.dim)
     w = wstar + rows(world.dim) if near else c.V * rng.normal(size=(world.m, world.dim))
     rest = references(world, x.mean(0), ystar, wstar)
-    C_c, C_w, C_x = (h * (at + rows(at.shape[1])) for h, at in zip((gamma, gamma, alpha), rest, strict=True))
+    C_c, C_w, C_x = (
+        h * (at + rows(at.shape[1])) for h, at in zip((gamma, gamma, alpha), rest, strict=True)
+    )
     C_c, C_w, C_x = (part - part.mean(0) for part in (C_c, C_w, C_x))
     return [x, middle + w / lam, middle - w / lam], [C_x, C_c + C_w / lam, C_c - C_w / lam]
 
@@ -221,8 +261,14 @@ def lemma5(world, W, steps, s, C, lam):
     e = c.M_x * (e_x + e_c) + c.L_xy * e_w + eps_w
     fall = (alpha / 2) * (now["gradient"] ** 2 + (1 - alpha * c.L_Phi) * d**2 - e**2)
     rows = {
-        "I1": (then["c"], steps.q * e_c + gamma * (c.L_xy * e_x + eps_c) + alpha * steps.Lambda_c * d),
-        "I2": (then["w"], steps.q * e_w + gamma * (c.M_y * (e_x + e_c) + eps_w) + alpha * steps.Lambda_w * d),
+        "I1": (
+            then["c"],
+            steps.q * e_c + gamma * (c.L_xy * e_x + eps_c) + alpha * steps.Lambda_c * d,
+        ),
+        "I2": (
+            then["w"],
+            steps.q * e_w + gamma * (c.M_y * (e_x + e_c) + eps_w) + alpha * steps.Lambda_w * d,
+        ),
         "I3": (then["x"], steps.sigma * (e_x + alpha * e) + alpha**2 * steps.chi * c.L_D * d),
         "I4": (now["off"], e),
         "I5": (then["phi"], now["phi"] - fall),

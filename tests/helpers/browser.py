@@ -20,10 +20,14 @@ ARGUMENTS = [
 @contextlib.contextmanager
 def chromium():
     """Chromium under playwright; skips the test where one of them is missing."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if program is None:
         pytest.skip("no Chromium on this machine: the page is not tried in a browser")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: no browser tests"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of playwright's own event loop
         with api.sync_playwright() as playwright:

@@ -1,6 +1,8 @@
-"""A second transcription of the paper's formulas, straight from its TeX with the errata applied, for comparison.
+"""A second transcription of the paper's formulas, straight from its TeX with the errata applied,
+for comparison.
 
-Deliberately written apart from decibo.theory: scalars in, a dictionary out, the paper's own symbols.
+Deliberately written apart from decibo.theory: scalars in, a dictionary out, the paper's own
+symbols.
 """
 
 from math import sqrt

@@ -1,10 +1,12 @@
-"""Random heterogeneous problems in plain numpy, one step of AHEAD on them, and every quantity of the lemmas.
+"""Random heterogeneous problems in plain numpy, one step of AHEAD on them, and every quantity of
+the lemmas.
 
     f_i = x'P_i x/2 + x'B_i y + y'A_i y/2 + p_i'x + q_i'y
     g_i = y'H_i y/2 + x'J_i y + s_i'y + bend sum_j cos(u_ij'x + v_ij'y + t_ij)
 
-With bend = 0 everything is quadratic; otherwise L_g2 > 0, y*(x) comes from Newton's method, and the constants are still
-known in closed form: the angle of a cosine is unknown, so it counts with both signs.
+With bend = 0 everything is quadratic; otherwise L_g2 > 0, y*(x) comes from Newton's method, and the
+constants are still known in closed form: the angle of a cosine is unknown, so it counts with both
+signs.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +44,9 @@ class World:
         F = rng.normal(size=(m, n + r, n + r))
         F = outer * (F + np.swapaxes(F, 1, 2)) / 2
         bases = np.linalg.qr(rng.normal(size=(m, r, r)))[0]
-        H = (bases * np.exp(rng.uniform(0, np.log(condition), size=(m, 1, r)))) @ np.swapaxes(bases, 1, 2)
+        H = (bases * np.exp(rng.uniform(0, np.log(condition), size=(m, 1, r)))) @ np.swapaxes(
+            bases, 1, 2
+        )
         J = coupling * rng.normal(size=(m, n, r))
         p, q, s = rng.normal(size=(m, n)), rng.normal(size=(m, r)), rng.normal(size=(m, r))
         lazy = rng.uniform(0.1, 0.45)
@@ -81,10 +85,14 @@ class World:
         return linear - np.einsum("ijk,ij->ik", self.v, pull)
 
     def g_yy(self, x, y):
-        return self.H - np.einsum("ijk,ij,ijl->ikl", self.v, self.bend * np.cos(self.angle(x, y)), self.v)
+        return self.H - np.einsum(
+            "ijk,ij,ijl->ikl", self.v, self.bend * np.cos(self.angle(x, y)), self.v
+        )
 
     def g_xy(self, x, y):
-        return self.J - np.einsum("ijk,ij,ijl->ikl", self.u, self.bend * np.cos(self.angle(x, y)), self.v)
+        return self.J - np.einsum(
+            "ijk,ij,ijl->ikl", self.u, self.bend * np.cos(self.angle(x, y)), self.v
+        )
 
     def everywhere(self, v):
         return np.broadcast_to(v, (self.m, len(v)))
@@ -113,7 +121,9 @@ class World:
     def phi(self, x):
         y = self.ystar(x)
         P, B, A = self.P.mean(0), self.B.mean(0), self.A.mean(0)
-        return float(x @ P @ x / 2 + x @ B @ y + y @ A @ y / 2 + self.p.mean(0) @ x + self.q.mean(0) @ y)
+        return float(
+            x @ P @ x / 2 + x @ B @ y + y @ A @ y / 2 + self.p.mean(0) @ x + self.q.mean(0) @ y
+        )
 
     @cached_property
     def response(self):
@@ -130,7 +140,11 @@ class World:
         return self.f_x(X, Y).mean(0) + self.response_at(x).T @ self.f_y(X, Y).mean(0)
 
     def grad_pstar(self, x, lam):
-        X, Y, Z = self.everywhere(x), self.everywhere(self.ystar_lam(x, lam)), self.everywhere(self.ystar(x))
+        X, Y, Z = (
+            self.everywhere(x),
+            self.everywhere(self.ystar_lam(x, lam)),
+            self.everywhere(self.ystar(x)),
+        )
         return (self.f_x(X, Y) + lam * (self.g_x(X, Y) - self.g_x(X, Z))).mean(0)
 
     @cached_property
@@ -141,7 +155,9 @@ class World:
 
     def phi_hessian_at(self, x, h=1e-4):
         """The Hessian of Phi, by central differences of grad Phi."""
-        return np.array([(self.grad_phi(x + e) - self.grad_phi(x - e)) / (2 * h) for e in h * np.eye(len(x))])
+        return np.array(
+            [(self.grad_phi(x + e) - self.grad_phi(x - e)) / (2 * h) for e in h * np.eye(len(x))]
+        )
 
     def curvatures(self):
         n = self.P.shape[1]
@@ -150,14 +166,17 @@ class World:
         rows = np.concatenate([self.u, self.v], axis=2)  # unit vectors: |D3 g_i| <= bend |rows_i|^2
         norms = lambda M: np.linalg.norm(M, 2, axis=(1, 2))
         return {
-            "mu_g": float((np.linalg.eigvalsh(self.H)[:, 0] - self.bend * norms(self.v) ** 2).min()),
+            "mu_g": float(
+                (np.linalg.eigvalsh(self.H)[:, 0] - self.bend * norms(self.v) ** 2).min()
+            ),
             "L_f1": float(norms(F).max()),
             "L_g1": float((norms(G) + self.bend * norms(rows) ** 2).max()),
             "L_g2": float(self.bend * (norms(rows) ** 2).max()),
         }
 
     def constants(self, points, radius=0.0):
-        """For the region made of these x; C_fy also within the radius around them (f_y at y* is Lipschitz in x)."""
+        """For the region made of these x; C_fy also within the radius around them (f_y at y* is
+        Lipschitz in x)."""
         curvatures = self.curvatures()
         C, b_f, b_g = 0.0, 0.0, 0.0
         for x in points:
@@ -181,7 +200,10 @@ class World:
         """|ybar - y*(xbar;lam)|^2, |zbar - y*(xbar)|^2, and the three consensus errors over m."""
         xbar = x.mean(0)
         spread = lambda v: square(v - v.mean(0)) / self.m
-        e_y, e_z = square(y.mean(0) - self.ystar_lam(xbar, lam)), square(z.mean(0) - self.ystar(xbar))
+        e_y, e_z = (
+            square(y.mean(0) - self.ystar_lam(xbar, lam)),
+            square(z.mean(0) - self.ystar(xbar)),
+        )
         return e_y, e_z, spread(x), spread(y), spread(z)
 
     def potential(self, d, x, y, z, lam):
@@ -189,7 +211,8 @@ class World:
 
 
 class Minimax(World):
-    """The same with g_i = -f_i, f_i = x'P_i x/2 + p_i'x - (y'H_i y/2 + x'J_i y + s_i'y + bend sum_j cos ...)."""
+    """The same with g_i = -f_i, f_i = x'P_i x/2 + p_i'x - (y'H_i y/2 + x'J_i y + s_i'y + bend sum_j
+    cos ...)."""
 
     def f_x(self, x, y):
         return np.einsum("ijk,ik->ij", self.P, x) + self.p - super().g_x(x, y)

@@ -23,7 +23,9 @@ def made_up(history, status="done", message="", steps=None, seconds=2.0):
         seconds=seconds,
     )  # fmt: skip
     x, y = jnp.zeros(3), {"a": jnp.ones(2), "b": jnp.zeros(())}
-    agents = SimpleNamespace(x=jnp.arange(12.0).reshape(4, 3), y={"a": jnp.ones((4, 2)), "b": jnp.zeros(4)})
+    agents = SimpleNamespace(
+        x=jnp.arange(12.0).reshape(4, 3), y={"a": jnp.ones((4, 2)), "b": jnp.zeros(4)}
+    )
     return Solution(x, y, agents, history, cost, Status(status), message, steps, METHOD, RING)
 
 
@@ -34,4 +36,6 @@ def curve(values, every=10):
 
 
 def written(folder, history, label=None, network=RING, method=METHOD, **solution):
-    return write_run(folder, made_up(history, **solution), PROBLEM, network, method, label=label, seed=3)
+    return write_run(
+        folder, made_up(history, **solution), PROBLEM, network, method, label=label, seed=3
+    )

@@ -1,4 +1,5 @@
-"""Sites that are threads of this process: they share compiled programs, and a crash is an exception."""
+"""Sites that are threads of this process: they share compiled programs, and a crash is an
+exception."""
 
 import threading
 from dataclasses import fields
@@ -35,7 +36,13 @@ def in_threads(work, names=NAMES):
 
 
 def make_job(problem, method, **options):
-    defaults = {"steps": 30, "network": decibo.ring(4), "again": 0.05, "patience": 20.0, "checkpoint_every": 4}
+    defaults = {
+        "steps": 30,
+        "network": decibo.ring(4),
+        "again": 0.05,
+        "patience": 20.0,
+        "checkpoint_every": 4,
+    }
     sites = tuple(map(Site, options.pop("sites", NAMES)))
     return Job(sites, problem, method=method, **defaults | options)
 
@@ -50,7 +57,9 @@ def warm(job):
 def run_all(job, folder, memory, **options):
     """All sites of a job, in memory; raises what any of them raises."""
     warm(job)
-    run = lambda name: join(job, site=name, data=None, folder=folder / name, wire=memory.wire(name), **options)
+    run = lambda name: join(
+        job, site=name, data=None, folder=folder / name, wire=memory.wire(name), **options
+    )
     results = in_threads(run)
     for result in results.values():
         if isinstance(result, BaseException):
@@ -67,7 +76,14 @@ PATH = {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]}
 
 def make_settings(me, options):
     """How these sites talk; what is no setting stays in `options`."""
-    defaults = {"peers": PATH[me], "job": JOB, "terms": {"steps": "10"}, "most": 100, "again": 0.02, "patience": 20.0}
+    defaults = {
+        "peers": PATH[me],
+        "job": JOB,
+        "terms": {"steps": "10"},
+        "most": 100,
+        "again": 0.02,
+        "patience": 20.0,
+    }
     names = [field.name for field in fields(Settings) if field.name in options]
     return Settings(me, ABC, **defaults | {name: options.pop(name) for name in names})
 
@@ -111,7 +127,8 @@ class Mortal:
         self.wire.start(receiver)
 
     def send(self, peer, content):
-        if threading.current_thread().name == f"site {self.wire.name}":  # and not that of a neighbour
+        # and not that of a neighbour
+        if threading.current_thread().name == f"site {self.wire.name}":
             self.life -= 1
             if self.life < 0:
                 self.wire.close()

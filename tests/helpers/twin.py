@@ -1,4 +1,5 @@
-"""A small heterogeneous problem twice: for decibo, and in plain numpy with derivatives written by hand.
+"""A small heterogeneous problem twice: for decibo, and in plain numpy with derivatives written by
+hand.
 
 f_i(x, y) = |y - b_i|^2 / 2 + x' C_i x / 2 + x' D_i y
 g_i(x, y) = y' H_i y / 2 - x' J_i y + e_i' y + bend sum cos(y)
@@ -36,7 +37,9 @@ class Twin:
         return -self.data["J"][i] @ y
 
     def g_y(self, i, x, y):
-        return self.data["H"][i] @ y - self.data["J"][i].T @ x + self.data["e"][i] - BEND * np.sin(y)
+        return (
+            self.data["H"][i] @ y - self.data["J"][i].T @ x + self.data["e"][i] - BEND * np.sin(y)
+        )
 
     def H(self, i, x, y, v):
         return self.data["H"][i] @ v - BEND * np.cos(y) * v
@@ -47,7 +50,8 @@ class Twin:
     def starts(self):
         random = np.random.default_rng(7)
         return {
-            name: random.normal(size=(self.m, size)) for name, size in (("x", self.n), ("y", self.r), ("z", self.r))
+            name: random.normal(size=(self.m, size))
+            for name, size in (("x", self.n), ("y", self.r), ("z", self.r))
         }
 
 
@@ -67,7 +71,9 @@ def inner(x, y, d):
 
 def make(m: int, n: int, r: int, seed: int = 0) -> Twin:
     random = np.random.default_rng(seed)
-    spd = lambda size: np.stack([np.eye(size) + 0.2 * (a @ a.T) / size for a in random.normal(size=(m, size, size))])
+    spd = lambda size: np.stack(
+        [np.eye(size) + 0.2 * (a @ a.T) / size for a in random.normal(size=(m, size, size))]
+    )
     data = {
         "C": spd(n),
         "H": spd(r),
@@ -81,7 +87,10 @@ def make(m: int, n: int, r: int, seed: int = 0) -> Twin:
 SHAPES = {
     "scalar": (0.0, 0.0),
     "vector": (np.zeros(3), np.zeros(4)),
-    "nested": ({"a": np.zeros(2), "b": {"c": 0.0}}, {"u": np.zeros((2, 2)), "w": (np.zeros(3), 0.0)}),
+    "nested": (
+        {"a": np.zeros(2), "b": {"c": 0.0}},
+        {"u": np.zeros((2, 2)), "w": (np.zeros(3), 0.0)},
+    ),
 }
 
 
@@ -94,7 +103,10 @@ def problem(shape: str, m: int) -> tuple[decibo.Problem, Twin]:
 
 def as_start(problem: decibo.Problem, rows: dict[str, np.ndarray]) -> dict:
     layouts = {"x": problem.x_layout}
-    return {name: layouts.get(name, problem.y_layout).unravel_agents(jnp.asarray(row)) for name, row in rows.items()}
+    return {
+        name: layouts.get(name, problem.y_layout).unravel_agents(jnp.asarray(row))
+        for name, row in rows.items()
+    }
 
 
 def as_rows(problem: decibo.Problem, solution: decibo.Solution) -> dict[str, np.ndarray]:

@@ -61,7 +61,8 @@ def test_history_to_pandas():
 
 
 class FakeBaseSolver:
-    """As much of benchopt's BaseSolver as matters: parameters become attributes, and hooks are called in order."""
+    """As much of benchopt's BaseSolver as matters: parameters become attributes, and hooks are
+    called in order."""
 
     parameters: ClassVar[dict] = {}
 
@@ -84,7 +85,8 @@ class Solver(BilevelSolver, FakeBaseSolver):
 
 
 def objective():
-    """What the benchmark's Objective.get_objective gives: batched functions of (inner_var, outer_var), and starts."""
+    """What the benchmark's Objective.get_objective gives: batched functions of (inner_var,
+    outer_var), and starts."""
     random = np.random.default_rng(0)
     A = jnp.asarray(random.normal(size=(40, 3)))
     B = jnp.asarray(random.normal(size=(24, 3)))
@@ -120,7 +122,9 @@ def test_benchopt_solver_descends_the_value_function(agents, estimator):
     assert (solver.get_result()["outer_var"] == parts["outer_var0"]).all()
 
     full = lambda name, n: lambda x, y, d: parts[name](y, x, start=0, batch_size=n)
-    pooled = decibo.Problem(full("f_outer", 24), full("f_inner", 40), np.arange(1), jnp.zeros(3), jnp.zeros(3))
+    pooled = decibo.Problem(
+        full("f_outer", 24), full("f_inner", 40), np.arange(1), jnp.zeros(3), jnp.zeros(3)
+    )
     exact = decibo.reference(pooled)
     slopes = []
     for steps in (1, 300):
@@ -136,7 +140,11 @@ def test_benchopt_solver_rejects_more_agents_than_samples():
     solver = Solver(n_agents=30)
     with pytest.raises(decibo.InputError, match="fewer agents"):
         solver.set_objective(**objective())
-    with pytest.raises(decibo.InputError, match=r"a sample in 8 batches, but there are 4 agents and 24 samples"):
+    with pytest.raises(
+        decibo.InputError, match=r"a sample in 8 batches, but there are 4 agents and 24 samples"
+    ):
         Solver(n_agents=4, estimator="saga").set_objective(**objective())
-    with pytest.raises(decibo.InputError, match="estimator must be one of minibatch, saga, page, sarah"):
+    with pytest.raises(
+        decibo.InputError, match="estimator must be one of minibatch, saga, page, sarah"
+    ):
         Solver(estimator="sagaa").set_objective(**objective())

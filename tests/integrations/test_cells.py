@@ -1,4 +1,5 @@
-"""The wire over cells of another system: who is believed, what is refused, and that sites reach each other on it."""
+"""The wire over cells of another system: who is believed, what is refused, and that sites reach
+each other on it."""
 
 import sys
 import threading
@@ -18,7 +19,8 @@ from helpers.sites import NAMES, in_threads, make_job, warm
 
 
 class Hub:
-    """Cells in memory: the address of a site is its name and the job's, and whoever is away cannot be sent to."""
+    """Cells in memory: the address of a site is its name and the job's, and whoever is away cannot
+    be sent to."""
 
     def __init__(self):
         self.heard = {}
@@ -106,7 +108,8 @@ def test_sites_that_start_at_different_times_meet_once_and_again_after_a_restart
 
 
 def test_an_answer_that_is_lost_is_given_again(pair, monkeypatch):
-    """The first knock of b, its first answer and its second are lost, after which b has met a, but not a b."""
+    """The first knock of b, its first answer and its second are lost, after which b has met a, but
+    not a b."""
     _, wires, notes, _ = pair
     send, lost = wires["b"].cell.send, []
     lossy = lambda *message: lost.append(message) if len(lost) < 3 else send(*message)
@@ -127,12 +130,19 @@ def test_an_answer_that_is_lost_is_given_again(pair, monkeypatch):
         ("b.another", FRAME + b"x", True, "it is no neighbour"),
         ("b.job", FRAME + b"x", False, "b.job: it is not encrypted and signed"),
         ("b.job", KNOCK + bytes(NUMBER), False, "it is not encrypted and signed"),
-        ("b.job", FRAME + bytes(101), True, "it has 102 bytes, and none of this job has more than 100"),
+        (
+            "b.job",
+            FRAME + bytes(101),
+            True,
+            "it has 102 bytes, and none of this job has more than 100",
+        ),
         ("b.job", b"", True, "neither a frame nor a knock"),
         ("b.job", KNOCK + bytes(3), True, "neither a frame nor a knock"),
     ],
 )
-def test_what_is_not_a_sealed_message_of_a_neighbour_is_refused_with_a_line(pair, address, content, sealed, why):
+def test_what_is_not_a_sealed_message_of_a_neighbour_is_refused_with_a_line(
+    pair, address, content, sealed, why
+):
     hub, wires, notes, log = pair
     wires["a"].start(notes["a"])
     for _ in range(50):
@@ -171,7 +181,10 @@ def test_four_sites_over_cells_are_the_simulation(tmp_path):
     hub = Hub()
 
     def site(name):
-        peers = {NAMES[other]: f"{NAMES[other]}.job" for other in neighbours_of(job.network, job.number(name))}
+        peers = {
+            NAMES[other]: f"{NAMES[other]}.job"
+            for other in neighbours_of(job.network, job.number(name))
+        }
         wire = CellWire(hub.cell(name), peers, lambda line: None, sealed=True)
         return join(job, site=name, data=None, folder=tmp_path / name, wire=wire)
 
@@ -184,7 +197,9 @@ def test_four_sites_over_cells_are_the_simulation(tmp_path):
 def test_on_such_a_wire_a_site_of_a_job_needs_its_name_only(tmp_path):
     path = tmp_path / "job.toml"
     sites = "".join(f'[[site]]\nname = "{name}"\n' for name in NAMES)
-    path.write_text('problem = "quadratic"\n[method]\nname = "ahead_exact"\nalpha = 0.05\ngamma = 0.1\n' + sites)
+    path.write_text(
+        'problem = "quadratic"\n[method]\nname = "ahead_exact"\nalpha = 0.05\ngamma = 0.1\n' + sites
+    )
     assert read_job(path, certificates=False).names == list(NAMES)
     with pytest.raises(InputError, match="needs a name and a certificate"):
         read_job(path)
@@ -195,5 +210,7 @@ def test_without_nvflare_the_command_that_installs_it_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nvflare", None)
     monkeypatch.delitem(sys.modules, "decibo.integrations.flare", raising=False)
-    with pytest.raises(ImportError, match=r"NVFlare, which is not installed.*pip install 'decibo\[flare\]'"):
+    with pytest.raises(
+        ImportError, match=r"NVFlare, which is not installed.*pip install 'decibo\[flare\]'"
+    ):
         import decibo.integrations.flare  # noqa: F401

@@ -1,4 +1,5 @@
-"""What NVFlare's server is believed and told, with the few names of NVFlare that are needed in place of it."""
+"""What NVFlare's server is believed and told, with the few names of NVFlare that are needed in
+place of it."""
 
 import json
 import sys
@@ -106,8 +107,12 @@ def flare(monkeypatch):
 
 
 def engine(core, **cells):
-    clients = {name: SimpleNamespace(get_fqcn=lambda cell=cell: cell) for name, cell in cells.items()}
-    return SimpleNamespace(get_cell=lambda: SimpleNamespace(core_cell=core), get_client_from_name=clients.get)
+    clients = {
+        name: SimpleNamespace(get_fqcn=lambda cell=cell: cell) for name, cell in cells.items()
+    }
+    return SimpleNamespace(
+        get_cell=lambda: SimpleNamespace(core_cell=core), get_client_from_name=clients.get
+    )
 
 
 # Whom a site believes
@@ -117,7 +122,11 @@ def engine(core, **cells):
     ("core", "cells", "words"),
     [
         (Core(certificates=False), {"east": "east"}, "has no certificates"),
-        (Core(names=False), {"east": "east"}, "could pose as a neighbour. Set its connection_security to mtls"),
+        (
+            Core(names=False),
+            {"east": "east"},
+            "could pose as a neighbour. Set its connection_security to mtls",
+        ),
         (Core(), {}, "no client takes part under this name"),
         (Core(), {"east": "mallory"}, "The server says that the client east is at mallory"),
         (Core(), {"east": "relay.east"}, "without a relay of NVFlare"),
@@ -131,13 +140,18 @@ def test_a_wire_that_the_server_could_read_is_refused(flare, core, cells, words)
 def test_only_sealed_messages_of_the_neighbours_own_cell_are_delivered(flare):
     core, log, got = Core(), [], []
     wire = flare.wire_of(engine(core, east="east"), "7", ["east"], log.append, sealed=True)
-    receiver = SimpleNamespace(longest=100, deliver=lambda *frame: got.append(frame), connected=lambda peer: None)
+    receiver = SimpleNamespace(
+        longest=100, deliver=lambda *frame: got.append(frame), connected=lambda peer: None
+    )
     wire.start(receiver)
-    arrive = lambda origin, payload, **headers: core.arrive(Message(payload, **{ORIGIN: origin} | headers))
+    arrive = lambda origin, payload, **headers: core.arrive(
+        Message(payload, **{ORIGIN: origin} | headers)
+    )
     sealed = {SECURE: True, ENCRYPTED: True}
     arrive("east.7", FRAME + b"one", **sealed)
     arrive("mallory.7", FRAME + b"two", **sealed)
-    arrive("east.7", FRAME + b"three", **{SECURE: True})  # says so, but NVFlare has opened and checked nothing
+    # says so, but NVFlare has opened and checked nothing
+    arrive("east.7", FRAME + b"three", **{SECURE: True})
     arrive("east.8", FRAME + b"four", **sealed)
     wire._said.clear()
     arrive("east.7", {"no": "bytes"}, **sealed)
@@ -160,14 +174,22 @@ class Ended(Exception):  # noqa: N818
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (InputError("ours.csv, line 7: Jane Doe", "Ask Jane."), "InputError: the site's own log says why."),
+        (
+            InputError("ours.csv, line 7: Jane Doe", "Ask Jane."),
+            "InputError: the site's own log says why.",
+        ),
         (Ended("Jane Doe is 61"), "Ended: the site's own log says why."),
         (SystemExit("Jane Doe"), "the site's own log says why."),
-        (LostError("north has waited 20 seconds for east."), "north has waited 20 seconds for east."),
+        (
+            LostError("north has waited 20 seconds for east."),
+            "north has waited 20 seconds for east.",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_the_server_learns_who_is_missing_and_nothing_that_may_quote_data(flare, monkeypatch, tmp_path, error, told):
+def test_the_server_learns_who_is_missing_and_nothing_that_may_quote_data(
+    flare, monkeypatch, tmp_path, error, told
+):
     def fail(self, fl_ctx, say):
         raise error
 
@@ -177,7 +199,8 @@ def test_the_server_learns_who_is_missing_and_nothing_that_may_quote_data(flare,
     executor = flare.SiteExecutor()
     reply = executor.execute("decibo", None, None, SimpleNamespace(triggered=False))
     assert (reply.code, reply["why"]) == ("EXECUTION_EXCEPTION", told)
-    assert isinstance(error, LostError | SystemExit) or "Jane" in executor.said[0]  # at home it is in the log
+    # at home it is in the log
+    assert isinstance(error, LostError | SystemExit) or "Jane" in executor.said[0]
     controller = flare.SiteController(["north"])
     reply["why"] += "\x1b[2J" + 1000 * "a"
     controller._received(SimpleNamespace(client=SimpleNamespace(name="north"), result=reply), None)
@@ -204,7 +227,9 @@ def test_a_site_runs_the_function_that_its_own_folder_names_and_no_other(flare, 
     assert home.folder.stat().st_mode & 0o777 == 0o700
     with pytest.raises(InputError, match="os:system, which this site has not agreed to run"):
         flare.agreed(home, "os:system", "problem")
-    (home.folder / "site.toml").write_text('name = "north"\nproblem = "decibo.problems:quadratic"\n')
+    (home.folder / "site.toml").write_text(
+        'name = "north"\nproblem = "decibo.problems:quadratic"\n'
+    )
     home = flare.home_of(home.folder, "north")
     assert flare.agreed(home, "decibo.problems:quadratic", "problem").__name__ == "quadratic"
     with pytest.raises(InputError, match="is that of north, but this client is east"):
@@ -214,12 +239,15 @@ def test_a_site_runs_the_function_that_its_own_folder_names_and_no_other(flare, 
 def test_a_job_folder_names_the_sites_and_our_two_classes(flare, tmp_path):
     job = tmp_path / "heart.toml"
     sites = "".join(f'[[site]]\nname = "{name}"\n' for name in NAMES)
-    job.write_text('problem = "quadratic"\n[method]\nname = "ahead_exact"\nalpha = 0.05\ngamma = 0.1\n' + sites)
+    job.write_text(
+        'problem = "quadratic"\n[method]\nname = "ahead_exact"\nalpha = 0.05\ngamma = 0.1\n' + sites
+    )
     place = flare.job_folder(job, tmp_path / "heart")
     meta = json.loads((place / "meta.json").read_text())
     assert (meta["name"], meta["mandatory_clients"]) == ("heart", list(NAMES))
     client, server = (
-        json.loads((place / "app" / "config" / f"config_fed_{who}.json").read_text()) for who in ("client", "server")
+        json.loads((place / "app" / "config" / f"config_fed_{who}.json").read_text())
+        for who in ("client", "server")
     )
     executor = client["executors"][0]["executor"]
     assert executor["path"].rpartition(".")[2] == "SiteExecutor"

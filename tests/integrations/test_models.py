@@ -1,4 +1,5 @@
-"""Parameters of flax, equinox and haiku as they are: the blocks of the page make y0 and scores, and steps keep them."""
+"""Parameters of flax, equinox and haiku as they are: the blocks of the page make y0 and scores, and
+steps keep them."""
 
 import re
 from pathlib import Path
@@ -33,7 +34,9 @@ def test_a_library_of_models_keeps_its_parameters(library):
     y0, scores = shown(LIBRARIES[library])
 
     def loss(x, y, d):
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores(y, d["images"]), d["digits"]))
+        return jnp.mean(
+            optax.softmax_cross_entropy_with_integer_labels(scores(y, d["images"]), d["digits"])
+        )
 
     def inner(x, y, d):
         return loss(x, y, d) + jnp.exp(x) * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
@@ -45,6 +48,8 @@ def test_a_library_of_models_keeps_its_parameters(library):
     method = decibo.ahead_exact(alpha=0.05, gamma=0.05, lam=10.0)
     end = decibo.solve(problem, decibo.complete(AGENTS), method, steps=20, measures=["inner"])
     assert jax.tree.structure(end.y) == jax.tree.structure(y0)
-    assert [leaf.dtype for leaf in jax.tree.leaves(end.y)] == [leaf.dtype for leaf in jax.tree.leaves(y0)]
+    assert [leaf.dtype for leaf in jax.tree.leaves(end.y)] == [
+        leaf.dtype for leaf in jax.tree.leaves(y0)
+    ]
     assert end.history["inner"][-1] < end.history["inner"][0]
     assert scores(end.y, data["images"][0]).shape == (IMAGES, 10)

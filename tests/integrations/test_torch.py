@@ -1,4 +1,5 @@
-"""PyTorch objectives: the same steps as in JAX, both ways of taking the agents, and the way in and back."""
+"""PyTorch objectives: the same steps as in JAX, both ways of taking the agents, and the way in and
+back."""
 
 import runpy
 import sys
@@ -21,7 +22,9 @@ METHOD = decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=10.0)
 
 
 def solved(problem, method=METHOD, **settings):
-    return decibo.solve(problem, NETWORK, method, **{"steps": 50, "measures": ["outer", "inner"]} | settings)
+    return decibo.solve(
+        problem, NETWORK, method, **{"steps": 50, "measures": ["outer", "inner"]} | settings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +40,19 @@ def quadratic():
         return 0.5 * y @ d["H"] @ y + x @ d["J"] @ y + d["s"] @ y
 
     data = jax.tree.map(lambda leaf: torch.tensor(np.asarray(leaf)), problem.data)
-    return problem, (outer, inner, data, torch.zeros(3).double(), torch.zeros(4).double()), solved(problem)
+    return (
+        problem,
+        (outer, inner, data, torch.zeros(3).double(), torch.zeros(4).double()),
+        solved(problem),
+    )
 
 
 def apart(one, other):
     """The largest difference of two trees, as a number."""
-    return max(float(np.abs(a - b).max()) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+    return max(
+        float(np.abs(a - b).max())
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -67,14 +77,18 @@ def both_networks():
     generator = torch.Generator().manual_seed(1)
     names = ("training", "checked")
     data = {name: torch.randn(AGENTS, 7, 6, generator=generator).double() for name in names}
-    data |= {f"{name} labels": torch.randint(0, 3, (AGENTS, 7), generator=generator) for name in names}
+    data |= {
+        f"{name} labels": torch.randint(0, 3, (AGENTS, 7), generator=generator) for name in names
+    }
     call = torch.func.functional_call
 
     def outer(x, y, d):
         return torch.nn.functional.cross_entropy(call(model, y, d["checked"]), d["checked labels"])
 
     def inner(x, y, d):
-        loss = torch.nn.functional.cross_entropy(call(model, y, d["training"]), d["training labels"])
+        loss = torch.nn.functional.cross_entropy(
+            call(model, y, d["training"]), d["training labels"]
+        )
         return loss + torch.exp(x) * sum(torch.sum(leaf**2) for leaf in y.values())
 
     def scores(y, rows):
@@ -106,10 +120,13 @@ def test_the_same_network_takes_the_same_steps(both_networks, together):
 
 @pytest.mark.parametrize("together", [True, False])
 def test_steps_in_pieces_as_on_a_gpu_are_the_same(both_networks, together):
-    """What is done on a GPU, on a CPU: compiled pieces with torch in between, and arrays that are not copied."""
+    """What is done on a GPU, on a CPU: compiled pieces with torch in between, and arrays that are
+    not copied."""
     _, given, in_jax = both_networks
     in_pieces = solved(bridge.problem(*given, together=together, pieces=True))
-    assert apart((in_pieces.agents.x, in_pieces.agents.y), (in_jax.agents.x, in_jax.agents.y)) < 1e-12
+    assert (
+        apart((in_pieces.agents.x, in_pieces.agents.y), (in_jax.agents.x, in_jax.agents.y)) < 1e-12
+    )
     like = jnp.ones(3)
     tensor = torch.arange(64.0, dtype=torch.float64)
     assert bridge._on_device(tensor, like).unsafe_buffer_pointer() == tensor.data_ptr()
@@ -119,7 +136,11 @@ def test_steps_in_pieces_as_on_a_gpu_are_the_same(both_networks, together):
 def test_steps_run_in_pieces_only_where_jax_and_torch_share_a_gpu(both_networks, monkeypatch):
     _, given, _ = both_networks
     assert not bridge.problem(*given).outer_gradient.on_device
-    for backend, device, shared in (("gpu", "cuda:1", True), ("gpu", "cpu", False), ("cpu", "cuda", False)):
+    for backend, device, shared in (
+        ("gpu", "cuda:1", True),
+        ("gpu", "cpu", False),
+        ("cpu", "cuda", False),
+    ):
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         assert bridge._shared(torch.device(device)) is shared
 
@@ -130,12 +151,17 @@ def test_a_solution_goes_back_into_the_module(both_networks):
     bridge.load(fresh, in_jax.y)
     rows = given[2]["checked"][0]
     assert apart(bridge.arrays(fresh), in_jax.y) == 0
-    assert torch.equal(torch.func.functional_call(given[4], bridge.tensors(in_jax.y), rows), fresh(rows))
+    assert torch.equal(
+        torch.func.functional_call(given[4], bridge.tensors(in_jax.y), rows), fresh(rows)
+    )
     with pytest.raises(
-        decibo.InputError, match=r"with the names 0\.bias, 0\.weight, 2\.bias, 2\.weight, but they are a"
+        decibo.InputError,
+        match=r"with the names 0\.bias, 0\.weight, 2\.bias, 2\.weight, but they are a",
     ):
         bridge.load(fresh, {"a": 1.0})
-    with pytest.raises(decibo.InputError, match=r"has the shape \(5, 6\), but the new value has \(4, 5, 6\)"):
+    with pytest.raises(
+        decibo.InputError, match=r"has the shape \(5, 6\), but the new value has \(4, 5, 6\)"
+    ):
         bridge.load(fresh, in_jax.agents.y)
 
 
@@ -153,7 +179,10 @@ def test_types_survive(quadratic):
         kinds.update({("y", y.dtype), ("labels", d["labels"].dtype), ("rows", d["rows"].dtype)})
         return torch.sum(y * d["rows"][d["labels"]]) + 0 * x
 
-    data = {"labels": torch.zeros(AGENTS, 2, dtype=torch.int64), "rows": np.zeros((AGENTS, 3), np.float32)}
+    data = {
+        "labels": torch.zeros(AGENTS, 2, dtype=torch.int64),
+        "rows": np.zeros((AGENTS, 3), np.float32),
+    }
     start = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
     problem = bridge.problem(outer, outer, data, torch.zeros(()), start)
     assert problem.y0.dtype == jnp.bfloat16
@@ -172,8 +201,20 @@ def test_nothing_is_copied_on_the_way_in():
 def test_what_is_wrong_is_said_before_the_loop(quadratic):
     _, (outer, inner, data, x0, y0), _ = quadratic
     rejected = {
-        r"inner\(x0, y0, data of one agent\) raised KeyError": (outer, lambda x, y, d: d["Q"], data, x0, y0),
-        r"one number, but outer returns a tensor of the shape \(4,\)": (lambda x, y, d: y, inner, data, x0, y0),
+        r"inner\(x0, y0, data of one agent\) raised KeyError": (
+            outer,
+            lambda x, y, d: d["Q"],
+            data,
+            x0,
+            y0,
+        ),
+        r"one number, but outer returns a tensor of the shape \(4,\)": (
+            lambda x, y, d: y,
+            inner,
+            data,
+            x0,
+            y0,
+        ),
         r"outer must be a function": (1.0, inner, data, x0, y0),
     }
     for words, given in rejected.items():
@@ -181,13 +222,18 @@ def test_what_is_wrong_is_said_before_the_loop(quadratic):
             bridge.problem(*given, together=False)
     with pytest.raises(decibo.InputError, match="cannot compute on the device 'abacus'"):
         bridge.problem(outer, inner, data, x0, y0, device="abacus")
-    with pytest.raises(decibo.InputError, match=r"If torch\.func\.vmap does not take it, pass together=False"):
+    with pytest.raises(
+        decibo.InputError, match=r"If torch\.func\.vmap does not take it, pass together=False"
+    ):
         bridge.problem(lambda x, y, d: y.sum() * y.sum().item(), inner, data, x0, y0)
 
 
 def test_single_precision_is_not_silently_taken_for_double(quadratic):
     _, given, _ = quadratic
-    with jax.enable_x64(False), pytest.raises(decibo.InputError, match="JAX is in single precision"):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(decibo.InputError, match="JAX is in single precision"),
+    ):
         bridge.problem(*given)
 
 
@@ -195,7 +241,8 @@ def test_methods_with_second_derivatives_refuse(quadratic):
     _, given, _ = quadratic
     problem = bridge.problem(*given)
     with pytest.raises(
-        decibo.InputError, match=r"sldbo needs products .* outside JAX\. Use .* decibo\.ahead_exact\(\)"
+        decibo.InputError,
+        match=r"sldbo needs products .* outside JAX\. Use .* decibo\.ahead_exact\(\)",
     ):
         solved(problem, decibo.methods.sldbo(alpha=0.1, beta=0.1, gamma=0.1))
 

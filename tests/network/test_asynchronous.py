@@ -1,4 +1,5 @@
-"""Agents that do not wait: a numpy twin with mailboxes, lockstep as a special case, exactness, and what is refused.
+"""Agents that do not wait: a numpy twin with mailboxes, lockstep as a special case, exactness, and
+what is refused.
 
 docs/explanation/asynchrony.md tests variables that travel apart.
 """
@@ -47,7 +48,8 @@ def one_level():
 
 
 def twin(network, ticks, h, seed):
-    """robust_tracking with a mailbox for each pair of neighbours; only what arrives when is taken from the network."""
+    """robust_tracking with a mailbox for each pair of neighbours; only what arrives when is taken
+    from the network."""
     data, W, m = one_level().data, network.W, network.agents
     mixing = network.mixing()
     neighbours = np.asarray(mixing.neighbours)
@@ -71,9 +73,15 @@ def twin(network, ticks, h, seed):
                     mailbox[i, j] = tick, said[tick][0][j], said[tick][1][j]
             if not awake[i]:
                 continue
-            heard = [(W[i, j], *mail[1:]) for (receiver, j), mail in mailbox.items() if receiver == i]
+            heard = [
+                (W[i, j], *mail[1:]) for (receiver, j), mail in mailbox.items() if receiver == i
+            ]
             own = 1 - sum(w for w, _, _ in heard)
-            total = own * c[i] + sum(w * their for w, _, their in heard) + data["L"][i] * (s[i] - data["b"][i])
+            total = (
+                own * c[i]
+                + sum(w * their for w, _, their in heard)
+                + data["L"][i] * (s[i] - data["b"][i])
+            )
             new[0][i] = own * p[i] + sum(w * their for w, their, _ in heard)
             new[1][i] = new[0][i] - h * (total - c[i])
             new[2][i] = total
@@ -83,12 +91,16 @@ def twin(network, ticks, h, seed):
 
 def test_ticks_equal_numpy_with_a_mailbox_for_each_link():
     network = networks.asynchronous(RING, speeds=[1.0, 0.25, 1.0, 0.5, 1.0], delay=3, loss=0.3)
-    np.testing.assert_allclose(rows(network, steps=12, seed=4), twin(network, 12, 0.2, seed=4), atol=1e-13)
+    np.testing.assert_allclose(
+        rows(network, steps=12, seed=4), twin(network, 12, 0.2, seed=4), atol=1e-13
+    )
 
 
 def test_with_speed_one_delay_one_and_no_loss_it_is_lockstep():
     options = {"steps": 30, "start": decibo.random_start(3)}
-    np.testing.assert_allclose(rows(networks.asynchronous(RING), **options), rows(RING, **options), atol=1e-13)
+    np.testing.assert_allclose(
+        rows(networks.asynchronous(RING), **options), rows(RING, **options), atol=1e-13
+    )
 
 
 def test_a_straggler_delays_and_losses_do_not_move_the_answer():
@@ -96,12 +108,15 @@ def test_a_straggler_delays_and_losses_do_not_move_the_answer():
     solution = decibo.solve(PROBLEM, network, FREE, steps=2000, every=400, measures=["rest"])
     assert jnp.max(jnp.abs(solution.agents.x - PROBLEM.solution["x"])) <= 1e-12
     assert solution.history["rest"][-1] <= 1e-12 < 1e-6 < solution.history["rest"][1]
-    assert (solution.cost.numbers, solution.cost.gradients) == (20.02, 2.73)  # agent 0 makes one step in ten
+    # agent 0 makes one step in ten
+    assert (solution.cost.numbers, solution.cost.gradients) == (20.02, 2.73)
 
 
 def test_relaying_is_exact_and_talks_at_every_tick():
     network = networks.asynchronous(RING, **HARD, relay=True)
-    solution = decibo.solve(one_level(), network, ROBUST, steps=2000, every=2000, measures=["outer"])
+    solution = decibo.solve(
+        one_level(), network, ROBUST, steps=2000, every=2000, measures=["outer"]
+    )
     np.testing.assert_allclose(solution.agents.x, np.broadcast_to(minimiser(), (5, 2)), atol=1e-12)
     assert (solution.cost.messages, solution.cost.gradients) == (1, 0.82)
 
@@ -110,7 +125,9 @@ def test_dgd_lands_off_as_it_does_in_lockstep():
     """In lockstep its agents rest where W x - x = h L (x - b)."""
     data = one_level().data
     still = np.eye(5) - RING.W + 0.1 * np.diag(data["L"])
-    lockstep = np.abs(np.linalg.solve(still, 0.1 * data["L"][:, None] * data["b"]) - minimiser()).max()
+    lockstep = np.abs(
+        np.linalg.solve(still, 0.1 * data["L"][:, None] * data["b"]) - minimiser()
+    ).max()
     off = np.abs(rows(networks.asynchronous(RING, **HARD), DGD) - minimiser()).max()
     assert 0.5 * lockstep < off < 4 * lockstep
 
@@ -121,23 +138,33 @@ def test_who_is_gone_is_left_out_after_the_patience_and_taken_back_when_heard():
     np.testing.assert_allclose(rows(away(100, None))[others], [minimiser(others)] * 4, atol=1e-12)
     for first, back in ((100, 400), (0, 300)):  # back again, and joining late
         np.testing.assert_allclose(rows(away(first, back)), [minimiser()] * 5, atol=1e-12)
-    patient = networks.asynchronous(RING, away={3: (0, None)})  # never heard of: left out from the start
+    # never heard of: left out from the start
+    patient = networks.asynchronous(RING, away={3: (0, None)})
     np.testing.assert_allclose(rows(patient)[others], [minimiser(others)] * 4, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["exact_diffusion", "extra", "tracking", "atc_tracking", "push_pull"])
+@pytest.mark.parametrize(
+    "name", ["exact_diffusion", "extra", "tracking", "atc_tracking", "push_pull"]
+)
 def test_strategies_that_need_lockstep_are_refused(name):
     method = decibo.compose(direction.single(), getattr(consensus, name)(), x=0.1, y=0.1)
-    with pytest.raises(decibo.InputError, match=r"both ends of a link mix every message once.*robust_tracking\(\)"):
+    with pytest.raises(
+        decibo.InputError, match=r"both ends of a link mix every message once.*robust_tracking\(\)"
+    ):
         decibo.solve(one_level(), networks.asynchronous(RING), method)
 
 
 def test_what_else_is_refused():
     ring = RING
     free = networks.asynchronous(ring)
-    robust = lambda **maps: decibo.compose(direction.single(), consensus.robust_tracking(), x=0.1, y=0.1, prox=maps)
+    robust = lambda **maps: decibo.compose(
+        direction.single(), consensus.robust_tracking(), x=0.1, y=0.1, prox=maps
+    )
     refused = {
-        "not just a direction": (networks.asynchronous(ring, relay=True), decibo.local_steps(robust(), 2)),
+        "not just a direction": (
+            networks.asynchronous(ring, relay=True),
+            decibo.local_steps(robust(), 2),
+        ),
         "is not a projection": (free, robust(x=prox.l1(0.1))),
         "needs all agents in lockstep": (free, decibo.ahead_exact()),
         "a network for each variable": (networks.each({"x": free, "y": ring}), DGD),
@@ -156,7 +183,11 @@ def test_what_else_is_refused():
     }.items():
         with pytest.raises(decibo.InputError, match=words):
             networks.asynchronous(ring, **settings)
-    for wrap in (lambda net: networks.failing(net, 0.1), lambda net: networks.chebyshev(net, 2), networks.asynchronous):
+    for wrap in (
+        lambda net: networks.failing(net, 0.1),
+        lambda net: networks.chebyshev(net, 2),
+        networks.asynchronous,
+    ):
         with pytest.raises(decibo.InputError):
             wrap(free)
 
@@ -165,4 +196,6 @@ def test_a_sweep_runs_what_solve_runs():
     network = networks.asynchronous(RING, **HARD)
     runs = decibo.sweep(one_level(), network, [DGD], seeds=[3, 4], steps=9, measures=["outer"])
     alone = decibo.solve(one_level(), network, DGD, steps=9, seed=4, measures=["outer"])
-    np.testing.assert_allclose(runs.history["outer"].reshape(2, -1)[1], alone.history["outer"], atol=1e-12)
+    np.testing.assert_allclose(
+        runs.history["outer"].reshape(2, -1)[1], alone.history["outer"], atol=1e-12
+    )

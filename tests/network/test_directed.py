@@ -14,7 +14,9 @@ DIRECTED = {
     "two": net.directed_ring(2),
     "ring": net.directed_ring(6),
     "exponential": net.directed_exponential(9),
-    "digraph": net.from_digraph(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2), (2, 3), (3, 1), (1, 1)])),
+    "digraph": net.from_digraph(
+        nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2), (2, 3), (3, 1), (1, 1)])
+    ),
 }
 
 
@@ -59,7 +61,9 @@ def test_who_receives_from_whom():
 def test_shares_of_a_digraph():
     network = net.from_digraph(nx.DiGraph([("a", "b"), ("b", "a"), ("c", "a"), ("a", "c")]))
     assert network.labels == ("a", "b", "c")
-    np.testing.assert_allclose(network.A, [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 2, 0], [1 / 2, 0, 1 / 2]])
+    np.testing.assert_allclose(
+        network.A, [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 2, 0], [1 / 2, 0, 1 / 2]]
+    )
     np.testing.assert_allclose(network.B, network.A.T)
 
 
@@ -67,7 +71,9 @@ def test_circulant_mixing_on_a_large_directed_ring():
     network = net.directed_ring(1000)
     assert isinstance(network.mixing().pull, Circulant)
     S = rows(1000)
-    np.testing.assert_allclose(network.mixing().stacked(S), (S + np.roll(S, 1, axis=0)) / 2, atol=1e-12)
+    np.testing.assert_allclose(
+        network.mixing().stacked(S), (S + np.roll(S, 1, axis=0)) / 2, atol=1e-12
+    )
 
 
 def test_undirected_networks_say_so():

@@ -1,4 +1,5 @@
-"""A network for each variable: against numpy, the same as one if all are the same, and what it costs."""
+"""A network for each variable: against numpy, the same as one if all are the same, and what it
+costs."""
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ def test_steps_equal_numpy():
             new["y"][i] -= 0.01 * (twin.f_y(i, x, y) + 5 * twin.g_y(i, x, y))
             new["z"][i] -= 0.1 * twin.g_y(i, x, z)
         s = new
-    found = as_rows(ours, decibo.solve(ours, by, AHEAD, steps=4, start=as_start(ours, start), measures=["outer"]))
+    found = as_rows(
+        ours,
+        decibo.solve(ours, by, AHEAD, steps=4, start=as_start(ours, start), measures=["outer"]),
+    )
     for name, rows in s.items():
         np.testing.assert_allclose(found[name], rows, rtol=0, atol=1e-12, err_msg=name)
 
@@ -36,7 +40,11 @@ def test_a_better_network_for_the_inner_level_and_exactness_stay():
     quadratic = decibo.problems.quadratic(6)
     method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
     end = decibo.solve(
-        quadratic, {"x": PATH, "y": COMPLETE, "z": COMPLETE}, method, steps=2000, measures=["distance_x"]
+        quadratic,
+        {"x": PATH, "y": COMPLETE, "z": COMPLETE},
+        method,
+        steps=2000,
+        measures=["distance_x"],
     )
     assert end.history["distance_x"][-1] <= 1e-20
 
@@ -75,7 +83,11 @@ def test_a_sweep_takes_it_too():
         ({}, AHEAD, "is a dictionary"),
         ({"x": RING, "y": RING, "z": networks.ring(7)}, AHEAD, "the same agents"),
         ({"x": RING, "y": RING, "z": networks.directed_ring(6)}, AHEAD, "must be an undirected"),
-        (dict.fromkeys("xy", RING), decibo.methods.f2sa(alpha=0.1, gamma=0.1, lam=5.0), "does not say which variable"),
+        (
+            dict.fromkeys("xy", RING),
+            decibo.methods.f2sa(alpha=0.1, gamma=0.1, lam=5.0),
+            "does not say which variable",
+        ),
         (
             {"x": RING, "y": RING, "z": networks.failing(RING, 0.1)},
             compressed(AHEAD, top_k(0.5)),

@@ -10,7 +10,9 @@ from helpers.networks import ZOO
 
 
 def same(network, graph):
-    assert {tuple(edge) for edge in network.edges.tolist()} == {tuple(sorted(edge)) for edge in graph.edges}
+    assert {tuple(edge) for edge in network.edges.tolist()} == {
+        tuple(sorted(edge)) for edge in graph.edges
+    }
 
 
 def numbered(graph):
@@ -92,7 +94,9 @@ def test_from_graph_with_weights():
 
 def test_graph_goes_out_and_comes_back():
     for network in ZOO.values():
-        again = net.from_graph(network.graph, nx.to_scipy_sparse_array(network.graph) + _diagonal(network))
+        again = net.from_graph(
+            network.graph, nx.to_scipy_sparse_array(network.graph) + _diagonal(network)
+        )
         assert abs(again.weights - network.weights).max() < 1e-15
         adjacency = nx.to_numpy_array(network.graph, weight=None)
         np.testing.assert_array_equal(net.from_adjacency(adjacency).edges, network.edges)

@@ -104,7 +104,9 @@ def everybody(network, function, *stacks):
 def test_mix_of_one_agent(network):
     S, W = rows(network.agents), network.W
     np.testing.assert_allclose(everybody(network, lambda mix, s: mix(s), S), W @ S, atol=1e-12)
-    np.testing.assert_allclose(everybody(network, lambda mix, s: mix.push(s, bits=8), S), W @ S, atol=1e-12)
+    np.testing.assert_allclose(
+        everybody(network, lambda mix, s: mix.push(s, bits=8), S), W @ S, atol=1e-12
+    )
     tree = everybody(network, lambda mix, s: mix({"a": s[0], "b": (s, jnp.outer(s, s))}), S)
     np.testing.assert_allclose(tree["a"], W @ S[:, 0], atol=1e-12)
     np.testing.assert_allclose(tree["b"][0], W @ S, atol=1e-12)
@@ -128,17 +130,22 @@ def test_mix_in_compiled_loops(network):
         return lax.fori_loop(0, 3, lambda k, s: mix(s), s)
 
     def until(mix, s):
-        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jax.jit(mix)(c[1])), (0, s))[1]
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jax.jit(mix)(c[1])), (0, s))[
+            1
+        ]
 
     for loop in (scanned, counted, until):
         run = jax.jit(lambda S, loop=loop: everybody(network, loop, S))
         np.testing.assert_allclose(run(S), W3S, atol=1e-12)
-    whole = jax.jit(lambda S: lax.fori_loop(0, 3, lambda k, S: everybody(network, lambda mix, s: mix(s), S), S))
+    whole = jax.jit(
+        lambda S: lax.fori_loop(0, 3, lambda k, S: everybody(network, lambda mix, s: mix(s), S), S)
+    )
     np.testing.assert_allclose(whole(S), W3S, atol=1e-12)
 
 
 def test_sweep_around_the_step(network):
-    S, W, steps = rows(network.agents), network.W, jnp.arange(1.0, network.agents + 1)  # as many step sizes as agents
+    # as many step sizes as agents
+    S, W, steps = rows(network.agents), network.W, jnp.arange(1.0, network.agents + 1)
     sweep = jax.jit(jax.vmap(lambda h: everybody(network, lambda mix, s: mix(h * s) + mix(h), S)))
     for h, mixed in zip(steps, sweep(steps), strict=True):
         np.testing.assert_allclose(mixed, h * (W @ S) + h, atol=1e-12)
@@ -175,11 +182,14 @@ def test_derivatives(network):
     identity = np.eye(S.shape[1])
     jacobian = np.einsum("ij,ab,jb->iajb", W, identity, 2 * S)
     np.testing.assert_allclose(jax.jacfwd(square)(S), jacobian, atol=1e-12)
-    np.testing.assert_allclose(jax.grad(lambda S: (T * square(S)).sum())(S), 2 * S * (W @ T), atol=1e-12)
+    np.testing.assert_allclose(
+        jax.grad(lambda S: (T * square(S)).sum())(S), 2 * S * (W @ T), atol=1e-12
+    )
 
 
 def test_derivatives_inside_the_step(network):
-    """Forward mode within an agent: a tangent that all agents share must not keep values from being mixed."""
+    """Forward mode within an agent: a tangent that all agents share must not keep values from being
+    mixed."""
     S, W = rows(network.agents), network.W
     one = jnp.ones(S.shape[1])
     value, tangent = everybody(network, lambda mix, s: jax.jvp(mix, (s,), (one,)), S)

@@ -18,13 +18,17 @@ def place(m: int, devices: int) -> Any:
     return Placement(SimpleNamespace(size=devices), m)  # type: ignore[arg-type]
 
 
-@given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda pair: pair[0] != pair[1])))
+@given(
+    st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda pair: pair[0] != pair[1]))
+)
 def test_rounds_are_as_few_as_the_busiest_device_has_links(links):
     rounds = colour(sorted(links))
     assert sorted(link for pairs in rounds for link in pairs) == sorted(links)
     for pairs in rounds:
         assert len({p for p, _ in pairs}) == len({q for _, q in pairs}) == len(pairs)
-    busiest = max([sum(end[side] == d for end in links) for d in range(8) for side in (0, 1)], default=0)
+    busiest = max(
+        [sum(end[side] == d for end in links) for d in range(8) for side in (0, 1)], default=0
+    )
     assert len(rounds) == busiest
 
 
@@ -65,7 +69,9 @@ def delivered(plan: Any, where: Any, S: np.ndarray) -> list[np.ndarray]:
 
 def crossings(plan):
     """How many rows cross a border between devices in one exchange."""
-    return sum(len(pairs) * send.shape[1] for pairs, send in zip(plan.parts, plan.sends, strict=True))
+    return sum(
+        len(pairs) * send.shape[1] for pairs, send in zip(plan.parts, plan.sends, strict=True)
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 5, 8, 12])
@@ -76,7 +82,9 @@ def test_a_plan_delivers_what_agents_need_and_nothing_else(name, devices):
     S = np.random.default_rng(0).normal(size=(12, 2))
     W, device = network.W, np.zeros(12, int)
     device[where.agents] = np.arange(devices)[:, None]
-    crossing = {(j, device[i]) for i, j in zip(*np.nonzero(W), strict=True) if device[i] != device[j]}
+    crossing = {
+        (j, device[i]) for i, j in zip(*np.nonzero(W), strict=True) if device[i] != device[j]
+    }
     assert crossings(plan) == len(crossing)
     for d, (agents, rows) in enumerate(zip(where.agents, delivered(plan, where, S), strict=True)):
         senders = plan.received[d]

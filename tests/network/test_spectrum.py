@@ -21,7 +21,9 @@ def test_rho_is_the_norm(name):
     assert network.gap == 1 - network.rho
 
 
-@pytest.mark.parametrize("network", [net.ring(60), net.exponential(50), net.torus(6, 8), net.hypercube(6)], ids=repr)
+@pytest.mark.parametrize(
+    "network", [net.ring(60), net.exponential(50), net.torus(6, 8), net.hypercube(6)], ids=repr
+)
 def test_three_ways_agree(network):
     fourier, dense = fourier_spectrum(network.shifts), dense_spectrum(network.weights)
     np.testing.assert_allclose(fourier, dense, atol=1e-12)
@@ -34,7 +36,9 @@ def test_three_ways_agree(network):
     ids=repr,
 )
 def test_lanczos_without_structure(network):
-    np.testing.assert_allclose(lanczos_spectrum(network.weights), dense_spectrum(network.weights), atol=1e-8)
+    np.testing.assert_allclose(
+        lanczos_spectrum(network.weights), dense_spectrum(network.weights), atol=1e-8
+    )
 
 
 def test_rho_of_a_long_path():
@@ -54,5 +58,7 @@ def test_shifts_are_found():
     assert net.torus(3, 4).circulant is None
     assert net.torus(3, 4).shifts is not None
     assert net.random_regular(10, 3, seed=1).circulant is None
-    one_weight_differs = net.ring(4).W + 0.01 * np.array([[1, -1, 0, 0], [-1, 1, 0, 0], [0] * 4, [0] * 4])
+    one_weight_differs = net.ring(4).W + 0.01 * np.array(
+        [[1, -1, 0, 0], [-1, 1, 0, 0], [0] * 4, [0] * 4]
+    )
     assert net.from_weights(one_weight_differs).circulant is None

@@ -11,7 +11,9 @@ from decibo.network.mixing import AgentMix
 NETWORKS = {
     "failing": lambda: decibo.networks.failing(decibo.networks.erdos_renyi(8, 0.5, seed=0), 0.3),
     "sleeping": lambda: decibo.networks.sleeping(decibo.networks.star(8), 0.3),
-    "periodic": lambda: decibo.networks.periodic([decibo.ring(8), decibo.networks.path(8), decibo.networks.star(8)]),
+    "periodic": lambda: decibo.networks.periodic(
+        [decibo.ring(8), decibo.networks.path(8), decibo.networks.star(8)]
+    ),
     "failing periodic": lambda: decibo.networks.failing(
         decibo.networks.periodic([decibo.ring(8), decibo.networks.star(8)]), 0.3
     ),
@@ -77,7 +79,9 @@ def test_the_agents_view_agrees_with_the_stacked_one():
     S, key = np.random.default_rng(0).normal(size=(8, 3)), jax.random.key(5)
     mix = AgentMix(network.mixing(), jnp.int32(2), key)
     one = jax.vmap(mix, axis_name="agents")(S)
-    np.testing.assert_allclose(one, network.mixing().stacked(jnp.asarray(S), jnp.int32(2), key), atol=1e-15)
+    np.testing.assert_allclose(
+        one, network.mixing().stacked(jnp.asarray(S), jnp.int32(2), key), atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("name", ["failing", "sleeping", "periodic"])
@@ -88,7 +92,9 @@ def test_exact_methods_still_converge(name):
         decibo.ahead_exact(alpha=0.05, gamma=0.1, lam=10.0),
         decibo.methods.sldbo(alpha=0.02, beta=0.05, gamma=0.05),
     ):
-        solution = decibo.solve(problem, network, method, steps=8000, every=8000, measures=["stationarity"])
+        solution = decibo.solve(
+            problem, network, method, steps=8000, every=8000, measures=["stationarity"]
+        )
         assert solution.history["stationarity"][-1] <= 1e-16
 
 

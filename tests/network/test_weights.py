@@ -1,4 +1,5 @@
-"""W of any graph is symmetric, doubly stochastic and not negative, and has the rho that is asked for."""
+"""W of any graph is symmetric, doubly stochastic and not negative, and has the rho that is asked
+for."""
 
 import numpy as np
 import pytest
@@ -18,19 +19,25 @@ def test_weights_of_any_graph(graph, rule):
     np.testing.assert_allclose(W, W.T, atol=1e-15)
     np.testing.assert_allclose(W.sum(axis=0), 1, atol=1e-14)
     assert (W >= 0).all()
-    assert {tuple(edge) for edge in network.edges} == {tuple(sorted(e)) for e in graph.edges if e[0] != e[1]}
+    assert {tuple(edge) for edge in network.edges} == {
+        tuple(sorted(e)) for e in graph.edges if e[0] != e[1]
+    }
     assert network.rho < 1
 
 
 def test_metropolis_by_hand():
     W = net.star(3).W
-    np.testing.assert_allclose(W, [[1 / 3, 1 / 3, 1 / 3], [1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]], atol=1e-15)
+    np.testing.assert_allclose(
+        W, [[1 / 3, 1 / 3, 1 / 3], [1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]], atol=1e-15
+    )
     lazy = net.star(3, weights="lazy_metropolis").W
     np.testing.assert_allclose(lazy, (np.eye(3) + W) / 2, atol=1e-15)
 
 
 def test_max_degree_by_hand():
-    np.testing.assert_allclose(net.path(3, weights="max_degree").W[0], [2 / 3, 1 / 3, 0], atol=1e-15)
+    np.testing.assert_allclose(
+        net.path(3, weights="max_degree").W[0], [2 / 3, 1 / 3, 0], atol=1e-15
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -56,12 +63,18 @@ def test_rho_of_the_paper(rho, seed):
 def test_rho_on_a_ring_where_it_can_be_reached():
     assert net.ring(10, rho=0.923).rho == pytest.approx(0.923, abs=1e-12)
     assert net.ring(10, rho=0.7).rho == pytest.approx(0.7, abs=1e-12)
-    with pytest.raises(InputError, match=r"rho = 0\.274.*reaches rho in \[0\.6.*, 1\).*denser graph"):
+    with pytest.raises(
+        InputError, match=r"rho = 0\.274.*reaches rho in \[0\.6.*, 1\).*denser graph"
+    ):
         net.ring(10, rho=0.274)
 
 
 @settings(max_examples=50, deadline=None)
-@given(connected_graphs().filter(lambda graph: len(graph) > 1), st.floats(0.0, 0.999), st.sampled_from(RULES))
+@given(
+    connected_graphs().filter(lambda graph: len(graph) > 1),
+    st.floats(0.0, 0.999),
+    st.sampled_from(RULES),
+)
 def test_rho_is_reached_or_rejected(graph, rho, rule):
     try:
         network = net.from_graph(graph, weights=rule, rho=rho)

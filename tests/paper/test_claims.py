@@ -54,11 +54,17 @@ def verdicts(claims):
 
 def test_table1_agrees_with_the_printed_pattern_or_not():
     printed = verdicts(table1.claims(rows_of_table1({2: 5, 6: 5, 7: 5, 3: 2}), mnist=True))
-    assert all(printed[f"column {k}: {'N.A.' if k in (2, 6, 7) else 'converges'}"] is HOLDS for k in range(1, 9))
+    assert all(
+        printed[f"column {k}: {'N.A.' if k in (2, 6, 7) else 'converges'}"] is HOLDS
+        for k in range(1, 9)
+    )
     other = verdicts(table1.claims(rows_of_table1({1: 5, 6: 5}), mnist=True))
     assert other["column 1: converges"] is FAILS
     assert other["column 2: N.A."] is FAILS
-    assert other["columns 1 and 2: with small gamma, small lam converges and large lam does not"] is FAILS
+    assert (
+        other["columns 1 and 2: with small gamma, small lam converges and large lam does not"]
+        is FAILS
+    )
 
 
 def test_table1_accuracy_is_judged_on_mnist_only():
@@ -95,7 +101,9 @@ def test_fig3_ordering():
             for s in range(5)
             for d, n in zip(fig3.DEGREES, map(float, steps), strict=True)
         ]
-        assert [c.verdict for c in fig3.claims(columns(rows), unequal, 0.9)] == [HOLDS] + [verdict] * 4
+        assert [c.verdict for c in fig3.claims(columns(rows), unequal, 0.9)] == [HOLDS] + [
+            verdict
+        ] * 4
 
 
 def needed(**steps):
@@ -116,7 +124,9 @@ def needed(**steps):
 
 
 @pytest.mark.parametrize(
-    ("ours", "verdict"), [(10, HOLDS), (95, OPEN), (300, FAILS), (np.inf, FAILS)], ids=["much", "hardly", "no", "never"]
+    ("ours", "verdict"),
+    [(10, HOLDS), (95, OPEN), (300, FAILS), (np.inf, FAILS)],
+    ids=["much", "hardly", "no", "never"],
 )
 def test_fig4_is_about_time(ours, verdict):
     names = {"AHEAD": ours, "SLDBO": 100, "MA-DSBO": 100}
@@ -155,17 +165,29 @@ def test_fig1_gap_and_floor(gap, floor, verdict):
 
 
 def test_rates_and_minimax():
-    assert minimax.slope({"K": np.array([10, 100]), "R": np.array([1.0, 0.1])}) == pytest.approx(-1.0)
+    assert minimax.slope({"K": np.array([10, 100]), "R": np.array([1.0, 0.1])}) == pytest.approx(
+        -1.0
+    )
     assert minimax.vanishes(np.array([1e-8, 1e-9]), np.array([1e-3, 1e-3])) is True
     assert minimax.vanishes(np.array([1e-3, 1e-3]), np.array([1e-3, 1e-3])) is False
     assert minimax.vanishes(np.array([1e-3, 1e-4]), np.array([1e-3, 1e-3])) is None
-    effects = [rates.Effect("rho 0.44 -> 0.95", "1/(1 - rho)^2", 1.0, 2.0), rates.Effect("b_f x 10", "b_f^2", 2.0, 1.0)]
-    assert [c.verdict for c in rates.claims([], [("x0", [-0.4, -0.1])], effects)] == [OPEN, HOLDS, FAILS]
+    effects = [
+        rates.Effect("rho 0.44 -> 0.95", "1/(1 - rho)^2", 1.0, 2.0),
+        rates.Effect("b_f x 10", "b_f^2", 2.0, 1.0),
+    ]
+    assert [c.verdict for c in rates.claims([], [("x0", [-0.4, -0.1])], effects)] == [
+        OPEN,
+        HOLDS,
+        FAILS,
+    ]
 
 
 def test_groups_keep_their_order():
     table = columns([{"a": "q", "b": 1}, {"a": "p", "b": 2}, {"a": "q", "b": 3}])
-    assert [(key, part["b"].tolist()) for key, part in groups(table, "a")] == [(("q",), [1, 3]), (("p",), [2])]
+    assert [(key, part["b"].tolist()) for key, part in groups(table, "a")] == [
+        (("q",), [1, 3]),
+        (("p",), [2]),
+    ]
 
 
 def test_select_takes_rows_with_all_values():

@@ -45,7 +45,9 @@ def test_an_error_is_one_line(monkeypatch, capsys, tmp_path, arguments, said):
 
 def test_a_folder_below_a_file_cannot_be_written(monkeypatch, capsys, tmp_path):
     (tmp_path / "file").write_text("")
-    code, streams = call(monkeypatch, capsys, "reproduce", "fig1", "--out", tmp_path / "file" / "out")
+    code, streams = call(
+        monkeypatch, capsys, "reproduce", "fig1", "--out", tmp_path / "file" / "out"
+    )
     assert code == 2
     assert "Cannot write" in streams.err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -53,10 +55,15 @@ def test_a_folder_below_a_file_cannot_be_written(monkeypatch, capsys, tmp_path):
 
 def test_damaged_data_names_its_checksum(monkeypatch, capsys, tmp_path):
     arrays = {"x_train": (2, 28, 28), "y_train": (2,), "x_test": (2, 28, 28), "y_test": (2,)}
-    np.savez(tmp_path / "mnist.npz", **{name: np.zeros(shape, np.uint8) for name, shape in arrays.items()})
+    np.savez(
+        tmp_path / "mnist.npz",
+        **{name: np.zeros(shape, np.uint8) for name, shape in arrays.items()},
+    )
     assert zipfile.is_zipfile(tmp_path / "mnist.npz")
     out = tmp_path / "out"
-    code, streams = call(monkeypatch, capsys, "reproduce", "table1", "--data", tmp_path, "--out", out)
+    code, streams = call(
+        monkeypatch, capsys, "reproduce", "table1", "--data", tmp_path, "--out", out
+    )
     assert code == 2
     assert "sha256" in streams.err
     assert streams.err.count("\n") == 1
@@ -64,7 +71,9 @@ def test_damaged_data_names_its_checksum(monkeypatch, capsys, tmp_path):
 
 
 def test_missing_data(monkeypatch, capsys, tmp_path):
-    code, streams = call(monkeypatch, capsys, "reproduce", "minimax", "--data", tmp_path, "--out", tmp_path / "out")
+    code, streams = call(
+        monkeypatch, capsys, "reproduce", "minimax", "--data", tmp_path, "--out", tmp_path / "out"
+    )
     assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "a9a" in streams.err
 
@@ -106,15 +115,22 @@ def test_figures_without_matplotlib(monkeypatch):
 
 
 def python(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ)
+    )
 
 
 def test_the_library_imports_neither_the_command_line_nor_the_experiments():
     code = "import sys, decibo; decibo.theory.constants; dir(decibo.theory); print(*sys.modules)"
-    assert not {"typer", "rich", "matplotlib", "decibo.paper.rates"} & set(python(code).stdout.split())
+    assert not {"typer", "rich", "matplotlib", "decibo.paper.rates"} & set(
+        python(code).stdout.split()
+    )
 
 
 def test_without_typer_there_is_one_line():
     done = python("import sys; sys.modules['typer'] = None; import decibo.cli.app")
     assert done.returncode == 2
-    assert done.stderr.strip() == "decibo: the command line needs typer and rich. pip install 'decibo[cli]'"
+    assert (
+        done.stderr.strip()
+        == "decibo: the command line needs typer and rich. pip install 'decibo[cli]'"
+    )

@@ -25,7 +25,9 @@ def results():
 @pytest.fixture(scope="module")
 def folders(results, tmp_path_factory):
     """Where each of them is written."""
-    return {name: suite.save(result, tmp_path_factory.mktemp(name)) for name, result in results.items()}
+    return {
+        name: suite.save(result, tmp_path_factory.mktemp(name)) for name, result in results.items()
+    }
 
 
 @pytest.mark.parametrize("name", suite.EXPERIMENTS)
@@ -75,7 +77,9 @@ def test_minimax_stationarity_is_the_library_s():
     problem, _ = minimax.make(breast_cancer(), 0)
     measures = [("cheap", minimax.stationarity), ("exact", measures_.stationarity)]
     method = minimax.METHODS["dgda"]
-    solution = decibo.solve(problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False)
+    solution = decibo.solve(
+        problem, decibo.ring(10), method, steps=20, every=10, measures=measures, progress=False
+    )
     np.testing.assert_allclose(solution.history["cheap"], solution.history["exact"], rtol=1e-8)
 
 

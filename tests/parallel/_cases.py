@@ -1,9 +1,11 @@
-"""Every method of the catalogue with settings that work, the networks, and a small script that several processes run.
+"""Every method of the catalogue with settings that work, the networks, and a small script that
+several processes run.
 
     python tests/parallel/_cases.py OUT [method ...]
 
-runs the methods on all processes and devices there are and writes what every agent ended with to OUT, a .npz file.
-Without names: every method, each on one of the four networks in turn; with --all on all four.
+runs the methods on all processes and devices there are and writes what every agent ended with to
+OUT, a .npz file. Without names: every method, each on one of the four networks in turn; with --all
+on all four.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ RATES = {
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
 SAMPLED = ("saba", "srba", "nr_dsbo")  # these need a list of batches
-ALONE = ("f2sa", "f2sa_p", "acc_f2ba", "bome", "v_pbgd", "lv_hba")  # these are for one agent, who has nobody to talk to
+# these are for one agent, who has nobody to talk to
+ALONE = ("f2sa", "f2sa_p", "acc_f2ba", "bome", "v_pbgd", "lv_hba")
 
 
 def networks() -> dict[str, Any]:
@@ -45,7 +48,8 @@ def networks() -> dict[str, Any]:
 
 
 def method(name: str, smooth: bool = False) -> Any:
-    """With settings that work; if smooth, without choosing entries by size, which makes much of the last digit."""
+    """With settings that work; if smooth, without choosing entries by size, which makes much of the
+    last digit."""
     import decibo
 
     factory = decibo.CATALOG[name]
@@ -64,7 +68,9 @@ def problem(name: str, agents: int = AGENTS) -> Any:
         import jax.numpy as jnp
 
         return decibo.problems.single_level(
-            _square, {"a": jnp.linspace(0.5, 2.0, agents), "b": jnp.arange(1.0 * agents)}, {"u": jnp.ones(3)}
+            _square,
+            {"a": jnp.linspace(0.5, 2.0, agents), "b": jnp.arange(1.0 * agents)},
+            {"u": jnp.ones(3)},
         )
     quadratic = decibo.problems.quadratic(agents, seed=3)
     if name in SAMPLED:
@@ -95,9 +101,15 @@ def cases(names: Sequence[str], everywhere: bool) -> Iterator[tuple[str, str]]:
 
 
 def run(
-    name: str, network: Any, steps: int = STEPS, nudge: bool = False, smooth: bool = False, **options: Any
+    name: str,
+    network: Any,
+    steps: int = STEPS,
+    nudge: bool = False,
+    smooth: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
-    """The agents' states and the history; if nudged, from a start that differs in the last digit."""
+    """The agents' states and the history; if nudged, from a start that differs in the last
+    digit."""
     import jax
     import numpy as np
 
@@ -116,7 +128,9 @@ def run(
         **({"measures": ["outer", "consensus_x"]} | options),
     )
     leaves = jax.tree.leaves(vars(solution.agents))
-    history = np.concatenate([np.atleast_1d(solution.history[key][-1]) for key in sorted(solution.history)])
+    history = np.concatenate(
+        [np.atleast_1d(solution.history[key][-1]) for key in sorted(solution.history)]
+    )
     return {f"leaf{n}": np.asarray(leaf) for n, leaf in enumerate(leaves)} | {"history": history}
 
 
@@ -138,7 +152,10 @@ def main() -> None:
     found = {}
     nets = networks()
     for name, net in cases(options.methods or several(), options.all):
-        found |= {f"{name} {net} {key}": value for key, value in run(name, nets[net], nudge=options.nudge).items()}
+        found |= {
+            f"{name} {net} {key}": value
+            for key, value in run(name, nets[net], nudge=options.nudge).items()
+        }
     if jax.process_index() == 0:
         np.savez(options.out, **found)
 

@@ -1,4 +1,5 @@
-"""Run in a process of its own with eight devices: compares them with one, and reads the compiled step.
+"""Run in a process of its own with eight devices: compares them with one, and reads the compiled
+step.
 
     python tests/parallel/_devices.py
 
@@ -10,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
 
 import jax
 
@@ -30,7 +33,8 @@ STEPS = 60
 
 
 def pairs() -> dict[str, tuple[decibo.Network, str]]:
-    """A network of each kind and a method of each kind; a network knows nothing of the method, so any two may meet."""
+    """A network of each kind and a method of each kind; a network knows nothing of the method, so
+    any two may meet."""
     plain = cases.networks()
     return {
         "ring": (plain["ring"], "ahead_exact"),
@@ -61,14 +65,17 @@ def difference(one: dict, two: dict) -> float:
 def compiled_step(method: decibo.Algorithm, network: decibo.Network) -> str:
     """The text of one step as it is run, eight devices."""
     placement = place_agents(network.agents)
-    setup = prepare(cases.problem("ahead"), network, method, steps=10, every=10, placement=placement)
+    setup = prepare(
+        cases.problem("ahead"), network, method, steps=10, every=10, placement=placement
+    )
     one = lambda inputs, state: loop.step(setup.program, inputs, state, np.int32(0))
     spread = across(placement, one, (loop.INPUTS, SPLIT), SPLIT)
     return jax.jit(spread).lower(setup.inputs, begin(setup).agents).compile().as_text()
 
 
 def streamed(devices: int) -> np.ndarray:
-    """Where a run ends whose minibatches come from the host, for seven agents: two devices have a clone."""
+    """Where a run ends whose minibatches come from the host, for seven agents: two devices have a
+    clone."""
     rows = [{"b": np.random.default_rng(agent).normal(size=(10 + agent, 3))} for agent in range(7)]
     problem = decibo.Problem(
         lambda x, y, d: 0.5 * ((y - d["b"]) ** 2).mean() + 0.05 * (x**2).sum(),
@@ -78,28 +85,44 @@ def streamed(devices: int) -> np.ndarray:
         np.zeros(3),
     )
     method = decibo.minibatch(decibo.ahead_exact(alpha=0.1, gamma=0.2))
-    return np.asarray(decibo.solve(problem, decibo.ring(7), method, steps=STEPS, devices=devices).agents.x)
+    return np.asarray(
+        decibo.solve(problem, decibo.ring(7), method, steps=STEPS, devices=devices).agents.x
+    )
 
 
 def main() -> None:
     assert jax.device_count() == 8
     found = {}
     for name, (network, method) in pairs().items():
-        devices = 5 if name == "one for each variable" else 8  # of 12 agents, so that some devices have a clone
+        # of 12 agents, so that some devices have a clone
+        devices = 5 if name == "one for each variable" else 8
         # The exact reference is a program of its own: once is enough.
         options = {"measures": ["all"]} if name == "in turn" else {}
         run = lambda n: cases.run(method, network, STEPS, smooth=True, devices=n, **options)  # noqa: B023
         found[f"{method}, {name}, {devices} devices"] = difference(run(1), run(devices))
     found["stream, 4 devices"] = float(np.abs(streamed(1) - streamed(4)).max())
     problem = cases.problem("ahead")
-    chosen = [decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False) for n in (1, 8)]
-    found["automatic step sizes"] = float(np.abs(np.asarray(chosen[0].agents.x) - np.asarray(chosen[1].agents.x)).max())
+    chosen = [
+        decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False) for n in (1, 8)
+    ]
+    found["automatic step sizes"] = float(
+        np.abs(np.asarray(chosen[0].agents.x) - np.asarray(chosen[1].agents.x)).max()
+    )
     try:
-        decibo.solve(problem, decibo.ring(12), cases.method("ahead"), steps=2, measures=[lambda s: s.data["F"].sum()])
+        decibo.solve(
+            problem,
+            decibo.ring(12),
+            cases.method("ahead"),
+            steps=2,
+            measures=[lambda s: s.data["F"].sum()],
+        )
         refused = "nothing"
     except decibo.InputError as error:
         refused = str(error)
-    texts = {net: compiled_step(cases.method("ahead"), network) for net, network in cases.networks().items()}
+    texts = {
+        net: compiled_step(cases.method("ahead"), network)
+        for net, network in cases.networks().items()
+    }
     words = ("collective-permute", "all-gather", "all-reduce", "all-to-all")
     counts = {net: {word: text.count(word) for word in words} for net, text in texts.items()}
     print(json.dumps({"differences": found, "compiled": counts, "refused": refused}))

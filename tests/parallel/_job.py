@@ -1,6 +1,7 @@
 """What the processes of the tests run: a small problem, with whatever can go wrong.
 
-python tests/parallel/_job.py OUT [--steps 400] [--measures all] [--checkpoint DIR] [--every 50] [--resume]
+python tests/parallel/_job.py OUT [--steps 400] [--measures all] [--checkpoint DIR] [--every 50]
+[--resume]
     [--spoil WHAT ...]
 """
 
@@ -49,7 +50,10 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--slow", type=float, default=0.0, help="seconds to wait between stretches")
     parser.add_argument(
-        "--spoil", nargs="*", default=[], help="what is wrong in so many runs: agents, steps, data, stream"
+        "--spoil",
+        nargs="*",
+        default=[],
+        help="what is wrong in so many runs: agents, steps, data, stream",
     )
     options = parser.parse_args()
     me = decibo.init_distributed()
@@ -61,22 +65,32 @@ def main() -> None:
     if options.spoil:
         return
     solution = run(options, me)
-    said = {"agents": calls, "status": str(solution.status), "steps": solution.steps, "message": solution.message}
+    said = {
+        "agents": calls,
+        "status": str(solution.status),
+        "steps": solution.steps,
+        "message": solution.message,
+    }
     options.out.with_suffix(f".{me}.json").write_text(json.dumps(said))
     if me == 0:
         state = {name: np.asarray(value) for name, value in vars(solution.agents).items()}
         recorded = {
-            name: solution.history[name] for name in ("step", "outer", "stationarity") if name in solution.history
+            name: solution.history[name]
+            for name in ("step", "outer", "stationarity")
+            if name in solution.history
         }
         np.savez(options.out, **state, **recorded)
 
 
 def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solution:
-    """One run; where something is to be wrong, process 1 has other steps or data than the others, or one agent."""
+    """One run; where something is to be wrong, process 1 has other steps or data than the others,
+    or one agent."""
     other = spoil if me == 1 else ""
     private = (lambda agent: data(agent) | {"b": np.full(3, np.nan)}) if other == "data" else data
     agents = 1 if spoil == "agents" else 10
-    problem = decibo.Problem(outer, inner, private, np.zeros(3), np.zeros(3), agents=agents, name="job")
+    problem = decibo.Problem(
+        outer, inner, private, np.zeros(3), np.zeros(3), agents=agents, name="job"
+    )
     if spoil == "stream":
         print(f"mean of x after 20 steps: {float(streamed(problem, 20).x.mean()):.12f}", flush=True)
         return streamed(problem, options.steps)
@@ -88,7 +102,9 @@ def run(options: argparse.Namespace, me: int, spoil: str = "") -> decibo.Solutio
 
     checkpoint = None
     if options.checkpoint:
-        checkpoint = decibo.Checkpoints(options.checkpoint, every=options.every, resume=options.resume)
+        checkpoint = decibo.Checkpoints(
+            options.checkpoint, every=options.every, resume=options.resume
+        )
     return decibo.solve(
         problem,
         decibo.ring(agents) if agents > 2 else decibo.complete(agents),

@@ -1,4 +1,5 @@
-"""Write checkpoints one after another in a child, kill it at a random moment, look at what is left; many times."""
+"""Write checkpoints one after another in a child, kill it at a random moment, look at what is left;
+many times."""
 
 from __future__ import annotations
 
@@ -54,13 +55,19 @@ def main() -> None:
             saved = stored.newest(folder, lambda saved: saved)
             assert saved is not None
             rows = saved.rows(np.arange(6))
-            good = saved.step >= last and (rows["a"] == saved.step).all() and rows["b"][0] == saved.step
+            good = (
+                saved.step >= last
+                and (rows["a"] == saved.step).all()
+                and rows["b"][0] == saved.step
+            )
             good = good and saved.shared()["step"] == [saved.step]
             last = saved.step
         except Exception:
             good = False
         unusable += not good
-    print(json.dumps({"kills": kills, "in the middle": middle, "unusable": unusable, "steps": last}))
+    print(
+        json.dumps({"kills": kills, "in the middle": middle, "unusable": unusable, "steps": last})
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Every method on every network: one process against two, four, and eight devices in one. Takes half an hour.
+"""Every method on every network: one process against two, four, and eight devices in one. Takes
+half an hour.
 
-    python tests/parallel/_same.py [--float32] [--processes 2,4] [--devices 8] [--json OUT] [method ...]
+    python tests/parallel/_same.py [--float32] [--processes 2,4] [--devices 8] [--json OUT] [method
+    ...]
 
-Prints for each method the largest difference after 200 steps, over all four networks, all variables of all agents and
-the last records; with --float32 relative to the largest number of the same array if that is above 1. The last column is
-what one process makes of a start that differs in its last digit: what the method does to rounding, wherever it runs.
+Prints for each method the largest difference after 200 steps, over all four networks, all variables
+of all agents and the last records; with --float32 relative to the largest number of the same array
+if that is above 1. The last column is what one process makes of a start that differs in its last
+digit: what the method does to rounding, wherever it runs.
 """
 
 from __future__ import annotations
@@ -22,15 +25,22 @@ import numpy as np
 
 Ends = dict[str, np.ndarray]
 CASES = Path(__file__).with_name("_cases.py")
-LAUNCH = "import sys; from decibo.parallel.launch import launch; sys.exit(launch(sys.argv[2:], int(sys.argv[1])))"
+LAUNCH = (
+    "import sys; from decibo.parallel.launch import launch; sys.exit(launch(sys.argv[2:],"
+    " int(sys.argv[1])))"
+)
 
 
-def made(out: Path, flags: list[str], methods: list[str], processes: int = 1, devices: int = 1) -> Ends:
+def made(
+    out: Path, flags: list[str], methods: list[str], processes: int = 1, devices: int = 1
+) -> Ends:
     """What all methods end with."""
     job = [sys.executable, str(CASES), "--all", *flags, str(out), *methods]
     command = job if processes == 1 else [sys.executable, "-c", LAUNCH, str(processes), *job]
     xla = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env=os.environ | {"XLA_FLAGS": xla})
+    subprocess.run(
+        command, check=True, stderr=subprocess.DEVNULL, env=os.environ | {"XLA_FLAGS": xla}
+    )
     with np.load(out, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
@@ -59,7 +69,9 @@ def main() -> None:
         out = Path(folder) / "end.npz"
         ends = partial(made, out, flags, options.methods)
         one = ends()
-        others = {f"{n} processes": ends(processes=int(n)) for n in options.processes.split(",") if n}
+        others = {
+            f"{n} processes": ends(processes=int(n)) for n in options.processes.split(",") if n
+        }
         others |= {f"{n} devices": ends(devices=int(n)) for n in options.devices.split(",") if n}
         others["nudged"] = made(out, [*flags, "--nudge"], options.methods)
     table = {name: differences(one, other, options.float32) for name, other in others.items()}

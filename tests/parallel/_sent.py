@@ -1,4 +1,5 @@
-"""Run in two processes with checkpoints: records all that leaves the process besides the compiled program's messages.
+"""Run in two processes with checkpoints: records all that leaves the process besides the compiled
+program's messages.
 
 python tests/parallel/_sent.py FOLDER
 """
@@ -55,10 +56,18 @@ problem = decibo.Problem(
     agents=4,
 )
 method = decibo.methods.sldbo(alpha=0.02, beta=0.1, gamma=0.1)
-decibo.solve(problem, decibo.ring(4), method, steps=20, checkpoint=decibo.Checkpoints(folder / "kept", every=10))
+decibo.solve(
+    problem,
+    decibo.ring(4),
+    method,
+    steps=20,
+    checkpoint=decibo.Checkpoints(folder / "kept", every=10),
+)
 names = sorted({name for name, _ in sent})
 content = b"".join(payload for _, payload in sent)
 rows = [np.asarray(row, kind) for row in secret.values() for kind in (np.float32, np.float64)]
 leaked = sum(number.tobytes() in content for row in rows for number in row)
-(folder / f"{me}.json").write_text(json.dumps({"names": names, "leaked": leaked, "bytes": len(content)}))
+(folder / f"{me}.json").write_text(
+    json.dumps({"names": names, "leaked": leaked, "bytes": len(content)})
+)
 assert hub.describe(me).endswith("(agents 0 to 1)" if me == 0 else "(agents 2 to 3)")

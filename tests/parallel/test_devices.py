@@ -11,7 +11,9 @@ import pytest
 @pytest.fixture(scope="module")
 def eight() -> dict:
     script = Path(__file__).with_name("_devices.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=500
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -20,7 +22,8 @@ def test_every_method_gives_the_same_as_on_one_device(eight):
     differences = dict(eight["differences"])
     chosen = differences.pop("automatic step sizes")
     assert not {name: value for name, value in differences.items() if not value <= 1e-12}
-    assert chosen <= 1e-8  # they see curvature as a difference of gradients, which keeps half of the digits
+    # they see curvature as a difference of gradients, which keeps half of the digits
+    assert chosen <= 1e-8
     assert len(eight["differences"]) == 11
 
 

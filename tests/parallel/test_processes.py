@@ -1,4 +1,5 @@
-"""Several processes, started by the supervisor or by mpiexec: the same numbers, private data, bounded failure."""
+"""Several processes, started by the supervisor or by mpiexec: the same numbers, private data,
+bounded failure."""
 
 import importlib.util
 import json
@@ -24,7 +25,9 @@ JOB = HERE / "_job.py"
 CHEAP = ("--measures", "outer")  # exact measures take longest to compile
 
 
-def start(n: int, out: Path, *arguments: object, restarts: int = 0, heartbeat: int = 10) -> subprocess.Popen:
+def start(
+    n: int, out: Path, *arguments: object, restarts: int = 0, heartbeat: int = 10
+) -> subprocess.Popen:
     """A supervisor with n processes; with n = 1 just the job."""
     job = [sys.executable, str(JOB), str(out), *map(str, arguments)]
     call = f"launch(sys.argv[1:], {n}, restarts={restarts}, heartbeat={heartbeat})"
@@ -51,9 +54,16 @@ def members(out: Path) -> dict[int, int]:
         if not entry.name.isdigit():
             continue
         try:
-            if str(out) not in (entry / "cmdline").read_text() or str(JOB) not in (entry / "cmdline").read_text():
+            if (
+                str(out) not in (entry / "cmdline").read_text()
+                or str(JOB) not in (entry / "cmdline").read_text()
+            ):
                 continue
-            env = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
+            env = dict(
+                item.split("=", 1)
+                for item in (entry / "environ").read_text().split("\0")
+                if "=" in item
+            )
         except OSError:
             continue
         if "DECIBO_PROCESS" in env:
@@ -102,7 +112,8 @@ def test_each_process_asks_for_the_data_of_its_own_agents_only(three):
 
 
 def test_a_lost_process_is_named_and_restarted(two, tmp_path):
-    """kill -9 and a freeze, one after the other; the result is that of an uninterrupted run on as many processes."""
+    """kill -9 and a freeze, one after the other; the result is that of an uninterrupted run on as
+    many processes."""
     out, kept = tmp_path / "run.npz", tmp_path / "kept"
     process = start(2, out, *CHEAP, "--checkpoint", kept, "--slow", 0.3, restarts=3, heartbeat=5)
     wait_for_step(out, 60, process)
@@ -124,7 +135,8 @@ def test_a_lost_process_is_named_and_restarted(two, tmp_path):
 
 
 def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three, alone, tmp_path):
-    """Two processes continue what three have begun, and are interrupted on the way; one completes it."""
+    """Two processes continue what three have begun, and are interrupted on the way; one completes
+    it."""
     kept, out = tmp_path / "kept", tmp_path / "run.npz"
     shutil.copytree(three.parent / "kept", kept)
     process = start(2, out, "--checkpoint", kept, "--resume", "--slow", 0.1, "--every", 100)
@@ -144,12 +156,20 @@ def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three,
 
 
 def test_processes_that_were_given_different_things_say_so(tmp_path):
-    said = finish(start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data", "stream"))
+    said = finish(
+        start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data", "stream")
+    )
     assert said.count("There are 2 processes for 1 agents") == 2
     assert said.count("steps differs between processes") == 2
     assert said.count("outer of agent 5 is nan there") == 2
-    assert "process 1 (agents 5 to 9) failed: Both objectives must be finite" in said  # in process 0
-    assert said.count("The batch of agent 6 for step 25 could not be read: OSError: a hole in the disk") == 2
+    # in process 0
+    assert "process 1 (agents 5 to 9) failed: Both objectives must be finite" in said
+    assert (
+        said.count(
+            "The batch of agent 6 for step 25 could not be read: OSError: a hole in the disk"
+        )
+        == 2
+    )
     means = re.findall(r"mean of x after 20 steps: (\S+)", said)
     assert [*map(float, means)] == pytest.approx([streamed_mean()] * 2, abs=1e-11)
 
@@ -161,7 +181,9 @@ def streamed_mean() -> float:
     assert spec.loader
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
-    problem = decibo.Problem(job.outer, job.inner, job.data, np.zeros(3), np.zeros(3), agents=10, name="job")
+    problem = decibo.Problem(
+        job.outer, job.inner, job.data, np.zeros(3), np.zeros(3), agents=10, name="job"
+    )
     return float(job.streamed(problem, 20).x.mean())
 
 
@@ -171,9 +193,13 @@ def test_a_coordinator_that_is_not_there_is_an_error(monkeypatch):
         decibo.init_distributed(coordinator="127.0.0.1:9", processes=2, process=1)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: decibo[mpi]")
+@pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: decibo[mpi]"
+)
 def test_mpiexec_starts_processes_too(alone, tmp_path):
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which(
+        "mpiexec"
+    )
     if mpiexec is None:
         pytest.skip("there is no mpiexec")
     out = tmp_path / "run.npz"

@@ -1,4 +1,5 @@
-"""One graceful stop: the first signal asks, a second Ctrl-C interrupts, and the handlers come back."""
+"""One graceful stop: the first signal asks, a second Ctrl-C interrupts, and the handlers come
+back."""
 
 import gc
 import os
@@ -85,7 +86,8 @@ def test_other_threads_install_nothing():
 
 
 def test_a_request_that_python_dropped_is_not_lost(monkeypatch):
-    """An exception in a callback of the garbage collector is printed and forgotten; the request must not be."""
+    """An exception in a callback of the garbage collector is printed and forgotten; the request
+    must not be."""
     dropped = []
     monkeypatch.setattr(sys, "unraisablehook", dropped.append)
 

@@ -1,4 +1,5 @@
-"""One process fails, all end: the hub without processes, then two processes that are started by hand."""
+"""One process fails, all end: the hub without processes, then two processes that are started by
+hand."""
 
 import json
 import re
@@ -57,7 +58,9 @@ def read(member):
 
 def test_strangers_are_refused_by_name_and_the_run_goes_on(call, meeting, capfd):
     first = call(0)
-    with pytest.raises(decibo.InputError, match="says that it is process 1, but it does not know the secret"):
+    with pytest.raises(
+        decibo.InputError, match="says that it is process 1, but it does not know the secret"
+    ):
         call(1, b"guessed")
     with pytest.raises(decibo.InputError, match="process 0, but that one has joined already"):
         call(0)
@@ -123,8 +126,14 @@ def test_all_may_go_when_all_are_leaving(call):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"DECIBO_COORDINATOR": "127.0.0.1:1"}, "DECIBO_PROCESSES, DECIBO_PROCESS is not, and they belong together"),
-        ({"OMPI_COMM_WORLD_SIZE": "abc"}, "OMPI_COMM_WORLD_SIZE must be an integer, but it is 'abc'"),
+        (
+            {"DECIBO_COORDINATOR": "127.0.0.1:1"},
+            "DECIBO_PROCESSES, DECIBO_PROCESS is not, and they belong together",
+        ),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "abc"},
+            "OMPI_COMM_WORLD_SIZE must be an integer, but it is 'abc'",
+        ),
         (
             {"DECIBO_COORDINATOR": "127.0.0.1:1", "DECIBO_PROCESSES": "2", "DECIBO_PROCESS": "x"},
             "DECIBO_PROCESS must be an integer, but it is 'x'",
@@ -144,31 +153,50 @@ def test_a_heartbeat_that_is_none_is_an_error_of_the_input(monkeypatch):
         decibo.init_distributed()
     with pytest.raises(decibo.InputError, match="at most 86400 seconds"):
         launch(["python", "-c", "pass"], 2, heartbeat=1e300)
-    with pytest.raises(decibo.InputError, match="the number of processes must be a positive integer"):
+    with pytest.raises(
+        decibo.InputError, match="the number of processes must be a positive integer"
+    ):
         launch(["python", "-c", "pass"], 0)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "host"), [("node001", "node001"), ("a[07,09-15],b", "a07"), ("a[3-5]", "a3"), ("x,y[1-2]", "x")]
+    ("nodes", "host"),
+    [("node001", "node001"), ("a[07,09-15],b", "a07"), ("a[3-5]", "a3"), ("x,y[1-2]", "x")],
 )
 def test_slurm_says_where_process_0_is(nodes, host):
-    env = {"SLURM_JOB_ID": "4097", "SLURM_STEP_NODELIST": nodes, "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}
+    env = {
+        "SLURM_JOB_ID": "4097",
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_NTASKS": "4",
+        "SLURM_PROCID": "3",
+    }
     found = processes.find_launcher(env)
     assert (found.coordinator, found.processes, found.process) == (f"{host}:61441", 4, 3)
 
 
 def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path):
     """Started by hand: nobody watches but they themselves."""
-    job = [sys.executable, str(ROOT / "benchmarks" / "drills" / "_failing.py"), "callback", "1", str(tmp_path)]
+    job = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "drills" / "_failing.py"),
+        "callback",
+        "1",
+        str(tmp_path),
+    ]
     port = str(processes.free_port())
     both = [
-        subprocess.Popen([*job, port, "2", str(n)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*job, port, "2", str(n)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         for n in (0, 1)
     ]
     survivor, victim = (process.communicate(timeout=240)[1] for process in both)
     ended = time.time() - float((tmp_path / "event").read_text())
     assert [process.returncode for process in both] == [71, 1]
-    line = "decibo: process 1 (agents 4 to 7) failed: RuntimeError: callback. All processes of the run end."
+    line = (
+        "decibo: process 1 (agents 4 to 7) failed: RuntimeError: callback. All processes of the run"
+        " end."
+    )
     assert survivor.splitlines()[-1] == line
     assert "Traceback" not in survivor
     assert victim.splitlines()[-1] == "RuntimeError: callback"
@@ -194,10 +222,15 @@ print("written", flush=True)
 """
 
 
-def test_who_writes_results_while_another_process_fails_may_finish_and_process_0_goes_last(tmp_path):
-    """JAX's coordinator is in process 0: when it went at once, the runtime aborted the writer with a C++ stack."""
+def test_who_writes_results_while_another_process_fails_may_finish_and_process_0_goes_last(
+    tmp_path,
+):
+    """JAX's coordinator is in process 0: when it went at once, the runtime aborted the writer with
+    a C++ stack."""
     address = f"127.0.0.1:{processes.free_port()}"
-    words = [[sys.executable, "-c", OUTSIDE, address, str(n), str(tmp_path / "begun")] for n in range(3)]
+    words = [
+        [sys.executable, "-c", OUTSIDE, address, str(n), str(tmp_path / "begun")] for n in range(3)
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     all_three = [subprocess.Popen(each, **pipes) for each in words]
     first, writer, victim = (process.communicate(timeout=120) for process in all_three)
@@ -230,14 +263,35 @@ def make(agents: int, spoilt: str) -> decibo.Problem:
     ("spoilt", "code", "said"),
     [("missing", 3, "nowhere/agent3.csv not found"), ("nan", 2, "outer of agent 3 is nan there")],
 )
-def test_a_command_says_what_is_wrong_with_the_data_of_another_process(tmp_path, spoilt, code, said):
+def test_a_command_says_what_is_wrong_with_the_data_of_another_process(
+    tmp_path, spoilt, code, said
+):
     (tmp_path / "own.py").write_text(OWN)
-    (tmp_path / "own.toml").write_text(f'problem = {{ name = "own:make", spoilt = "{spoilt}" }}\nnetwork.agents = 4\n')
-    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "--", "run", "own.toml", "--trust", "own"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    (tmp_path / "own.toml").write_text(
+        f'problem = {{ name = "own:make", spoilt = "{spoilt}" }}\nnetwork.agents = 4\n'
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "decibo",
+        "launch",
+        "-n",
+        "2",
+        "--",
+        "run",
+        "own.toml",
+        "--trust",
+        "own",
+    ]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.returncode == code, done.stderr
-    own, supervisor = ([line for line in done.stderr.splitlines() if line.startswith(who)] for who in WHO)
-    assert len(own) == len(supervisor) == 1  # that of the process that knows, and that of the supervisor
+    own, supervisor = (
+        [line for line in done.stderr.splitlines() if line.startswith(who)] for who in WHO
+    )
+    # that of the process that knows, and that of the supervisor
+    assert len(own) == len(supervisor) == 1
     assert said in own[0]
     assert "process 1 (agents 2 to 3) failed: " in supervisor[0]
     assert said in supervisor[0]
@@ -246,7 +300,10 @@ def test_a_command_says_what_is_wrong_with_the_data_of_another_process(tmp_path,
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_launch_passes_a_signal_on_and_ends_as_the_table_of_exit_codes_says(tmp_path, number):
-    child = "import os, pathlib, time; pathlib.Path(os.environ['DECIBO_PROCESS']).touch(); time.sleep(100)"
+    child = (
+        "import os, pathlib, time; pathlib.Path(os.environ['DECIBO_PROCESS']).touch();"
+        " time.sleep(100)"
+    )
     words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "--", "python", "-c", child]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         while len(list(tmp_path.iterdir())) < 2:
@@ -258,7 +315,17 @@ def test_launch_passes_a_signal_on_and_ends_as_the_table_of_exit_codes_says(tmp_
 
 
 def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
-    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "python", str(HERE / "_sent.py"), str(tmp_path)]
+    words = [
+        sys.executable,
+        "-m",
+        "decibo",
+        "launch",
+        "-n",
+        "2",
+        "python",
+        str(HERE / "_sent.py"),
+        str(tmp_path),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "Gloo" not in done.stdout + done.stderr
@@ -280,7 +347,9 @@ def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
         ('problem = "quadratic"', ["--set", "problem.agents=3"], 3),
     ],
 )
-def test_more_processes_than_agents_are_rejected_before_any_is_started(tmp_path, monkeypatch, text, more, agents):
+def test_more_processes_than_agents_are_rejected_before_any_is_started(
+    tmp_path, monkeypatch, text, more, agents
+):
     monkeypatch.setattr(subprocess, "Popen", None)
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(decibo.InputError, match=f"There are 100 processes for {agents} agents"):

@@ -1,4 +1,5 @@
-"""Gradients that come with a problem, objectives without second derivatives, and who refuses them."""
+"""Gradients that come with a problem, objectives without second derivatives, and who refuses
+them."""
 
 import inspect
 from collections.abc import Callable
@@ -44,11 +45,15 @@ def problem_of(outer, inner, outer_gradient, inner_gradient):
     return decibo.Problem(outer, inner, QUADRATIC.data, QUADRATIC.x0, QUADRATIC.y0, **gradients)
 
 
-ON_HOST = problem_of(host.value(f), host.value(g), host.gradient(f_gradient), host.gradient(g_gradient))
+ON_HOST = problem_of(
+    host.value(f), host.value(g), host.gradient(f_gradient), host.gradient(g_gradient)
+)
 
 
 def run(problem, method=METHOD, **settings):
-    return decibo.solve(problem, decibo.ring(AGENTS), method, **{"steps": 30, "measures": ["outer"]} | settings)
+    return decibo.solve(
+        problem, decibo.ring(AGENTS), method, **{"steps": 30, "measures": ["outer"]} | settings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +82,23 @@ class OnDevice:
     def direct(self, x, y, d):
         assert all(isinstance(part, jax.Array) for part in (x, y))
         self.seen.append(len(x))
-        return jax.vmap(self.function)(x, y, d)  # JAX may be called here, unlike back from a compiled program
+        # JAX may be called here, unlike back from a compiled program
+        return jax.vmap(self.function)(x, y, d)
 
 
 def test_a_step_in_pieces_takes_the_same_steps(plain, tmp_path):
     """The host runs the steps; records and checkpoints are as ever."""
     seen = []
-    problem = problem_of(host.value(f), host.value(g), OnDevice(f_gradient, seen), OnDevice(g_gradient, seen))
+    problem = problem_of(
+        host.value(f), host.value(g), OnDevice(f_gradient, seen), OnDevice(g_gradient, seen)
+    )
     run(problem, steps=12, every=3, checkpoint=decibo.Checkpoints(tmp_path))
     end = run(problem, every=3, checkpoint=decibo.Checkpoints(tmp_path, resume=True))
     assert seen == [AGENTS] * 3 * 30  # three gradients in each step, of all agents
     np.testing.assert_allclose(end.agents.x, plain.agents.x, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(end.history["outer"], plain.history["outer"][::3], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        end.history["outer"], plain.history["outer"][::3], rtol=0, atol=1e-12
+    )
     del seen[:]
     whole = run(problem, memory="less")  # gradients inside a branch: the compiled loop calls back
     assert not seen
@@ -108,7 +118,8 @@ def test_gradients_on_the_host_for_all_agents_at_once():
     X, Y = np.ones((AGENTS, 3)), np.arange(4.0) * np.ones((AGENTS, 4))
     in_x, in_y = gradient(X, Y, QUADRATIC.data)
     wanted = [
-        g_gradient(X[i], Y[i], jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), QUADRATIC.data)) for i in range(4)
+        g_gradient(X[i], Y[i], jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), QUADRATIC.data))
+        for i in range(4)
     ]
     np.testing.assert_allclose(in_x, [one for one, _ in wanted], atol=1e-14)
     np.testing.assert_allclose(in_y, [one for _, one in wanted], atol=1e-14)
@@ -117,7 +128,9 @@ def test_gradients_on_the_host_for_all_agents_at_once():
 
 def test_a_sweep_maps_over_runs_and_agents(plain):
     ring = decibo.ring(AGENTS)
-    both = decibo.sweep(ON_HOST, ring, METHOD, {"alpha": [0.02, 0.05]}, steps=30, every=30, measures=["outer"])
+    both = decibo.sweep(
+        ON_HOST, ring, METHOD, {"alpha": [0.02, 0.05]}, steps=30, every=30, measures=["outer"]
+    )
     np.testing.assert_allclose(both.history["outer"][1, -1], plain.history["outer"][-1], atol=1e-12)
     assert abs(both.history["outer"][0, -1] - plain.history["outer"][-1]) > 1e-4
 
@@ -150,14 +163,17 @@ def test_what_the_host_returns_is_checked():
 def test_wrong_gradients_are_found():
     right = decibo.problems.check_gradients(ON_HOST)
     assert max(right.values()) < 1e-6
-    flipped = problem_of(f, g, f_gradient, lambda x, y, d: (-(d["J"] @ y), d["H"] @ y + d["J"].T @ x + d["s"]))
+    flipped = problem_of(
+        f, g, f_gradient, lambda x, y, d: (-(d["J"] @ y), d["H"] @ y + d["J"].T @ x + d["s"])
+    )
     found = decibo.problems.check_gradients(flipped)
     assert found["outer"] < 1e-6
     assert found["inner"] > 1e-2
 
 
 def test_gradients_in_jax_have_second_derivatives(plain):
-    """Products come from the gradient that was given, so that methods with second derivatives work too."""
+    """Products come from the gradient that was given, so that methods with second derivatives work
+    too."""
     opaque = host.value(g)
     given = problem_of(f, opaque, f_gradient, g_gradient)
     method = decibo.methods.sldbo(alpha=0.05, beta=0.1, gamma=0.1)
@@ -182,7 +198,10 @@ def layer(rows):
     return jnp.tanh(rows)
 
 
-layer.defvjp(lambda rows: (jnp.tanh(rows), rows), lambda rows, slopes: (kernel(1 - jnp.tanh(rows) ** 2, slopes),))
+layer.defvjp(
+    lambda rows: (jnp.tanh(rows), rows),
+    lambda rows, slopes: (kernel(1 - jnp.tanh(rows) ** 2, slopes),),
+)
 
 
 def objectives(activation):
@@ -190,7 +209,9 @@ def objectives(activation):
         return jnp.mean((activation(d["rows"] @ y) - d["checked"]) ** 2) + 0.1 * jnp.sum(x**2)
 
     def inner(x, y, d):
-        return jnp.mean((activation(d["rows"] @ y) - d["targets"]) ** 2) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+        return jnp.mean((activation(d["rows"] @ y) - d["targets"]) ** 2) + 0.5 * jnp.sum(
+            jnp.exp(x) * y**2
+        )
 
     return outer, inner
 
@@ -204,7 +225,9 @@ def fused():
     random = np.random.default_rng(0)
     shapes = {"rows": (AGENTS, 6, 3), "targets": (AGENTS, 6), "checked": (AGENTS, 6)}
     data = {name: random.normal(size=shape) for name, shape in shapes.items()}
-    return decibo.Problem(fused_outer, fused_inner, data, np.zeros(3), np.zeros(3), sample=Batches(2))
+    return decibo.Problem(
+        fused_outer, fused_inner, data, np.zeros(3), np.zeros(3), sample=Batches(2)
+    )
 
 
 def an_example(name):
@@ -219,7 +242,10 @@ def test_every_method_takes_a_fused_kernel_or_refuses_it(name, fused):
     one, start = one_of(fused.data), one_of(fused.start_rows(AGENTS))
     assert asks_for_products(fused.functions, one, method.core) is method.products
     if method.products:
-        wanted = rf"{method.name} needs products with second derivatives .* JAX says .* decibo\.ahead_exact\(\)"
+        wanted = (
+            rf"{method.name} needs products with second derivatives .* JAX says .*"
+            r" decibo\.ahead_exact\(\)"
+        )
         with pytest.raises(decibo.InputError, match=wanted):
             check_products(fused, method, fused.data)
     else:
@@ -238,7 +264,9 @@ def test_a_fused_kernel_is_refused_before_anything_is_compiled(fused, monkeypatc
     ):
         with pytest.raises(decibo.InputError, match="sldbo needs products"):
             start()
-    with pytest.raises(decibo.InputError, match=r"The measure 'phi' needs products .* Record 'direction_norm'"):
+    with pytest.raises(
+        decibo.InputError, match=r"The measure 'phi' needs products .* Record 'direction_norm'"
+    ):
         run(fused, measures=["phi"])
     with pytest.raises(decibo.InputError, match="The exact reference needs products"):
         decibo.reference(fused).phi(fused.x0)

@@ -9,7 +9,8 @@ from decibo.problems.synthetic import synthetic
 
 
 def test_synthetic_by_hand():
-    """At x = 0, y = 3: f_y = 2 (6 - b_i) varies by 4 var(b); g_x = g_y = c (3 c - 10) is -8 and 8."""
+    """At x = 0, y = 3: f_y = 2 (6 - b_i) varies by 4 var(b); g_x = g_y = c (3 c - 10) is -8 and
+    8."""
     found = heterogeneity(synthetic())
     assert found.outer_x == 0
     assert found.b_f2 == pytest.approx(4 * np.var(np.arange(1, 11)))

@@ -18,7 +18,9 @@ PROBLEMS = {
     "quadratic": lambda: quadratic(agents=3),
     "bent": lambda: quadratic(agents=3, bend=0.1),
     "logistic sum": lambda: logistic_hyperparameters(agents=3, training=30, validation=30),
-    "logistic mean": lambda: logistic_hyperparameters(agents=3, training=30, validation=30, loss="mean"),
+    "logistic mean": lambda: logistic_hyperparameters(
+        agents=3, training=30, validation=30, loss="mean"
+    ),
     "cleaning": lambda: hyper_cleaning(agents=3, training=20, validation=20),
     "minimax": lambda: minimax(agents=3),
     "auc": lambda: minimax("auc", agents=3),
@@ -29,7 +31,9 @@ PROBLEMS = {
 
 def _point(problem, seed=1):
     key = jax.random.key(seed)
-    return jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype), problem.x0)
+    return jax.tree.map(
+        lambda leaf: leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype), problem.x0
+    )
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -38,7 +42,9 @@ def test_reference_gradient_meets_differences(name):
     assert reference(problem).check(_point(problem), directions=2) < 1e-7
 
 
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if PROBLEMS[name]().solution is not None])
+@pytest.mark.parametrize(
+    "name", [name for name in PROBLEMS if PROBLEMS[name]().solution is not None]
+)
 def test_the_known_solution_is_stationary(name):
     problem = PROBLEMS[name]()
     assert problem.solution is not None
@@ -65,11 +71,14 @@ def test_heterogeneity_zero_makes_agents_equal(factory):
 def test_the_mean_of_minimax_is_its_negative():
     problem = minimax("auc", agents=2)
     d = jax.tree.map(lambda leaf: leaf[0], problem.data)
-    assert problem.outer(problem.x0, jnp.array(0.7), d) == -problem.inner(problem.x0, jnp.array(0.7), d)
+    assert problem.outer(problem.x0, jnp.array(0.7), d) == -problem.inner(
+        problem.x0, jnp.array(0.7), d
+    )
 
 
 def test_auc_saddle_form_is_the_pairwise_square_loss():
-    """Phi = p (1-p) (mean over pairs of (1 - u+ + u-)^2 - 1) at the best a and c; Ying et al., theorem 1."""
+    """Phi = p (1-p) (mean over pairs of (1 - u+ + u-)^2 - 1) at the best a and c; Ying et al.,
+    theorem 1."""
     data = breast_cancer()
     problem = minimax("auc", agents=1, ridge=0.0)
     w = np.random.default_rng(0).normal(size=30) * 0.1
@@ -86,7 +95,10 @@ def test_logistic_is_the_papers_formula():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=64), rng.normal(size=64)
     d = jax.tree.map(lambda leaf: np.asarray(leaf[1]), problem.data)
-    losses = {kind: np.log1p(np.exp(-s["labels"] * (s["features"] @ y))) @ s["weights"] for kind, s in d.items()}
+    losses = {
+        kind: np.log1p(np.exp(-s["labels"] * (s["features"] @ y))) @ s["weights"]
+        for kind, s in d.items()
+    }
     assert problem.outer(x, y, d) == pytest.approx(losses["validation"])
     assert problem.inner(x, y, d) == pytest.approx(losses["training"] + y @ (np.exp(x) * y))
     assert jnp.isfinite(problem.outer(x, 1e6 * y, d))
@@ -97,13 +109,19 @@ def test_padding_changes_nothing():
     padded = logistic_hyperparameters(agents=3, training=31, validation=31)
     alone = logistic_hyperparameters(agents=1, training=31, validation=31)
     y = jnp.linspace(-1, 1, 64)
-    total = sum(padded.outer(0 * y, y, jax.tree.map(lambda leaf, i=i: leaf[i], padded.data)) for i in range(3))
-    assert total == pytest.approx(float(alone.outer(0 * y, y, jax.tree.map(lambda leaf: leaf[0], alone.data))))
+    total = sum(
+        padded.outer(0 * y, y, jax.tree.map(lambda leaf, i=i: leaf[i], padded.data))
+        for i in range(3)
+    )
+    assert total == pytest.approx(
+        float(alone.outer(0 * y, y, jax.tree.map(lambda leaf: leaf[0], alone.data)))
+    )
 
 
 @pytest.mark.parametrize("make", [logistic_hyperparameters, hyper_cleaning])
 def test_fixed_batches_add_up_to_the_whole(make):
-    problem = make(agents=3, training=35, validation=28, batches=5)  # padded, and neither divides by 5
+    # padded, and neither divides by 5
+    problem = make(agents=3, training=35, validation=28, batches=5)
     x = np.linspace(-1, 1, problem.x0.size)
     y = np.linspace(-1, 1, problem.y0.size).reshape(problem.y0.shape)
     for agent in range(3):
@@ -125,7 +143,9 @@ def test_minibatches_are_unbiased():
     assert draw is logistic_hyperparameters(agents=3, batch=5).sample
     d = jax.tree.map(lambda leaf: leaf[0], problem.data)
     y = jnp.linspace(-1, 1, 64)
-    values = jax.vmap(lambda key: problem.outer(y, y, draw(d, key)))(jax.random.split(jax.random.key(0), 4000))
+    values = jax.vmap(lambda key: problem.outer(y, y, draw(d, key)))(
+        jax.random.split(jax.random.key(0), 4000)
+    )
     assert values.mean() == pytest.approx(float(problem.outer(y, y, d)), rel=0.03)
 
 
@@ -134,11 +154,15 @@ def test_the_reference_classifies():
     y = reference(logistic_hyperparameters(data)).y(jnp.zeros(64))
     assert accuracy(y, data.test_features, data.test_labels) > 0.95
     both = jnp.stack([-y, y], axis=1)
-    assert accuracy(both, data.test_features, data.test_labels) == accuracy(y, data.test_features, data.test_labels)
+    assert accuracy(both, data.test_features, data.test_labels) == accuracy(
+        y, data.test_features, data.test_labels
+    )
 
 
 def test_hyper_cleaning_finds_the_corrupted():
-    problem = hyper_cleaning(digits(), agents=2, training=60, validation=80, corruption=0.3, ridge=0.1)
+    problem = hyper_cleaning(
+        digits(), agents=2, training=60, validation=80, corruption=0.3, ridge=0.1
+    )
     mask = hyper_cleaning_mask(problem)
     assert mask.sum() == 18
     x, expert = problem.x0, reference(problem)

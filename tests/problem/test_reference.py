@@ -12,7 +12,9 @@ from decibo.problem.reference import reference
 from decibo.problems.quadratic import quadratic, quadratic_constants
 from decibo.problems.synthetic import synthetic
 
-exact, solve_inner = (jax.jit(function, static_argnums=0) for function in (pure.exact, pure.solve_inner))
+exact, solve_inner = (
+    jax.jit(function, static_argnums=0) for function in (pure.exact, pure.solve_inner)
+)
 newton = jax.jit(pure.newton, static_argnums=0, static_argnames="dense")
 hypergradient = jax.jit(pure.hypergradient, static_argnums=0, static_argnames="dense")
 
@@ -67,7 +69,9 @@ def _steep_inner(x, y, d):
 
 
 def test_newton_is_damped_and_reaches_the_last_digits():
-    problem = Problem(lambda x, y, d: y @ y, _steep_inner, np.zeros((2, 3)) + 30.0, np.ones(3), np.zeros(3))
+    problem = Problem(
+        lambda x, y, d: y @ y, _steep_inner, np.zeros((2, 3)) + 30.0, np.ones(3), np.zeros(3)
+    )
     y, converged = solve_inner(problem.functions, problem.data, problem.x0, problem.y0)
     assert converged
     gradient = jax.grad(_steep_inner, argnums=1)(problem.x0, y, problem.data[0])
@@ -76,14 +80,18 @@ def test_newton_is_damped_and_reaches_the_last_digits():
 
 
 def _as_float32(tree):
-    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, tree)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, tree
+    )
 
 
 @pytest.mark.parametrize("formula", [True, False])
 def test_float32(formula):
     double = quadratic(agents=3, condition=50.0)
     data, x0, y0 = _as_float32((double.data, double.x0, double.y0))
-    single = replace(double, data=data, x0=x0, y0=y0, inner_solution=double.inner_solution if formula else None)
+    single = replace(
+        double, data=data, x0=x0, y0=y0, inner_solution=double.inner_solution if formula else None
+    )
     answer = reference(single).at(x0)
     assert answer.grad.dtype == jnp.float32
     np.testing.assert_allclose(answer.grad, reference(double).grad(double.x0), rtol=1e-4, atol=1e-4)
@@ -99,7 +107,13 @@ def test_no_answer_is_nan_inside_and_an_error_outside():
 
 
 def test_an_inner_problem_without_minimum_says_what_is_left():
-    problem = Problem(lambda x, y, d: y @ y, lambda x, y, d: jnp.sum(jnp.exp(-y)), np.zeros(2), np.ones(1), np.ones(1))
+    problem = Problem(
+        lambda x, y, d: y @ y,
+        lambda x, y, d: jnp.sum(jnp.exp(-y)),
+        np.zeros(2),
+        np.ones(1),
+        np.ones(1),
+    )
     with pytest.raises(InputError, match=r"mean g_y\|"):
         reference(problem).grad(problem.x0)
 
@@ -121,13 +135,19 @@ def test_some_agents_only():
     problem = quadratic(agents=3)
     part = replace(problem, data=problem.local([0, 2]), agents=None, solution=None)
     np.testing.assert_allclose(
-        reference(problem, agents=[0, 2]).grad(problem.x0), reference(part).grad(problem.x0), atol=1e-14
+        reference(problem, agents=[0, 2]).grad(problem.x0),
+        reference(part).grad(problem.x0),
+        atol=1e-14,
     )
     from_function = replace(
-        problem, data=lambda agent: jax.tree.map(lambda leaf: leaf[agent], problem.data), agents=None
+        problem,
+        data=lambda agent: jax.tree.map(lambda leaf: leaf[agent], problem.data),
+        agents=None,
     )
     np.testing.assert_allclose(
-        reference(from_function, agents=3).grad(problem.x0), reference(problem).grad(problem.x0), atol=1e-14
+        reference(from_function, agents=3).grad(problem.x0),
+        reference(problem).grad(problem.x0),
+        atol=1e-14,
     )
     with pytest.raises(InputError, match="how many agents"):
         reference(from_function)

@@ -17,8 +17,16 @@ FALLING = 10.0 ** -np.linspace(0, 9, 91)
 def test_figures_are_png_and_pdf(tmp_path):
     odd = {"step": np.array([0, 10, 20]), "_$own": np.array([-1.0, np.nan, 3.0])}
     written(tmp_path / "runs" / "a", curve(FALLING) | {"phi": 5 + FALLING}, label="_$a$ ^ 漢字")
-    written(tmp_path / "runs" / "b", curve([1.0, 1e250, np.inf]), label="b", status="diverged", message="Gone.")
-    written(tmp_path / "runs" / "c", odd, label="c", network=decibo.networks.directed_exponential(8))
+    written(
+        tmp_path / "runs" / "b",
+        curve([1.0, 1e250, np.inf]),
+        label="b",
+        status="diverged",
+        message="Gone.",
+    )
+    written(
+        tmp_path / "runs" / "c", odd, label="c", network=decibo.networks.directed_exponential(8)
+    )
     paths = figures(tmp_path / "runs", tmp_path / "figures")
     assert sorted(path.name for path in paths) == [
         "costs.pdf", "costs.png", "measures.pdf", "measures.png", "networks.pdf", "networks.png",

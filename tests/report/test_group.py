@@ -21,7 +21,9 @@ LOST = [1.0, 10.0, 1e5]
 
 def seeded(folder, setting, seed, values, label="mine", **solution):
     solution = made_up(curve(values), **solution)
-    return write_run(folder, solution, PROBLEM, RING, METHOD, label=label, seed=seed, setting=setting)
+    return write_run(
+        folder, solution, PROBLEM, RING, METHOD, label=label, seed=seed, setting=setting
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,11 @@ def test_seeds_are_in_order_of_their_numbers(tmp_path):
 def test_the_table_has_mean_and_deviation_and_counts_those_without_an_answer(place):
     text = latex_table(place, targets=(5e-3, 5e-7))
     mine, other = (line for line in text.splitlines() if line.startswith(("mine", "other")))
-    assert mine == (r"mine & 2 done, 1 diverged & $(2.0 \pm 1.4) \times 10^{-4}$ (2/3) & $120$ $\pm$ $0$ (2/3) & -- \\")
+    assert (
+        mine
+        == r"mine & 2 done, 1 diverged & $(2.0 \pm 1.4) \times 10^{-4}$ (2/3) & $120$ $\pm$ $0$"
+        r" (2/3) & -- \\"
+    )
     assert other == r"other & 2 done & $10^{-8}$ $\pm$ $0$ & $60$ $\pm$ $0$ & $160$ $\pm$ $0$ \\"
     assert "standard deviation over 2 to 3 seeds" in text
 
@@ -78,12 +84,17 @@ def test_the_page_shows_bands_counts_and_every_seed(place, tmp_path):
     assert (first.verdict.kind, first.verdict.title) == ("bad", "2 improving, 1 diverged")
     assert "Seed 2 diverged: Gone." in first.verdict.sentence
     assert first.ends[0].text == f"(2.0 ± 1.4)e{MINUS}4 (2 of 3)"
-    assert [name for name in first.details if name.startswith("seed ")] == ["seed 0", "seed 1", "seed 2"]
+    assert [name for name in first.details if name.startswith("seed ")] == [
+        "seed 0",
+        "seed 1",
+        "seed 2",
+    ]
     assert second.verdict.kind == "open"
     drawn = chart_data(groups, "stationarity")["runs"]
     assert drawn[0]["seeds"] == 3
     assert drawn[0]["high"]["stationarity"][5] is None  # infinite
-    assert drawn[0]["values"]["stationarity"][5] == pytest.approx(3 * FALLING[5], rel=1e-5)  # the second of three
+    # the second of three
+    assert drawn[0]["values"]["stationarity"][5] == pytest.approx(3 * FALLING[5], rel=1e-5)
     assert drawn[0]["reach"]["stationarity"][2:] == [None, None]
     assert drawn[0]["reach"]["stationarity"][0] in (100, 110)  # rounding decides
     text = report(place, tmp_path / "page.html").read_text()
@@ -95,7 +106,11 @@ def test_figures_have_a_band_for_each_group_of_several(place, monkeypatch, tmp_p
 
     bands = []
     real = Axes.fill_between
-    monkeypatch.setattr(Axes, "fill_between", lambda *given, **named: bands.append(given[1:]) or real(*given, **named))
+    monkeypatch.setattr(
+        Axes,
+        "fill_between",
+        lambda *given, **named: bands.append(given[1:]) or real(*given, **named),
+    )
     figures(place, tmp_path, measures=["stationarity"], band="range")
     step, low, high = bands[0]
     assert step.tolist() == (10 * np.arange(21)).tolist()

@@ -24,9 +24,14 @@ def test_latex(tmp_path):
         r"\toprule", r"\cmidrule(lr){4-7}", r"\midrule", r"\bottomrule",
     ]  # fmt: skip
     row = next(line for line in lines if line.startswith("50"))
-    assert row == (r"50\% of\_\$x\$ \& \{\textbackslash{}y\} & done & $10^{-9}$ & $200$ & $400$ & $600$ & $800$ \\")
+    assert (
+        row
+        == r"50\% of\_\$x\$ \& \{\textbackslash{}y\} & done & $10^{-9}$ & $200$ & $400$ & $600$ &"
+        r" $800$ \\"
+    )
     assert r"b & diverged & $\infty$ & -- & -- & -- & -- \\" in lines
-    assert "$9{,}600$" in latex_table(tmp_path / "a", axis="gradients")  # 800 steps, 3 gradients, 4 agents
+    # 800 steps, 3 gradients, 4 agents
+    assert "$9{,}600$" in latex_table(tmp_path / "a", axis="gradients")
     with pytest.raises(InputError, match="recorded measure must be one of stationarity"):
         latex_table(tmp_path, measure="phi")
     with pytest.raises(InputError, match="axis must be one of step, work, gradients"):

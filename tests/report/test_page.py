@@ -27,16 +27,31 @@ NASTY = (
 )
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 LABELLED = decibo.from_graph(
-    networkx.relabel_nodes(networkx.cycle_graph(4), dict(enumerate(["alice", "bob", "carol", "dan"])))
+    networkx.relabel_nodes(
+        networkx.cycle_graph(4), dict(enumerate(["alice", "bob", "carol", "dan"]))
+    )
 )
 
 
 def folders(place):
-    """Three runs: one falls, one has a floor and its own network, one diverges and has a nasty name."""
+    """Three runs: one falls, one has a floor and its own network, one diverges and has a nasty
+    name."""
     falling = curve(FALLING) | {"phi": 5 + FALLING, "consensus_x": np.append(0.0, FALLING[1:])}
     written(place / "a", falling, label="falls")
-    written(place / "b", curve(FALLING + 1e-5), label="floor", network=decibo.networks.directed_ring(5), seconds=4.0)
-    written(place / "c", curve([1.0, 1e5, 1e200, np.inf]), label=NASTY, status="diverged", message=f"Gone. {NASTY}")
+    written(
+        place / "b",
+        curve(FALLING + 1e-5),
+        label="floor",
+        network=decibo.networks.directed_ring(5),
+        seconds=4.0,
+    )
+    written(
+        place / "c",
+        curve([1.0, 1e5, 1e200, np.inf]),
+        label=NASTY,
+        status="diverged",
+        message=f"Gone. {NASTY}",
+    )
     return place
 
 
@@ -60,7 +75,9 @@ def opened(browser):
     contexts = []
 
     def go(path, **context):
-        contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context))
+        contexts.append(
+            browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context)
+        )
         page = contexts[-1].new_page()
         page.set_default_timeout(10_000)
         page.on("console", lambda message: messages.append(message.text))
@@ -86,7 +103,10 @@ def page(opened, path):
 
 def drawn(page):
     """The numbers of the lines that are drawn."""
-    return sorted(int(each.get_attribute("data-line")) for each in page.query_selector_all("#chart [data-line]"))
+    return sorted(
+        int(each.get_attribute("data-line"))
+        for each in page.query_selector_all("#chart [data-line]")
+    )
 
 
 def shape(page, line=0):
@@ -113,7 +133,8 @@ def test_everything_is_there_and_nothing_hostile_runs(page):
     assert "Gone." in page.locator("#runs .verdict").nth(2).inner_text()
     assert page.locator("svg.network").count() == 2
     assert page.locator("svg.network").nth(1).locator("circle").count() == 5
-    assert page.locator("svg.network").nth(1).locator("polygon").count() == 5  # a directed ring has arrows
+    # a directed ring has arrows
+    assert page.locator("svg.network").nth(1).locator("polygon").count() == 5
     assert f"{decibo.ring(4).rho:.4g}" in page.locator("#networks").inner_text()
     assert page.locator("img").count() == 0
 
@@ -222,7 +243,11 @@ def test_the_picture_can_be_downloaded(page, tmp_path):
 
 def test_the_table_of_targets(page):
     def rows():
-        return [row.split("\t")[1:] for row in page.inner_text("#reach tbody").splitlines() if "\t" in row]
+        return [
+            row.split("\t")[1:]
+            for row in page.inner_text("#reach tbody").splitlines()
+            if "\t" in row
+        ]
 
     assert page.input_value("#target-measure") == "stationarity"
     assert rows() == [["200", "400", "600", "800"], ["210", "410", NONE, NONE], [NONE] * 4]
@@ -249,7 +274,9 @@ def test_details_unfold_and_are_printed(page):
     assert page.locator("details[open]").count() == 1
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (768, "dark"), (1600, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (360, "dark"), (768, "dark"), (1600, "light")]
+)
 def test_every_width_and_scheme(opened, path, width, scheme):
     page = opened(path, color_scheme=scheme, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -257,24 +284,37 @@ def test_every_width_and_scheme(opened, path, width, scheme):
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
     bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (back, ink)]
-    assert (bright[0] > 200 and bright[1] < 60) if scheme == "light" else (bright[0] < 60 and bright[1] > 200)
+    assert (
+        (bright[0] > 200 and bright[1] < 60)
+        if scheme == "light"
+        else (bright[0] < 60 and bright[1] > 200)
+    )
 
 
 def test_the_chart_follows_the_width(page):
     wide = page.get_attribute("#chart", "viewBox")
     page.set_viewport_size({"width": 500, "height": 800})
-    page.wait_for_function("before => document.getElementById('chart').getAttribute('viewBox') !== before", arg=wide)
+    page.wait_for_function(
+        "before => document.getElementById('chart').getAttribute('viewBox') !== before", arg=wide
+    )
     assert drawn(page) == [0, 1, 2]
 
 
 def test_twenty_runs_of_a_thousand_points(opened, tmp_path):
     for k in range(20):
         values = 10.0 ** (-np.linspace(0, 3 + k / 4, 1000))
-        written(tmp_path / "runs" / f"{k:02}", curve(values) | {"phi": values, "outer": values}, label=f"run {k}")
+        written(
+            tmp_path / "runs" / f"{k:02}",
+            curve(values) | {"phi": values, "outer": values},
+            label=f"run {k}",
+        )
     page = opened(report(tmp_path / "runs", tmp_path / "report.html"))
     assert drawn(page) == list(range(20))
     assert all(shape(page, k).count("L") == 999 for k in range(20))
-    look = "all => all.map(each => each.getAttribute('stroke') + each.getAttribute('stroke-dasharray'))"
+    look = (
+        "all => all.map(each => each.getAttribute('stroke') +"
+        " each.getAttribute('stroke-dasharray'))"
+    )
     assert len(set(page.eval_on_selector_all("#chart [data-line]", look))) == 20
 
 
@@ -291,7 +331,9 @@ def test_twenty_runs_of_a_thousand_points(opened, tmp_path):
     ],
 )
 def test_odd_histories_still_open(opened, tmp_path, history):
-    page = opened(report(written(tmp_path / "run", history, steps=5, seconds=0.0), tmp_path / "report.html"))
+    page = opened(
+        report(written(tmp_path / "run", history, steps=5, seconds=0.0), tmp_path / "report.html")
+    )
     for control in ("#log-x", "#log-y"):
         page.click(control)
     assert "NaN" not in page.inner_html("#chart")
@@ -302,7 +344,9 @@ def test_odd_histories_still_open(opened, tmp_path, history):
 
 def test_data_cannot_leave_its_element(path):
     page = path.read_text()
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[
+        1
+    ]
     assert json.loads(data)["runs"][2]["label"] == NASTY
     assert page.count("<script") == 2
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
@@ -310,7 +354,10 @@ def test_data_cannot_leave_its_element(path):
 
 
 def test_a_large_network_is_described_and_not_drawn(tmp_path):
-    path = report(written(tmp_path / "run", curve(FALLING), network=decibo.ring(6000)), tmp_path / "report.html")
+    path = report(
+        written(tmp_path / "run", curve(FALLING), network=decibo.ring(6000)),
+        tmp_path / "report.html",
+    )
     page = path.read_text()
     assert "Too many agents or links to draw." in page
     assert "6,000" in page
@@ -328,7 +375,9 @@ def test_a_run_that_stays_on_a_plateau_is_not_the_best(tmp_path):
 
 def test_the_same_folders_give_the_same_page(tmp_path):
     written(tmp_path / "run", curve(FALLING))
-    one, two = (report(tmp_path / "run", tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    one, two = (
+        report(tmp_path / "run", tmp_path / name).read_bytes() for name in ("a.html", "b.html")
+    )
     assert one == two
 
 
@@ -367,9 +416,13 @@ class Tags(HTMLParser):
 
 
 def hostile(value):
-    """The same record with every text in it made hostile, except what decides how the page is made."""
+    """The same record with every text in it made hostile, except what decides how the page is
+    made."""
     if isinstance(value, dict):
-        return {f"{name}" if name in KEYS else f"{name}{NASTY}": hostile(item) for name, item in value.items()}
+        return {
+            f"{name}" if name in KEYS else f"{name}{NASTY}": hostile(item)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [hostile(item) for item in value]
     return f"{value}{NASTY}" if isinstance(value, str) else value
@@ -394,7 +447,16 @@ def test_every_text_of_a_run_is_escaped(tmp_path):
 def test_seeds_of_one_setting_are_a_line_in_a_band(opened, tmp_path):
     for seed, factor in enumerate((1.0, 2.0, 8.0)):
         run = made_up(curve(factor * FALLING))
-        write_run(tmp_path / "a" / str(seed), run, PROBLEM, RING, METHOD, label="mine", seed=seed, setting="s")
+        write_run(
+            tmp_path / "a" / str(seed),
+            run,
+            PROBLEM,
+            RING,
+            METHOD,
+            label="mine",
+            seed=seed,
+            setting="s",
+        )
     page = opened(report([tmp_path / "a"], tmp_path / "page.html"))
     assert drawn(page) == [0]
     assert page.locator("#chart path.band").count() == 1

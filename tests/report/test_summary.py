@@ -41,7 +41,9 @@ def test_a_folder_of_runs_stands_for_them(tmp_path):
 
 
 def test_runs_with_different_measures_are_judged_by_what_they_share(tmp_path):
-    written(tmp_path / "a", {"step": np.array([0, 1]), "stationarity": np.ones(2), "outer": np.ones(2)})
+    written(
+        tmp_path / "a", {"step": np.array([0, 1]), "stationarity": np.ones(2), "outer": np.ones(2)}
+    )
     written(tmp_path / "b", {"step": np.array([0, 1]), "outer": np.ones(2)})
     assert main_measure(load(tmp_path)) == "outer"
     assert main_measure(load(tmp_path / "a")) == "stationarity"

@@ -53,7 +53,9 @@ def test_a_gradient_may_grow_after_a_start_on_a_plateau(tmp_path):
 
 def test_the_floor_of_an_exact_method_is_its_penalty(tmp_path):
     method = decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=10.0)
-    exact = judge(read_run(written(tmp_path / "exact", curve(FALLING + 1e-4), method=method)), "stationarity")
+    exact = judge(
+        read_run(written(tmp_path / "exact", curve(FALLING + 1e-4), method=method)), "stationarity"
+    )
     assert "a larger lam does" in exact.sentence
     assert "smaller step sizes or an exact method may" in verdict(tmp_path, FALLING + 1e-4).sentence
 
@@ -65,7 +67,9 @@ def test_an_objective_settles_but_has_no_floor(tmp_path):
     assert (result.kind, result.title) == ("open", "improving")
 
 
-@pytest.mark.parametrize(("status", "kind"), [("diverged", "bad"), ("converged", "good"), ("interrupted", "open")])
+@pytest.mark.parametrize(
+    ("status", "kind"), [("diverged", "bad"), ("converged", "good"), ("interrupted", "open")]
+)
 def test_the_status_of_a_run_is_its_verdict(tmp_path, status, kind):
     result = verdict(tmp_path, FALLING, status=status, message="It did so at step 380.")
     assert (result.kind, result.title) == (kind, status)

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from decibo.runs.folder import config_text, to_toml
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)
-SCALARS = st.one_of(TEXT, st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.dates())
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+SCALARS = st.one_of(
+    TEXT, st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.dates()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+)
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
@@ -23,8 +27,16 @@ def test_toml_is_read_again_by_the_standard_library(config):
 
 
 def test_sections_numbers_and_nothing():
-    config = {"a": {"b": {"c": np.float32(0.5), "d": np.int64(3)}, "e": None}, "x": math.inf, "t": (1, "two")}
-    assert tomllib.loads(to_toml(config)) == {"a": {"b": {"c": 0.5, "d": 3}}, "x": math.inf, "t": [1, "two"]}
+    config = {
+        "a": {"b": {"c": np.float32(0.5), "d": np.int64(3)}, "e": None},
+        "x": math.inf,
+        "t": (1, "two"),
+    }
+    assert tomllib.loads(to_toml(config)) == {
+        "a": {"b": {"c": 0.5, "d": 3}},
+        "x": math.inf,
+        "t": [1, "two"],
+    }
 
 
 def test_dataclasses():

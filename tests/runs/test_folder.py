@@ -1,4 +1,5 @@
-"""A run folder gives back what was put in, is never half there, and is rejected when it is not sound."""
+"""A run folder gives back what was put in, is never half there, and is rejected when it is not
+sound."""
 
 import json
 import os
@@ -15,7 +16,9 @@ from decibo.errors import CorruptedFileError, InputError
 from decibo.report import check_target, is_run, read_run, write_run
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
-NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=12).filter(lambda name: name != "step")
+NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=12).filter(
+    lambda name: name != "step"
+)
 NUMBERS = st.one_of(st.floats(), st.floats(width=32), st.integers(-(2**40), 2**40))
 
 
@@ -24,7 +27,9 @@ def histories(draw):
     count = draw(st.integers(1, 6))
     names = draw(st.lists(NAMES, unique=True, max_size=4))
     gaps = draw(st.lists(st.integers(1, 50), min_size=count, max_size=count))
-    columns = {name: np.array(draw(st.lists(NUMBERS, min_size=count, max_size=count))) for name in names}
+    columns = {
+        name: np.array(draw(st.lists(NUMBERS, min_size=count, max_size=count))) for name in names
+    }
     return {"step": np.cumsum(gaps) - gaps[0]} | columns
 
 
@@ -32,7 +37,9 @@ def histories(draw):
 def test_round_trip(tmp_path_factory, history, label, kind):
     folder = tmp_path_factory.mktemp("run") / "new"
     steps = max(1, int(history["step"][-1]))
-    write_run(folder, made_up(history, steps=steps), PROBLEM, RING, METHOD, label=label, history=kind)
+    write_run(
+        folder, made_up(history, steps=steps), PROBLEM, RING, METHOD, label=label, history=kind
+    )
     run = read_run(folder)
     assert run.label == label
     assert len(run.measures) == len(history) - 1
@@ -40,8 +47,10 @@ def test_round_trip(tmp_path_factory, history, label, kind):
         assert name.startswith(given_name)
         np.testing.assert_array_equal(run.history[name], history[given_name])
     np.testing.assert_array_equal(run.history["step"], history["step"])
-    np.testing.assert_array_equal(run.history["gradients"], history["step"] * 3 * 4)  # 3 a step, 4 agents
-    np.testing.assert_array_equal(run.history["bytes"], history["step"] * 72 * 8)  # 72 a step, 8 links
+    # 3 a step, 4 agents
+    np.testing.assert_array_equal(run.history["gradients"], history["step"] * 3 * 4)
+    # 72 a step, 8 links
+    np.testing.assert_array_equal(run.history["bytes"], history["step"] * 72 * 8)
     np.testing.assert_allclose(run.history["seconds"], history["step"] * 2.0 / steps)
 
 
@@ -49,13 +58,17 @@ def test_a_real_run(tmp_path):
     method = decibo.ahead_exact(alpha=0.1, gamma=0.1, lam=10.0)
     solution = decibo.solve(PROBLEM, RING, method, steps=20, every=5, seed=7)
     config = {"run": {"steps": 20, "seed": 7}, "method": {"name": "ahead_exact", "alpha": 0.1}}
-    run = read_run(write_run(tmp_path / "run", solution, PROBLEM, RING, method, config=config, label="mine"))
+    run = read_run(
+        write_run(tmp_path / "run", solution, PROBLEM, RING, method, config=config, label="mine")
+    )
     assert (run.label, run.seed, run.steps, run.every) == ("mine", 7, 20, 5)
     assert (run.status, run.message) == ("done", "All 20 steps done.")
     assert run.method["settings"]["alpha"] == 0.1
     assert run.method["text"] == repr(method)
     assert run.network["rho"] == pytest.approx(RING.rho)
-    assert sorted(edge[:2] for edge in run.network["edges"]) == sorted(map(tuple, RING.edges.tolist()))
+    assert sorted(edge[:2] for edge in run.network["edges"]) == sorted(
+        map(tuple, RING.edges.tolist())
+    )
     assert run.cost["outer_gradients"] == solution.cost.outer_gradients
     assert run.history["gradients"][-1] == solution.cost.gradients_total
     assert run.history["bytes"][-1] == solution.cost.bytes_total
@@ -87,7 +100,11 @@ def test_weights_of_links_are_those_of_w(tmp_path):
 
 
 def test_a_measure_with_components_and_one_with_the_name_of_a_cost(tmp_path):
-    history = {"step": np.array([0, 5]), "pair": np.array([[1.0, 2.0], [3.0, 4.0]]), "bytes": np.array([7.0, 8.0])}
+    history = {
+        "step": np.array([0, 5]),
+        "pair": np.array([[1.0, 2.0], [3.0, 4.0]]),
+        "bytes": np.array([7.0, 8.0]),
+    }
     run = read_run(written(tmp_path / "run", history))
     assert run.history["pair[1]"].tolist() == [2.0, 4.0]
     assert run.history["bytes (measure)"].tolist() == [7.0, 8.0]
@@ -112,7 +129,9 @@ def test_the_method_of_the_solution_and_settings_that_are_functions(tmp_path):
         return 0.1 / (1 + k)
 
     solution = made_up(curve([1.0, 0.5]))
-    assert read_run(write_run(tmp_path / "a", solution, PROBLEM, RING)).method["text"] == repr(METHOD)
+    assert read_run(write_run(tmp_path / "a", solution, PROBLEM, RING)).method["text"] == repr(
+        METHOD
+    )
     method = decibo.compression.compressed(
         decibo.ahead(alpha=falling, gamma=0.1, lam=10.0), decibo.compression.top_k(0.5)
     )
@@ -121,18 +140,28 @@ def test_the_method_of_the_solution_and_settings_that_are_functions(tmp_path):
 
 
 def test_an_older_run_is_replaced(tmp_path):
-    folder = write_run(tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config={"seed": 4})
+    folder = write_run(
+        tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config={"seed": 4}
+    )
     assert read_run(folder).seed == 4
     write_run(folder, made_up(curve([2.0, 0.1])), PROBLEM, RING, METHOD, history="parquet")
     run = read_run(folder)
     assert run.history["stationarity"].tolist() == [2.0, 0.1]
     assert run.config is None
-    assert sorted(each.name for each in folder.iterdir()) == ["history.parquet", "run.json", "solution.npz"]
+    assert sorted(each.name for each in folder.iterdir()) == [
+        "history.parquet",
+        "run.json",
+        "solution.npz",
+    ]
 
 
 @pytest.mark.parametrize("config", ["seed = 5\n", {"seed": 5, "extra": None}])
 def test_config_as_text_or_mapping(tmp_path, config):
-    run = read_run(write_run(tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config=config))
+    run = read_run(
+        write_run(
+            tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config=config
+        )
+    )
     assert (run.config, run.seed) == ("seed = 5\n", 5)
 
 
@@ -181,7 +210,9 @@ def edit(**changes):
 
 
 def without(key):
-    return lambda content: json.dumps({k: v for k, v in json.loads(content).items() if k != key}).encode()
+    return lambda content: json.dumps(
+        {k: v for k, v in json.loads(content).items() if k != key}
+    ).encode()
 
 
 def network(**changes):
@@ -204,7 +235,11 @@ def network(**changes):
         ("run.json", edit(steps="many"), "'steps' must not be of type str"),
         ("run.json", edit(label=["a"]), "'label' must not be of type list"),
         ("run.json", edit(versions={"jax": 1}), "'versions'"),
-        ("run.json", edit(cost={"gradients": 1, "bytes": 1, "agents": 1, "links": 1, "measuring": "1"}), "'cost'"),
+        (
+            "run.json",
+            edit(cost={"gradients": 1, "bytes": 1, "agents": 1, "links": 1, "measuring": "1"}),
+            "'cost'",
+        ),
         ("run.json", edit(files={"../../secret": "0"}), "not part of a run folder"),
         ("run.json", edit(files={}), "no history"),
         ("run.json", network(edges=[[0, 99, 0.1]]), "'network.edges'"),
@@ -222,7 +257,9 @@ def test_damage_is_rejected_with_file_and_reason(tmp_path, name, change, message
 
 
 def test_a_configuration_that_was_changed_later_is_not_believed(tmp_path):
-    folder = write_run(tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config={"seed": 4})
+    folder = write_run(
+        tmp_path / "run", made_up(curve([1.0, 0.5])), PROBLEM, RING, METHOD, config={"seed": 4}
+    )
     damage(folder, "config.toml", lambda content: content.replace(b"4", b"5"))
     with pytest.raises(CorruptedFileError, match=r"config\.toml .*checksum"):
         read_run(folder)
@@ -256,7 +293,8 @@ def test_foreign_folders_are_not_written_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [({"history": "xlsx"}, "csv, parquet"), ({"config": "a = "}, "not valid TOML")]
+    ("arguments", "message"),
+    [({"history": "xlsx"}, "csv, parquet"), ({"config": "a = "}, "not valid TOML")],
 )
 def test_invalid_arguments_are_rejected_before_anything_is_written(tmp_path, arguments, message):
     with pytest.raises(InputError, match=message):

@@ -10,7 +10,9 @@ from decibo.runs.folder import check_format, decode_table, encode_table, history
 
 
 def test_the_columns_of_costs_are_cumulative():
-    cost = Cost(outer_gradients=1, inner_gradients=2, bytes=72, agents=4, links=8, steps=10, seconds=2.0)
+    cost = Cost(
+        outer_gradients=1, inner_gradients=2, bytes=72, agents=4, links=8, steps=10, seconds=2.0
+    )
     table, shown = history_table({"step": [0, 5, 10], "phi": [3.0, 2.0, 1.0]}, cost)
     assert shown == ["phi"]
     assert {name: column.tolist() for name, column in table.items()} == {
@@ -26,7 +28,11 @@ def test_the_columns_of_costs_are_cumulative():
 
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_integers_booleans_and_floats_come_back_as_such(file_format):
-    table = {"step": np.arange(3), "flag": np.array([True, False, True]), "phi": np.array([0.1, np.nan, np.inf])}
+    table = {
+        "step": np.arange(3),
+        "flag": np.array([True, False, True]),
+        "phi": np.array([0.1, np.nan, np.inf]),
+    }
     result = decode_table(encode_table(table, file_format), file_format)
     for name, column in table.items():
         assert result[name].dtype == column.dtype

@@ -1,4 +1,5 @@
-"""Sites that do not wait: what the simulation does with the same messages, who is left out, how a run ends."""
+"""Sites that do not wait: what the simulation does with the same messages, who is left out, how a
+run ends."""
 
 import shutil
 import threading
@@ -45,7 +46,11 @@ def minimiser(*agents):
 
 
 def free_job(problem, method=ROBUST, **options):
-    return make_job(problem, method, **{"mode": "free", "steps": 3000, "rest": 1e-11, "patience": 20.0} | options)
+    return make_job(
+        problem,
+        method,
+        **{"mode": "free", "steps": 3000, "rest": 1e-11, "patience": 20.0} | options,
+    )
 
 
 # The same messages in the same order
@@ -69,7 +74,8 @@ class Overheard(Silent):
 
 
 def conducted(job, network, ticks, seed):
-    """Every site's x: real sites and real frames, of which those arrive that the simulation draws, and then."""
+    """Every site's x: real sites and real frames, of which those arrive that the simulation draws,
+    and then."""
     clock = Clock()
     mixing = network.mixing()
     neighbours = np.asarray(mixing.neighbours)
@@ -77,7 +83,9 @@ def conducted(job, network, ticks, seed):
     def drawn(k):
         key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
         post = lambda i: mixing.post(i, k, jax.random.fold_in(key, 0))
-        return jax.vmap(post)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(jnp.arange(4))
+        return jax.vmap(post)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(
+            jnp.arange(4)
+        )
 
     (arrives, made), awake = jax.tree.map(np.asarray, jax.jit(jax.vmap(drawn))(jnp.arange(ticks)))
     walkers = []
@@ -124,7 +132,10 @@ def test_sites_compute_what_the_simulation_does_with_the_same_messages(four, har
 def test_a_silent_neighbour_is_left_out_until_it_is_heard_again():
     clock = Clock()
     lines = []
-    a, b = (make_newest(Overheard(), name, clock=clock, patience=5.0, say=lines.append) for name in ("a", "b"))
+    a, b = (
+        make_newest(Overheard(), name, clock=clock, patience=5.0, say=lines.append)
+        for name in ("a", "b")
+    )
     for post in (a, b):
         post.offer(np.ones(2), busy=True)
     assert b.newest() == {}
@@ -158,7 +169,8 @@ def test_a_site_that_has_forgotten_how_often_it_moved_is_told():
 
 
 def spread(busy, rounds, ended=()):
-    """How calm the sites of a path are after so many moves, and who ends; `busy(name, round)` says who has work."""
+    """How calm the sites of a path are after so many moves, and who ends; `busy(name, round)` says
+    who has work."""
     memory = Memory()
     posts = {name: make_newest(memory.wire(name), name, width=3) for name in ABC}
     for post in posts.values():
@@ -176,14 +188,20 @@ def spread(busy, rounds, ended=()):
 
 def test_a_run_ends_when_all_have_nothing_to_do_and_not_before():
     assert spread(lambda name, k: name == "d", 40)[1] == {}
-    assert {post.calm for post in spread(lambda name, k: name == "d", 40)[0].values()} == {0, 1, 2, 3}
+    assert {post.calm for post in spread(lambda name, k: name == "d", 40)[0].values()} == {
+        0,
+        1,
+        2,
+        3,
+    }
     over = spread(lambda name, k: k < 10, 40)[1]
     assert set(over) == set(ABC)
     assert min(over.values()) > 10
 
 
 def test_rest_must_last_before_it_counts():
-    """Who moved with old messages, or along an old direction, is at rest until the next ones arrive."""
+    """Who moved with old messages, or along an old direction, is at rest until the next ones
+    arrive."""
     clock = Clock()
     left = {"now": 1.0}
     job = SimpleNamespace(rest=0.1, steps=100, again=3.0, pace=None)
@@ -218,7 +236,8 @@ def complete():
 
 
 def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, tmp_path, complete):
-    """One site crashes twice, and finds its folder gone the second time; frames are lost and overtake each other."""
+    """One site crashes twice, and finds its folder gone the second time; frames are lost and
+    overtake each other."""
     job = free_job(four, network=complete)
     memory = Memory(Faults(lose=0.1, delay=0.001, seed=1))
     lives = [60, 60, 10**9]
@@ -232,7 +251,9 @@ def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, t
                 steps.append(max(int(path.name[5:]) for path in folder.glob("step-*")))
                 shutil.rmtree(folder)
             try:
-                return join(job, site=name, data=None, folder=folder, wire=Mortal(memory.wire(name), life))
+                return join(
+                    job, site=name, data=None, folder=folder, wire=Mortal(memory.wire(name), life)
+                )
             except Killed:
                 continue
         raise AssertionError
@@ -245,12 +266,15 @@ def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, t
         np.testing.assert_allclose(result.x, minimiser(0, 1, 2, 3), atol=1e-9)
         assert result.history["rest"][-1] <= 1e-11 < result.history["rest"].max()
         assert result.history["step"][-1] == result.steps
-    again = join(job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north"))
+    again = join(
+        job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north")
+    )
     assert again.message == "This run was complete already."
 
 
 def test_who_never_comes_is_left_out_and_who_comes_late_is_not(four, complete):
-    """Sites that move in turn, a second after each other; west never does, and south begins later than patience."""
+    """Sites that move in turn, a second after each other; west never does, and south begins later
+    than patience."""
     job = free_job(four, network=complete, patience=50.0, again=3.0)
     clock = Clock()
     memory = Memory()
@@ -282,7 +306,9 @@ def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path, complete):
     steep = decibo.compose(direction.single(), consensus.robust_tracking(), x=1e30, y=0.2)
     job = free_job(four, steep, network=complete)
     memory = Memory()
-    results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
+    results = in_threads(
+        lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name))
+    )
     assert {result.status for result in results.values()} == {decibo.Status.diverged}
     assert all("stopped being finite in step" in result.message for result in results.values())
 
@@ -303,13 +329,17 @@ def test_what_free_mode_refuses(four):
         "needs all agents in lockstep": {"method": decibo.ahead_exact(alpha=0.1, gamma=0.1)},
         "its masks with it": {"method": masked},
         "cannot tell whether it is at rest": {"method": dgd},
-        "Only an undirected network whose links stay": {"network": networks.failing(decibo.ring(4), 0.1)},
+        "Only an undirected network whose links stay": {
+            "network": networks.failing(decibo.ring(4), 0.1)
+        },
         "mode must be one of lockstep, free": {"mode": "loose"},
         'rest is for mode = "free"': {"mode": "lockstep"},
         "pace must be": {"pace": 0.0},
     }.items():
         with pytest.raises(InputError, match=words):
             free_job(four, **options)
-    two = decibo.compose(direction.single(), {"x": consensus.robust_tracking(), "y": consensus.dgd()}, x=0.1, y=0.1)
+    two = decibo.compose(
+        direction.single(), {"x": consensus.robust_tracking(), "y": consensus.dgd()}, x=0.1, y=0.1
+    )
     with pytest.raises(InputError, match=r"sends one message in each step, but .* sends 2"):
         prepare(free_job(four, two, rest=None), "north", None)

@@ -1,4 +1,5 @@
-"""Sites that talk to neighbours only: the simulation to rounding, and after any crashes the calm run bit for bit."""
+"""Sites that talk to neighbours only: the simulation to rounding, and after any crashes the calm
+run bit for bit."""
 
 import threading
 
@@ -26,19 +27,26 @@ def four():
 
 def largest_difference(results, solution):
     rows = {name: np.asarray(vars(solution.agents)[name]) for name in ("x", "y")}
-    own = {name: np.stack([np.asarray(vars(results[site].agents)[name][0]) for site in NAMES]) for name in rows}
+    own = {
+        name: np.stack([np.asarray(vars(results[site].agents)[name][0]) for site in NAMES])
+        for name in rows
+    }
     return max(np.abs(own[name] - rows[name]).max() for name in rows)
 
 
 @pytest.mark.parametrize(
     "network",
-    [decibo.ring(4), decibo.networks.failing(decibo.ring(4), 0.3)],  # of which all sites draw the same links
+    # of which all sites draw the same links
+    [decibo.ring(4), decibo.networks.failing(decibo.ring(4), 0.3)],
     ids=["ring", "failing links"],
 )
 def test_sites_compute_what_the_simulation_does(four, tmp_path, network):
     job = make_job(four, FIXED, network=network, steps=60)
     results = run_all(job, tmp_path, Memory())
-    assert largest_difference(results, decibo.solve(four, network, FIXED, steps=60, measures=[])) < 1e-12
+    assert (
+        largest_difference(results, decibo.solve(four, network, FIXED, steps=60, measures=[]))
+        < 1e-12
+    )
     assert {result.steps for result in results.values()} == {60}
 
 
@@ -48,15 +56,23 @@ def test_an_exchange_of_several_rounds_is_as_many_messages(four):
 
 
 def test_sites_find_step_sizes_together(four, tmp_path):
-    """With `mix.largest` and `mix.reach`. Curvatures are found from tiny moves, whose rounding errors are seen: the
-    simulation itself, started 1e-15 elsewhere, ends as far from where it ended."""
+    """With `mix.largest` and `mix.reach`. Curvatures are found from tiny moves, whose rounding
+    errors are seen: the simulation itself, started 1e-15 elsewhere, ends as far from where it
+    ended.
+    """
     method = decibo.ahead_exact()
     job = make_job(four, method, steps=20)
     results = run_all(job, tmp_path, Memory())
     reference = decibo.solve(four, job.network, method, steps=20, measures=[])
-    start = {name: np.tile(np.asarray(point) + 1e-15, (4, 1)) for name, point in (("x", four.x0), ("y", four.y0))}
+    start = {
+        name: np.tile(np.asarray(point) + 1e-15, (4, 1))
+        for name, point in (("x", four.x0), ("y", four.y0))
+    }
     nudged = decibo.solve(four, job.network, method, steps=20, start=start, measures=[])
-    apart = max(np.abs(nudged.agents.x - reference.agents.x).max(), np.abs(nudged.agents.y - reference.agents.y).max())
+    apart = max(
+        np.abs(nudged.agents.x - reference.agents.x).max(),
+        np.abs(nudged.agents.y - reference.agents.y).max(),
+    )
     assert largest_difference(results, reference) < 10 * apart < 1e-6
     rows = jax.vmap(method.core.chosen)(reference.state)
     for i, name in enumerate(NAMES):
@@ -75,7 +91,10 @@ def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
     assert sum(often for often, _ in run.during) > len(run.during)  # a loop
     memory = Memory()
     results = in_threads(
-        lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)), NAMES[:2]
+        lambda name: join(
+            job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)
+        ),
+        NAMES[:2],
     )
     reference = decibo.solve(problem, network, method, steps=5, measures=[])
     own = np.stack([np.asarray(results[name].agents.x[0]) for name in NAMES[:2]])
@@ -88,7 +107,8 @@ def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
 
 
 def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
-    """Every site crashes three times, at random, some of them at once, on a wire that loses frames."""
+    """Every site crashes three times, at random, some of them at once, on a wire that loses
+    frames."""
     job = make_job(four, FIXED, steps=60)
     calm = run_all(job, tmp_path / "calm", Memory())
     memory = Memory(Faults(lose=0.02, delay=0.001, seed=3))
@@ -109,7 +129,9 @@ def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
     memory.end()
     assert set(crashes.values()) == {3}
     for name in NAMES:
-        for leaf, same in zip(jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True):
+        for leaf, same in zip(
+            jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True
+        ):
             np.testing.assert_array_equal(leaf, same)
         np.testing.assert_array_equal(results[name].history["outer"], calm[name].history["outer"])
 
@@ -117,7 +139,9 @@ def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
 def test_a_complete_run_is_not_run_again(four, tmp_path):
     job = make_job(four, FIXED, steps=8)
     first = run_all(job, tmp_path, Memory())
-    again = join(job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north"))
+    again = join(
+        job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north")
+    )
     np.testing.assert_array_equal(again.x, first["north"].x)
     assert again.message == "This run was complete already."
 
@@ -133,7 +157,9 @@ def test_sites_may_have_tables_of_different_length(tmp_path):
     job = make_job(shapes, method, steps=50, sites=list(tables), network=decibo.complete(2))
     memory = Memory()
     place = lambda name: {"folder": tmp_path / name, "wire": memory.wire(name)}
-    results = in_threads(lambda name: join(job, site=name, data=tables[name], **place(name)), list(tables))
+    results = in_threads(
+        lambda name: join(job, site=name, data=tables[name], **place(name)), list(tables)
+    )
     repeated = np.stack([np.tile(table, (12 // len(table), 1)) for table in tables.values()])
     pooled = decibo.Problem(outer, inner, repeated, np.zeros(2), np.zeros(2))
     reference = decibo.solve(pooled, job.network, method, steps=50, measures=[])
@@ -143,7 +169,9 @@ def test_sites_may_have_tables_of_different_length(tmp_path):
 def test_a_site_resumes_with_its_own_data_only(four, tmp_path):
     job = make_job(four, FIXED, steps=8, patience=0.3)
     own = jax.tree.map(lambda leaf: leaf[0], four.data)
-    with pytest.raises(LostError, match=r"north has waited 0\.3 seconds for east and west in step 1"):
+    with pytest.raises(
+        LostError, match=r"north has waited 0\.3 seconds for east and west in step 1"
+    ):
         join(job, site="north", data=own, folder=tmp_path / "north", wire=Memory().wire("north"))
     run_all(make_job(four, FIXED, steps=8), tmp_path, Memory())
     other = jax.tree.map(lambda leaf: leaf[1], four.data)
@@ -152,9 +180,16 @@ def test_a_site_resumes_with_its_own_data_only(four, tmp_path):
 
 
 def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path):
-    job = make_job(four, decibo.ahead(alpha=0.5, beta=5.0, gamma=5.0, lam=50.0), steps=400, checkpoint_every=400)
+    job = make_job(
+        four,
+        decibo.ahead(alpha=0.5, beta=5.0, gamma=5.0, lam=50.0),
+        steps=400,
+        checkpoint_every=400,
+    )
     memory = Memory()
-    results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
+    results = in_threads(
+        lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name))
+    )
     assert {result.status for result in results.values()} == {decibo.Status.diverged}
     assert all("stopped being finite in step" in result.message for result in results.values())
     assert all(np.isfinite(np.asarray(result.x)).all() for result in results.values())
@@ -168,7 +203,9 @@ def test_only_undirected_networks_join_sites(four):
 
 def test_a_simulation_of_sites_that_do_not_wait_is_no_network(four):
     free = decibo.networks.asynchronous(decibo.ring(4), delay=2)
-    robust = decibo.compose(decibo.direction.penalty(20.0), decibo.consensus.robust_tracking(), x=0.01, y=0.01, z=0.01)
+    robust = decibo.compose(
+        decibo.direction.penalty(20.0), decibo.consensus.robust_tracking(), x=0.01, y=0.01, z=0.01
+    )
     with pytest.raises(InputError, match="simulates agents that do not"):
         make_job(four, robust, network=free)
 

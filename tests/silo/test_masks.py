@@ -1,4 +1,5 @@
-"""Masks and secure sums between owners: from secrets of single links, cancelling exactly, the same after a crash."""
+"""Masks and secure sums between owners: from secrets of single links, cancelling exactly, the same
+after a crash."""
 
 import dataclasses
 import shutil
@@ -63,8 +64,11 @@ def test_masks_cancel_over_the_network_and_are_new_in_every_run(four, masked_run
     assert not np.allclose(masks["y"], masks["z"])
 
 
-def test_sites_with_masks_compute_what_the_simulation_does_with_these(four, masked_run, monkeypatch):
-    """From which follows where they end: test_privacy.py has the limit, with masks of any origin."""
+def test_sites_with_masks_compute_what_the_simulation_does_with_these(
+    four, masked_run, monkeypatch
+):
+    """From which follows where they end: test_privacy.py has the limit, with masks of any
+    origin."""
     job, _, _, results = masked_run
     rows = {f"mask of {name}": jax.numpy.asarray(each) for name, each in masks_in(results).items()}
     monkeypatch.setattr("decibo.execute.solve.masks_of", lambda *_: rows)
@@ -73,16 +77,24 @@ def test_sites_with_masks_compute_what_the_simulation_does_with_these(four, mask
     np.testing.assert_allclose(own, simulated.agents.x, atol=1e-12 * SCALE)
 
 
-def test_what_a_neighbour_hears_first_is_noise_and_a_share_is_said_to_one_neighbour(four, masked_run):
-    """The first message is s - h d, with s = 0: without masks it is the direction, with them something else."""
+def test_what_a_neighbour_hears_first_is_noise_and_a_share_is_said_to_one_neighbour(
+    four, masked_run
+):
+    """The first message is s - h d, with s = 0: without masks it is the direction, with them
+    something else."""
     job, _, memory, results = masked_run
     shares = {}
     for sender, peer, frame in memory.frames:
         if frame.kind is Kind.SHARE:
             shares.setdefault((sender, peer), set()).add(frame.words["share"])
-    assert len(shares) == len(set().union(*shares.values())) == 8  # a share of its own for each end of each link
+    # a share of its own for each end of each link
+    assert len(shares) == len(set().union(*shares.values())) == 8
     plain = decibo.privacy.messages(four, job.network, FIXED, steps=1)[0][0]
-    first = {sender: frame.numbers for sender, _, frame in memory.frames if frame.kind is Kind.DATA and frame.step == 1}
+    first = {
+        sender: frame.numbers
+        for sender, _, frame in memory.frames
+        if frame.kind is Kind.DATA and frame.step == 1
+    }
     masks = masks_in(results)
     for i, name in enumerate(NAMES):
         heard = -first[name][3:7] / 0.1
@@ -96,7 +108,9 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     memory = Memory(Faults(lose=0.1, delay=0.001, seed=2))
     job = make_job(four, MASKED, steps=12)
     alone = make_job(four, MASKED, steps=12, patience=1e-4)  # shares are drawn, but nobody is there
-    start = lambda name: join(alone, site=name, data=None, folder=tmp_path / name, wire=Memory().wire(name))
+    start = lambda name: join(
+        alone, site=name, data=None, folder=tmp_path / name, wire=Memory().wire(name)
+    )
     assert all(isinstance(error, LostError) for error in in_threads(start).values())
     files = [tmp_path / name / "links.json" for name in NAMES]
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
@@ -109,16 +123,23 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
         "east": ("north", "south"),
         "west": ("north", "south"),
     }
-    data = lambda name: [np.asarray(leaf) for leaf in jax.tree.leaves(prepare(job, name, None).rows)]
+    data = lambda name: [
+        np.asarray(leaf) for leaf in jax.tree.leaves(prepare(job, name, None).rows)
+    ]
     own = lambda name: own_shares(tmp_path / name, peers[name], data(name), new=False)
-    assert all(text[: text.index("heard")] in file.read_text() for text, file in zip(texts, files, strict=True))
+    assert all(
+        text[: text.index("heard")] in file.read_text()
+        for text, file in zip(texts, files, strict=True)
+    )
     for number, name in enumerate(NAMES):
         mine, heard = own(name)
         pair = lambda peer, mine=mine, heard=heard: (mine[peer], heard[peer])
         secret_of = {}
         for peer in mine:
             other = NAMES.index(peer)
-            secret_of[other] = link_secret(job.digest, *(pair(peer) if number < other else reversed(pair(peer))))
+            secret_of[other] = link_secret(
+                job.digest, *(pair(peer) if number < other else reversed(pair(peer)))
+            )
         like = {"x": jax.numpy.asarray(four.x0), "y": jax.numpy.asarray(four.y0)}
         expected = masks_of_site(MASKED.masks, like, number, secret_of)
         for variable, row in results[name].state.mask.items():
@@ -127,12 +148,15 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     with pytest.raises(CorruptedFileError, match="does not hold the shares of this run's links"):
         own("north")
     files[1].unlink()
-    with pytest.raises(CorruptedFileError, match="does not hold the shares"):  # new ones would not do
+    # new ones would not do
+    with pytest.raises(CorruptedFileError, match="does not hold the shares"):
         own("east")
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["masks", "sums"])
-def test_a_run_that_has_begun_refuses_other_data_even_before_its_first_checkpoint(four, tmp_path, secure):
+def test_a_run_that_has_begun_refuses_other_data_even_before_its_first_checkpoint(
+    four, tmp_path, secure
+):
     """With the same secrets, the difference of two messages would be that of what they hide."""
     options = {"network": COMPLETE, "secure_sums": True} if secure else {}
     job = make_job(four, FIXED if secure else MASKED, patience=1e-3, **options)
@@ -144,7 +168,9 @@ def test_a_run_that_has_begun_refuses_other_data_even_before_its_first_checkpoin
         with pytest.raises(LostError):  # nobody else is there
             start(own, Silent())
         wire = Silent()
-        with pytest.raises(InputError, match="began with other data, and its neighbours could subtract"):
+        with pytest.raises(
+            InputError, match="began with other data, and its neighbours could subtract"
+        ):
             start(other, wire)
         assert not wire.sent
 
@@ -153,14 +179,20 @@ def test_numbers_drawn_from_a_secret():
     r = draw(b"a secret", "y", 40_000)
     moments = [r.mean(), r.std(), (r**4).mean()]
     np.testing.assert_allclose(moments, [0, 1, 2.9], atol=0.1)  # nearly normal
-    for other in (draw(b"a secret", "z", 40_000), draw(b"b secret", "y", 40_000), np.roll(r, 16384)):
+    for other in (
+        draw(b"a secret", "z", 40_000),
+        draw(b"b secret", "y", 40_000),
+        np.roll(r, 16384),
+    ):
         assert abs(np.corrcoef(r, other)[0, 1]) < 0.03
     assert draw(b"a secret", "y", 0).shape == (0,)
 
 
 def test_a_neighbour_with_another_share_than_before_has_lost_it():
     memory = Memory()
-    posts = [make_post(memory.wire(name), name, peers=[peer]) for name, peer in (("a", "b"), ("b", "a"))]
+    posts = [
+        make_post(memory.wire(name), name, peers=[peer]) for name, peer in (("a", "b"), ("b", "a"))
+    ]
     for post in posts:
         post.start()
     first = in_threads(lambda post: post.share({post.peers[0]: post.me.encode() * 32}, {}), posts)
@@ -223,7 +255,9 @@ def test_sums_have_the_same_bits_with_other_secrets_and_after_crashes(summed_run
     results = in_threads(stubborn)
     memory.end()
     for name in NAMES:
-        for leaf, same in zip(jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True):
+        for leaf, same in zip(
+            jax.tree.leaves(results[name].state), jax.tree.leaves(calm[name].state), strict=True
+        ):
             np.testing.assert_array_equal(leaf, same)
 
 
@@ -248,7 +282,9 @@ def test_a_site_that_starts_again_repeats_nothing_in_the_clear(four, summed_run,
 def test_where_there_can_be_no_secure_sums(four):
     free = {"mode": "free", "method": decibo.methods.ahead_free(alpha=0.05, gamma=0.1)}
     for words, options in {
-        "The neighbours of north, east and west, have no links among them": {"network": decibo.ring(4)},
+        "The neighbours of north, east and west, have no links among them": {
+            "network": decibo.ring(4)
+        },
         "north has 1 neighbours": {"network": decibo.networks.path(4)},
         "messages of different age": free,
         "which is no sum": {"method": decibo.ahead_exact()},
@@ -262,7 +298,9 @@ def test_numbers_too_large_for_secure_sums_end_the_run(four, tmp_path):
     far = dataclasses.replace(four, x0=np.full(3, 1e6))
     job = make_job(far, FIXED, network=COMPLETE, secure_sums=True)
     memory = Memory()
-    results = in_threads(lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)))
+    results = in_threads(
+        lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name))
+    )
     for result in results.values():  # some may not have begun when the first one ends
         words = str(result) if isinstance(result, LostError) else result.message
         assert "grew beyond 131,072, the most that secure sums carry, in step 1." in words

@@ -1,4 +1,5 @@
-"""Frames and Post, without JAX: whatever arrives, in whatever order, numbers are right or a line says who is not."""
+"""Frames and Post, without JAX: whatever arrives, in whatever order, numbers are right or a line
+says who is not."""
 
 import time
 
@@ -15,7 +16,11 @@ from helpers.frames import FRAMES
 from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post
 
 
-@given(st.lists(st.floats(width=64, allow_nan=False), max_size=20), st.integers(0, 2**31), st.integers(0, 2**32 - 1))
+@given(
+    st.lists(st.floats(width=64, allow_nan=False), max_size=20),
+    st.integers(0, 2**31),
+    st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=30)
 def test_a_frame_comes_back_as_it_was(numbers, step, call):
     vector = np.array(numbers)
@@ -39,7 +44,11 @@ def test_any_damage_to_a_frame_is_noticed(data):
 @settings(max_examples=40)
 def test_whatever_arrives_raises_nothing_and_is_not_kept(waits, arrivals):
     lines = []
-    post = make_post(Silent(), "b", say=lines.append) if waits else make_newest(Silent(), "b", say=lines.append)
+    post = (
+        make_post(Silent(), "b", say=lines.append)
+        if waits
+        else make_newest(Silent(), "b", say=lines.append)
+    )
     if not waits:
         post.offer(np.zeros(3), busy=True)
     for peer, content in arrivals:
@@ -49,12 +58,16 @@ def test_whatever_arrives_raises_nothing_and_is_not_kept(waits, arrivals):
         assert all(len(box) <= post.room for box in post._box.values())
     else:
         assert set(post._newest) <= {"a", "c"}
-        assert all(heard.numbers.shape == (3,) and np.isfinite(heard.numbers).all() for heard in post._newest.values())
+        assert all(
+            heard.numbers.shape == (3,) and np.isfinite(heard.numbers).all()
+            for heard in post._newest.values()
+        )
     assert bool(post.refused) == bool(lines)
 
 
 def averaged(memory, me, steps=25):
-    """Each site moves halfway to the mean of its neighbours, and returns every number it has had."""
+    """Each site moves halfway to the mean of its neighbours, and returns every number it has
+    had."""
     post = make_post(memory.wire(me), me)
     post.start()
     value = np.array([float(ABC.index(me)), 1.0])
@@ -100,7 +113,9 @@ def test_a_neighbour_with_another_job_is_named_with_what_differs():
 
     def run(me):
         job, steps = (JOB, "10") if me == "a" else (bytes(16), "20")
-        post = make_post(memory.wire(me), me, peers=["b" if me == "a" else "a"], job=job, terms={"steps": steps})
+        post = make_post(
+            memory.wire(me), me, peers=["b" if me == "a" else "a"], job=job, terms={"steps": steps}
+        )
         post.start()
         time.sleep(0.1)
         post.exchange(0, 0, np.zeros(1))
@@ -129,10 +144,18 @@ def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
     cases = [
         ("d", pack(Kind.DATA, JOB, 3, 0, 0, numbers=np.ones(2)), "from d: it is no neighbour"),
         ("c", good, "from c: it says that it is site 0"),
-        ("a", pack(Kind.DATA, bytes(16), 0, 0, 0, numbers=np.ones(2)), "from a: it belongs to another job"),
+        (
+            "a",
+            pack(Kind.DATA, bytes(16), 0, 0, 0, numbers=np.ones(2)),
+            "from a: it belongs to another job",
+        ),
         ("a", good[:-1], "from a: 15 bytes follow its header"),
         ("a", pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.ones(101)), "from a: it is too large"),
-        ("a", pack(Kind.DATA, JOB, 0, 100, 0, numbers=np.ones(2)), "from a: it is at step 100, and this site at"),
+        (
+            "a",
+            pack(Kind.DATA, JOB, 0, 100, 0, numbers=np.ones(2)),
+            "from a: it is at step 100, and this site at",
+        ),
     ]
     for peer, content, words in cases:
         post._complained.clear()
@@ -140,7 +163,8 @@ def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
         assert words in lines[-1]
     assert not any(post._box.values())
     post.deliver("a", good)
-    post.deliver("a", pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.zeros(2)))  # a replay: the first stays
+    # a replay: the first stays
+    post.deliver("a", pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.zeros(2)))
     assert len(lines) == len(cases)
     np.testing.assert_array_equal(post._box["a"][0, 0], np.ones(2))
 
@@ -176,8 +200,12 @@ def test_a_site_that_lost_its_state_ends_and_so_do_the_others():
     post = make_post(wire, "a", patience=5.0)
     post.connected("b")
     here = pack(Kind.HERE, JOB, 1, 50, 0, words={"waiting": ["a"], "first": [40, 0]})
-    wire.send = lambda peer, content: post.deliver("b", here) if content[5] == Kind.ASK else wire.sent.append(content)
-    with pytest.raises(LostError, match="a is at step 0, but b keeps only what it said from step 40 on"):
+    wire.send = lambda peer, content: (
+        post.deliver("b", here) if content[5] == Kind.ASK else wire.sent.append(content)
+    )
+    with pytest.raises(
+        LostError, match="a is at step 0, but b keeps only what it said from step 40 on"
+    ):
         post.exchange(0, 0, np.zeros(1))
     assert wire.sent[-1][5] == Kind.BYE
     other = make_post(Silent(), "b")

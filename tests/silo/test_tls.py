@@ -1,4 +1,5 @@
-"""The wire: right frames to the right site, everything else refused with a line that says who, and nothing readable."""
+"""The wire: right frames to the right site, everything else refused with a line that says who, and
+nothing readable."""
 
 import asyncio
 import contextlib
@@ -25,9 +26,13 @@ from helpers.sites import NAMES, in_threads, warm
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory):
-    """Four sites, a relay, a stranger, and another one who has made a certificate in the name of east."""
+    """Four sites, a relay, a stranger, and another one who has made a certificate in the name of
+    east."""
     root = tmp_path_factory.mktemp("homes")
-    found = {name: Home.make(root / name, name, f"127.0.0.1:{free_port()}") for name in (*NAMES, "relay", "stranger")}
+    found = {
+        name: Home.make(root / name, name, f"127.0.0.1:{free_port()}")
+        for name in (*NAMES, "relay", "stranger")
+    }
     return found | {"false east": Home.make(root / "false", "east")}
 
 
@@ -69,7 +74,9 @@ def open_wires(job, homes, *names):
     wires = {}
     for name in names:
         own = homes[name].credentials(job.sites[job.number(name)])
-        wires[name] = TlsWire(job, name, own, lambda line, name=name: lines.append(f"{name}: {line}"))
+        wires[name] = TlsWire(
+            job, name, own, lambda line, name=name: lines.append(f"{name}: {line}")
+        )
     try:
         for name, wire in wires.items():
             wire.start(boxes[name])
@@ -83,7 +90,11 @@ def test_frames_arrive_and_a_site_that_comes_back_is_connected_again(job, homes)
     with open_wires(job, homes, "north") as (wires, boxes, lines):
         for _ in range(2):
             with open_wires(job, homes, "east") as (others, theirs, _):
-                eventually(lambda theirs=theirs: theirs["east"].peers == ["north"] and "east" in wires["north"].links)
+                eventually(
+                    lambda theirs=theirs: (
+                        theirs["east"].peers == ["north"] and "east" in wires["north"].links
+                    )
+                )
                 wires["north"].send("east", b"to east")
                 others["east"].send("north", b"to north" * 100)
                 eventually(lambda theirs=theirs: theirs["east"].frames == [("north", b"to east")])
@@ -126,13 +137,33 @@ def attacks(homes):
     http = b"GET / HTTP/1.1\r\nHost: north\r\n\r\n"
     return {
         "no certificate": (anyone(), FRAME, "127.0.0.1: it shows no certificate"),
-        "unknown": (anyone(own(homes, "stranger")), FRAME, "its certificate is not that of a site of this job"),
-        "wrong key": (anyone(own(homes, "false east")), FRAME, "its certificate is not that of a site of this job"),
-        "no neighbour": (anyone(own(homes, "south")), FRAME, "south is a site of this job, but no neighbour of north"),
+        "unknown": (
+            anyone(own(homes, "stranger")),
+            FRAME,
+            "its certificate is not that of a site of this job",
+        ),
+        "wrong key": (
+            anyone(own(homes, "false east")),
+            FRAME,
+            "its certificate is not that of a site of this job",
+        ),
+        "no neighbour": (
+            anyone(own(homes, "south")),
+            FRAME,
+            "south is a site of this job, but no neighbour of north",
+        ),
         "HTTP": (None, http, "127.0.0.1: it speaks HTTP"),
         "noise": (None, bytes(range(200)), "127.0.0.1: it does not speak TLS"),
-        "TLS 1.2": (anyone(own(homes, "east"), ssl.TLSVersion.TLSv1_2), FRAME, "it does not offer TLS 1.3"),
-        "oversized": (anyone(own(homes, "east")), b"\xff" * 4, "refused east at 127.0.0.1: it announces a frame of"),
+        "TLS 1.2": (
+            anyone(own(homes, "east"), ssl.TLSVersion.TLSv1_2),
+            FRAME,
+            "it does not offer TLS 1.3",
+        ),
+        "oversized": (
+            anyone(own(homes, "east")),
+            b"\xff" * 4,
+            "refused east at 127.0.0.1: it announces a frame of",
+        ),
     }
 
 
@@ -150,14 +181,19 @@ def test_attackers_are_refused_and_named(job, homes):
 
 def test_an_impostor_who_answers_for_a_site_gets_nothing(job, homes):
     host, port = homes["east"].address.split(":")
-    settings = context(own(homes, "stranger"), [site.certificate for site in job.sites], server=True)
+    settings = context(
+        own(homes, "stranger"), [site.certificate for site in job.sites], server=True
+    )
     received = []
 
     def answer(listener):
         with contextlib.suppress(OSError):
             while True:
                 bare, _ = listener.accept()
-                with contextlib.suppress(OSError), settings.wrap_socket(bare, server_side=True) as link:
+                with (
+                    contextlib.suppress(OSError),
+                    settings.wrap_socket(bare, server_side=True) as link,
+                ):
                     received.append(link.recv(100))
 
     with socket.create_server((host, int(port))) as listener:
@@ -171,23 +207,34 @@ def test_an_impostor_who_answers_for_a_site_gets_nothing(job, homes):
 
 
 def test_bytes_that_are_altered_or_replayed_on_their_way_end_the_connection(job, homes):
-    """A proxy in front of north changes one byte of what east sends after the handshake, or sends it twice."""
+    """A proxy in front of north changes one byte of what east sends after the handshake, or sends
+    it twice."""
     target = homes["north"].address.split(":")
     for change in (lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data * 2):
-        with socket.create_server(("127.0.0.1", 0)) as listener, open_wires(job, homes, "north") as (_, boxes, lines):
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            open_wires(job, homes, "north") as (_, boxes, lines),
+        ):
             bare = socket.create_connection(listener.getsockname())
             inside, _ = listener.accept()
             outside = socket.create_connection((target[0], int(target[1])))
             with contextlib.closing(outside), contextlib.closing(inside):
                 threading.Thread(target=copy, args=(outside, inside), daemon=True).start()
                 stop = threading.Event()
-                threading.Thread(target=copy, args=(inside, outside, stop, change), daemon=True).start()
+                threading.Thread(
+                    target=copy, args=(inside, outside, stop, change), daemon=True
+                ).start()
                 with anyone(own(homes, "east")).wrap_socket(bare) as link:
                     eventually(lambda boxes=boxes: boxes["north"].peers == ["east"])
                     stop.set()
                     link.sendall(FRAME)
-                    eventually(lambda lines=lines: any("refused east at 127.0.0.1: " in line for line in lines))
-            assert boxes["north"].frames in ([], [("east", b"hello")])  # the replay, after what it repeats
+                    eventually(
+                        lambda lines=lines: any(
+                            "refused east at 127.0.0.1: " in line for line in lines
+                        )
+                    )
+            # the replay, after what it repeats
+            assert boxes["north"].frames in ([], [("east", b"hello")])
 
 
 def copy(source, sink, altered=None, change=None):
@@ -235,9 +282,18 @@ def test_the_relay_refuses_strangers_and_floods(relayed, homes):
     cases = {
         (None, b"GET / HTTP/1.1\r\n\r\n"): "it speaks HTTP",
         (anyone(), b"CALL north\n"): "it shows no certificate",
-        (anyone(own(homes, "stranger")), b"CALL north\n"): "its certificate is not that of a site of this job",
-        (anyone(own(homes, "south")), b"CALL north\n"): "south calls north, which is no neighbour of it",
-        (anyone(own(homes, "south")), b"x" * 100): "refused south at 127.0.0.1: it does not say whom it calls",
+        (
+            anyone(own(homes, "stranger")),
+            b"CALL north\n",
+        ): "its certificate is not that of a site of this job",
+        (
+            anyone(own(homes, "south")),
+            b"CALL north\n",
+        ): "south calls north, which is no neighbour of it",
+        (
+            anyone(own(homes, "south")),
+            b"x" * 100,
+        ): "refused south at 127.0.0.1: it does not say whom it calls",
         (anyone(own(homes, "south")), b"CALL west\nmore"): "it does not say whom it calls",
     }
     for (settings, say), words in cases.items():
@@ -247,14 +303,19 @@ def test_the_relay_refuses_strangers_and_floods(relayed, homes):
     host, port = homes["relay"].address.split(":")
     for _ in range(100):
         socket.create_connection((host, int(port))).close()
-    eventually(lambda: any("turned away" in line and "127.0.0.1: too many at once" in line for line in lines))
+    eventually(
+        lambda: any(
+            "turned away" in line and "127.0.0.1: too many at once" in line for line in lines
+        )
+    )
     assert not tapped
     assert not relay.callers
 
 
 @pytest.mark.parametrize("turns", range(8))
 def test_who_calls_while_the_relay_closes_is_not_left_waiting(job, homes, turns):
-    """Accepting a connection takes several turns of the event loop; it may close at each of them."""
+    """Accepting a connection takes several turns of the event loop; it may close at each of
+    them."""
     host, port = homes["relay"].address.split(":")
 
     async def call_and_close():
@@ -291,7 +352,11 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     short = Job(job.sites, job.problem, job.network, job.method, steps=30, patience=30.0)
     warm(short)
     lines = []
-    place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
+    place = lambda name: {
+        "home": homes[name].folder,
+        "folder": tmp_path / name,
+        "say": lines.append,
+    }
     results = in_threads(lambda name: join(short, site=name, data=None, **place(name)))
     assert not [result for result in results.values() if isinstance(result, BaseException)]
     reference = decibo.solve(job.problem, job.network, job.method, steps=30, measures=[])
@@ -304,10 +369,18 @@ def test_sites_that_do_not_wait_over_tls(job, homes, tmp_path):
     outer = lambda x, y, d: jnp.sum((x - d) ** 2)
     inner = lambda x, y, d: jnp.sum(y**2)
     problem = decibo.Problem(outer, inner, np.arange(4.0)[:, None], np.zeros(1), np.zeros(1))
-    along = decibo.compose(decibo.direction.single(), decibo.consensus.robust_tracking(), x=0.2, y=0.2)
-    free = dataclasses.replace(job, problem=problem, method=along, mode="free", steps=2000, rest=1e-7, again=0.05)
+    along = decibo.compose(
+        decibo.direction.single(), decibo.consensus.robust_tracking(), x=0.2, y=0.2
+    )
+    free = dataclasses.replace(
+        job, problem=problem, method=along, mode="free", steps=2000, rest=1e-7, again=0.05
+    )
     lines = []
-    place = lambda name: {"home": homes[name].folder, "folder": tmp_path / name, "say": lines.append}
+    place = lambda name: {
+        "home": homes[name].folder,
+        "folder": tmp_path / name,
+        "say": lines.append,
+    }
     results = in_threads(lambda name: join(free, site=name, data=None, **place(name)))
     assert [float(results[name].x[0]) for name in NAMES] == pytest.approx([1.5] * 4, abs=1e-5)
     assert not any("refused" in line for line in lines)

@@ -1,4 +1,5 @@
-"""Companies with a table each, on disks of their own, in a process each: killed, resumed, saved and loaded."""
+"""Companies with a table each, on disks of their own, in a process each: killed, resumed, saved and
+loaded."""
 
 import json
 import os
@@ -30,21 +31,40 @@ def tables(place):
         for _ in range(size):
             age, spent = random.normal(45 + 5 * company, 12), random.exponential(30)
             plan = random.choice(["gold", "silver", "none"] if company == 0 else ["gold", "none"])
-            churned = random.random() < 1 / (1 + np.exp(-(0.08 * (age - 45) - 0.03 * spent + (plan == "none"))))
+            churned = random.random() < 1 / (
+                1 + np.exp(-(0.08 * (age - 45) - 0.03 * spent + (plan == "none")))
+            )
             cells = [f"{age:.0f}", plan, f"{spent:.2f}", "yes" if churned else "no"]
-            lines.append(",".join(c if k == 3 or random.random() > 0.1 else "" for k, c in enumerate(cells)))
+            lines.append(
+                ",".join(c if k == 3 or random.random() > 0.1 else "" for k, c in enumerate(cells))
+            )
         (place / f"company{company}").mkdir(parents=True)
         (place / f"company{company}" / "customers.csv").write_text("\n".join(lines))
     return place
 
 
 def launch(place, *options):
-    command = [sys.executable, "-m", "decibo", "launch", "-n", str(len(SIZES)), *options, "--", "python", str(SCRIPT)]
-    return subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "decibo",
+        "launch",
+        "-n",
+        str(len(SIZES)),
+        *options,
+        "--",
+        "python",
+        str(SCRIPT),
+    ]
+    return subprocess.Popen(
+        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def steps_of(place, company):
-    return sorted(path.name for path in (place / f"company{company}" / "checkpoints").glob("step-*"))
+    return sorted(
+        path.name for path in (place / f"company{company}" / "checkpoints").glob("step-*")
+    )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -54,7 +74,11 @@ def test_companies_learn_what_one_table_would_give_and_resume_after_a_kill(tmp_p
     deadline = time.monotonic() + 120
     while not steps_of(place, 1) and job.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    lock = json.loads((place / "company1" / "checkpoints" / ".lock").read_text()) if job.poll() is None else None
+    lock = (
+        json.loads((place / "company1" / "checkpoints" / ".lock").read_text())
+        if job.poll() is None
+        else None
+    )
     if lock is not None:
         os.kill(lock["process"], signal.SIGKILL)
     out, err = job.communicate(timeout=60)
@@ -69,7 +93,9 @@ def test_companies_learn_what_one_table_would_give_and_resume_after_a_kill(tmp_p
     texts = [(place / f"company{k}" / "model.json").read_text() for k in range(2)]
     assert texts[0] == texts[1]
 
-    whole = read_table({str(k): place / f"company{k}" / "customers.csv" for k in range(2)}, label="churned")
+    whole = read_table(
+        {str(k): place / f"company{k}" / "customers.csv" for k in range(2)}, label="churned"
+    )
     encoder, model = SiloEncoder(), SiloLogisticRegression(random_state=0)
     model.fit(encoder.fit_transform(whole.X), whole.y, groups=whole.groups)
     loaded = load(place / "company0" / "model.json")
@@ -89,7 +115,9 @@ def test_the_page_shows_the_script():
 def test_models_are_saved_as_json_and_refused_if_damaged(tmp_path):
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.tile(["no", "yes"], 20)
     with pytest.warns(ConvergenceWarning):
-        model = make_pipeline(SiloEncoder(), SiloLogisticRegression(steps=20, random_state=0)).fit(X, y)
+        model = make_pipeline(SiloEncoder(), SiloLogisticRegression(steps=20, random_state=0)).fit(
+            X, y
+        )
     path = save(model, tmp_path / "model.json")
     assert (load(path).predict(X) == model.predict(X)).all()
     np.testing.assert_array_equal(load(path).predict_proba(X), model.predict_proba(X))

@@ -1,4 +1,5 @@
-"""Scikit-learn's own conformance checks, with few steps so that they are quick; with the defaults they pass as well."""
+"""Scikit-learn's own conformance checks, with few steps so that they are quick; with the defaults
+they pass as well."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks

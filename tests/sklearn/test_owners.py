@@ -1,4 +1,5 @@
-"""Estimators at sites: each owner has its own table, and gets the model of a fit on all tables in one place."""
+"""Estimators at sites: each owner has its own table, and gets the model of a fit on all tables in
+one place."""
 
 import re
 import threading
@@ -48,7 +49,14 @@ def tables():
 
 def member(name, memory, folder, **options):
     place = folder / name
-    return Member(SITES, PATH, name, folder=place, wire=memory.wire(name), **{"again": 0.1, "patience": 30.0} | options)
+    return Member(
+        SITES,
+        PATH,
+        name,
+        folder=place,
+        wire=memory.wire(name),
+        **{"again": 0.1, "patience": 30.0} | options,
+    )
 
 
 def at_sites(model, X, y, folder, more=None, **options):
@@ -57,7 +65,9 @@ def at_sites(model, X, y, folder, more=None, **options):
 
     def one(name):
         own = rows_of(name)
-        return model().fit(X[own], y[own], **(more or {}), silo=member(name, memory, folder, **options))
+        return model().fit(
+            X[own], y[own], **(more or {}), silo=member(name, memory, folder, **options)
+        )
 
     return in_threads(one, NAMES)
 
@@ -83,9 +93,13 @@ def test_owners_get_the_model_of_all_tables_in_one_place(calm, tmp_path):
         np.testing.assert_allclose(model.penalty_, whole.penalty_, rtol=1e-7)
         np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(X), atol=1e-7)
         np.testing.assert_allclose(
-            model.solution_.history["residual"], whole.solution_.history["residual"], rtol=1e-6, err_msg=name
+            model.solution_.history["residual"],
+            whole.solution_.history["residual"],
+            rtol=1e-6,
+            err_msg=name,
         )
-    assert len({model.coef_.tobytes() for model in calm[1].values()}) == 1  # the same bits at all sites
+    # the same bits at all sites
+    assert len({model.coef_.tobytes() for model in calm[1].values()}) == 1
     loaded = load(save(calm[1]["north"], tmp_path / "model.json"))
     np.testing.assert_array_equal(loaded.predict(X), calm[1]["north"].predict(X))
     with pytest.raises(InputError, match="'plan'"):
@@ -110,7 +124,8 @@ class Dying:
 
 
 def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
-    """Once while the sites agree, which is before its first checkpoint, once after it, and once after the end."""
+    """Once while the sites agree, which is before its first checkpoint, once after it, and once
+    after the end."""
     X, y = tables()
     memory = Memory()
     kills = []
@@ -122,7 +137,15 @@ def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
             threading.current_thread().name = "dying"
             for after in (20, 150):
                 wire = Dying(memory.wire(name), after)
-                dying = Member(SITES, PATH, name, folder=tmp_path / name, wire=wire, checkpoint_every=4, again=0.1)
+                dying = Member(
+                    SITES,
+                    PATH,
+                    name,
+                    folder=tmp_path / name,
+                    wire=wire,
+                    checkpoint_every=4,
+                    again=0.1,
+                )
                 with pytest.raises(MemoryError):
                     SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=dying)
                 kills.append(sorted(place.name for place in (tmp_path / name).glob("step-*")))
@@ -132,9 +155,13 @@ def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
     models = in_threads(one, NAMES)
     assert kills[0] == []
     assert kills[1] != []
-    assert [models[name].coef_.tobytes() for name in NAMES] == [calm[1][name].coef_.tobytes() for name in NAMES]
+    assert [models[name].coef_.tobytes() for name in NAMES] == [
+        calm[1][name].coef_.tobytes() for name in NAMES
+    ]
     again = SiloLogisticRegression(**OPTIONS).fit(
-        X[rows_of("north")], y[rows_of("north")], silo=member("north", memory, tmp_path, checkpoint_every=4)
+        X[rows_of("north")],
+        y[rows_of("north")],
+        silo=member("north", memory, tmp_path, checkpoint_every=4),
     )  # nobody else is there any more
     assert again.coef_.tobytes() == models["north"].coef_.tobytes()
     other = X[rows_of("north")].assign(score=0.0)
@@ -164,7 +191,8 @@ def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH, memory=N
         return fit(groups == name, {"silo": Member(sites, network, name, **place, **options)})
 
     apart = {
-        name: found.args[0].data(number) for number, (name, found) in enumerate(in_order(in_threads(one, names), names))
+        name: found.args[0].data(number)
+        for number, (name, found) in enumerate(in_order(in_threads(one, names), names))
     }
     with pytest.raises(Stated) as caught:
         fit(np.ones(len(groups), bool), {"groups": groups})
@@ -184,7 +212,13 @@ def same_problem(together, apart):
         rows = len(own["features"])
         for key, leaf in own.items():
             whole = together[key][number]
-            axis = {"features": 0, "targets": 0, "training": -1, "validation": -1, "judging": -1}.get(key)
+            axis = {
+                "features": 0,
+                "targets": 0,
+                "training": -1,
+                "validation": -1,
+                "judging": -1,
+            }.get(key)
             if axis is not None:
                 padding = np.take(whole, range(rows, whole.shape[axis]), axis)
                 assert not padding.any()
@@ -193,12 +227,15 @@ def same_problem(together, apart):
 
 
 def test_four_real_hospitals_state_the_problem_of_one_place(monkeypatch, tmp_path):
-    """With the features as they are; examples/hospitals.py has raw tables with text, and compares predictions."""
+    """With the features as they are; examples/hospitals.py has raw tables with text, and compares
+    predictions."""
     hearts = decibo.data.heart_disease()
     names = np.char.replace(hearts.groups, " ", "-")
     fit = lambda own, where: SiloLogisticRegression(random_state=0).fit(hearts.features[own], hearts.labels[own], **{
         key: names[own] if key == "groups" else value for key, value in where.items()})  # fmt: skip
-    together, apart = stated(monkeypatch, fit, tmp_path, names, sorted(set(names.tolist())), decibo.ring(4))
+    together, apart = stated(
+        monkeypatch, fit, tmp_path, names, sorted(set(names.tolist())), decibo.ring(4)
+    )
     assert [len(own["features"]) for own in apart.values()] == [172, 199, 85, 30]
     same_problem(together, apart)
 
@@ -242,7 +279,9 @@ class Tapped(Memory):
         super().send(sender, peer, content)
 
 
-def test_with_secure_sums_the_problem_is_the_same_and_no_sum_of_a_site_is_said(monkeypatch, tmp_path):
+def test_with_secure_sums_the_problem_is_the_same_and_no_sum_of_a_site_is_said(
+    monkeypatch, tmp_path
+):
     random = np.random.default_rng(1)
     X = random.normal(3, 2, (len(GROUPS), 3))
     y = X @ [1.0, -2.0, 0.5]
@@ -252,7 +291,13 @@ def test_with_secure_sums_the_problem_is_the_same_and_no_sum_of_a_site_is_said(m
         memory = Tapped()
         network = decibo.complete(3)
         together, apart = stated(
-            monkeypatch, fit, tmp_path / str(secure), GROUPS, network=network, memory=memory, secure_sums=secure
+            monkeypatch,
+            fit,
+            tmp_path / str(secure),
+            GROUPS,
+            network=network,
+            memory=memory,
+            secure_sums=secure,
         )
         same_problem(together, apart)
         found = {
@@ -260,9 +305,12 @@ def test_with_secure_sums_the_problem_is_the_same_and_no_sum_of_a_site_is_said(m
             for name, sums in own_sums.items()
             for sender, numbers in memory.said
             for k, number in enumerate(sums)
-            if sender == name and numbers.dtype == float and np.isclose(numbers, number, rtol=1e-12).any()
+            if sender == name
+            and numbers.dtype == float
+            and np.isclose(numbers, number, rtol=1e-12).any()
         }
-        leaves = {(name, k) for name in NAMES[1:] for k in range(4)}  # all but those of the root of the tree
+        # all but those of the root of the tree
+        leaves = {(name, k) for name in NAMES[1:] for k in range(4)}
         assert found >= leaves if not secure else not found
 
 
@@ -270,7 +318,9 @@ def test_a_secure_sum_is_exact_and_what_a_site_says_for_it_is_noise():
     """The numbers are far apart in size; the twin adds fractions."""
     own = np.array([[1e14, -0.1, 3.0], [-1e14, 1e-9, 4.0], [0.25, 7e-4, -7.0]])
     secret = lambda i, j: bytes([min(i, j), max(i, j)] * 16)
-    sums = [Sums(i, {j: secret(i, j) for j in range(3) if j != i}, lambda: (2, 5)) for i in range(3)]
+    sums = [
+        Sums(i, {j: secret(i, j) for j in range(3) if j != i}, lambda: (2, 5)) for i in range(3)
+    ]
     said = np.stack([each.hidden(row) for each, row in zip(sums, own, strict=True)])
     exact = [float(sum(map(Fraction, column))) for column in own.T]
     np.testing.assert_allclose(Sums.opened(said), exact, rtol=0, atol=1e-18)
@@ -286,7 +336,8 @@ def test_a_secure_sum_is_exact_and_what_a_site_says_for_it_is_noise():
 
 
 def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_path):
-    """North is killed while the sites agree, and in the run: if it said anything else again, nothing would cancel."""
+    """North is killed while the sites agree, and in the run: if it said anything else again,
+    nothing would cancel."""
     X, y = tables()
     options = {"checkpoint_every": 4, "again": 0.1, "patience": 30.0}
     found = {}
@@ -310,23 +361,36 @@ def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_pa
         assert len({models[name].coef_.tobytes() for name in NAMES}) == 1
         found[secure] = models["west"]
     np.testing.assert_allclose(found[True].coef_, found[False].coef_, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(*(each.solution_.history["residual"] for each in found.values()), rtol=1e-6)
+    np.testing.assert_allclose(
+        *(each.solution_.history["residual"] for each in found.values()), rtol=1e-6
+    )
 
 
 def test_secure_sums_of_another_table_need_another_run(tmp_path):
-    """Before the first checkpoint too: the difference of two messages would be the row that has changed."""
+    """Before the first checkpoint too: the difference of two messages would be the row that has
+    changed."""
     table = pandas.DataFrame({"age": [61.0, 47.0, 70.0], "ward": ["a", "b", None]})
     y, checked = np.array(["sick", "well", "sick"], dtype=object), np.array([True, False, True])
     older, moved = table.assign(age=[61.0, 48.0, 70.0]), table.assign(ward=["a", "b", "b"])
 
     def fit(X, y, checked, run=""):
-        place = {"folder": tmp_path / run, "wire": Memory().wire("north"), "patience": 1e-3, "run": run}
+        place = {
+            "folder": tmp_path / run,
+            "wire": Memory().wire("north"),
+            "patience": 1e-3,
+            "run": run,
+        }
         silo = Member(SITES, decibo.complete(3), "north", secure_sums=True, **place)
         SiloTrust(random_state=0).fit(X, y, checked=checked, silo=silo)
 
     with pytest.raises(LostError):  # nobody else is there
         fit(table, y, checked)
-    for other in ((older, y, checked), (moved, y, checked), (table, np.roll(y, 1), checked), (table, y, ~checked)):
+    for other in (
+        (older, y, checked),
+        (moved, y, checked),
+        (table, np.roll(y, 1), checked),
+        (table, y, ~checked),
+    ):
         with pytest.raises(InputError, match="began with other data"):
             fit(*other)
     with pytest.raises(LostError):
@@ -355,11 +419,18 @@ def errors(change, tmp_path):
         own = rows_of(name)
         parameters = dict(OPTIONS)
         table, labels, more = change(name, X[own].copy(), y[own], parameters)
-        while name == "north" and len(memory.wires) < 2:  # a site that comes when it has left does not meet it
+        # a site that comes when it has left does not meet it
+        while name == "north" and len(memory.wires) < 2:
             time.sleep(0.005)
-        return SiloLogisticRegression(**parameters).fit(table, labels, silo=member(name, memory, tmp_path), **more)
+        return SiloLogisticRegression(**parameters).fit(
+            table, labels, silo=member(name, memory, tmp_path), **more
+        )
 
-    return {name: str(found) for name, found in in_threads(one, NAMES).items() if isinstance(found, InputError)}
+    return {
+        name: str(found)
+        for name, found in in_threads(one, NAMES).items()
+        if isinstance(found, InputError)
+    }
 
 
 def other_lam(name, X, y, parameters):
@@ -390,7 +461,10 @@ def other_capitals(name, X, y, parameters):
         (other_columns, [r"columns: age, points, plan there, age, score, plan here"]),
         (other_kind, ["Column 'score' holds text in north and numbers"]),
         (other_labels, ["classes are numbers at north and text at east and west"]),
-        (other_capitals, ["class '(no|yes)' at east and the class '(NO|YES)' at north differ only in capitals"]),
+        (
+            other_capitals,
+            ["class '(no|yes)' at east and the class '(NO|YES)' at north differ only in capitals"],
+        ),
     ],
 )
 def test_disagreements_are_named_at_all_sites(change, words, tmp_path):
@@ -436,7 +510,10 @@ def test_the_estimator_of_a_job_file():
 def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
     home = Home.make(tmp_path / "north", "north", "127.0.0.1:20000")
     job = tmp_path / "job.toml"
-    job.write_text('[estimator]\nname = "SiloRidge"\nlabel = "cost"\n\n[network]\nname = "complete"\n\n' + home.card())
+    job.write_text(
+        '[estimator]\nname = "SiloRidge"\nlabel = "cost"\n\n[network]\nname = "complete"\n\n'
+        + home.card()
+    )
     with pytest.raises(InputError, match=r"site.toml does not say where this site's samples are"):
         command(job, home.folder, False, (), True)
     with pytest.raises(InputError, match="names an estimator"):
@@ -453,11 +530,18 @@ def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
 
 @pytest.mark.parametrize(
     "network",
-    [decibo.networks.path(5), decibo.networks.star(5), decibo.ring(6), decibo.networks.grid(2, 3), decibo.complete(1)],
+    [
+        decibo.networks.path(5),
+        decibo.networks.star(5),
+        decibo.ring(6),
+        decibo.networks.grid(2, 3),
+        decibo.complete(1),
+    ],
     ids=repr,
 )
 def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
-    """Every site talks to its neighbours through a barrier; what the others say is not in what it gets."""
+    """Every site talks to its neighbours through a barrier; what the others say is not in what it
+    gets."""
     m = network.agents
     barrier = threading.Barrier(m)
     said = [np.zeros(0)] * m
@@ -477,7 +561,11 @@ def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
 
     def one(i):
         meeting = Meeting(talk(i), network, [str(j) for j in range(m)], i)
-        found = meeting.share({"site": i, "words": "ü" * i}), meeting.total(own[i]), meeting.largest(own[i])
+        found = (
+            meeting.share({"site": i, "words": "ü" * i}),
+            meeting.total(own[i]),
+            meeting.largest(own[i]),
+        )
         replayed = Meeting(None, network, meeting.names, i, past=meeting.results)
         assert replayed.share(0) == found[0]
         assert (replayed.total(0.0) == found[1]).all()

@@ -1,4 +1,5 @@
-"""What the silo estimators do with data: scales, parts, silos of any size, and answers checked against references."""
+"""What the silo estimators do with data: scales, parts, silos of any size, and answers checked
+against references."""
 
 import itertools
 
@@ -41,7 +42,9 @@ def test_a_constant_column_keeps_its_scale():
     assert np.abs(scale(X)[:, 0]).max() < 1e-12
 
 
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(2, 5), st.integers(0, 1000))
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(2, 5), st.integers(0, 1000)
+)
 def test_parts_are_dealt_evenly_within_each_silo_and_class(sizes, k, seed):
     ends = np.cumsum([0, *sizes])
     parts = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
@@ -62,15 +65,22 @@ def test_the_mean_over_silos_is_the_pooled_loss():
     data = silos.stacked(census, X, t, fold, 4)
     outer, inner = silos.LOSSES["log"]
     x = {"common": jnp.asarray(-2.0), "own": jnp.asarray(random.normal(size=8))}
-    y = {"coef": jnp.asarray(random.normal(size=(5, 8, 1))), "intercept": jnp.asarray(random.normal(size=(5, 1)))}
-    mean = lambda function: np.mean([function(x, y, {name: leaf[i] for name, leaf in data.items()}) for i in range(3)])
+    y = {
+        "coef": jnp.asarray(random.normal(size=(5, 8, 1))),
+        "intercept": jnp.asarray(random.normal(size=(5, 1))),
+    }
+    mean = lambda function: np.mean(
+        [function(x, y, {name: leaf[i] for name, leaf in data.items()}) for i in range(3)]
+    )
 
     losses, penalty = [], 0.0
     for k in range(5):
         w, b = np.asarray(y["coef"][k, :5, 0]), float(y["intercept"][k, 0])
         s = X @ w + b
         losses.append(np.logaddexp(0, s) - t[:, 0] * s)
-        penalty += np.exp(-2 + np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
+        penalty += (
+            np.exp(-2 + np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
+        )
     trained = sum(np.mean(losses[k][fold != k]) for k in range(5))
     held = sum(np.sum(losses[k][fold == k]) for k in range(4)) / 60
     prior = (np.sum(np.asarray(x["own"]) ** 2) + 3.0**2 / 4) / 120
@@ -105,11 +115,16 @@ def test_ridge_solves_both_levels():
             train, held = S[fold != k], S[fold == k]
             H = np.block(
                 [
-                    [train.T @ train / len(train) + 2 * np.diag(np.exp(log_penalty)), train.mean(axis=0)[:, None]],
+                    [
+                        train.T @ train / len(train) + 2 * np.diag(np.exp(log_penalty)),
+                        train.mean(axis=0)[:, None],
+                    ],
                     [train.mean(axis=0)[None], np.array([[1 + 2e-4]])],
                 ]
             )
-            w = np.linalg.solve(H, np.append(train.T @ t[fold != k] / len(train), t[fold != k].mean()))
+            w = np.linalg.solve(
+                H, np.append(train.T @ t[fold != k] / len(train), t[fold != k].mean())
+            )
             total += 0.5 * np.sum((held @ w[:-1] + w[-1] - t[fold == k]) ** 2) / len(S)
         return total
 

@@ -18,7 +18,9 @@ def example(monkeypatch):
     return module
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 def test_together_is_as_good_as_centralised_and_better_than_alone(example, monkeypatch, capsys):
     found, one_seed = [], example.one_seed
     monkeypatch.setattr(example, "one_seed", lambda seed: found.append(one_seed(seed)) or found[-1])

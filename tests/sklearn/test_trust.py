@@ -8,7 +8,8 @@ from decibo.sklearn import SiloTrust, load, save
 
 
 def tables(seed=0, count=80):
-    """Three silos with the same rule; in the samples of the second that nobody has checked it is turned round."""
+    """Three silos with the same rule; in the samples of the second that nobody has checked it is
+    turned round."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(3 * count, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 0.0]
     silo = np.repeat(["a", "b", "c"], count)
@@ -33,7 +34,8 @@ def test_the_silo_with_swapped_labels_is_found(fitted):
 
 
 def test_the_weights_and_the_model_are_those_of_a_direct_solution(fitted):
-    """At trust w the coefficients minimise the weighted log-loss plus the ridge: its gradient vanishes."""
+    """At trust w the coefficients minimise the weighted log-loss plus the ridge: its gradient
+    vanishes."""
     X, y, silo, checked, _ = tables()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     weights = fitted.trust_[np.searchsorted(fitted.silos_, silo)] * ~checked / (~checked).sum()

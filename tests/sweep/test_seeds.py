@@ -88,7 +88,9 @@ def test_each_run_is_the_one_that_solve_makes():
         alone = decibo.solve(made(seed), network(seed), METHOD, seed=seed, start=start, **options)
         np.testing.assert_array_equal(run.history["outer"], alone.history["outer"])
     assert runs[0].history["outer"][-1] != runs[1].history["outer"][-1]
-    assert runs.spread("outer").mean == pytest.approx(np.mean([run.history["outer"][-1] for run in runs]))
+    assert runs.spread("outer").mean == pytest.approx(
+        np.mean([run.history["outer"][-1] for run in runs])
+    )
     assert runs.band("outer").step.tolist() == [0, 10, 20, 30]
     assert "2 seeds of ahead" in repr(runs)
     assert set(runs.to_pandas()["seed"]) == {0, 2}

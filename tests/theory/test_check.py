@@ -42,7 +42,9 @@ def test_what_changes_first():
     assert "raise lam above 2" in small.advice
     assert not small.slacks["lam > 2 L_f1/mu_g"].holds
     t = small.theorem.__class__(small.constants, small.rho, 20.0)
-    covered = check(synthetic(), network, decibo.ahead(alpha=t.alpha, beta=t.beta, gamma=t.gamma, lam=20.0))
+    covered = check(
+        synthetic(), network, decibo.ahead(alpha=t.alpha, beta=t.beta, gamma=t.gamma, lam=20.0)
+    )
     assert covered.holds
     assert "covers this run" in str(covered)
     matched = check(synthetic(), network, decibo.ahead(alpha=1e-4, gamma=1e-2, lam=lambda k: 20.0))
@@ -50,13 +52,17 @@ def test_what_changes_first():
 
 
 def test_other_methods_and_minimax():
-    other = check(synthetic(), paper_network(), decibo.methods.d_soba(alpha=1e-3, beta=1e-2, gamma=1e-2))
+    other = check(
+        synthetic(), paper_network(), decibo.methods.d_soba(alpha=1e-3, beta=1e-2, gamma=1e-2)
+    )
     assert other.theorem is None
     assert "AHEAD" in str(other)
     assert "mu_g" in str(other)
     assert json.loads(other.to_json())["holds"] is False
     game = minimax_quadratic(4, 2, 2)
-    result = check(game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0))
+    result = check(
+        game, decibo.ring(4), decibo.methods.ahead_minimax(alpha=0.1, beta=0.1, gamma=0.1, lam=2.0)
+    )
     assert result.constants.minimax
     assert result.floor.penalty == 0
 
@@ -65,11 +71,15 @@ def test_other_methods_and_minimax():
 def test_lam_of_minimax(lam, holds):
     """Below 1 y moves away from y*: that is what to change, and no bound is negative."""
     steps = {"alpha": 1e-9, "beta": 1e-9, "gamma": 1e-5}
-    result = check(minimax_quadratic(4, 2, 2), decibo.ring(4), decibo.methods.ahead_minimax(**steps, lam=lam))
+    result = check(
+        minimax_quadratic(4, 2, 2), decibo.ring(4), decibo.methods.ahead_minimax(**steps, lam=lam)
+    )
     assert result.slacks["lam >= 1"].holds == holds
     assert ("raise lam to 1 or more" in result.advice) == (not holds)
     assert all(slack.bound > 0 for slack in result.slacks.values())
-    assert not holds or not [name for name, slack in result.slacks.items() if slack.step == "lam" and not slack.holds]
+    assert not holds or not [
+        name for name, slack in result.slacks.items() if slack.step == "lam" and not slack.holds
+    ]
 
 
 def test_ahead_exact_and_theorem_b():
@@ -86,7 +96,9 @@ def test_ahead_exact_and_theorem_b():
     assert "floor of |grad Phi|^2: 0" in text  # g is quadratic
     rule = ahead_exact_steps(large.constants, network)
     assert f"alpha = {rule.alpha:.3g}" in large.advice
-    covered = check(problem, network, decibo.ahead_exact(alpha=rule.alpha, gamma=rule.gamma, lam=1e3))
+    covered = check(
+        problem, network, decibo.ahead_exact(alpha=rule.alpha, gamma=rule.gamma, lam=1e3)
+    )
     assert covered.holds
     assert covered.factors["alpha"] == pytest.approx(1)
     data = json.loads(covered.to_json())
@@ -108,7 +120,9 @@ def test_ahead_exact_and_theorem_b():
 def test_the_floor_of_theorem_b():
     bent = decibo.problems.quadratic(4, bend=0.1)
     ring = decibo.ring(4)
-    results = [check(bent, ring, decibo.ahead_exact(alpha=1e-5, gamma=0.1, lam=lam)) for lam in (1e3, 1e4)]
+    results = [
+        check(bent, ring, decibo.ahead_exact(alpha=1e-5, gamma=0.1, lam=lam)) for lam in (1e3, 1e4)
+    ]
     assert all(result.holds for result in results)
     first, second = (result.floor.F for result in results)
     assert first == pytest.approx(10 * second, rel=0.1)  # without L_g3
@@ -134,7 +148,10 @@ def test_sparkle_ed_without_moving_average_is_covered_without_a_floor():
     [
         (decibo.networks.failing(decibo.ring(4), 0.1), "do not change"),
         (decibo.networks.directed_ring(4), "undirected"),
-        (decibo.networks.each(dict.fromkeys("xyz", decibo.ring(4))), "one network for all variables"),
+        (
+            decibo.networks.each(dict.fromkeys("xyz", decibo.ring(4))),
+            "one network for all variables",
+        ),
     ],
 )
 def test_networks_that_theorem_b_does_not_cover(network, words):

@@ -61,7 +61,9 @@ def test_every_rule_twice(case, rho):
     values, lam = case
     c = Constants(**values)
     t = theorem1(c, rho, lam)
-    gammas, betas, alphas = paper.limits(**base(values), rho=rho, lam=lam, beta=t.beta, gamma=t.gamma)
+    gammas, betas, alphas = paper.limits(
+        **base(values), rho=rho, lam=lam, beta=t.beta, gamma=t.gamma
+    )
     assert sorted(t.gammas.values()) == pytest.approx(sorted(gammas), rel=1e-12)
     assert sorted(t.betas.values()) == pytest.approx(sorted(betas), rel=1e-12)
     assert sorted(t.alphas(t.beta, t.gamma).values()) == pytest.approx(sorted(alphas), rel=1e-12)
@@ -71,7 +73,9 @@ def test_every_rule_twice(case, rho):
     assert (b.penalty, b.heterogeneity) == pytest.approx((C, B), rel=1e-12)
     assert b.initial == pytest.approx(3.0 / (10 * t.alpha))
     assert b.total == b.initial + b.floor
-    assert tuple(c.d(rho, **steps)) == pytest.approx(paper.weights(**base(values), rho=rho, **steps), rel=1e-12)
+    assert tuple(c.d(rho, **steps)) == pytest.approx(
+        paper.weights(**base(values), rho=rho, **steps), rel=1e-12
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -94,13 +98,15 @@ def test_true_lipschitz_constants_never_exceed_the_formulas(seed, n, r, outer, c
 
 
 def printed_l(c):
-    """L = (L_f1 + (L_f1 + C_fy) L_g2/mu_g + C_fy L_g2^2/mu_g^2)(1 + L_y*), as the paper prints it."""
+    """L = (L_f1 + (L_f1 + C_fy) L_g2/mu_g + C_fy L_g2^2/mu_g^2)(1 + L_y*), as the paper prints
+    it."""
     inside = c.L_f1 + (c.L_f1 + c.C_fy) * c.L_g2 / c.mu_g + c.C_fy * c.L_g2**2 / c.mu_g**2
     return inside * (1 + c.L_ystar)
 
 
 def test_printed_l_is_too_small():
-    """Erratum 6: f = (x + y)^2 a/2, g = (y - k x)^2/2 has Phi'' = a (1 + k)^2 = 3, and the printed L is below it."""
+    """Erratum 6: f = (x + y)^2 a/2, g = (y - k x)^2/2 has Phi'' = a (1 + k)^2 = 3, and the printed
+    L is below it."""
     k = 9.0
     a = 0.03
     L_g1 = 1 + k**2  # Hessian of g: [[k^2, -k], [-k, 1]]
@@ -116,7 +122,9 @@ def test_printed_l_is_too_small():
 def test_exact_for_quadratics():
     world = World.draw(4, 3, 2, 3)
     like = quadratic(agents=3, n=2, r=3)
-    problem = decibo.Problem(like.outer, like.inner, {k: getattr(world, k) for k in like.data}, like.x0, like.y0)
+    problem = decibo.Problem(
+        like.outer, like.inner, {k: getattr(world, k) for k in like.data}, like.x0, like.y0
+    )
     x = np.array([[0.3, -1.0], [0.0, 2.0]])
     estimate = constants(problem, x)
     truth = world.constants(x)
@@ -155,14 +163,17 @@ def test_a_small_bend_is_noticed_in_single_precision(bend):
 
 
 def test_quadratics_in_pieces_and_in_powers():
-    """Third derivatives alone would call Huber's function quadratic; y**2.0 has none that JAX can form at y = 0."""
+    """Third derivatives alone would call Huber's function quadratic; y**2.0 has none that JAX can
+    form at y = 0."""
     data = {"a": np.array([0.0, 1.0])}
     huber = lambda x, y, d: jnp.sum(jnp.where(jnp.abs(y) < 1, y**2, 2 * jnp.abs(y) - 1)) + x**2
     power = lambda x, y, d: jnp.sum((y - d["a"]) ** 2.0) / 2
     start = jnp.zeros(2)
     square = lambda x, y, d: jnp.sum((y - d["a"]) ** 2) / 2
     assert constants(decibo.Problem(huber, square, data, 0.0, start), radius=3.0).estimated
-    assert not constants(decibo.Problem(lambda x, y, d: jnp.sum(y**2.0), power, data, 0.0, start)).estimated
+    assert not constants(
+        decibo.Problem(lambda x, y, d: jnp.sum(y**2.0), power, data, 0.0, start)
+    ).estimated
 
 
 def test_constants_of_a_problem_that_is_not_minimax():
@@ -171,7 +182,9 @@ def test_constants_of_a_problem_that_is_not_minimax():
 
 
 def test_not_strongly_convex_says_where():
-    with pytest.raises(decibo.InputError, match=r"agent 1 has the eigenvalue -0\.\d+ at x = \[.*\], y = \["):
+    with pytest.raises(
+        decibo.InputError, match=r"agent 1 has the eigenvalue -0\.\d+ at x = \[.*\], y = \["
+    ):
         constants(ridge(0.5), jnp.zeros(1))
 
 

@@ -1,4 +1,5 @@
-"""Theorems A and B: every lemma on random non-quadratic problems, the bound along runs, stability, the functions."""
+"""Theorems A and B: every lemma on random non-quadratic problems, the bound along runs, stability,
+the functions."""
 
 import math
 from dataclasses import replace
@@ -25,8 +26,8 @@ NETWORKS = [decibo.networks.path(1), *(make(m) for make in MAKE.values() for m i
 networks = st.sampled_from(NETWORKS)
 seeds = st.integers(0, 10**6)
 lams = st.floats(-0.5, 3).map(lambda power: 10**power)
-bends = st.fixed_dictionaries(  # strongly convex: the smallest eigenvalue is at least 1 - 4 beta
-    {
+bends = st.fixed_dictionaries(
+    {  # strongly convex: the smallest eigenvalue is at least 1 - 4 beta
         "seed": seeds,
         "beta": st.sampled_from([0.0, 0.1, 0.2]),
         "cond": st.sampled_from([1.0, 3.0]),
@@ -43,7 +44,12 @@ def one_row(world, seed, count, scale=1.0):
     """Points (x, y) at which all agents are, and their differences."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(count, world.n)), rng.normal(size=(count, world.dim))
-    return x, y, scale * rng.normal(size=(count, world.n)), scale * rng.normal(size=(count, world.dim))
+    return (
+        x,
+        y,
+        scale * rng.normal(size=(count, world.n)),
+        scale * rng.normal(size=(count, world.dim)),
+    )
 
 
 # The lemmas, numbered as on the page
@@ -91,14 +97,22 @@ def test_lemmas_1_and_2_the_change_of_variables_and_its_remainders(bend, seed, l
     gamma = 0.2
     s, _ = step(world, np.eye(2), [x, y, z], [0 * x, 0 * y, 0 * z], lam, (1.0, gamma, gamma))
     nodes, weights = np.polynomial.legendre.leggauss(30)
-    H_s = sum(k * world.g_yy(x, middle + t * w / lam) for t, k in zip(nodes, weights, strict=True)) / 2
-    J_s = sum(k * world.g_xy(x, middle + t * w / lam) for t, k in zip(nodes, weights, strict=True)) / 2
+    H_s = (
+        sum(k * world.g_yy(x, middle + t * w / lam) for t, k in zip(nodes, weights, strict=True))
+        / 2
+    )
+    J_s = (
+        sum(k * world.g_xy(x, middle + t * w / lam) for t, k in zip(nodes, weights, strict=True))
+        / 2
+    )
     g_s = (world.g_y(x, y) + world.g_y(x, z)) / 2
     times = lambda M, v: np.einsum("ijk,ik->ij", M, v)
     size = 1 + lam
     np.testing.assert_allclose((s[1] + s[2]) / 2, middle - gamma * g_s, atol=1e-13 * size)
     np.testing.assert_allclose(
-        lam * (s[1] - s[2]) / 2, w - gamma * (times(H_s, w) + world.f_y(x, middle)), atol=1e-13 * size
+        lam * (s[1] - s[2]) / 2,
+        w - gamma * (times(H_s, w) + world.f_y(x, middle)),
+        atol=1e-13 * size,
     )
     np.testing.assert_allclose(x - s[0], world.f_x(x, middle) + times(J_s, w), atol=1e-13 * size)
     far = norm(w, axis=1) / lam
@@ -123,7 +137,9 @@ def test_lemma_3_exact_diffusion_contracts_in_one_norm(network, seed):
     new_c = c - (np.eye(m) - W) / 2 @ (p + c)
     after = m * E(p + new_c, new_c) ** 2
     in_p, in_c = (E.Q.T @ v for v in (p, c))
-    identity = np.sum((1 - E.u)[:, None] * in_p**2) + np.sum(((1 - E.u) * E.weight)[:, None] * in_c**2)
+    identity = np.sum((1 - E.u)[:, None] * in_p**2) + np.sum(
+        ((1 - E.u) * E.weight)[:, None] * in_c**2
+    )
     assert after == pytest.approx(identity, rel=1e-11, abs=1e-13)
     memory = m * E(0 * c, c) ** 2
     at_most(after, np.sum(p**2) + sigma**2 * memory)
@@ -182,12 +198,18 @@ def test_lemma_6_sums_of_a_recursion(q, seed):
 
 # The theorems
 
-CASES = [("path", 1, 0, 1.0), ("ring", 4, 1, 30.0), ("path", 3, 2, 5.0), ("erdos_renyi", 6, 3, 100.0)]
+CASES = [
+    ("path", 1, 0, 1.0),
+    ("ring", 4, 1, 30.0),
+    ("path", 3, 2, 5.0),
+    ("erdos_renyi", 6, 3, 100.0),
+]
 
 
 @pytest.mark.parametrize(("kind", "m", "seed", "lam"), CASES)
 def test_theorem_b_along_runs(kind, m, seed, lam):
-    """The bound, Lemma 4, and Propositions C and D, with constants and steps known before the run."""
+    """The bound, Lemma 4, and Propositions C and D, with constants and steps known before the
+    run."""
     world = Bent(seed, m=m, cond=1.5, beta=0.05, coupling=0.3, spread=0.5)
     network = MAKE[kind](m)
     steps = ahead_exact_steps(world.constants(), network)
@@ -200,7 +222,10 @@ def test_theorem_b_along_runs(kind, m, seed, lam):
         guess = seen[-1]["y"] if seen else None
         seen.append(errors(world, E, s, C, lam, steps.alpha, steps.gamma, guess))
         s, C = step(world, network.W, s, C, lam, (steps.alpha, steps.gamma, steps.gamma))
-    path = {name: np.array([now[name] for now in seen]) for name in ("c", "w", "x", "gradient", "phi", "R")}
+    path = {
+        name: np.array([now[name] for now in seen])
+        for name in ("c", "w", "x", "gradient", "phi", "R")
+    }
     start = {"e_c": path["c"][0], "e_w": path["w"][0], "e_x": path["x"][0]}
     fall = path["phi"][0] - world.phi_inf
     K = np.arange(1, 401)
@@ -210,7 +235,11 @@ def test_theorem_b_along_runs(kind, m, seed, lam):
     assert bounds[-1] < bounds[0] / 50  # it says something: most of it falls like 1/K
     assert path["R"].max() <= steps.R()
     F = steps.F(lam, path["R"].max())
-    e = c.M_x * (path["x"] + path["c"]) + c.L_xy * path["w"] + c.L_g3 * c.V * path["R"] ** 2 / (6 * lam**2)
+    e = (
+        c.M_x * (path["x"] + path["c"])
+        + c.L_xy * path["w"]
+        + c.L_g3 * c.V * path["R"] ** 2 / (6 * lam**2)
+    )
     initial = steps.N * start["e_x"] + steps.L_G * start["e_c"] + c.L_xy * start["e_w"]
     assert e.max() <= 4 * (initial + F) + 2 * path["gradient"].max()  # Proposition C
     room = steps.alpha * steps.zeta / 2 * (steps.I_0(**start) + F * np.sqrt(K - 1)) ** 2
@@ -234,7 +263,8 @@ def spectral_radius(world, W, alpha, gamma, lam=1.0):
 
 
 def convex_quadratic(seed, m, condition, outer, coupling, curvature):
-    """A World without linear terms whose Phi has at least this curvature, and its exact constants."""
+    """A World without linear terms whose Phi has at least this curvature, and its exact
+    constants."""
     world = World.draw(seed, m, 2, 2, condition, outer, coupling)
     world = replace(world, p=0 * world.p, q=0 * world.q, s=0 * world.s)
     response = -np.linalg.solve(world.H.mean(0), world.J.mean(0).T)
@@ -285,7 +315,8 @@ def test_quadratics_are_stable_at_the_largest_alpha_of_theorem_b(
 
 @given(st.floats(0.05, 1), st.floats(0.05, 1), st.floats(0.1, 100))
 def test_proposition_e_unmatched_inner_steps(b, gamma, product):
-    """g = (y - x)^2/2, f = 0: eigenvalues and the limit of alpha lam, from the method's own recursion."""
+    """g = (y - x)^2/2, f = 0: eigenvalues and the limit of alpha lam, from the method's own
+    recursion."""
     none = lambda x, y: 0 * x
     world = SimpleNamespace(f_x=none, f_y=none, g_x=lambda x, y: x - y, g_y=lambda x, y: y - x)
     lam = 7.0
@@ -303,7 +334,9 @@ def test_proposition_e_unmatched_inner_steps(b, gamma, product):
     proved = np.array([1, 1 - mean + root, 1 - mean - root])
     assert np.poly(eigenvalues(product)) == pytest.approx(np.poly(proved).real, abs=1e-9)
     if abs(half) > 0.01:
-        limit = 2 * b * gamma / (b - gamma) if b > gamma else 2 * (b + gamma - b * gamma) / (gamma - b)
+        limit = (
+            2 * b * gamma / (b - gamma) if b > gamma else 2 * (b + gamma - b * gamma) / (gamma - b)
+        )
         inside = lambda product: np.sort(np.abs(eigenvalues(product)))[1:]
         assert inside(0.999 * limit).max() <= 1 + 1e-9
         assert inside(1.001 * limit).max() > 1 + 1e-7
@@ -314,7 +347,8 @@ def test_proposition_e_unmatched_inner_steps(b, gamma, product):
 
 @pytest.mark.parametrize(("kind", "m"), [("path", 4), ("erdos_renyi", 6)])
 def test_the_library_takes_the_steps_of_the_theorem(kind, m):
-    """x, c, w and the memories after 30 steps of decibo.ahead_exact and of the recursion in numpy."""
+    """x, c, w and the memories after 30 steps of decibo.ahead_exact and of the recursion in
+    numpy."""
     world = Bent(5, m=m)
     network = MAKE[kind](m)
     alpha, gamma, lam = 0.05, 0.3, 20.0
@@ -338,13 +372,18 @@ def test_the_library_takes_the_steps_of_the_theorem(kind, m):
 def test_bound_and_start_errors_along_a_run_of_the_library(name):
     problem = decibo.problems.quadratic(4, condition=2.0)
     network = decibo.networks.path(4)
-    known = {name: value for name, value in quadratic_constants(problem).items() if "Phi" not in name}
-    steps = ahead_exact_steps(Constants(**known, C_fy=0, b_f=0, b_g=0), network)  # C_fy counts where L_g2 > 0 only
+    known = {
+        name: value for name, value in quadratic_constants(problem).items() if "Phi" not in name
+    }
+    # C_fy counts where L_g2 > 0 only
+    steps = ahead_exact_steps(Constants(**known, C_fy=0, b_f=0, b_g=0), network)
     e_c, e_w, e_x, phi = start_errors(problem, network, steps)
     fall = phi - float(decibo.reference(problem).phi(problem.solution["x"]))
     method = {
         "ahead_exact": decibo.ahead_exact(alpha=steps.alpha, gamma=steps.gamma, lam=3.0),
-        "sparkle_ed": decibo.methods.sparkle_ed(alpha=steps.alpha, beta=steps.gamma, gamma=steps.gamma, theta=None),
+        "sparkle_ed": decibo.methods.sparkle_ed(
+            alpha=steps.alpha, beta=steps.gamma, gamma=steps.gamma, theta=None
+        ),
     }[name]
     run = decibo.solve(problem, network, method, steps=500, every=1, measures=["stationarity"])
     squares = run.history["stationarity"]
@@ -363,7 +402,9 @@ def test_start_errors_twice():
     ours = start_errors(world.problem(), network, steps)
     assert ours == pytest.approx([by_hand[name] for name in ("c", "w", "x", "phi")], rel=1e-9)
     alone = Bent(2, m=1)
-    by_hand = errors(alone, Enorm(np.eye(1)), [zero[:1]] * 3, [zero[:1]] * 3, 5.0, steps.alpha, steps.gamma)
+    by_hand = errors(
+        alone, Enorm(np.eye(1)), [zero[:1]] * 3, [zero[:1]] * 3, 5.0, steps.alpha, steps.gamma
+    )
     ours = start_errors(alone.problem(), None, steps)
     assert ours == pytest.approx([by_hand[name] for name in ("c", "w", "x", "phi")], rel=1e-9)
 
@@ -395,7 +436,13 @@ def test_the_rule_in_closed_form(mu_g, condition, L_f1, rho):
     chi = sigma / math.sqrt(1 - sigma**2)
     gamma = min(1 / c.L_g1, (1 - sigma) / mu_g)
     L_D = s * (1 + k) * L_f1
-    G1 = k * math.sqrt(1 + (chi * gamma * (mu_g + c.L_g1)) ** 2) * L_f1 * (1 + k + s) / (gamma * mu_g)
+    G1 = (
+        k
+        * math.sqrt(1 + (chi * gamma * (mu_g + c.L_g1)) ** 2)
+        * L_f1
+        * (1 + k + s)
+        / (gamma * mu_g)
+    )
     N = (1 + k) ** 2 * L_f1
     G2 = N * chi * L_D / (1 - sigma)
     alpha = min(1 / (L_D + 2 * G1 + math.sqrt(2 * G2)), (1 - sigma) / (4 * sigma * N))
@@ -424,9 +471,16 @@ def test_the_floor_and_what_it_needs():
     assert without.F(1e4) == pytest.approx(10 * without.F(1e5), rel=1e-3)  # O(1/lam)
     assert without.F(10.0, R=0.0) == 0
     eps_c = 0.5 * 2.0**2 / (2 * 10.0**2)  # L_g2 = 0.5, R = 2, lam = 10; mu_g = 1, L_xy = 3, V = 4
-    for steps, eps_w in ((with_third, 1.0 * 4 * 2.0**2 / (6 * 10.0**2)), (without, 0.5 * 4 * 2.0 / (2 * 10.0))):
-        assert steps.F(10.0, R=2.0) == pytest.approx(steps.tau * (steps.L_G * eps_c + 3 * eps_w) + eps_w)
-    assert ahead_exact_steps(replace(fine_constants(c), L_g2=0.0), 0.5).bound(math.inf, 1.0).total == 0
+    for steps, eps_w in (
+        (with_third, 1.0 * 4 * 2.0**2 / (6 * 10.0**2)),
+        (without, 0.5 * 4 * 2.0 / (2 * 10.0)),
+    ):
+        assert steps.F(10.0, R=2.0) == pytest.approx(
+            steps.tau * (steps.L_G * eps_c + 3 * eps_w) + eps_w
+        )
+    assert (
+        ahead_exact_steps(replace(fine_constants(c), L_g2=0.0), 0.5).bound(math.inf, 1.0).total == 0
+    )
     with pytest.raises(decibo.InputError, match="C_f"):
         ahead_exact_steps(c, ring).F(10.0)
     with pytest.raises(decibo.InputError, match="number of agents"):
@@ -459,7 +513,10 @@ def test_steps_of_your_own():
         (lambda c: ahead_exact_steps(c, 1.5), "rho"),
         (lambda c: ahead_exact_steps(c, 0.5, alpha=0.0), "alpha"),
         (lambda c: ahead_exact_steps(c, 0.5).bound(0, 1.0), "K must be"),
-        (lambda c: ahead_exact_steps(fine_constants(c, M_x=0.0, M_y=0.0), 0.5), "no limit on alpha"),
+        (
+            lambda c: ahead_exact_steps(fine_constants(c, M_x=0.0, M_y=0.0), 0.5),
+            "no limit on alpha",
+        ),
     ],
 )
 def test_bad_input(make, words):

@@ -1,4 +1,5 @@
-"""The extensions of Theorem B: noise, changing steps, and agents that are not convex; numbered as on the page."""
+"""The extensions of Theorem B: noise, changing steps, and agents that are not convex; numbered as
+on the page."""
 
 import itertools
 import math
@@ -18,7 +19,13 @@ NAMES = ("f_x", "f_y", "g_x", "g_y", "g_yy", "g_xy")
 seeds = st.integers(0, 10**6)
 lams = st.floats(-0.5, 3).map(lambda power: 10**power)
 networks = st.sampled_from(
-    [decibo.networks.path(1), decibo.networks.path(2), decibo.networks.path(3), decibo.ring(3), decibo.ring(4)]
+    [
+        decibo.networks.path(1),
+        decibo.networks.path(2),
+        decibo.networks.path(3),
+        decibo.ring(3),
+        decibo.ring(4),
+    ]
 )
 
 
@@ -35,7 +42,9 @@ class Sampled(Bent):
 
     def each(self, name, x, y):
         """A derivative of every sample, (agents, samples, ...)."""
-        rows = getattr(Bent, name)(self, np.repeat(x, self.samples, axis=0), np.repeat(y, self.samples, axis=0))
+        rows = getattr(Bent, name)(
+            self, np.repeat(x, self.samples, axis=0), np.repeat(y, self.samples, axis=0)
+        )
         return rows.reshape(self.m, self.samples, *rows.shape[1:])
 
     def f(self, x, y):
@@ -72,7 +81,9 @@ class Sampled(Bent):
         return SimpleNamespace(**{name: pick(name) for name in NAMES})
 
     def choices(self):
-        return [np.array(choice) for choice in itertools.product(range(self.samples), repeat=self.m)]
+        return [
+            np.array(choice) for choice in itertools.product(range(self.samples), repeat=self.m)
+        ]
 
 
 def spread(rows):
@@ -90,7 +101,8 @@ def noise(world, s, lam):
 @settings(max_examples=40)
 @given(seeds, st.integers(1, 3), lams, st.floats(0.1, 10))
 def test_proposition_f_common_samples(seed, m, lam, size):
-    """The variance on common samples is bounded by that of SOBA's directions, whatever lam is; others grow with lam."""
+    """The variance on common samples is bounded by that of SOBA's directions, whatever lam is;
+    others grow with lam."""
     world = Sampled(seed, m, 4, beta=0.2)
     rng = np.random.default_rng(seed)
     x, c, w = rng.normal(size=(m, 3)), rng.normal(size=(m, 3)), size * rng.normal(size=(m, 3))
@@ -106,10 +118,14 @@ def test_proposition_f_common_samples(seed, m, lam, size):
     at_most(s_w, along("g_yy") + spread(world.each("f_y", x, c)), rounding)
     at_most(s_x, along("g_xy") + spread(world.each("f_x", x, c)), rounding)
     gap = spread(world.each("f_x", x, c)) ** 2
-    apart = lam**2 / 4 * (spread(world.each("g_x", x, y)) ** 2 + spread(world.each("g_x", x, z)) ** 2)
+    apart = (
+        lam**2 / 4 * (spread(world.each("g_x", x, y)) ** 2 + spread(world.each("g_x", x, z)) ** 2)
+    )
     f_x, of_y, of_z = world.each("f_x", x, c), world.each("g_x", x, y), world.each("g_x", x, z)
     triples = itertools.product(range(4), repeat=3)
-    independent = np.stack([f_x[:, i] + lam / 2 * (of_y[:, j] - of_z[:, k]) for i, j, k in triples], axis=1)
+    independent = np.stack(
+        [f_x[:, i] + lam / 2 * (of_y[:, j] - of_z[:, k]) for i, j, k in triples], axis=1
+    )
     assert spread(independent) ** 2 == pytest.approx(gap + apart)
 
 
@@ -128,7 +144,9 @@ state = {
 @settings(max_examples=60, deadline=None)
 @given(**state)
 @example(1, decibo.ring(4), 1000.0, 0.5, -6.0, 1e-8, True, (1.0, 1.0))  # nothing but noise
-def test_lemma_7_one_step_with_noise_and_falling_steps(seed, network, lam, share, power, size, near, falls):
+def test_lemma_7_one_step_with_noise_and_falling_steps(
+    seed, network, lam, share, power, size, near, falls
+):
     """(N1) to (N4), the expectation over every choice of samples."""
     m = network.agents
     world = Sampled(seed, m, 2, beta=0.2, spread=0.5)
@@ -146,7 +164,9 @@ def test_lemma_7_one_step_with_noise_and_falling_steps(seed, network, lam, share
     mean = lambda name, power: np.mean([each[name] ** power for each in then])
     s_c, s_w, s_x = noise(world, s, lam)
     middle = s[0].mean(0) - alpha * directions(world, *s, lam)[0].mean(0)
-    b_c, b_w, b_x = (norm(part) / math.sqrt(m) for part in references(world, middle, *world.solve(middle)[:2]))
+    b_c, b_w, b_x = (
+        norm(part) / math.sqrt(m) for part in references(world, middle, *world.solve(middle)[:2])
+    )
     s_bar = s_x / math.sqrt(m)
     e_c, e_w, e_x, d = (now[name] for name in "cwxd")
     eps_c = c.L_g2 * now["R"] ** 2 / (2 * lam**2)
@@ -156,10 +176,20 @@ def test_lemma_7_one_step_with_noise_and_falling_steps(seed, network, lam, share
     rounding = 1e-11 * (1 + lam * norm(s[1])) ** 2
     X = steps.q * e_c + gamma * (c.L_xy * e_x + eps_c) + alpha * steps.Lambda_c * d
     beta = alpha * steps.Lambda_c * s_bar + chi * fallen[1] * b_c
-    at_most(mean("c", 2), (X + beta) ** 2 + (gamma * s_c + alpha * steps.Lambda_c * s_bar) ** 2, rounding)  # (N1)
+    # (N1)
+    at_most(
+        mean("c", 2),
+        (X + beta) ** 2 + (gamma * s_c + alpha * steps.Lambda_c * s_bar) ** 2,
+        rounding,
+    )
     X = steps.q * e_w + gamma * (c.M_y * (e_x + e_c) + eps_w) + alpha * steps.Lambda_w * d
     beta = alpha * steps.Lambda_w * s_bar + chi * fallen[1] * b_w
-    at_most(mean("w", 2), (X + beta) ** 2 + (gamma * s_w + alpha * steps.Lambda_w * s_bar) ** 2, rounding)  # (N2)
+    # (N2)
+    at_most(
+        mean("w", 2),
+        (X + beta) ** 2 + (gamma * s_w + alpha * steps.Lambda_w * s_bar) ** 2,
+        rounding,
+    )
     X = sigma * (e_x + alpha * e) + alpha**2 * chi * c.L_D * d
     beta = alpha**2 * chi * c.L_D * s_bar + chi * fallen[0] * b_x
     right = (X + beta) ** 2 + (sigma * alpha * s_x + alpha**2 * chi * c.L_D * s_bar) ** 2
@@ -174,26 +204,39 @@ def test_lemma_7_where_the_derivative_of_y_star_is_lipschitz(seed, power, size):
     """One agent: the mean of what the noise of x does to y* is of second order in alpha."""
     world = Sampled(seed, 1, 4, beta=0.2)
     c = world.constants()
-    a, b = norm(world.a.reshape(-1, 3), 2) / 2, norm(world.b.reshape(-1, 3), 2) / 2  # the mean over 4 samples
+    # the mean over 4 samples
+    a, b = norm(world.a.reshape(-1, 3), 2) / 2, norm(world.b.reshape(-1, 3), 2) / 2
     network = decibo.networks.path(1)
     steps = ahead_exact_steps(c, network, gamma=0.5 / c.L_yy, alpha=10**power / c.L_Phi)
     s, C = random_state(world, c, 30.0, steps.alpha, steps.gamma, seed, size, True)
     now = errors(world, Enorm(network.W), s, C, 30.0, steps.alpha, steps.gamma)
     then = []
     for choice in world.choices():
-        after = step(world.drawn(choice), network.W, s, C, 30.0, (steps.alpha, steps.gamma, steps.gamma))
-        then.append(errors(world, Enorm(network.W), *after, 30.0, steps.alpha, steps.gamma)["c"] ** 2)
+        after = step(
+            world.drawn(choice), network.W, s, C, 30.0, (steps.alpha, steps.gamma, steps.gamma)
+        )
+        then.append(
+            errors(world, Enorm(network.W), *after, 30.0, steps.alpha, steps.gamma)["c"] ** 2
+        )
     s_c, _, s_x = noise(world, s, 30.0)
-    bent = world.beta * c.s * (a * b + a**2 * c.L_ystar) / c.mu_g  # Lipschitz constant of the derivative of y*
-    X = steps.q * now["c"] + steps.gamma * c.L_g2 * now["R"] ** 2 / (2 * 30.0**2) + steps.alpha * c.L_ystar * now["d"]
+    # Lipschitz constant of the derivative of y*
+    bent = world.beta * c.s * (a * b + a**2 * c.L_ystar) / c.mu_g
+    X = (
+        steps.q * now["c"]
+        + steps.gamma * c.L_g2 * now["R"] ** 2 / (2 * 30.0**2)
+        + steps.alpha * c.L_ystar * now["d"]
+    )
     beta = bent * (steps.alpha * s_x) ** 2 / 2
-    at_most(np.mean(then), (X + beta) ** 2 + (steps.gamma * s_c + steps.alpha * c.L_ystar * s_x) ** 2)
+    at_most(
+        np.mean(then), (X + beta) ** 2 + (steps.gamma * s_c + steps.alpha * c.L_ystar * s_x) ** 2
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(seeds, networks, lams, st.sampled_from([0.9, 0.3]), st.sampled_from([0.9, 0.3]))
 def test_memories_that_are_scaled_with_the_steps_need_no_more(seed, network, lam, less, lesser):
-    """C times h+/h after a step: (I1) to (I3) with the references of the new steps, from the references themselves."""
+    """C times h+/h after a step: (I1) to (I3) with the references of the new steps, from the
+    references themselves."""
     world = Bent(seed, m=network.agents, beta=0.2)
     c = world.constants()
     steps = ahead_exact_steps(c, network, gamma=0.5 / c.L_yy, alpha=1e-6 / c.L_Phi)
@@ -202,15 +245,23 @@ def test_memories_that_are_scaled_with_the_steps_need_no_more(seed, network, lam
     E = Enorm(network.W)
     now = errors(world, E, s, C, lam, alpha, gamma)
     s, C = step(world, network.W, s, C, lam, (alpha, gamma, gamma))
-    then = errors(world, E, s, [C[0] * less, C[1] * lesser, C[2] * lesser], lam, alpha * less, gamma * lesser)
+    then = errors(
+        world, E, s, [C[0] * less, C[1] * lesser, C[2] * lesser], lam, alpha * less, gamma * lesser
+    )
     eps_c = c.L_g2 * now["R"] ** 2 / (2 * lam**2)
     eps_w = c.L_g3 * c.V * now["R"] ** 2 / (6 * lam**2)
     e = c.M_x * (now["x"] + now["c"]) + c.L_xy * now["w"] + eps_w
     d, rounding = now["d"], 1e-13 * (1 + lam)
-    at_most(then["c"], steps.q * now["c"] + gamma * (c.L_xy * now["x"] + eps_c) + alpha * steps.Lambda_c * d, rounding)
+    at_most(
+        then["c"],
+        steps.q * now["c"] + gamma * (c.L_xy * now["x"] + eps_c) + alpha * steps.Lambda_c * d,
+        rounding,
+    )
     by_w = gamma * (c.M_y * (now["x"] + now["c"]) + eps_w)
     at_most(then["w"], steps.q * now["w"] + by_w + alpha * steps.Lambda_w * d, rounding)
-    at_most(then["x"], steps.sigma * (now["x"] + alpha * e) + alpha**2 * steps.chi * c.L_D * d, 1e-13)
+    at_most(
+        then["x"], steps.sigma * (now["x"] + alpha * e) + alpha**2 * steps.chi * c.L_D * d, 1e-13
+    )
 
 
 @given(seeds, st.floats(0, 1), st.floats(0, 1))
@@ -241,34 +292,54 @@ def noisy_path(world, network, alphas, gammas, lam, choices):
         now = errors(world, E, s, C, lam, alphas[k], gammas[k], seen[-1]["y"] if seen else None)
         x = s[0].mean(0)
         rest = references(world, x, *world.solve(x, now["y"])[:2])
-        seen.append(now | {"noise": noise(world, s, lam), "b": [norm(part) / math.sqrt(world.m) for part in rest]})
+        seen.append(
+            now
+            | {
+                "noise": noise(world, s, lam),
+                "b": [norm(part) / math.sqrt(world.m) for part in rest],
+            }
+        )
         h = (alphas[k], gammas[k], gammas[k])
         s, C = step(world.drawn(choice), network.W, s, C, lam, h)
     return seen
 
 
 def noise_terms(first, alphas, gammas, s, b):
-    """(Z_k, the noise of (N4) over alpha_k) with nothing assumed of the derivatives of y* and w*; (8) of the page."""
+    """(Z_k, the noise of (N4) over alpha_k) with nothing assumed of the derivatives of y* and w*;
+    (8) of the page."""
     c, sigma, chi, m = first.constants, first.sigma, first.chi, first.agents
     s_c, s_w, s_x = s
     s_bar = s_x / math.sqrt(m)
     later = np.append(alphas[1:], alphas[-1]), np.append(gammas[1:], gammas[-1])
     p = 1 - np.maximum(1 - gammas * c.mu_g, sigma)
     of = lambda beta, own, noise, gain: gain * ((beta + own) / p + (noise + beta) / np.sqrt(p))
-    in_c = of(alphas * first.Lambda_c * s_bar, chi * (gammas - later[1]) * b[0], gammas * s_c, first.L_G)
-    in_w = of(alphas * first.Lambda_w * s_bar, chi * (gammas - later[1]) * b[1], gammas * s_w, c.L_xy)
+    in_c = of(
+        alphas * first.Lambda_c * s_bar, chi * (gammas - later[1]) * b[0], gammas * s_c, first.L_G
+    )
+    in_w = of(
+        alphas * first.Lambda_w * s_bar, chi * (gammas - later[1]) * b[1], gammas * s_w, c.L_xy
+    )
     beta = alphas**2 * chi * c.L_D * s_bar
     gap = 1 - sigma
-    in_x = first.N * ((beta + chi * (alphas - later[0]) * b[2]) / gap + (sigma * alphas * s_x + beta) / math.sqrt(gap))
+    in_x = first.N * (
+        (beta + chi * (alphas - later[0]) * b[2]) / gap
+        + (sigma * alphas * s_x + beta) / math.sqrt(gap)
+    )
     return in_c + in_w + in_x, c.L_Phi * alphas * s_bar**2
 
 
-CASES = [("path", 1, (0.6, 0.4)), ("path", 3, (0.6, 0.4)), ("ring", 4, (0.0, 0.0)), ("ring", 4, (0.5, 0.5))]
+CASES = [
+    ("path", 1, (0.6, 0.4)),
+    ("path", 3, (0.6, 0.4)),
+    ("ring", 4, (0.0, 0.0)),
+    ("ring", 4, (0.5, 0.5)),
+]
 
 
 @pytest.mark.parametrize(("kind", "m", "power"), CASES)
 def test_theorem_g_along_runs(kind, m, power):
-    """The mean over runs of the weighted mean of |grad Phi|^2 against the bound; the noise is measured."""
+    """The mean over runs of the weighted mean of |grad Phi|^2 against the bound; the noise is
+    measured."""
     network = {"path": decibo.networks.path, "ring": decibo.ring}[kind](m)
     world = Sampled(3, m, 3, cond=1.5, beta=0.05, coupling=0.3, spread=0.5)
     first = ahead_exact_steps(world.constants(), network)
@@ -276,7 +347,10 @@ def test_theorem_g_along_runs(kind, m, power):
     k = 1.0 + np.arange(K)
     alphas, gammas = first.alpha * k ** -power[0], first.gamma * k ** -power[1]
     rng = np.random.default_rng(0)
-    runs = [noisy_path(world, network, alphas, gammas, lam, rng.integers(0, 3, (K, m))) for _ in range(4)]
+    runs = [
+        noisy_path(world, network, alphas, gammas, lam, rng.integers(0, 3, (K, m)))
+        for _ in range(4)
+    ]
     of = lambda name: np.array([[now[name] for now in run] for run in runs])
     s, b = of("noise").max((0, 1)), of("b").max((0, 1))
     A = alphas.sum()
@@ -289,10 +363,13 @@ def test_theorem_g_along_runs(kind, m, power):
     ) / math.sqrt(p)
     F = first.F(lam, of("R").max())
     inside = math.sqrt(alphas[0] / A) * I_0 + F + math.sqrt(np.sum(alphas * Z**2) / A)
-    bound = 2 * (start["phi"] - world.phi_inf) / A + first.zeta * inside**2 + np.sum(alphas * last) / A
+    bound = (
+        2 * (start["phi"] - world.phi_inf) / A + first.zeta * inside**2 + np.sum(alphas * last) / A
+    )
     mean = np.mean(np.sum(alphas * of("gradient") ** 2, axis=1) / A)
     assert mean <= bound
-    assert np.mean(of("gradient")[:, -5:] ** 2) < np.mean(of("gradient")[:, 0] ** 2)  # something moves
+    # something moves
+    assert np.mean(of("gradient")[:, -5:] ** 2) < np.mean(of("gradient")[:, 0] ** 2)
 
 
 class Indefinite(Bent):
@@ -332,11 +409,21 @@ def inner_errors(world, E, s, C, lam, gamma):
     return in_c, split(E, lam * (y - z) / 2 - wstar, lam * (C[1] - C[2]) / 2 - gamma * rest_w)
 
 
-tilted = {"m": st.sampled_from([2, 3, 4]), "tilt": st.sampled_from([2.5, 4.0]), "beta": st.sampled_from([0.0, 0.1])}
+tilted = {
+    "m": st.sampled_from([2, 3, 4]),
+    "tilt": st.sampled_from([2.5, 4.0]),
+    "beta": st.sampled_from([0.0, 0.1]),
+}
 
 
 @settings(max_examples=80, deadline=None)
-@given(**tilted, seed=seeds, lam=lams, share=st.sampled_from([0.05, 0.9]), size=st.sampled_from([0.01, 1.0]))
+@given(
+    **tilted,
+    seed=seeds,
+    lam=lams,
+    share=st.sampled_from([0.05, 0.9]),
+    size=st.sampled_from([0.01, 1.0]),
+)
 def test_lemma_9_only_the_mean_is_convex(m, tilt, beta, seed, lam, share, size):
     world = Indefinite(seed, m, tilt, beta=beta)
     assert np.linalg.eigvalsh(world.H)[:, 0].min() < 0
@@ -363,15 +450,21 @@ def test_lemma_9_only_the_mean_is_convex(m, tilt, beta, seed, lam, share, size):
         ((n_c, u_c), (m_c, v_c), i_c, c.L_ystar, c.L_xy + L * c.L_ystar),
         ((n_w, u_w), (m_w, v_w), i_w, c.L_wstar, c.M_y * c.s + L * c.L_wstar),
     ):
-        at_most(mean, (1 - gamma * c.mu_g) * m_k + gamma * (L * v_k + i) + alpha * of_mean * d, rounding)
         at_most(
-            rest, sigma * ((1 + gamma * L) * v_k + gamma * (L * m_k + i)) + alpha * chi * gamma * of_rest * d, rounding
+            mean, (1 - gamma * c.mu_g) * m_k + gamma * (L * v_k + i) + alpha * of_mean * d, rounding
+        )
+        at_most(
+            rest,
+            sigma * ((1 + gamma * L) * v_k + gamma * (L * m_k + i))
+            + alpha * chi * gamma * of_rest * d,
+            rounding,
         )
 
 
 @given(seeds, st.floats(0.01, 0.999), st.floats(1, 100), st.floats(0.01, 1))
 def test_lemma_10_sums_of_two_coupled_recursions(seed, sigma, kappa, share):
-    """S_a <= 2 m_0' + 3 kappa v_0' + (3/mu) S_i + ... for the recursions of Lemma 9 at equality; mu = 1."""
+    """S_a <= 2 m_0' + 3 kappa v_0' + (3/mu) S_i + ... for the recursions of Lemma 9 at equality; mu
+    = 1."""
     rng = np.random.default_rng(seed)
     L = kappa
     gamma = share * min(2 / (1 + L), (1 - sigma) / (4 * sigma * L**2))
@@ -381,7 +474,10 @@ def test_lemma_10_sums_of_two_coupled_recursions(seed, sigma, kappa, share):
     for k in range(59):
         both = m[-1], v[-1]
         m.append((1 - gamma) * both[0] + gamma * (L * both[1] + i[k]) + of_mean * d[k])
-        v.append(sigma * ((1 + gamma * L) * both[1] + gamma * (L * both[0] + i[k])) + gamma * of_rest * d[k])
+        v.append(
+            sigma * ((1 + gamma * L) * both[1] + gamma * (L * both[0] + i[k]))
+            + gamma * of_rest * d[k]
+        )
     start = 2 * m[0] / math.sqrt(gamma) + 3 * kappa * v[0] / math.sqrt(0.75 * (1 - sigma))
     moved = 2 / gamma * (of_mean + 2 * gamma**2 * L * of_rest / (1 - sigma))
     at_most(norm(np.hypot(m, v)), start + 3 * norm(i) + moved * norm(d))
@@ -390,8 +486,11 @@ def test_lemma_10_sums_of_two_coupled_recursions(seed, sigma, kappa, share):
 @settings(max_examples=60, deadline=None)
 @given(**state)
 @example(1, decibo.ring(4), 1000.0, 0.5, -6.0, 1e-8, True, (1.0, 1.0))  # nothing but noise
-def test_lemma_11_noise_of_the_mean_and_of_the_rest(seed, network, lam, share, power, size, near, falls):
-    """(N5) and (N6): the mean has the noise over sqrt(m); the rest forgets it at the speed of the network."""
+def test_lemma_11_noise_of_the_mean_and_of_the_rest(
+    seed, network, lam, share, power, size, near, falls
+):
+    """(N5) and (N6): the mean has the noise over sqrt(m); the rest forgets it at the speed of the
+    network."""
     m = network.agents
     world = Sampled(seed, m, 2, beta=0.2, spread=0.5)
     c = world.constants()
@@ -410,7 +509,9 @@ def test_lemma_11_noise_of_the_mean_and_of_the_rest(seed, network, lam, share, p
     after = np.mean(np.square(after), axis=0)  # over choices: (c, w) times (mean, rest)
     s_c, s_w, s_x = noise(world, s, lam)
     middle = s[0].mean(0) - alpha * directions(world, *s, lam)[0].mean(0)
-    b_c, b_w, _ = (norm(part) / math.sqrt(m) for part in references(world, middle, *world.solve(middle)[:2]))
+    b_c, b_w, _ = (
+        norm(part) / math.sqrt(m) for part in references(world, middle, *world.solve(middle)[:2])
+    )
     s_bar, d = s_x / math.sqrt(m), now["d"]
     i_c = c.L_xy * now["x"] + c.L_g2 * now["R"] ** 2 / (2 * lam**2)
     i_w = c.M_y * (now["x"] + now["c"]) + c.L_g3 * c.V * now["R"] ** 2 / (6 * lam**2)
@@ -420,10 +521,18 @@ def test_lemma_11_noise_of_the_mean_and_of_the_rest(seed, network, lam, share, p
         (before[1], after[1], i_w, c.L_wstar, c.M_y * c.s + L * c.L_wstar, s_w, b_w),
     ):
         X = (1 - gamma * c.mu_g) * m_k + gamma * (L * v_k + i) + alpha * own * (d + s_bar)
-        at_most(mean, X**2 + (gamma * noisy / math.sqrt(m) + alpha * own * s_bar) ** 2, rounding)  # (N5)
-        X = sigma * ((1 + gamma * L) * v_k + gamma * (L * m_k + i)) + alpha * chi * gamma * of_rest * (d + s_bar)
+        # (N5)
+        at_most(mean, X**2 + (gamma * noisy / math.sqrt(m) + alpha * own * s_bar) ** 2, rounding)
+        X = sigma * (
+            (1 + gamma * L) * v_k + gamma * (L * m_k + i)
+        ) + alpha * chi * gamma * of_rest * (d + s_bar)
         X += chi * (gamma - later) * b
-        at_most(rest, X**2 + (sigma * gamma * noisy + alpha * chi * gamma * of_rest * s_bar) ** 2, rounding)  # (N6)
+        # (N6)
+        at_most(
+            rest,
+            X**2 + (sigma * gamma * noisy + alpha * chi * gamma * of_rest * s_bar) ** 2,
+            rounding,
+        )
 
 
 @given(seeds, st.floats(0.01, 0.999), st.floats(1, 100), st.floats(0, 1), st.floats(0, 1))
@@ -432,7 +541,9 @@ def test_lemma_12_sums_with_noise_and_falling_steps(seed, sigma, kappa, a, b):
     rng = np.random.default_rng(seed)
     K, L = 60, kappa
     k = 1.0 + np.arange(K)
-    gamma = rng.uniform(0.01, 1) * min(2 / (1 + L), (1 - sigma) / (4 * sigma * L**2)) * k ** -min(a, b)
+    gamma = (
+        rng.uniform(0.01, 1) * min(2 / (1 + L), (1 - sigma) / (4 * sigma * L**2)) * k ** -min(a, b)
+    )
     alpha = rng.exponential() * k ** -max(a, b)
     some = lambda: rng.exponential(size=K) * (rng.random(K) < 0.5)
     i, d, noise_m, noise_v, beta_m, beta_v = (some() * gamma**h for h in (0, 0, 1, 1, 1, 1))
@@ -441,12 +552,20 @@ def test_lemma_12_sums_with_noise_and_falling_steps(seed, sigma, kappa, a, b):
     for j in range(K - 1):
         inner, g = (m[-1], v[-1]), gamma[j]
         X = (1 - g) * inner[0] + g * (L * inner[1] + i[j]) + alpha[j] * of_mean * d[j] + beta_m[j]
-        Y = sigma * ((1 + g * L) * inner[1] + g * (L * inner[0] + i[j])) + alpha[j] * g * of_rest * d[j] + beta_v[j]
+        Y = (
+            sigma * ((1 + g * L) * inner[1] + g * (L * inner[0] + i[j]))
+            + alpha[j] * g * of_rest * d[j]
+            + beta_v[j]
+        )
         m.append(math.hypot(X, noise_m[j]))
         v.append(math.hypot(Y, noise_v[j]))
     total = lambda values: math.sqrt(np.sum(alpha * values**2))
     p = 0.75 * (1 - sigma)
-    mean = math.sqrt(alpha[0] / gamma[0]) * m[0] + total(beta_m / gamma) + total(noise_m / np.sqrt(gamma))
+    mean = (
+        math.sqrt(alpha[0] / gamma[0]) * m[0]
+        + total(beta_m / gamma)
+        + total(noise_m / np.sqrt(gamma))
+    )
     rest = math.sqrt(alpha[0] / p) * v[0] + total(beta_v) / p + total(noise_v) / math.sqrt(p)
     moved = 2 * alpha[0] / gamma[0] * (of_mean + 2 * gamma[0] ** 2 * L * of_rest / (1 - sigma))
     at_most(total(np.hypot(m, v)), 2 * mean + 3 * kappa * rest + 3 * total(i) + moved * total(d))
@@ -456,7 +575,9 @@ def test_lemma_12_sums_with_noise_and_falling_steps(seed, sigma, kappa, a, b):
 def test_theorem_h_along_runs(kind, m):
     """A run with the steps of Theorem H, R measured: the bound holds, and |grad Phi| falls."""
     network = {"path": decibo.networks.path, "ring": decibo.ring}[kind](m)
-    world = Indefinite(1, m, 1.5, cond=1.2, beta=0.02, coupling=0.2, spread=0.3, w1=0.1, w2=0.05, rho=1.0)
+    world = Indefinite(
+        1, m, 1.5, cond=1.2, beta=0.02, coupling=0.2, spread=0.3, w1=0.1, w2=0.05, rho=1.0
+    )
     assert np.linalg.eigvalsh(world.H)[:, 0].min() < -0.2
     R, lam, K = 2.0, 30.0, 300
     c = world.constants(R)
@@ -472,26 +593,35 @@ def test_theorem_h_along_runs(kind, m):
         s, C = step(world, network.W, s, C, lam, (alpha, gamma, gamma))
     gradients = np.array([now["gradient"] for now in seen])
     start = lambda m_0, v_0: (
-        2 * m_0 / math.sqrt(gamma * c.mu_g) + 3 * c.L_yy / c.mu_g * v_0 / math.sqrt(0.75 * parts["gap"])
+        2 * m_0 / math.sqrt(gamma * c.mu_g)
+        + 3 * c.L_yy / c.mu_g * v_0 / math.sqrt(0.75 * parts["gap"])
     )
     I_0 = parts["N"] * seen[0]["x"] / math.sqrt(1 - parts["sigma"] ** 2)
     I_0 += parts["L_G"] * start(m_c, v_c) + c.L_xy * start(m_w, v_w)
-    eps_c, eps_w, eps_x = (k / lam**2 for k in (c.L_g2 * R**2 / 2, c.L_g3 * R**3 / 6, c.L_g3 * c.V * R**2 / 6))
+    eps_c, eps_w, eps_x = (
+        k / lam**2 for k in (c.L_g2 * R**2 / 2, c.L_g3 * R**3 / 6, c.L_g3 * c.V * R**2 / 6)
+    )
     F = 3 / c.mu_g * (parts["L_G"] * eps_c + c.L_xy * eps_w) + eps_x
-    bound = 2 * (seen[0]["phi"] - world.phi_inf) / (alpha * K) + parts["zeta"] * (I_0 / math.sqrt(K) + F) ** 2
+    bound = (
+        2 * (seen[0]["phi"] - world.phi_inf) / (alpha * K)
+        + parts["zeta"] * (I_0 / math.sqrt(K) + F) ** 2
+    )
     assert np.mean(gradients**2) <= bound
     assert gradients[-1] < gradients[0]
 
 
 def theorem_h_steps(c, network):
-    """The largest gamma of (C) and the alpha of Theorem B's rule with the constants of Theorem H."""
+    """The largest gamma of (C) and the alpha of Theorem B's rule with the constants of Theorem
+    H."""
     first = ahead_exact_steps(c, network, gamma=1e-3, alpha=1e-3)
     sigma, chi, L, gap = first.sigma, first.chi, c.L_yy, 1 - first.sigma
     gamma = min(2 / (c.mu_g + L), c.mu_g * gap / (4 * sigma * L**2))
     L_G = c.M_x + 3 * c.L_xy * c.M_y / c.mu_g
     N = L_G * (1 + 3 * c.L_xy / c.mu_g)
     moved = lambda own, rest: 2 / (gamma * c.mu_g) * (own + 2 * gamma**2 * L * chi * rest / gap)
-    G1 = L_G * moved(c.L_ystar, c.L_xy + L * c.L_ystar) + c.L_xy * moved(c.L_wstar, c.M_y * c.s + L * c.L_wstar)
+    G1 = L_G * moved(c.L_ystar, c.L_xy + L * c.L_ystar) + c.L_xy * moved(
+        c.L_wstar, c.M_y * c.s + L * c.L_wstar
+    )
     G2 = N * chi * c.L_D / gap
     alpha = min(1 / (c.L_Phi + 2 * G1 + math.sqrt(2 * G2)), gap / (4 * sigma * N))
     nu = alpha * N * sigma / gap
@@ -504,7 +634,8 @@ def theorem_h_steps(c, network):
 
 
 def test_gamma_depends_on_the_network_if_only_the_mean_is_convex():
-    """Half of a ring curved by -1, half by 3: what converges with gamma = 1/L_yy on 4 agents diverges on 8."""
+    """Half of a ring curved by -1, half by 3: what converges with gamma = 1/L_yy on 4 agents
+    diverges on 8."""
 
     def radius(m, gamma, low):
         network = decibo.ring(m)
@@ -515,7 +646,9 @@ def test_gamma_depends_on_the_network_if_only_the_mean_is_convex():
         basis = np.linalg.svd(I - 1 / m)[0][:, : m - 1]
         top = np.hstack([(I - U) @ P, (I - U) @ basis])
         return np.abs(
-            np.linalg.eigvals(np.vstack([top, np.hstack([-basis.T @ U @ P, basis.T @ (I - U) @ basis])]))
+            np.linalg.eigvals(
+                np.vstack([top, np.hstack([-basis.T @ U @ P, basis.T @ (I - U) @ basis])])
+            )
         ).max()
 
     assert radius(4, 1 / 3, -1.0) < 1 < radius(8, 1 / 3, -1.0)

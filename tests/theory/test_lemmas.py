@@ -1,4 +1,5 @@
-"""Lemmas 1 to 6, the assembly of the proof and the descent of the potential, on random problems, quadratic and not."""
+"""Lemmas 1 to 6, the assembly of the proof and the descent of the potential, on random problems,
+quadratic and not."""
 
 from dataclasses import replace
 
@@ -73,7 +74,9 @@ def test_lemma_2_penalty_gap_and_propositions(world, seed, scale, above):
     at_most(np.linalg.norm(world.phi_hessian_at(a), 2), c.L, scale=1e4)
     far = np.linalg.norm(a - b)
     at_most(np.linalg.norm(world.ystar(a) - world.ystar(b)), c.L_ystar * far)
-    at_most(np.linalg.norm(world.ystar_lam(a, lam) - world.ystar_lam(b, lam)), c.L_ystar_lam(lam) * far)
+    at_most(
+        np.linalg.norm(world.ystar_lam(a, lam) - world.ystar_lam(b, lam)), c.L_ystar_lam(lam) * far
+    )
     at = world.everywhere(a), world.everywhere(world.ystar(a))
     curvature = np.linalg.eigvalsh(world.A.mean(0) + lam * world.g_yy(*at).mean(0))
     at_most(c.mu_lam(lam), curvature[0])
@@ -171,7 +174,8 @@ def test_potential_falls_from_any_point(world, seed, scale, above, share):
 
 
 def test_the_terms_with_l_g2_are_needed():
-    """f linear in y: then L and C_ou consist of terms with L_g2 only, and without them are below the truth."""
+    """f linear in y: then L and C_ou consist of terms with L_g2 only, and without them are below
+    the truth."""
     for seed in range(20):
         world = World.draw(seed, 2, 2, 2, outer=0.0, bend=0.3)
         x = np.random.default_rng(seed).normal(size=2)
@@ -206,17 +210,24 @@ minimax = {
 @settings(max_examples=80, deadline=None)
 @given(**minimax)
 def test_lemmas_3_5_and_6_for_minimax(world, seed, scale, lam, share):
-    """With U_lam = (lam - 1) L_g1 for y, w_beta = (lam - 1) w_gamma and L_y*lam = L_y*; x changes with both parts."""
+    """With U_lam = (lam - 1) L_g1 for y, w_beta = (lam - 1) w_gamma and L_y*lam = L_y*; x changes
+    with both parts."""
     x, y, z = points(world, seed, scale)
     c = world.constants([x.mean(0)])
     t = theorem1(c, 0.0, lam)
-    steps = {"beta": share * min(list(t.betas.values())[:2]), "gamma": share * min(list(t.gammas.values())[:2])}
+    steps = {
+        "beta": share * min(list(t.betas.values())[:2]),
+        "gamma": share * min(list(t.gammas.values())[:2]),
+    }
     alpha = 1e-3 / c.L_g1
     e_y, e_z, c_x, c_y, c_z = world.errors(x, y, z, lam)
     mean = world.directions(x, y, z, lam)[0].mean(0)
     U2 = c.U_lam(lam) ** 2
     G2 = (lam * c.L_g1) ** 2
-    at_most(square(world.grad_phi(x.mean(0)) - mean), 2 * (U2 * (e_y + c_y) + G2 * (e_z + c_z) + (U2 + G2) * c_x))
+    at_most(
+        square(world.grad_phi(x.mean(0)) - mean),
+        2 * (U2 * (e_y + c_y) + G2 * (e_z + c_z) + (U2 + G2) * c_x),
+    )
     after, _, a_x, a_y, _ = world.errors(*world.step(x, y, z, alpha, **steps, lam=lam), lam)
     if lam > 1:
         w = c.w_beta(lam) * steps["beta"]
@@ -224,7 +235,9 @@ def test_lemmas_3_5_and_6_for_minimax(world, seed, scale, lam, share):
         at_most(after, (1 - 2 * w) * e_y + moved + 8 * U2 * steps["beta"] ** 2 / w * (c_x + c_y))
     gap = 1 - world.rho
     contraction = 1 - gap / 2
-    right = contraction * c_x + 108 * alpha**2 / gap * (U2 * (c_y + e_y) + G2 * (c_z + e_z) + (U2 + G2) * c_x)
+    right = contraction * c_x + 108 * alpha**2 / gap * (
+        U2 * (c_y + e_y) + G2 * (c_z + e_z) + (U2 + G2) * c_x
+    )
     at_most(a_x, right + 6 * alpha**2 / gap * c.b_f**2)
     right = contraction * c_y + 72 * steps["beta"] ** 2 * U2 / gap * (c_x + c_y + e_y)
     at_most(a_y, right + 6 * steps["beta"] ** 2 / gap * c.b_y2(lam))
@@ -247,7 +260,8 @@ def test_potential_of_minimax_falls_from_any_point(world, seed, scale, lam, shar
 
 
 def assembly(c, rho, lam, alpha, beta, gamma, u_beta=None):
-    """C_1 to C_6 of the proof over their leading terms, with D_1 to D_3 themselves, not their bounds p_i lam^2."""
+    """C_1 to C_6 of the proof over their leading terms, with D_1 to D_3 themselves, not their
+    bounds p_i lam^2."""
     y2 = c.U_lam(lam) ** 2
     G2 = (c.L_g1 * lam) ** 2
     x2 = y2 + G2 if c.minimax else y2
@@ -268,7 +282,8 @@ def assembly(c, rho, lam, alpha, beta, gamma, u_beta=None):
             0.5 - 24 * (by_z**2 + by_y**2) * alpha**2,
             (12 * y2 * alpha - y2 * X - Y) / (12 * y2 * alpha) if y2 else 1.0,
             (12 * G2 * alpha - G2 * X - Z) / (12 * G2 * alpha),
-            (gap / 2 * d_3 - (y_term + z_term + 12 * x2) * alpha - x2 * X - Y - Z) / (gap / 2 * d_3),
+            (gap / 2 * d_3 - (y_term + z_term + 12 * x2) * alpha - x2 * X - Y - Z)
+            / (gap / 2 * d_3),
             (gap / 2 * d_4 - (y_term + 12 * y2) * alpha - y2 * X - Y) / (gap / 2 * d_4),
             (gap / 2 * d_5 - (z_term + 12 * G2) * alpha - G2 * X - Z) / (gap / 2 * d_5),
         ]
@@ -276,19 +291,26 @@ def assembly(c, rho, lam, alpha, beta, gamma, u_beta=None):
 
 
 def drawn(rng, minimax, kappa=None):
-    """Constants, rho, lam and shares of the bounds, with the corners kappa = 1, lam at its limit, rho = 0, share 1."""
+    """Constants, rho, lam and shares of the bounds, with the corners kappa = 1, lam at its limit,
+    rho = 0, share 1."""
     corner = lambda value, other: value if rng.random() < 0.3 else other
     L_g1 = kappa or corner(1.0, np.exp(rng.uniform(0, 7)))
     L_f1 = L_g1 if minimax else np.exp(rng.uniform(-7, 7))
     c = Constants(mu_g=1, L_f1=L_f1, L_g1=L_g1, L_g2=0, C_fy=1, b_f=1, b_g=1, minimax=minimax)
     above = np.exp(rng.uniform(-9, 7))
     lam = 1 + corner(0.0, above) if minimax else 2 * L_f1 * (1 + corner(1e-9, above))
-    return c, corner(0.0, rng.uniform(0, 0.999)), lam, [corner(1 - 1e-9, np.exp(rng.uniform(-9, 0))) for _ in "abc"]
+    return (
+        c,
+        corner(0.0, rng.uniform(0, 0.999)),
+        lam,
+        [corner(1 - 1e-9, np.exp(rng.uniform(-9, 0))) for _ in "abc"],
+    )
 
 
 @pytest.mark.parametrize("minimax", [False, True])
 def test_every_coefficient_of_the_assembly_is_nonnegative(minimax):
-    """C_1 to C_6 >= 0 at any share of the bounds that `theorem1` has: errata 4, 5, 11, 12 and 13 applied."""
+    """C_1 to C_6 >= 0 at any share of the bounds that `theorem1` has: errata 4, 5, 11, 12 and 13
+    applied."""
     rng = np.random.default_rng(7)
     least = np.ones(6)
     for _ in range(2000):
@@ -303,7 +325,8 @@ def test_every_coefficient_of_the_assembly_is_nonnegative(minimax):
 
 
 def printed_steps(c, rho, lam, shares):
-    """Shares of the printed bounds, with the printed u_beta = mu_g/(4 L_g1); errata 3 to 6 applied."""
+    """Shares of the printed bounds, with the printed u_beta = mu_g/(4 L_g1); errata 3 to 6
+    applied."""
     u = c.mu_g / (4 * c.L_g1)
     p_1 = (96 / u**2 + 48 * (c.L_g1 / c.w_gamma) ** 2 + 24) * c.L_g1**2
     p_2 = (96 / u**2 + 24) * c.L_g1**2
@@ -313,7 +336,11 @@ def printed_steps(c, rho, lam, shares):
     gammas["(1-rho) sqrt p_1/(24 L_g1 sqrt p_3)"] = gap * (p_1 / c.p_3) ** 0.5 / (24 * c.L_g1)
     gamma = shares[0] * min(gammas.values())
     betas = list(ours.betas.values())[:2]
-    betas += [gap / (10 * lam * p_2**0.5), gap * (p_1 / p_2) ** 0.5 / (48 * c.L_g1 * lam), gap / (32 * c.L_g1 * lam)]
+    betas += [
+        gap / (10 * lam * p_2**0.5),
+        gap * (p_1 / p_2) ** 0.5 / (48 * c.L_g1 * lam),
+        gap / (32 * c.L_g1 * lam),
+    ]
     beta = shares[1] * min(betas)
     alphas = [
         c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
@@ -327,7 +354,8 @@ def printed_steps(c, rho, lam, shares):
 
 @pytest.mark.parametrize("kappa", [1.0, 1.2, 1.5, 3.0])
 def test_what_the_printed_u_beta_leaves_unproven(kappa):
-    """Erratum 11: D_2 > p_2 lam^2 for every problem; near kappa = 1 the descent of V itself is unproven."""
+    """Erratum 11: D_2 > p_2 lam^2 for every problem; near kappa = 1 the descent of V itself is
+    unproven."""
     rng = np.random.default_rng(3)
     found = np.ones(6)
     for _ in range(1000):
@@ -343,7 +371,8 @@ def test_what_the_printed_u_beta_leaves_unproven(kappa):
 
 
 def test_printed_third_bound_on_alpha():
-    """Erratum 12: it leaves C_1 < 0 at mu_g = L_g1, lam near 2 L_f1/mu_g; elsewhere it costs up to half of alpha."""
+    """Erratum 12: it leaves C_1 < 0 at mu_g = L_g1, lam near 2 L_f1/mu_g; elsewhere it costs up to
+    half of alpha."""
     c = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=1, b_g=1)
     lam = 2.0001
     beta = 1e-3
@@ -364,7 +393,8 @@ def test_printed_third_bound_on_alpha():
 
 
 def test_minimax_near_lam_one():
-    """Erratum 13: one agent, f = -y^2/2, g = y^2/2. Lemma 5 with mu_lam = lam mu_g/2 fails for lam = 1.1."""
+    """Erratum 13: one agent, f = -y^2/2, g = y^2/2. Lemma 5 with mu_lam = lam mu_g/2 fails for lam
+    = 1.1."""
     lam = 1.1
     c = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
     beta = 1 / (lam * c.L_g1)
@@ -383,16 +413,20 @@ def test_minimax_rule_has_no_jump_at_lam_one(kappa):
     for step in ("alpha", "beta", "gamma"):
         assert getattr(near, step) == pytest.approx(getattr(at_one, step), rel=3e-3)
     steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma}
-    assert bound(c, 0.4, **steps, lam=1.0001).floor == pytest.approx(bound(c, 0.4, **steps, lam=1.0).floor, rel=1e-3)
+    assert bound(c, 0.4, **steps, lam=1.0001).floor == pytest.approx(
+        bound(c, 0.4, **steps, lam=1.0).floor, rel=1e-3
+    )
     assert at_one.admits(**steps)
     assert c.d(0.4, **steps, lam=1.0).d_1 == 0
 
 
 def test_corollaries_need_phi_bounded_below():
-    """Erratum 14: f = x, g = y^2/2 meets Assumptions 1 to 4, and |grad Phi| = 1 for ever whatever K is."""
+    """Erratum 14: f = x, g = y^2/2 meets Assumptions 1 to 4, and |grad Phi| = 1 for ever whatever K
+    is."""
     c = Constants(mu_g=1, L_f1=0, L_g1=1, L_g2=0, C_fy=0, b_f=0, b_g=0)
     for K in (10, 1000, 100_000):
         rule = corollary1(c, 0.0, K)
         assert rule.admitted
         fall = 2 * K * rule.alpha  # V = 2 x, and x falls by alpha in each step
-        assert bound(c, 0.0, **rule.settings, fall=fall, K=K).total == pytest.approx(2)  # no smaller for larger K
+        # no smaller for larger K
+        assert bound(c, 0.0, **rule.settings, fall=fall, K=K).total == pytest.approx(2)

@@ -40,7 +40,14 @@ def run(kind):
     measures = [*V.measures, "stationarity", path]
     start = decibo.random_start(3, {"x": 1.0, "y": 1.0, "z": 1.0})
     solution = decibo.solve(
-        problem, network, method, steps=4000, every=1, measures=measures, start=start, progress=False
+        problem,
+        network,
+        method,
+        steps=4000,
+        every=1,
+        measures=measures,
+        start=start,
+        progress=False,
     )
     visited = constants(problem, solution.history["path"], minimax=minimax)
     return region, network, steps, solution, visited
@@ -100,12 +107,19 @@ def test_penalty_gap_has_slope_minus_one():
 
 
 def some(**change):
-    return Constants(**({"mu_g": 1, "L_f1": 2, "L_g1": 3, "L_g2": 0.5, "C_fy": 4, "b_f": 1, "b_g": 2} | change))
+    return Constants(
+        **({"mu_g": 1, "L_f1": 2, "L_g1": 3, "L_g2": 0.5, "C_fy": 4, "b_f": 1, "b_g": 2} | change)
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.floats(1, 50), st.floats(1e-3, 1e3), st.floats(0, 0.99), st.floats(1.001, 100), st.floats(1, 1e6), st.booleans()
+    st.floats(1, 50),
+    st.floats(1e-3, 1e3),
+    st.floats(0, 0.99),
+    st.floats(1.001, 100),
+    st.floats(1, 1e6),
+    st.booleans(),
 )
 def test_rules_satisfy_their_own_inequalities(over, L_f1, rho, above, K, minimax):
     c = some(L_g1=over, L_f1=over if minimax else L_f1, minimax=minimax)
@@ -143,15 +157,23 @@ def test_a_hundredth_more_of_the_others_too(step):
 
 
 def test_corollaries_follow_their_powers_of_k():
-    for rule, powers in ((corollary1, (-2 / 3, -1 / 2, -1 / 3, 1 / 6)), (corollary2, (-1 / 3, -1 / 3, -1 / 3, 0))):
+    for rule, powers in (
+        (corollary1, (-2 / 3, -1 / 2, -1 / 3, 1 / 6)),
+        (corollary2, (-1 / 3, -1 / 3, -1 / 3, 0)),
+    ):
         low, high = (rule(some(L_g1=2, L_f1=2), 0.4, K).settings for K in (1e3, 1e6))
-        slopes = [np.log10(high[name] / low[name]) / 3 for name in ("alpha", "beta", "gamma", "lam")]
+        slopes = [
+            np.log10(high[name] / low[name]) / 3 for name in ("alpha", "beta", "gamma", "lam")
+        ]
         assert slopes == pytest.approx(powers, abs=1e-9)
 
 
-@pytest.mark.parametrize(("rule", "orders", "start"), [(corollary1, (4, 2, 1), 4), (corollary2, (3, 1, 1), 3)])
+@pytest.mark.parametrize(
+    ("rule", "orders", "start"), [(corollary1, (4, 2, 1), 4), (corollary2, (3, 1, 1), 3)]
+)
 def test_the_orders_of_the_rules(rule, orders, start):
-    """(4) and (6): a, b, c over (1 - rho) times powers of kappa tend to a constant; heterogeneity does not know rho."""
+    """(4) and (6): a, b, c over (1 - rho) times powers of kappa tend to a constant; heterogeneity
+    does not know rho."""
     K = 1.0
     scaled = []
     for kappa in (1e3, 1e5):
@@ -178,6 +200,10 @@ def test_corollary_2_at_lam_one_leaves_y_out():
 
 def test_practical_constants_are_taken_and_labelled():
     rule = corollary1(some(), 0.4, 8, first={"alpha": 1.0, "beta": 0.5, "gamma": 0.25, "lam": 3.0})
-    assert (rule.alpha, rule.gamma, rule.admitted) == (pytest.approx(0.25), pytest.approx(0.125), False)
+    assert (rule.alpha, rule.gamma, rule.admitted) == (
+        pytest.approx(0.25),
+        pytest.approx(0.125),
+        False,
+    )
     with pytest.raises(decibo.InputError, match="first has no step eta"):
         corollary1(some(), 0.4, 8, first={"eta": 1.0})

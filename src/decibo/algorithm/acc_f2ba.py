@@ -1,17 +1,20 @@
-r"""AccF2BA+ on one agent: the penalty with Nesterov's momentum on both levels; that of x is restarted now and then.
+r"""AccF2BA+ on one agent: the penalty with Nesterov's momentum on both levels; that of x is
+restarted now and then.
 
 T times      (1)  z <- z - gamma u_z,   u_z the rule `nesterov` along  g_y(x, z)
              (2)  y <- y - gamma u_y,   u_y the rule `nesterov` along  g_y(x, y) + f_y(x, y)/lam
 then         (3)  d  = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))
              (4)  x+ = x - alpha u_x,   u_x the rule `restarted` along d
 
-The momentum of y and z stays from one step to the next. Two places differ from the authors' code. There (2) takes the
-gradient of g at z, so that y - z is a sum of f_y/lam that the curvature of g never enters, and (3) no hypergradient,
-however large lam is; (2) is as the paper of F2BA has it. And there z starts from y at every step, so that lam (y - z)
-never settles unless T is large; here it starts from where it was. (In the code f does not depend on x.)
+The momentum of y and z stays from one step to the next. Two places differ from the authors' code.
+There (2) takes the gradient of g at z, so that y - z is a sum of f_y/lam that the curvature of g
+never enters, and (3) no hypergradient, however large lam is; (2) is as the paper of F2BA has it.
+And there z starts from y at every step, so that lam (y - z) never settles unless T is large; here
+it starts from where it was. (In the code f does not depend on x.)
 
-On a network the rule `restarted` goes with gradient tracking, compose(penalty(lam), tracking(), x=restarted(...), ...).
-That lands where the penalty leads although every agent restarts when it likes: they need not agree on when to do so.
+On a network the rule `restarted` goes with gradient tracking, compose(penalty(lam), tracking(),
+x=restarted(...), ...). That lands where the penalty leads although every agent restarts when it
+likes: they need not agree on when to do so.
 """
 
 from __future__ import annotations
@@ -43,8 +46,11 @@ class State(NamedTuple):
 
 
 @method(
-    provenance=f"{READ} It is that of the authors' code, AccF2BA, for one agent, with two changes, without which it "
-    "would not land on the solution; the top of acc_f2ba.py says which. Of the paper the abstract was read."
+    provenance=(
+        f"{READ} It is that of the authors' code, AccF2BA, for one agent, with two changes, without"
+        " which it would not land on the solution; the top of acc_f2ba.py says which. Of the paper"
+        " the abstract was read."
+    )
 )
 def acc_f2ba(
     *,
@@ -58,14 +64,17 @@ def acc_f2ba(
     least: float = 0.1,
     shrink: float = 0.99,
 ) -> Algorithm:
-    """AccF2BA+ (Chen & Zhang 2025), centralised, with full gradients: F2SA with momentum on both levels and restarts.
+    """AccF2BA+ (Chen & Zhang 2025), centralised, with full gradients: F2SA with momentum on both
+    levels and restarts.
 
-    alpha, gamma     step sizes of x, and of y and z; the learning rates of PyTorch are (1 - momentum) times these
+    alpha, gamma     step sizes of x, and of y and z; the learning rates of PyTorch are (1 -
+                     momentum) times these
     lam              penalty
     T                length of the inner loop
     momentum         of x, at least 0 and below 1
     inner            momentum of y and z
-    radius           x forgets its momentum once n moves with squares that sum to q have n q > radius^2,
+    radius           x forgets its momentum once n moves with squares that sum to q have n q >
+                     radius^2,
     least            or least^2, if that is more,
     shrink           where the radius is multiplied by this number at every restart
 
@@ -73,7 +82,10 @@ def acc_f2ba(
     Lands: O(1/lam) from the solution, the bias of the penalty, as `f2sa` does.
     """
     below_one("inner", inner)
-    rules = restarted(alpha, momentum, radius=radius, least=least, shrink=shrink), nesterov(gamma, inner)
+    rules = (
+        restarted(alpha, momentum, radius=radius, least=least, shrink=shrink),
+        nesterov(gamma, inner),
+    )
     return Algorithm(
         Partial(_init, *rules),
         Partial(_step, *rules, lam, T),
@@ -113,13 +125,18 @@ def _step(
         past, u, h = rule.step(past, s, d, k)
         return past, s - jnp.asarray(h, s.dtype) * u
 
-    def once(carry: tuple[Vector, Vector, Tree, Tree], _: None) -> tuple[tuple[Vector, Vector, Tree, Tree], None]:
+    def once(
+        carry: tuple[Vector, Vector, Tree, Tree], _: None
+    ) -> tuple[tuple[Vector, Vector, Tree, Tree], None]:
         y, z, past_y, past_z = carry
         past_z, z_new = moved(inner, past_z, z, oracle.inner(x, z)[1])  # (1)
-        past_y, y = moved(inner, past_y, y, oracle.inner(x, y)[1] + oracle.outer(x, y)[1] / penalty)  # (2)
+        # (2)
+        past_y, y = moved(inner, past_y, y, oracle.inner(x, y)[1] + oracle.outer(x, y)[1] / penalty)
         return (y, z_new, past_y, past_z), None
 
-    (y, z, past_y, past_z), _ = lax.scan(once, (state.y, state.z, state.past_y, state.past_z), length=T)
+    (y, z, past_y, past_z), _ = lax.scan(
+        once, (state.y, state.z, state.past_y, state.past_z), length=T
+    )
     f_x, _ = oracle.outer(x, y)
     g_x, _ = oracle.inner(x, y)
     h_x, _ = oracle.inner(x, z)

@@ -1,19 +1,20 @@
-"""An algorithm is a pair of pure functions of ONE agent, `init` and `step`; a method is an algorithm with a name.
+"""An algorithm is a pair of pure functions of ONE agent, `init` and `step`; a method is an
+algorithm with a name.
 
     state = init(oracle, mix, start)                 start: {"x": vector, "y": vector, ...}
     state = step(oracle, mix, state, k, key)         k: the step, key: this agent's own randomness
 
-`oracle` is what the agent can compute alone. `mix(tree)` returns sum_j w_ij tree_j and is the only way to see
-another agent, so that being decentralised is a matter of the signature.
+`oracle` is what the agent can compute alone. `mix(tree)` returns sum_j w_ij tree_j and is the only
+way to see another agent, so that being decentralised is a matter of the signature.
 
     @method(provenance=READ)
     def dgda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
         return compose(direction.minimax(), consensus.dgd(), x=alpha, y=beta)
 
-`@method` prepares a factory's arguments and records its settings. The factory sees every argument annotated `Rate` as a
-function of the step, one annotated `StepSize` as that or as a rule, and every `int` as a checked integer that is part
-of the program. Methods of this package are also entered in CATALOG, and that is all it takes to add one: tests, command
-line and reference read CATALOG.
+`@method` prepares a factory's arguments and records its settings. The factory sees every argument
+annotated `Rate` as a function of the step, one annotated `StepSize` as that or as a rule, and every
+`int` as a checked integer that is part of the program. Methods of this package are also entered in
+CATALOG, and that is all it takes to add one: tests, command line and reference read CATALOG.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from decibo.validate import at_least, integer, only_known
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Core:
-    """What a compiled program needs of an algorithm, as one pytree whose leaves are the numbers it holds."""
+    """What a compiled program needs of an algorithm, as one pytree whose leaves are the numbers it
+    holds."""
 
     init: Partial
     step: Partial
@@ -63,31 +65,37 @@ def fields_of(state: Tree) -> dict[str, Vector]:
 class Algorithm:
     """`init` and `step` of one agent, and `view`: which part of a state is x, y, z, ...
 
-    init, step and view may be plain functions, or `jax.tree_util.Partial`s of module-level functions: numbers held
-    by a Partial (step sizes, lam) can change without compiling again. The rest is declared: what a method needs of
-    a network or a problem, and what is known about it.
+    init, step and view may be plain functions, or `jax.tree_util.Partial`s of module-level
+    functions: numbers held by a Partial (step sizes, lam) can change without compiling again. The
+    rest is declared: what a method needs of a network or a problem, and what is known about it.
 
     name            what reports call it
     settings        what its factory was called with; `replace` calls the factory again
     directed        whether it works as stated on a directed network
     centralised     whether it is for one agent only
     stochastic      whether it draws minibatches
-    sampled         what `minibatch` uses in its place, if noise in gradients asks for something else
+    sampled         what `minibatch` uses in its place, if noise in gradients asks for something
+                    else
     batches         whether these must be a fixed list, `decibo.data.Batches`
     full            whether it takes gradients on all data now and then, besides minibatches
-    told            whether its agents must be told the width of the network and how slowly it agrees, `mix.reach`
+    told            whether its agents must be told the width of the network and how slowly it
+                    agrees, `mix.reach`
     fixed_network   whether links must not come and go
     free            whether its agents need not wait for each other
     noisy           whether its messages carry noise
-    masks           for each variable, the size of what neighbours add to its direction, one +, the other -
+    masks           for each variable, the size of what neighbours add to its direction, one +, the
+                    other -
     direction       what it follows, if it is a direction times a consensus strategy
     answer          the variable of the view that answers for y*(x)
-    chosen          for a method that finds step sizes itself: which ones a state of one agent has come to
+    chosen          for a method that finds step sizes itself: which ones a state of one agent has
+                    come to
     rest            for a method that can tell: by how much an agent in this state would still move
-    bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if exact
-    products        whether it needs products with second derivatives of g; None: found out by tracing a step
-    theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
-                    docs/explanation/theorem.md, or None
+    bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None
+                    if exact
+    products        whether it needs products with second derivatives of g; None: found out by
+                    tracing a step
+    theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem
+                    B" of docs/explanation/theorem.md, or None
     step_sizes      the settings that are step sizes or penalties: what to lower when a run diverges
     """
 
@@ -134,7 +142,8 @@ class Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""
         if self.factory is None:
             raise InputError(
-                f"{self.name} was not created by a named method and has no settings.", "Construct a new one."
+                f"{self.name} was not created by a named method and has no settings.",
+                "Construct a new one.",
             )
         only_known(self.name, "setting", settings, self.settings)
         return self.factory(**{**self.settings, **settings})
@@ -154,8 +163,8 @@ def _partial(function: Callable[..., Any]) -> Partial:
 
 P = ParamSpec("P")
 
-# How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm where a rule lands,
-# not that it is letter for letter the authors'.
+# How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm
+# where a rule lands, not that it is letter for letter the authors'.
 READ = "The rule was read in the source."
 ABSTRACT = "The paper's abstract confirms the ingredients; the equations are recalled."
 RECALLED = "The rule is recalled from the paper and was not compared with it."
@@ -192,17 +201,22 @@ def method(*, provenance: str) -> Callable[[Callable[P, Algorithm]], Method[P]]:
 
 
 def method(factory: Any = None, /, *, provenance: str = "") -> Any:
-    """Turn a function of settings that returns an `Algorithm` into a named method: `@decibo.method`.
+    """Turn a function of settings that returns an `Algorithm` into a named method:
+    `@decibo.method`.
 
-    Its settings can then be replaced, swept and compared, and set in a configuration. Annotations say what they are:
+    Its settings can then be replaced, swept and compared, and set in a configuration. Annotations
+    say what they are:
 
-    Rate           a positive number or a function of the step; the function receives it as a function of the step
-    StepSize       the same, or a rule such as `decibo.rule.adam()`, for step sizes that are passed on to `compose`
+    Rate           a positive number or a function of the step; the function receives it as a
+                   function of the step
+    StepSize       the same, or a rule such as `decibo.rule.adam()`, for step sizes that are passed
+                   on to `compose`
     Rate | None    the same, or None, which is passed on
     int            a positive integer that is part of the program, such as the length of a loop
     float          a finite number
 
-    All else is passed as it is. The first two are `decibo.schedules.Rate` and `decibo.rule.StepSize`.
+    All else is passed as it is. The first two are `decibo.schedules.Rate` and
+    `decibo.rule.StepSize`.
 
     provenance     how sure we are of the rule, in words; the docstring ends with it
     """
@@ -211,7 +225,11 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
         signature = inspect.signature(factory)
         kinds = get_type_hints(factory)
         named = get_type_hints(factory, include_extras=True)  # tells Rate from Weight
-        step_sizes = tuple(name for name, kind in named.items() if kind == kinds[name] and Schedule in get_args(kind))
+        step_sizes = tuple(
+            name
+            for name, kind in named.items()
+            if kind == kinds[name] and Schedule in get_args(kind)
+        )
 
         @wraps(factory)
         def make(*args: P.args, **kwargs: P.kwargs) -> Algorithm:
@@ -219,9 +237,15 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
                 bound = signature.bind_partial(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{factory.__name__} {error}.") from None
-            absent = [each.name for each in signature.parameters.values() if _is_absent(each, bound.arguments)]
+            absent = [
+                each.name
+                for each in signature.parameters.values()
+                if _is_absent(each, bound.arguments)
+            ]
             if absent:
-                raise TypeError(f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}.")
+                raise TypeError(
+                    f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}."
+                )
             bound.apply_defaults()
             settings = {name: _named(value) for name, value in bound.arguments.items()}
             for name, value in settings.items():
@@ -229,9 +253,16 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
             algorithm = factory(*bound.args, **bound.kwargs)
             if not isinstance(algorithm, Algorithm):
                 raise InputError(
-                    f"{factory.__name__} must return a decibo.Algorithm, but it returned {short_repr(algorithm)}."
+                    f"{factory.__name__} must return a decibo.Algorithm, but it returned"
+                    f" {short_repr(algorithm)}."
                 )
-            return replace(algorithm, name=factory.__name__, settings=settings, factory=make, step_sizes=step_sizes)
+            return replace(
+                algorithm,
+                name=factory.__name__,
+                settings=settings,
+                factory=make,
+                step_sizes=step_sizes,
+            )
 
         if provenance:
             make.__doc__ = f"{inspect.cleandoc(factory.__doc__ or '')}\n\n{fill(f'Provenance: {provenance}', 110)}"
@@ -241,7 +272,8 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
 
 
 def _named(value: Any) -> Any:
-    """A setting as it is kept and shown: optax's transformations, which are functions without a name, as rules."""
+    """A setting as it is kept and shown: optax's transformations, which are functions without a
+    name, as rules."""
     return as_rule("", value) if is_rule(value) else value
 
 
@@ -251,7 +283,8 @@ def _is_absent(parameter: inspect.Parameter, arguments: dict[str, object]) -> bo
 
 
 def _prepared(name: str, kind: Any, value: Any) -> Any:
-    """An argument as the factory sees it: rates as schedules or rules, integers checked and static."""
+    """An argument as the factory sees it: rates as schedules or rules, integers checked and
+    static."""
     options = get_args(kind)
     if Schedule in options:
         if value is None and NoneType in options:
@@ -273,6 +306,9 @@ def _entered(named: Method[P], provenance: str) -> Method[P]:
         return named
     known = CATALOG.get(named.__name__)
     if known is not None and known.__module__ != named.__module__:
-        raise InputError(f"A method called {named.__name__} already exists in {known.__module__}.", "Rename yours.")
+        raise InputError(
+            f"A method called {named.__name__} already exists in {known.__module__}.",
+            "Rename yours.",
+        )
     CATALOG[named.__name__] = named
     return named

@@ -1,11 +1,12 @@
-r"""Step sizes that nobody has to choose: how the agents find alpha and gamma of `ahead_exact` while they run.
+r"""Step sizes that nobody has to choose: how the agents find alpha and gamma of `ahead_exact` while
+they run.
 
-First gradients only, nothing is undone, and nothing is used that an agent could not know: its own gradients, what its
-neighbours send, and two numbers about the network that everybody is told before (`mix.reach`: its width, and u, half of
-what one exchange takes off the slowest disagreement).
+First gradients only, nothing is undone, and nothing is used that an agent could not know: its own
+gradients, what its neighbours send, and two numbers about the network that everybody is told before
+(`mix.reach`: its width, and u, half of what one exchange takes off the slowest disagreement).
 
-Inner level: exact diffusion of y and z along moving averages of their directions, which is heavy ball. Along an
-eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
+Inner level: exact diffusion of y and z along moving averages of their directions, which is heavy
+ball. Along an eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
 
     (1)  a   = a + theta (d - a)                                           for y and z, with the same theta
     (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised   at every PROBE-th step
@@ -13,16 +14,17 @@ eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
     (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   growing by at most GROW a step
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
-The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In (5) M is by how much
-y and z have moved and D by how much what they exchange has, for y + z and y - z, at the steps of (2): a disagreement
-in the slowest mode decays like u/(gamma l), so that the best gamma is about sqrt(u kappa)/L for condition kappa; D is
-large against u M where disagreement decides, so that gamma should fall, and small where the inner level itself does.
-All agents use the same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours'
-maxima, and everybody switches to what they have come to at a step that all know, once in `width` steps. The memories
-are scaled with gamma.
+The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In
+(5) M is by how much y and z have moved and D by how much what they exchange has, for y + z and y -
+z, at the steps of (2): a disagreement in the slowest mode decays like u/(gamma l), so that the best
+gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M where disagreement
+decides, so that gamma should fall, and small where the inner level itself does. All agents use the
+same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours'
+maxima, and everybody switches to what they have come to at a step that all know, once in `width`
+steps. The memories are scaled with gamma.
 
-Outer level: gradient tracking, where agents and coordinates may have different step sizes s without harm, because t
-vanishes at the solution.
+Outer level: gradient tracking, where agents and coordinates may have different step sizes s without
+harm, because t vanishes at the solution.
 
     (6)  t   = W t' + d - d'                                               ' = of the step before
     (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, step j with weight j^2
@@ -34,11 +36,12 @@ vanishes at the solution.
     (10) x   = W (x - s B q)
     (11) B   = (l/(average l of late))^-10, at most 1                      the brake: curvature must not run ahead
 
-(7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a power of k, so that
-q dies out with t and what is left is gradient tracking with constant steps s/sqrt(v). (8): where q decays like
-exp(-r k), m_T is q/(1 - r T) and c_T is sqrt|q| (1 - r T): while x creeps, s grows, and once x comes to rest within T
-steps it does not. The root is a compromise: with |q| in its place s freezes too early, with 1 it never does.
-(11): where x is a logarithm of curvature (a penalty, say), y must be able to follow.
+(7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a
+power of k, so that q dies out with t and what is left is gradient tracking with constant steps
+s/sqrt(v). (8): where q decays like exp(-r k), m_T is q/(1 - r T) and c_T is sqrt|q| (1 - r T):
+while x creeps, s grows, and once x comes to rest within T steps it does not. The root is a
+compromise: with |q| in its place s freezes too early, with 1 it never does. (11): where x is a
+logarithm of curvature (a penalty, say), y must be able to follow.
 
 On minibatches t and l are noisy. What is noise alone must neither stop x nor let s fall, so there
 
@@ -46,13 +49,14 @@ On minibatches t and l are noisy. What is noise alone must neither stop x nor le
     (13) c_T = sqrt|q| q m_T sqrt(T)/q^2, at most sqrt|q|                  where |m_T| < |q|, in (8)
     (14) B   = (L/(average L of late))^-10, at most 1                      in place of (11)
 
-and the lag T = 1 is left out. (12): a tracked direction has the noise of d - d', which alternates, so that every other
-step would look like an oscillation; its average does not. (13): the mean of T samples of noise is smaller than one of
-them by sqrt(T), which says nothing against it. (14): l of a minibatch is below L most of the time, and may be 0.
+and the lag T = 1 is left out. (12): a tracked direction has the noise of d - d', which alternates,
+so that every other step would look like an oscillation; its average does not. (13): the mean of T
+samples of noise is smaller than one of them by sqrt(T), which says nothing against it. (14): l of a
+minibatch is below L most of the time, and may be 0.
 
-Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with the weights of Shamir
-& Zhang 2013; (9) per coordinate as in delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993), here over
-several lags at once.
+Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with
+the weights of Shamir & Zhang 2013; (9) per coordinate as in delta-bar-delta (Jacobs 1988) and Rprop
+(Riedmiller & Braun 1993), here over several lags at once.
 """
 
 from __future__ import annotations
@@ -75,9 +79,12 @@ from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
-THETA = 0.2  # of the inner moving average: momentum 0.8 suits conditions from 1 to 10^4; less is slow, more is unsteady
+# of the inner moving average: momentum 0.8 suits conditions from 1 to 10^4; less is slow, more is
+# unsteady
+THETA = 0.2
 SAFE = 0.9  # of half the largest gamma that is stable: l is seen from below, and late
-FIRST = 0.3  # r at the start: in the middle, on a logarithmic scale, of where it ends on most networks
+# r at the start: in the middle, on a logarithmic scale, of where it ends on most networks
+FIRST = 0.3
 PACE = 0.02  # change of log r in a step, where the network allows it
 GROW = 1.05  # growth of gamma in a step: a smaller curvature may be that of an unlucky probe
 PROBE = 4  # steps between two probes, each of which costs a gradient of g
@@ -86,9 +93,11 @@ NOISE = 0.1  # of the direction of a probe
 GOLDEN = (5**0.5 - 1) / 2
 FALL = 0.95  # of L from one probe to the next
 LATE = 8  # probes that the average of l looks back
-BRAKE = 10.0  # the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
+# the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
+BRAKE = 10.0
 CALM = 1000  # steps after which s grows at half of its first pace: late growth is more often chance
-DOWN = 0.5  # of log s in a step at an oscillation of every step; one of period T is answered within T steps
+# of log s in a step at an oscillation of every step; one of period T is answered within T steps
+DOWN = 0.5
 TINY = 1e-3  # s at the start: too small to do harm, and soon left behind
 LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
 RECENT = 0.3  # weight of the last step looked at in D and M
@@ -97,7 +106,8 @@ RECENT = 0.3  # weight of the last step looked at in D and M
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Pace:
-    """How the steps of x answer what is seen, on all data or on minibatches; part of the program, never traced.
+    """How the steps of x answer what is seen, on all data or on minibatches; part of the program,
+    never traced.
 
     lags      T of (8)
     up        UP of (9): of log s in a step
@@ -112,11 +122,13 @@ class Pace:
 
 
 FULL = Pace((1.0, 4.0, 16.0, 64.0, 256.0), up=0.08)  # from TINY to 1 in 90 steps
-SAMPLED = Pace((4.0, 16.0, 64.0, 256.0), up=0.1, theta=0.1, sampled=True)  # c_T of noisy q are smaller
+# c_T of noisy q are smaller
+SAMPLED = Pace((4.0, 16.0, 64.0, 256.0), up=0.1, theta=0.1, sampled=True)
 
 
 class Plan(NamedTuple):
-    """What is given: the direction, a step size that is not to be chosen, and whether gradients are noisy."""
+    """What is given: the direction, a step size that is not to be chosen, and whether gradients are
+    noisy."""
 
     direction: Direction
     alpha: Schedule | None
@@ -157,7 +169,8 @@ class Inner(NamedTuple):
 
 
 class Outer(NamedTuple):
-    """What an agent keeps for x: W t, d, v, one m_T for each lag, s, and a on minibatches; names as in (6)-(12)."""
+    """What an agent keeps for x: W t, d, v, one m_T for each lag, s, and a on minibatches; names as
+    in (6)-(12)."""
 
     wt: Vector
     d: Vector
@@ -178,9 +191,14 @@ class State(NamedTuple):
 def automatic(
     direction: Direction, alpha: Rate | None = None, gamma: Rate | None = None, pace: Pace = FULL
 ) -> Algorithm:
-    """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that are not given."""
+    """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that
+    are not given."""
     given = {"alpha": alpha, "gamma": gamma}
-    plan = Plan(direction, *(None if rate is None else schedule(name, rate) for name, rate in given.items()), pace=pace)
+    plan = Plan(
+        direction,
+        *(None if rate is None else schedule(name, rate) for name, rate in given.items()),
+        pace=pace,
+    )
     return Algorithm(
         init=Partial(_init, plan),
         step=Partial(_step, plan),
@@ -230,7 +248,8 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
 
 
 def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
-    """The largest of all agents' numbers; without a loop where the width is known beforehand, as between sites."""
+    """The largest of all agents' numbers; without a loop where the width is known beforehand, as
+    between sites."""
     width = mix.reach.width
     if isinstance(width, int):
         for _ in range(width):
@@ -239,7 +258,9 @@ def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
     return lax.fori_loop(0, width, lambda _, most: mix.largest(most), own)
 
 
-def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
+def _step(
+    plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
+) -> State:
     v = state.variables
     heard = Heard(oracle.functions, oracle.data, oracle)
     d = plan.direction.at(heard, v, k)
@@ -254,7 +275,8 @@ def _step(plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key:
 
 @dataclass(frozen=True)
 class Heard(Oracle):
-    """An oracle that remembers where it was asked for g_y, and its answers: a probe needs one that the step needed."""
+    """An oracle that remembers where it was asked for g_y, and its answers: a probe needs one that
+    the step needed."""
 
     asked: Oracle
     slopes: list[tuple[Vector, Vector]] = field(default_factory=list)
@@ -276,7 +298,9 @@ class Heard(Oracle):
         return self.asked.on(data)
 
 
-def _looked(pace: Pace, oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array) -> tuple[Inner, jax.Array]:
+def _looked(
+    pace: Pace, oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array
+) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
     def look(at: tuple[Vector, Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
@@ -293,14 +317,17 @@ def _looked(pace: Pace, oracle: Heard, x: Vector, y: Vector, inner: Inner, k: ja
 
 
 def _agreed(plan: Plan, mix: Mix, inner: Inner, k: jax.Array) -> Inner:
-    """With the news of the neighbours; and, when these have come from everywhere, with another gamma."""
+    """With the news of the neighbours; and, when these have come from everywhere, with another
+    gamma."""
     if plan.gamma is not None:
         return inner._replace(gamma=_given(plan.gamma, k, inner.gamma))
     period = jnp.maximum(mix.reach.width, PROBE)
 
     def turn() -> Inner:
         own = jnp.concatenate([inner.own[None], inner.moves])
-        return lax.cond(k > 0, lambda: _switched(plan, mix, inner, period), lambda: inner)._replace(news=own)
+        return lax.cond(k > 0, lambda: _switched(plan, mix, inner, period), lambda: inner)._replace(
+            news=own
+        )
 
     inner = lax.cond(k % period == 0, turn, lambda: inner)
     return inner._replace(news=mix.largest(inner.news))
@@ -312,11 +339,15 @@ def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
     tiny = jnp.finfo(dtype).tiny
     u = jnp.asarray(mix.reach.slow, dtype) / 2
     largest, d_plus, m_plus, d_minus, m_minus = inner.news
-    ratio = (d_plus / jnp.maximum(m_plus, tiny) + d_minus / jnp.maximum(m_minus, tiny)) / 2  # D^2/M^2
+    # D^2/M^2
+    ratio = (d_plus / jnp.maximum(m_plus, tiny) + d_minus / jnp.maximum(m_minus, tiny)) / 2
     lean = jnp.clip(jnp.log(jnp.maximum(ratio, tiny)) / 2 - jnp.log(u), -1, 1)
     least = jnp.minimum(jnp.sqrt(u) / 2, FIRST)
     share = jnp.clip(inner.share * jnp.exp(-period * jnp.minimum(PACE, u) * lean), least, 1)  # (5)
-    gamma = jnp.minimum(share * _most(plan.theta, largest), inner.gamma * GROW ** period.astype(dtype))  # (4)
+    # (4)
+    gamma = jnp.minimum(
+        share * _most(plan.theta, largest), inner.gamma * GROW ** period.astype(dtype)
+    )
     memory = jax.tree.map(lambda c: gamma / inner.gamma * c, inner.memory)
     return inner._replace(gamma=gamma, share=share, memory=memory)
 
@@ -327,14 +358,22 @@ def _inner_step(
     """y and z after the step, and what is kept for the next."""
     average = {name: a + plan.theta * (d[name] - a) for name, a in inner.average.items()}  # (1)
     rates = dict.fromkeys(own, inner.gamma)
-    moved, memory = consensus.exact_diffusion().step(mix, lambda s, h: s, own, inner.memory, average, rates)
+    moved, memory = consensus.exact_diffusion().step(
+        mix, lambda s, h: s, own, inner.memory, average, rates
+    )
     sent = jax.tree.map(jnp.subtract, memory[0], inner.memory[0])
-    moves = lax.cond(k % PROBE == 0, _moves, lambda moves, *_: moves, inner.moves, sent, inner.sent, moved, own)
+    moves = lax.cond(
+        k % PROBE == 0, _moves, lambda moves, *_: moves, inner.moves, sent, inner.sent, moved, own
+    )
     return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
 
 
 def _moves(
-    moves: Vector, sent: dict[str, Vector], before: dict[str, Vector], moved: dict[str, Vector], own: dict[str, Vector]
+    moves: Vector,
+    sent: dict[str, Vector],
+    before: dict[str, Vector],
+    moved: dict[str, Vector],
+    own: dict[str, Vector],
 ) -> Vector:
     """D and M of (5), squared and averaged, with those of this step."""
     changed = jax.tree.map(jnp.subtract, sent, before)
@@ -359,7 +398,8 @@ def _outer_step(
     root, size = jnp.sqrt(jnp.abs(q)), jnp.maximum(jnp.abs(q), tiny)
     c = [root * _agreement(pace, T, m, q, size) for T, m in zip(pace.lags, outer.m, strict=True)]
     m = tuple(
-        m + (q - m) / jnp.minimum(T, k + 1).astype(x.dtype) for T, m in zip(pace.lags, outer.m, strict=True)
+        m + (q - m) / jnp.minimum(T, k + 1).astype(x.dtype)
+        for T, m in zip(pace.lags, outer.m, strict=True)
     )  # (8)
     least = reduce(jnp.minimum, c)
     down = reduce(jnp.minimum, (each / T for T, each in zip(pace.lags, c, strict=True)))
@@ -370,7 +410,9 @@ def _outer_step(
     return x, Outer(wt, d, v, m, s, a)
 
 
-def _averaged(pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array) -> tuple[Vector, Vector | tuple[()]]:
+def _averaged(
+    pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array
+) -> tuple[Vector, Vector | tuple[()]]:
     """What q is made of, t or on minibatches its average, and what is kept of it."""
     if isinstance(a, tuple):
         return t, a
@@ -379,7 +421,8 @@ def _averaged(pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array) -> tup
 
 
 def _agreement(pace: Pace, lag: float, m: Vector, q: Vector, size: Vector) -> Vector:
-    """q m/max(q^2, m^2): 1 if the mean of the last steps is q, -1 if it is -q; `size` is |q|, positive."""
+    """q m/max(q^2, m^2): 1 if the mean of the last steps is q, -1 if it is -q; `size` is |q|,
+    positive."""
     mean = jnp.abs(m)
     ratio = jnp.minimum(mean, size) / jnp.maximum(mean, size)
     if pace.sampled:
@@ -387,8 +430,11 @@ def _agreement(pace: Pace, lag: float, m: Vector, q: Vector, size: Vector) -> Ve
     return jnp.sign(q) * jnp.sign(m) * ratio
 
 
-def _probe(oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector) -> tuple[jax.Array, Vector]:
-    """l and h/l of (2), where g_y is `slope`; nothing and the old direction if it does not change."""
+def _probe(
+    oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector
+) -> tuple[jax.Array, Vector]:
+    """l and h/l of (2), where g_y is `slope`; nothing and the old direction if it does not
+    change."""
     e = jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
     h = (oracle.inner(x, y + e * along)[1] - slope) / e
     size = jnp.linalg.norm(h)
@@ -410,7 +456,8 @@ def _unit(vector: Vector) -> Vector:
 
 
 def _noise(like: Vector) -> Vector:
-    """The fractions of 1, 2, ... times the golden ratio, less a half, normalised: spread evenly, none is 0, cheap."""
+    """The fractions of 1, 2, ... times the golden ratio, less a half, normalised: spread evenly,
+    none is 0, cheap."""
     turns = jnp.arange(1, like.size + 1, dtype=like.dtype) * GOLDEN
     return _unit(turns - jnp.floor(turns) - 0.5)
 
@@ -424,7 +471,11 @@ def _view(direction: Direction, state: State) -> dict[str, Vector]:
 
 
 def _chosen(plan: Plan, state: State) -> dict[str, jax.Array]:
-    """The step sizes that were not given: alpha as the median of s/sqrt(v) over the coordinates, and gamma."""
-    found = {"alpha": jnp.median(state.outer.s / jnp.sqrt(state.outer.v)), "gamma": state.inner.gamma}
+    """The step sizes that were not given: alpha as the median of s/sqrt(v) over the coordinates,
+    and gamma."""
+    found = {
+        "alpha": jnp.median(state.outer.s / jnp.sqrt(state.outer.v)),
+        "gamma": state.inner.gamma,
+    }
     given = {"alpha": plan.alpha, "gamma": plan.gamma}
     return {name: value for name, value in found.items() if given[name] is None}

@@ -1,4 +1,5 @@
-r"""BOME on one agent: a penalty that is chosen again in every step, so that the inner gap must fall.
+r"""BOME on one agent: a penalty that is chosen again in every step, so that the inner gap must
+fall.
 
 T times      (1)  e <- e - gamma g_y(x, e)                         e starts at y and is then held fixed
 with q(x, y) = g(x, y) - g(x, e):
@@ -37,13 +38,16 @@ def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm
     alpha   step size of x and y
     gamma   step size of the inner loop
     eta     how fast the inner gap must fall
-    T       length of the inner loop, which must nearly solve the inner problem: (1 - gamma mu_g)^T of J v is missing
+    T       length of the inner loop, which must nearly solve the inner problem: (1 - gamma mu_g)^T
+            of J v is missing
 
-    Cost: 1 + (T + 1) gradients; sends nothing.
-    Lands: in an O(alpha) neighbourhood of the solution, where it oscillates, since lam grows like 1/|grad q|:
-    |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a quadratic.
+    Cost: 1 + (T + 1) gradients; sends nothing. Lands: in an O(alpha) neighbourhood of the solution,
+    where it oscillates, since lam grows like 1/|grad q|: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha
+    = .1, .01, .001 on a quadratic.
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, gamma, eta, T), centralised=True, products=False)
+    return Algorithm(
+        Partial(_init), Partial(_step, alpha, gamma, eta, T), centralised=True, products=False
+    )
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:

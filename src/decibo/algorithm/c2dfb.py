@@ -10,8 +10,8 @@ r"""C2DFB: the penalty method with inner loops that send compressed residuals on
     (5)  dhat' = dhat + Q(d' - dhat),   shat' = shat + Q(s' - shat)
     (6)  t+ = t + c (W t - t) + u+ - u
 
-Q keeps the largest entries. dhat is what the neighbours know of d: they add up the residuals Q(...) they get, so that
-only these are sent. All hats start at 0, s and t at the agent's own F and u.
+Q keeps the largest entries. dhat is what the neighbours know of d: they add up the residuals Q(...)
+they get, so that only these are sent. All hats start at 0, s and t at the agent's own F and u.
 """
 
 from __future__ import annotations
@@ -100,20 +100,23 @@ def c2dfb(
 
     alpha, beta, gamma   step sizes of x, y and z; beta = gamma/lam unless given
     lam                  penalty
-    c                    weight of the neighbours; the harder the compression, the smaller it must be
+    c                    weight of the neighbours; the harder the compression, the smaller it must
+                         be
     K                    length of the inner loops
     keep                 share of the entries of a residual that is sent
 
     For networks that do not change.
 
-    Cost: (K + 1) + (2K + 2) gradients; sends 2n numbers in one message and, in K messages, 4 residuals of
-    ceil(keep r) values with their places.
-    Lands: O(1/lam) from the solution, the bias of the penalty, compressed or not: |grad Phi| 4.5e-2, 4.9e-3, 5.0e-4 at
-    lam = 10, 100, 1000 (heterogeneous quadratic, ring of 10).
+    Cost: (K + 1) + (2K + 2) gradients; sends 2n numbers in one message and, in K messages, 4
+    residuals of ceil(keep r) values with their places. Lands: O(1/lam) from the solution, the bias
+    of the penalty, compressed or not: |grad Phi| 4.5e-2, 4.9e-3, 5.0e-4 at lam = 10, 100, 1000
+    (heterogeneous quadratic, ring of 10).
     """
     compress = Largest(fraction("keep", keep, zero=False))
     step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, c, K, compress)
-    return Algorithm(Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam", products=False)
+    return Algorithm(
+        Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam", products=False
+    )
 
 
 def _gradients(lam: Scalar, oracle: Oracle, x: Vector, d: Pair) -> tuple[Pair, Vector]:
@@ -146,7 +149,9 @@ def _step(
     key: jax.Array,
 ) -> State:
     old = state.inner
-    h_x, h_y, h_z, penalty, weight = (jnp.asarray(rate(k), state.x.dtype) for rate in (alpha, beta, gamma, lam, c))
+    h_x, h_y, h_z, penalty, weight = (
+        jnp.asarray(rate(k), state.x.dtype) for rate in (alpha, beta, gamma, lam, c)
+    )
     h = Pair(h_y, h_z)
     wx, wt = mix((state.x, state.t))
     x = state.x + weight * (wx - state.x) - h_x * state.t  # (1)
@@ -155,14 +160,27 @@ def _step(
 
     def once(now: Inner, _: None) -> tuple[Inner, None]:
         d = jax.tree.map(
-            lambda d, w, e, h, s: d + weight * (w - e) - h * s, now.d, now.w_d_hat, now.d_hat, h, now.s
+            lambda d, w, e, h, s: d + weight * (w - e) - h * s,
+            now.d,
+            now.w_d_hat,
+            now.d_hat,
+            h,
+            now.s,
         )  # (3)
         F, u = _gradients(penalty, oracle, x, d)
         s = jax.tree.map(
-            lambda s, w, e, new, F: s + weight * (w - e) + new - F, now.s, now.w_s_hat, now.s_hat, F, now.F
+            lambda s, w, e, new, F: s + weight * (w - e) + new - F,
+            now.s,
+            now.w_s_hat,
+            now.s_hat,
+            F,
+            now.F,
         )  # (4)
-        residuals, treedef = jax.tree.flatten(jax.tree.map(jnp.subtract, (d, s), (now.d_hat, now.s_hat)))
-        sent = jax.tree.unflatten(treedef, list(jax.vmap(compress)(jnp.stack(residuals))))  # all four together
+        residuals, treedef = jax.tree.flatten(
+            jax.tree.map(jnp.subtract, (d, s), (now.d_hat, now.s_hat))
+        )
+        # all four together
+        sent = jax.tree.unflatten(treedef, list(jax.vmap(compress)(jnp.stack(residuals))))
         d_hat, s_hat = jax.tree.map(jnp.add, (now.d_hat, now.s_hat), sent)  # (5)
         received = mix(sent, bits=4 * compress.bits(d.y))
         w_d_hat, w_s_hat = jax.tree.map(jnp.add, (now.w_d_hat, now.w_s_hat), received)

@@ -1,4 +1,5 @@
-r"""Direction x estimator x rule x consensus = algorithm; and what wraps an algorithm into another, such as minibatches.
+r"""Direction x estimator x rule x consensus = algorithm; and what wraps an algorithm into another,
+such as minibatches.
 
 (1)  d  = the direction at the agent's own variables s, or what the estimator makes of it
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
@@ -36,7 +37,8 @@ MASK = "mask of "  # before the name of a variable: what its agents add to its d
 
 
 class State(NamedTuple):
-    """The state of one agent: its variables, moving averages, and the memories of strategies, estimator and rule."""
+    """The state of one agent: its variables, moving averages, and the memories of strategies,
+    estimator and rule."""
 
     variables: Tree
     memory: tuple[Tree, ...]
@@ -50,7 +52,8 @@ class Recipe(NamedTuple):
     """What an algorithm is made of."""
 
     direction: Direction
-    strategies: tuple[tuple[Consensus, dict[str, Prox | None]], ...]  # with the variables that each looks after
+    # with the variables that each looks after
+    strategies: tuple[tuple[Consensus, dict[str, Prox | None]], ...]
     rule: Rule  # for all variables together
     average: dict[str, Schedule]
     estimator: Estimator | None = None
@@ -68,12 +71,17 @@ def compose(
 ) -> Algorithm:
     """The algorithm that moves along `direction` and agrees by `consensus`.
 
-    consensus   one strategy for all variables, or one for each: {"x": tracking(), "y": dgd(), "v": dgd()}
-    estimator   from which samples the direction is found: estimator.saga(); by default from all data at every step
-    average     variables that follow a moving average of their direction, with its weight: {"x": 0.2}
-    prox        variables with a projection or proximal map: {"x": prox.box(0, 1)}, or a function of the vector
-    steps       the step size of each variable: compose(penalty(lam=20.0), dgd(), x=1e-3, y=1e-3, z=1e-2). A number, a
-                function of the step, a rule such as decibo.rule.heavy_ball(0.1), or an optax GradientTransformation
+    consensus   one strategy for all variables, or one for each: {"x": tracking(), "y": dgd(), "v":
+                dgd()}
+    estimator   from which samples the direction is found: estimator.saga(); by default from all
+                data at every step
+    average     variables that follow a moving average of their direction, with its weight: {"x":
+                0.2}
+    prox        variables with a projection or proximal map: {"x": prox.box(0, 1)}, or a function of
+                the vector
+    steps       the step size of each variable: compose(penalty(lam=20.0), dgd(), x=1e-3, y=1e-3,
+                z=1e-2). A number, a function of the step, a rule such as
+                decibo.rule.heavy_ball(0.1), or an optax GradientTransformation
     rule        one rule for all variables in place of step sizes: decibo.rule.tuning_free()
     """
     _check_parts(direction, consensus)
@@ -82,7 +90,10 @@ def compose(
     rules = _rules(direction, rule, steps)
     _among("moving average", average or {}, direction)
     _among("proximal map", prox or {}, direction)
-    maps = {name: as_prox(name, prox[name]) if prox and name in prox else None for name in direction.variables}
+    maps = {
+        name: as_prox(name, prox[name]) if prox and name in prox else None
+        for name in direction.variables
+    }
     groups = _groups(direction, consensus)
     for strategy, names in groups:
         for name in names:
@@ -115,76 +126,89 @@ def compose(
 
 
 def _check_parts(direction: object, consensus: object) -> None:
-    """Reject what is no direction, and what is neither a consensus strategy nor one for each variable."""
+    """Reject what is no direction, and what is neither a consensus strategy nor one for each
+    variable."""
     if not isinstance(direction, Direction):
         raise InputError(
-            f"The direction must be one of decibo.direction, such as direction.penalty(20.0), but it is "
-            f"{short_repr(direction)}."
+            "The direction must be one of decibo.direction, such as direction.penalty(20.0), but"
+            f" it is {short_repr(direction)}."
         )
     if isinstance(consensus, Mapping):
         _exactly("strategies", consensus, direction)
     for strategy in consensus.values() if isinstance(consensus, Mapping) else [consensus]:
         if not isinstance(strategy, Consensus):
             raise InputError(
-                f"A strategy must be one of decibo.consensus, such as consensus.tracking(), but this is "
-                f"{short_repr(strategy)}."
+                "A strategy must be one of decibo.consensus, such as consensus.tracking(), but"
+                f" this is {short_repr(strategy)}."
             )
 
 
-def _groups(direction: Direction, consensus: Consensus | Mapping[str, Consensus]) -> list[tuple[Consensus, list[str]]]:
+def _groups(
+    direction: Direction, consensus: Consensus | Mapping[str, Consensus]
+) -> list[tuple[Consensus, list[str]]]:
     """Variables that agree in the same way share their messages."""
     if isinstance(consensus, Consensus):
         return [(consensus, list(direction.variables))]
     groups: dict[tuple[str, int], tuple[Consensus, list[str]]] = {}
     for name in direction.variables:
         strategy = consensus[name]
-        key = strategy.name, id(strategy) if strategy.fading else 0  # with numbers of its own, unlike the others
+        # with numbers of its own, unlike the others
+        key = strategy.name, id(strategy) if strategy.fading else 0
         groups.setdefault(key, (strategy, []))[1].append(name)
     return list(groups.values())
 
 
-def _rules(direction: Direction, rule: Rule | None, steps: Mapping[str, StepSize]) -> dict[str, Rule]:
+def _rules(
+    direction: Direction, rule: Rule | None, steps: Mapping[str, StepSize]
+) -> dict[str, Rule]:
     """The rule of each variable; a joint one for all of them."""
     if rule is None:
         _exactly("step sizes", steps, direction)
         return {name: as_rule(name, steps[name]) for name in direction.variables}
     if not isinstance(rule, Rule) or not rule.joint:
         raise InputError(
-            f"rule must be one rule for all variables, such as decibo.rule.tuning_free(), but it is {rule!r}.",
+            "rule must be one rule for all variables, such as decibo.rule.tuning_free(), but it is"
+            f" {rule!r}.",
             f"Pass the rules of single variables as their step sizes: {direction.variables[0]}=...",
         )
     if steps:
-        raise InputError(f"With rule={rule} there are no step sizes, but they are given for {', '.join(steps)}.")
+        raise InputError(
+            f"With rule={rule} there are no step sizes, but they are given for {', '.join(steps)}."
+        )
     if rule.variables and set(rule.variables) != set(direction.variables):
         raise InputError(
-            f"{rule} is for the variables {', '.join(rule.variables)}, but the direction {direction.name!r} moves "
-            f"{', '.join(direction.variables)}.",
+            f"{rule} is for the variables {', '.join(rule.variables)}, but the direction"
+            f" {direction.name!r} moves {', '.join(direction.variables)}.",
             "Use it with the implicit direction.",
         )
     return dict.fromkeys(direction.variables, rule)
 
 
 def _check_rule(name: str, rule: Rule, strategy: Consensus, prox: Prox | None) -> None:
-    """Reject a rule that would lead the strategy, or the proximal map, to another point than the solution."""
+    """Reject a rule that would lead the strategy, or the proximal map, to another point than the
+    solution."""
     if strategy.needs_linear and not rule.linear:
         raise InputError(
-            f"{strategy.name} is exact only if all agents move by the same multiple of their directions, but with "
-            f"{rule} for {name} every agent has steps of its own: they would come to rest elsewhere.",
-            "Use consensus.tracking() or atc_tracking(), where the direction itself vanishes at the solution.",
+            f"{strategy.name} is exact only if all agents move by the same multiple of their"
+            f" directions, but with {rule} for {name} every agent has steps of its own: they would"
+            " come to rest elsewhere.",
+            "Use consensus.tracking() or atc_tracking(), where the direction itself vanishes at the"
+            " solution.",
         )
     if prox is not None and not suits(prox, rule.sizes):
         raise InputError(
-            f"{rule} does not move all entries of {name} by the same multiple of the direction, so that this proximal "
-            "map would lead to another point than the solution.",
-            "Use prox.box (or prox.l1 with adam and amsgrad), or a rule with one step for all entries.",
+            f"{rule} does not move all entries of {name} by the same multiple of the direction, so"
+            " that this proximal map would lead to another point than the solution.",
+            "Use prox.box (or prox.l1 with adam and amsgrad), or a rule with one step for all"
+            " entries.",
         )
 
 
 def _exactly(what: str, names: Collection[str], direction: Direction) -> None:
     if set(names) != set(direction.variables):
         raise InputError(
-            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but the {what} are for "
-            f"{', '.join(names) or 'none of them'}.",
+            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but the"
+            f" {what} are for {', '.join(names) or 'none of them'}.",
             "Pass exactly one for each variable.",
         )
 
@@ -193,8 +217,8 @@ def _among(what: str, names: Collection[str], direction: Direction) -> None:
     unknown = sorted(set(names) - set(direction.variables))
     if unknown:
         raise InputError(
-            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but there is a {what} for "
-            f"{', '.join(unknown)}."
+            f"The direction {direction.name!r} moves {', '.join(direction.variables)}, but there is"
+            f" a {what} for {', '.join(unknown)}."
         )
 
 
@@ -202,24 +226,37 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
     s = recipe.direction.start(start)
     for _, maps in recipe.strategies:
         s = s._replace(**{name: prox(getattr(s, name), 0.0) for name, prox in maps.items() if prox})
-    memory = tuple(strategy.start({name: getattr(s, name) for name in maps}) for strategy, maps in recipe.strategies)
+    memory = tuple(
+        strategy.start({name: getattr(s, name) for name in maps})
+        for strategy, maps in recipe.strategies
+    )
     average = {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average}
     estimate = recipe.estimator.start(oracle, s) if recipe.estimator else ()
     mask = {name: start[MASK + name] for name in recipe.direction.variables if MASK + name in start}
     return State(s, memory, average, estimate, recipe.rule.start(s._asdict()), mask)
 
 
-def _step(recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array) -> State:
+def _step(
+    recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
+) -> State:
     if recipe.estimator is None:
-        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k, key)  # (1)
-    d, estimate = recipe.estimator.at(recipe.direction, oracle, state.variables, state.estimate, k, key)
+        # (1)
+        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k, key)
+    d, estimate = recipe.estimator.at(
+        recipe.direction, oracle, state.variables, state.estimate, k, key
+    )
     return moved(recipe, mix, state._replace(estimate=estimate), d, k, key)
 
 
-def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array, key: jax.Array | None = None) -> State:
+def moved(
+    recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array, key: jax.Array | None = None
+) -> State:
     """The state after a step along d; `key` is for strategies whose messages carry noise."""
     s = state.variables
-    average = {name: a + recipe.average[name](k) * (getattr(d, name) - a) for name, a in state.average.items()}
+    average = {
+        name: a + recipe.average[name](k) * (getattr(d, name) - a)
+        for name, a in state.average.items()
+    }
     d = d._replace(**average)  # (2)
     d = d._replace(**{name: getattr(d, name) + b for name, b in state.mask.items()})  # (3)
     along: dict[str, Vector] = {}
@@ -231,8 +268,14 @@ def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array, key: ja
     rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (5)
     new: dict[str, Vector] = {}
     memories: list[Tree] = []
-    for number, ((strategy, maps), memory) in enumerate(zip(recipe.strategies, followed, strict=True)):
-        drawn = (k, jax.random.fold_in(key, NOISE + number)) if strategy.fading and key is not None else ()
+    for number, ((strategy, maps), memory) in enumerate(
+        zip(recipe.strategies, followed, strict=True)
+    ):
+        drawn = (
+            (k, jax.random.fold_in(key, NOISE + number))
+            if strategy.fading and key is not None
+            else ()
+        )
         own, move, size = ({name: part[name] for name in maps} for part in (s._asdict(), u, h))
         moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size, *drawn)  # (6)
         new |= moved
@@ -264,43 +307,61 @@ def _rest(recipe: Recipe, state: State) -> jax.Array:
 
 
 def recipe_of(method: Algorithm) -> Recipe | None:
-    """What the method is composed of; None if it is not just a direction times a consensus strategy."""
+    """What the method is composed of; None if it is not just a direction times a consensus
+    strategy."""
     step = method.core.step
     return step.args[0] if step.func is _step else None
 
 
 def minibatch(method: Algorithm) -> Algorithm:
-    """The method with every gradient of a step taken on a minibatch drawn by the problem's `sample`."""
+    """The method with every gradient of a step taken on a minibatch drawn by the problem's
+    `sample`."""
     check_wrappable(method)
     inside = method.sampled or method
     step = Partial(_sampled, inside.core.step)
-    return wrapped(method, "minibatch", minibatch, inside.init, step, inside.view, stochastic=True, sampled=None)
+    return wrapped(
+        method,
+        "minibatch",
+        minibatch,
+        inside.init,
+        step,
+        inside.view,
+        stochastic=True,
+        sampled=None,
+    )
 
 
-def _sampled(step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array) -> Tree:
+def _sampled(
+    step: Partial, oracle: Oracle, mix: Mix, state: Tree, k: jax.Array, key: jax.Array
+) -> Tree:
     draw, rest = jax.random.split(key)
     return step(oracle.sampled(draw), mix, state, k, rest)
 
 
 def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
-    """The method with its direction found by an estimator: with_estimator(ahead_exact(...), estimator.saga()).
+    """The method with its direction found by an estimator: with_estimator(ahead_exact(...),
+    estimator.saga()).
 
     For methods that are a direction times a consensus strategy.
     """
     check_wrappable(method)
     if check_estimator(estimator) is None:
         raise InputError(
-            "There is no estimator to find the direction by.", "Pass decibo.estimator.saga(), for example."
+            "There is no estimator to find the direction by.",
+            "Pass decibo.estimator.saga(), for example.",
         )
     recipe = recipe_of(method)
     if recipe is None:
         raise InputError(
-            f"{method.name} is not just a direction times a consensus strategy, so that {estimator.name} has no "
-            "direction to estimate.",
-            "Use decibo.minibatch(method), or wrap the estimator first and anything else around it.",
+            f"{method.name} is not just a direction times a consensus strategy, so that"
+            f" {estimator.name} has no direction to estimate.",
+            "Use decibo.minibatch(method), or wrap the estimator first and anything else"
+            " around it.",
         )
     if recipe.estimator is not None:
-        raise InputError(f"{method.name} has the estimator {recipe.estimator.name} already.", "Compose it anew.")
+        raise InputError(
+            f"{method.name} has the estimator {recipe.estimator.name} already.", "Compose it anew."
+        )
     recipe = recipe._replace(estimator=estimator)
     return wrapped(
         method,
@@ -319,7 +380,8 @@ def check_estimator(estimator: Estimator | None) -> Estimator | None:
     """Reject what is not an estimator."""
     if not isinstance(estimator, Estimator | None):
         raise InputError(
-            f"An estimator must be one of decibo.estimator, such as estimator.saga(), but this is {estimator!r}."
+            "An estimator must be one of decibo.estimator, such as estimator.saga(), but this is"
+            f" {estimator!r}."
         )
     return estimator
 
@@ -339,7 +401,8 @@ def wrapped(
     view: Callable[[Tree], dict[str, Vector]],
     **changes: Any,
 ) -> Algorithm:
-    """A wrapped method: its settings are those of the method inside, and `wrap` wraps it again when one changes.
+    """A wrapped method: its settings are those of the method inside, and `wrap` wraps it again when
+    one changes.
 
     What the paper proves of the method inside does not carry over.
     """

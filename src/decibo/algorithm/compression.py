@@ -1,16 +1,19 @@
-r"""Compressed messages: every vector s that a method mixes has a public copy c, which all neighbours know as well.
+r"""Compressed messages: every vector s that a method mixes has a public copy c, which all
+neighbours know as well.
 
     (1)  q  = Q(s - c)                        what is sent: a compressed residual, so that errors are fed back
     (2)  c+ = c + q
     (3)  u+ = u + W q                         u = W c, kept up to date from the messages alone
     (4)  mix(s) = s + eta (u+ - c+)           W s if nothing is lost and eta = 1
 
-[CHOCO: Koloskova, Stich & Jaggi 2019]. Residuals vanish as the agents come to rest, and what is lost of them with them:
-exact methods stay exact. c and u are two more copies of every message in memory. Without feedback there are none,
+[CHOCO: Koloskova, Stich & Jaggi 2019]. Residuals vanish as the agents come to rest, and what is
+lost of them with them: exact methods stay exact. c and u are two more copies of every message in
+memory. Without feedback there are none,
 
     (5)  mix(s) = s + eta (W - I) Q(s)
 
-the mean over the agents is still exact, but agents agree up to what Q loses of s itself: with bfloat16, 2^-9 of it.
+the mean over the agents is still exact, but agents agree up to what Q loses of s itself: with
+bfloat16, 2^-9 of it.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ __all__ = ["Compressor", "compressed", "quantise", "random_k", "rounded", "top_k
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Compressor:
-    """A compressor: `apply(s, key)` is what a receiver reconstructs, `bits(size, width)` counts what was sent."""
+    """A compressor: `apply(s, key)` is what a receiver reconstructs, `bits(size, width)` counts
+    what was sent."""
 
     apply: Callable[[Vector, jax.Array], Vector] = field(metadata={"static": True})
     bits: Callable[[int, int], int] = field(metadata={"static": True})
@@ -56,9 +60,12 @@ def top_k(fraction: float) -> Compressor:
 
 
 def random_k(fraction: float) -> Compressor:
-    """Entries drawn at random, without their positions: neighbours draw the same ones from the seed that is sent."""
+    """Entries drawn at random, without their positions: neighbours draw the same ones from the seed
+    that is sent."""
     fraction = share("fraction", fraction, zero=False)
-    return Compressor(_RandomK(fraction), _EntryBits(fraction, seed=True), f"random_k({fraction:g})")
+    return Compressor(
+        _RandomK(fraction), _EntryBits(fraction, seed=True), f"random_k({fraction:g})"
+    )
 
 
 def quantise(bits: int) -> Compressor:
@@ -70,7 +77,9 @@ def quantise(bits: int) -> Compressor:
 
 def rounded(dtype: str = "bfloat16") -> Compressor:
     """Every entry in a shorter floating-point type, "bfloat16" or "float16"."""
-    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[one_of("dtype", dtype, ("bfloat16", "float16"))]
+    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[
+        one_of("dtype", dtype, ("bfloat16", "float16"))
+    ]
     return Compressor(_Rounded(jnp.dtype(kind)), _LevelBits(16, scale=False), f"rounded({dtype})")
 
 
@@ -82,12 +91,16 @@ class Compressed(NamedTuple):
     u: tuple[Tree, ...]
 
 
-def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0, feedback: bool = True) -> Algorithm:
+def compressed(
+    method: Algorithm, compressor: Compressor, *, eta: float = 1.0, feedback: bool = True
+) -> Algorithm:
     """The method with every message compressed, with error feedback.
 
-    eta        how far agents move towards what they receive, at most 1; the stronger the compression, the smaller
-    feedback   False: nothing is remembered of earlier messages, which saves two copies of each, and agents agree only
-               up to what the compressor loses. For `rounded`, and hardly for others
+    eta        how far agents move towards what they receive, at most 1; the stronger the
+               compression, the smaller
+    feedback   False: nothing is remembered of earlier messages, which saves two copies of each, and
+               agents agree only up to what the compressor loses. For `rounded`, and hardly for
+               others
     """
     if not isinstance(compressor, Compressor):
         raise InputError(
@@ -98,8 +111,8 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0, f
     check_wrappable(method)
     if method.noisy:
         raise InputError(
-            f"{method.name} adds noise to its messages, and what a compressor makes of both together has neither the "
-            "distribution of the noise nor its zero mean.",
+            f"{method.name} adds noise to its messages, and what a compressor makes of both"
+            " together has neither the distribution of the noise nor its zero mean.",
             "Use it without compression.",
         )
     core = method.core
@@ -122,11 +135,14 @@ def compressed(method: Algorithm, compressor: Compressor, *, eta: float = 1.0, f
     )
 
 
-def _begin_compressed(init: Partial, step: Partial, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Compressed:
+def _begin_compressed(
+    init: Partial, step: Partial, oracle: Oracle, mix: Mix, start: dict[str, Vector]
+) -> Compressed:
     """Public copies start at 0; a trial run on shapes alone finds the messages."""
     state = init(oracle, mix, start)
     zeros = tuple(
-        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree) for tree in messages_of(step, oracle, state)
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
+        for tree in messages_of(step, oracle, state)
     )
     return Compressed(state, zeros, zeros)
 
@@ -180,7 +196,9 @@ class _Messages:
         self.seen: list[Tree] = []
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
-        self.seen.append(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree))
+        self.seen.append(
+            jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+        )
         return tree
 
     push = __call__
@@ -195,7 +213,8 @@ class _Messages:
 
 
 class _CompressingMix:
-    """What mixes that compress have in common; a subclass says what one exchange changes, its `difference`."""
+    """What mixes that compress have in common; a subclass says what one exchange changes, its
+    `difference`."""
 
     def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
         self.mix = mix
@@ -223,9 +242,12 @@ class _CompressingMix:
 
 
 class _CompressedMix(_CompressingMix):
-    """A mix that sends compressed residuals; used once, for the messages of one step in their order."""
+    """A mix that sends compressed residuals; used once, for the messages of one step in their
+    order."""
 
-    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array):
+    def __init__(
+        self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array
+    ):
         super().__init__(mix, compressor, eta, key)
         self.memory = memory
         self.c: list[Tree] = []
@@ -246,11 +268,13 @@ class _CompressedMix(_CompressingMix):
         u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
         self.c.append(jax.tree.unflatten(treedef, c))
         self.u.append(jax.tree.unflatten(treedef, u))
-        return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])  # (4)
+        # (4)
+        return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])
 
 
 class _ForgetfulMix(_CompressingMix):
-    """A mix that compresses what it sends, and remembers nothing; used for the messages of one step."""
+    """A mix that compresses what it sends, and remembers nothing; used for the messages of one
+    step."""
 
     def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
         super().__init__(mix, compressor, eta, key)
@@ -261,23 +285,28 @@ class _ForgetfulMix(_CompressingMix):
         keys = jax.random.split(jax.random.fold_in(self.key, self.count), len(leaves))
         self.count += 1
         q = [
-            self.compressor.apply(leaf.ravel(), key).reshape(leaf.shape) for leaf, key in zip(leaves, keys, strict=True)
+            self.compressor.apply(leaf.ravel(), key).reshape(leaf.shape)
+            for leaf, key in zip(leaves, keys, strict=True)
         ]
         sent = sum(self.compressor.bits(leaf.size, leaf.dtype.itemsize * 8) for leaf in leaves)
-        return jax.tree.unflatten(treedef, [self.eta * part for part in self.mix.difference(q, bits=sent)])
+        return jax.tree.unflatten(
+            treedef, [self.eta * part for part in self.mix.difference(q, bits=sent)]
+        )
 
 
 def keep_largest(s: Vector, count: int) -> Vector:
     """The entries of largest size, so many of them, and zeros elsewhere; of equal ones the first.
 
-    The size of the last entry that is kept is found bit by bit, which is several times faster than sorting on a CPU:
-    numbers without a sign are ordered like the integers of the same bits.
+    The size of the last entry that is kept is found bit by bit, which is several times faster than
+    sorting on a CPU: numbers without a sign are ordered like the integers of the same bits.
     """
     width = 8 * s.dtype.itemsize
     kind = jnp.dtype(f"uint{width}")
     sizes = lax.bitcast_convert_type(jnp.abs(s), kind)
 
-    def next_bit(at: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def next_bit(
+        at: tuple[jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         place, least, _ = at
         higher = least | (jnp.asarray(1, kind) << place.astype(kind))
         many = jnp.sum(sizes >= higher, dtype=jnp.int32)
@@ -296,7 +325,8 @@ def keep_largest(s: Vector, count: int) -> Vector:
         return jnp.where(jnp.sum(equal & (places < further), dtype=jnp.int32) <= room, further, end)
 
     bits = s.size.bit_length()
-    end = lax.fori_loop(0, bits, next_place, jnp.int32(0))  # of the equal ones that are kept; cumsum would be slow
+    # of the equal ones that are kept; cumsum would be slow
+    end = lax.fori_loop(0, bits, next_place, jnp.int32(0))
     return jnp.where(above | (equal & (places < end)), s, 0)
 
 
@@ -338,19 +368,23 @@ class _Rounded:
 
 @dataclass(frozen=True)
 class _EntryBits:
-    """Bits of some entries of a vector: their values, and their places or the seed that they were drawn with."""
+    """Bits of some entries of a vector: their values, and their places or the seed that they were
+    drawn with."""
 
     fraction: float
     seed: bool
 
     def __call__(self, size: int, width: int) -> int:
         count = _kept(size, self.fraction)
-        return count * width + 64 if self.seed else count * (width + max(1, (size - 1).bit_length()))
+        return (
+            count * width + 64 if self.seed else count * (width + max(1, (size - 1).bit_length()))
+        )
 
 
 @dataclass(frozen=True)
 class _LevelBits:
-    """Bits of a vector whose entries have so many each, and those of the largest value, if that is sent too."""
+    """Bits of a vector whose entries have so many each, and those of the largest value, if that is
+    sent too."""
 
     bits: int
     scale: bool = True

@@ -1,7 +1,8 @@
 r"""Consensus strategies: how neighbours agree on a variable s that moves along d with step h.
 
-W~ = (I + W)/2; P is the proximal map of the variable (the identity unless one is given); all memories start at 0.
-With a rule (rule.py) in place of the step size, h d and h t stand for its move h u along d or t.
+W~ = (I + W)/2; P is the proximal map of the variable (the identity unless one is given); all
+memories start at 0. With a rule (rule.py) in place of the step size, h d and h t stand for its move
+h u along d or t.
 
 dgd               combine, then adapt                                 sends s         lands O(h) off
     (1)  s+ = P(W s - h d)
@@ -36,32 +37,36 @@ faded             noise in messages, which count less and less        sends s + 
     (21) s+ = P(s + a_k sum_j w_ij (s_j + n_j - s_i) - h d)           j over neighbours, so that s_i has no noise n_i
     (22) d  = d min(1, C/|d|_1)                                       with `clip` = C
 
-(9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual two-term recursion
-s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h are trees with one entry for each
-variable, so that one `mix` is one message to every neighbour.
+(9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual
+two-term recursion s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h
+are trees with one entry for each variable, so that one `mix` is one message to every neighbour.
 
-The memory c of EXTRA and exact diffusion must sum to 0 over the agents: they come to rest where the mean of h d is the
-mean of c. It is a sum of as many terms as there are steps, so rounding would make its mean walk away, without end. Two
-things prevent that: e is found from differences between agents, which vanish as they agree, and what the sum c + e
-rounds away is kept and added at the next step (Kahan 1965):
+The memory c of EXTRA and exact diffusion must sum to 0 over the agents: they come to rest where the
+mean of h d is the mean of c. It is a sum of as many terms as there are steps, so rounding would
+make its mean walk away, without end. Two things prevent that: e is found from differences between
+agents, which vanish as they agree, and what the sum c + e rounds away is kept and added at the next
+step (Kahan 1965):
 
     (19) t = e + o,  c+ = c + t,  o+ = t - (c+ - c)                   o = 0 but for rounding
 
-robust_tracking has no such sum to keep. At rest q = 0, so that (I - W) c = d, and the sum of d over the agents is 0
-whatever c was before: an agent may be slow, restart from an old checkpoint or lose its memory, and messages may be late
-or lost. q is local and 0 only at rest, so that an agent can watch it. Its price: the direction is a step old. With
-curvature L the mean over the agents follows l^2 - l + h L = 0, stable for h L < 1 where the others have 2; above that
-it need not blow up but circles. Where a projection is active, q is not 0 at rest and c grows by it at every step; in
-lockstep q is then the same at all agents and every proximal map is exact, without waiting only projections are.
+robust_tracking has no such sum to keep. At rest q = 0, so that (I - W) c = d, and the sum of d over
+the agents is 0 whatever c was before: an agent may be slow, restart from an old checkpoint or lose
+its memory, and messages may be late or lost. q is local and 0 only at rest, so that an agent can
+watch it. Its price: the direction is a step old. With curvature L the mean over the agents follows
+l^2 - l + h L = 0, stable for h L < 1 where the others have 2; above that it need not blow up but
+circles. Where a projection is active, q is not 0 at rest and c grows by it at every step; in
+lockstep q is then the same at all agents and every proximal map is exact, without waiting only
+projections are.
 
-(21) without noise is dgd with the weights I + a_k (W - I). The noise that enters the mean of the agents is a_k times
-that of the messages, and the agents differ by about h_k/a_k: with h_k, a_k and h_k/a_k falling to 0, the sum of all h_k
-infinite and that of all (a_k b_k)^2 finite, both vanish in the end. b_k itself need not fall, or may even grow.
+(21) without noise is dgd with the weights I + a_k (W - I). The noise that enters the mean of the
+agents is a_k times that of the messages, and the agents differ by about h_k/a_k: with h_k, a_k and
+h_k/a_k falling to 0, the sum of all h_k infinite and that of all (a_k b_k)^2 finite, both vanish in
+the end. b_k itself need not fall, or may even grow.
 
-Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li 2018 (3)-(6);
-Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu & Nedic 2021 and Xin & Khan
-2018 (13)-(14); Pu 2020, R-Push-Pull, made for noisy links: the cumulative gradient is tracked, (16)-(18); Chen & Wang
-2024, LDP-DSBO, as we recall it (20)-(21).
+Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li
+2018 (3)-(6); Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu
+& Nedic 2021 and Xin & Khan 2018 (13)-(14); Pu 2020, R-Push-Pull, made for noisy links: the
+cumulative gradient is tracked, (16)-(18); Chen & Wang 2024, LDP-DSBO, as we recall it (20)-(21).
 """
 
 from __future__ import annotations
@@ -115,16 +120,20 @@ class Fading(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Consensus:
-    """A strategy: `start(s)` creates its memory, `step(mix, prox, s, memory, d, h)` returns the new (s, memory).
+    """A strategy: `start(s)` creates its memory, `step(mix, prox, s, memory, d, h)` returns the new
+    (s, memory).
 
-    follow        `follow(mix, memory, d)` comes before the step and returns the direction that the step follows, with
-                  the memory for it: a tracked one, or by default d itself
+    follow        `follow(mix, memory, d)` comes before the step and returns the direction that the
+                  step follows, with the memory for it: a tracked one, or by default d itself
     directed      whether it is exact on a directed network; the others need W doubly stochastic
     needs_linear  whether it is exact only with rules that are linear and the same at all agents
-    exact         whether it comes to rest where the directions of all agents sum to 0, whatever each of them is
+    exact         whether it comes to rest where the directions of all agents sum to 0, whatever
+                  each of them is
     free          whether it may be used by agents that do not wait for each other
-    rest          `rest(s, memory)`: by how much the variables will still move, for strategies that know
-    fading        the noise in its messages, if there is any; `step` is then given the number of the step and a key too
+    rest          `rest(s, memory)`: by how much the variables will still move, for strategies that
+                  know
+    fading        the noise in its messages, if there is any; `step` is then given the number of the
+                  step and a key too
     """
 
     start: Callable[[Group], Tree]
@@ -155,8 +164,11 @@ def tracking() -> Consensus:
 
 
 def atc_tracking() -> Consensus:
-    """Gradient tracking in adapt-then-combine form: two vectors sent, one after the other; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_atc), "atc_tracking", follow=Partial(_tracked_and_mixed))
+    """Gradient tracking in adapt-then-combine form: two vectors sent, one after the other;
+    exact."""
+    return Consensus(
+        Partial(_two_zeros), Partial(_atc), "atc_tracking", follow=Partial(_tracked_and_mixed)
+    )
 
 
 def extra() -> Consensus:
@@ -166,35 +178,51 @@ def extra() -> Consensus:
 
 def exact_diffusion() -> Consensus:
     """Exact diffusion: one vector sent; exact."""
-    return Consensus(Partial(_two_zeros), Partial(_exact_diffusion), "exact_diffusion", needs_linear=True)
+    return Consensus(
+        Partial(_two_zeros), Partial(_exact_diffusion), "exact_diffusion", needs_linear=True
+    )
 
 
 def push_pull() -> Consensus:
     """Push-pull: two vectors sent; exact on directed networks."""
     follow = Partial(_tracked)
-    return Consensus(Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True, follow=follow)
+    return Consensus(
+        Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True, follow=follow
+    )
 
 
 def local() -> Consensus:
     """No exchange: for variables that are an agent's own, as in a personalised inner level."""
-    return Consensus(Partial(_nothing), Partial(_local), "local", directed=True, exact=False, free=True)
+    return Consensus(
+        Partial(_nothing), Partial(_local), "local", directed=True, exact=False, free=True
+    )
 
 
 def robust_tracking() -> Consensus:
-    """Gradient tracking by totals: two vectors sent; exact, also if agents do not wait and messages are late or lost.
+    """Gradient tracking by totals: two vectors sent; exact, also if agents do not wait and messages
+    are late or lost.
 
     Steps must have h L < 1, where the other exact strategies allow 2.
     """
     follow = Partial(_totals)
     return Consensus(
-        Partial(_start_robust), Partial(_robust), "robust_tracking", follow=follow, free=True, rest=Partial(_left)
+        Partial(_start_robust),
+        Partial(_robust),
+        "robust_tracking",
+        follow=follow,
+        free=True,
+        rest=Partial(_left),
     )
 
 
-def faded(noise: Rate, coupling: Rate | None = None, *, kind: str = "laplace", clip: float | None = None) -> Consensus:
-    """Noise in every message, and messages that count less and less: one vector sent; exact in the limit as steps fall.
+def faded(
+    noise: Rate, coupling: Rate | None = None, *, kind: str = "laplace", clip: float | None = None
+) -> Consensus:
+    """Noise in every message, and messages that count less and less: one vector sent; exact in the
+    limit as steps fall.
 
-    An agent's own variables carry no noise. `decibo.privacy.epsilon` says what it is worth, if directions are clipped.
+    An agent's own variables carry no noise. `decibo.privacy.epsilon` says what it is worth, if
+    directions are clipped.
 
     noise      the scale of the noise: b of Laplace's distribution, the deviation of the normal one
     coupling   how much messages count, at most 1; (1 + k)^-0.6 unless given. Steps must fall faster
@@ -205,14 +233,22 @@ def faded(noise: Rate, coupling: Rate | None = None, *, kind: str = "laplace", c
     first = coupling(0)
     if not isinstance(first, Tracer) and first > 1:
         raise InputError(
-            f"coupling must be at most 1, but it begins with {first:g}.", "Pass a function that falls from 1."
+            f"coupling must be at most 1, but it begins with {first:g}.",
+            "Pass a function that falls from 1.",
         )
     draw = Partial(KINDS[one_of("kind", kind, KINDS)])
     if clip is not None and not isinstance(clip, Tracer):
         clip = positive("clip", clip)
     fading = Fading(schedule("noise", noise), coupling, draw, clip)
     follow = Partial(_own) if clip is None else Partial(_clipped, clip)
-    return Consensus(Partial(_nothing), Partial(_faded, fading), "faded", follow=follow, exact=False, fading=fading)
+    return Consensus(
+        Partial(_nothing),
+        Partial(_faded, fading),
+        "faded",
+        follow=follow,
+        exact=False,
+        fading=fading,
+    )
 
 
 def _nothing(s: Group) -> tuple[()]:
@@ -251,7 +287,9 @@ def _tracked_and_mixed(mix: Mix, memory: Pair, d: Group) -> tuple[Group, Pair]:
     return t, (t, d)
 
 
-def _dgd(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
+def _dgd(
+    mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates
+) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda ws, h, d: ws - h * d, mix(s), h, d), h), memory  # (1)
 
 
@@ -259,31 +297,42 @@ def _atc(mix: Mix, prox: Proxes, s: Group, memory: Tree, d: Group, h: Rates) -> 
     return prox(mix(tree_map(lambda s, h, d: s - h * d, s, h, d)), h), memory  # (2), (6)
 
 
-def _tracking(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
+def _tracking(
+    mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates
+) -> tuple[Group, Pair]:
     t, d_old = memory
     ws, wt = mix((s, t))
     return prox(tree_map(lambda ws, h, d: ws - h * d, ws, h, d), h), (wt, d_old)  # (4)
 
 
-def _extra(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
+def _extra(
+    mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates
+) -> tuple[Group, Pair]:
     e = tree_map(lambda apart: apart / 2, mix.difference(s))
     memory = _add(memory, e)  # (7)
-    return prox(tree_map(lambda s, e, h, d, c: s + e - h * d + c, s, e, h, d, memory[0]), h), memory  # (8)
+    # (8)
+    return prox(tree_map(lambda s, e, h, d, c: s + e - h * d + c, s, e, h, d, memory[0]), h), memory
 
 
-def _exact_diffusion(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
+def _exact_diffusion(
+    mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates
+) -> tuple[Group, Pair]:
     p = tree_map(lambda s, h, d: s - h * d, s, h, d)  # (9)
     apart = mix.difference(tree_map(jnp.add, p, memory[0]))
     memory = _add(memory, tree_map(lambda apart: apart / 2, apart))  # (10), (11)
     return prox(tree_map(jnp.add, p, memory[0]), h), memory  # (12)
 
 
-def _push_pull(mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates) -> tuple[Group, Pair]:
+def _push_pull(
+    mix: Mix, prox: Proxes, s: Group, memory: Pair, d: Group, h: Rates
+) -> tuple[Group, Pair]:
     t, d_old = memory
     return prox(tree_map(lambda a, h, d: a - h * d, mix(s), h, d), h), (mix.push(t), d_old)  # (14)
 
 
-def _local(mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates) -> tuple[Group, tuple[()]]:
+def _local(
+    mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates
+) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda s, h, d: s - h * d, s, h, d), h), memory  # (15)
 
 
@@ -298,14 +347,18 @@ def _totals(mix: Mix, memory: Pair, d: Group) -> tuple[Group, Pair]:
     return q, (tree_map(jnp.add, p, apart_p), tree_map(jnp.add, c, q))
 
 
-def _robust(mix: Mix, prox: Proxes, s: Group, memory: Pair, q: Group, h: Rates) -> tuple[Group, Pair]:
+def _robust(
+    mix: Mix, prox: Proxes, s: Group, memory: Pair, q: Group, h: Rates
+) -> tuple[Group, Pair]:
     wp, c = memory
     s = prox(wp, h)  # (17)
     return s, (tree_map(lambda s, h, q: s - h * q, s, h, q), c)  # (18)
 
 
 def _clipped(clip: Scalar, mix: Mix, memory: tuple[()], d: Group) -> tuple[Group, tuple[()]]:
-    shorter = lambda d: d * jnp.minimum(1, clip / jnp.maximum(jnp.sum(jnp.abs(d)), jnp.finfo(d.dtype).tiny))
+    shorter = lambda d: (
+        d * jnp.minimum(1, clip / jnp.maximum(jnp.sum(jnp.abs(d)), jnp.finfo(d.dtype).tiny))
+    )
     return tree_map(shorter, d), memory  # (22)
 
 
@@ -322,9 +375,15 @@ def _faded(
 ) -> tuple[Group, tuple[()]]:
     keys = dict(zip(sorted(s), jax.random.split(key, len(s)), strict=True))
     scale = lambda like: jnp.asarray(fading.noise(k), like.dtype)
-    n = {name: scale(own) * fading.draw(keys[name], own.shape, own.dtype) for name, own in s.items()}
+    n = {
+        name: scale(own) * fading.draw(keys[name], own.shape, own.dtype) for name, own in s.items()
+    }
     apart = tree_map(jnp.add, mix.difference(tree_map(jnp.add, s, n)), mix.others(n))  # (20)
-    return prox(tree_map(lambda s, e, h, d: s + fading.coupling(k) * e - h * d, s, apart, h, d), h), memory  # (21)
+    # (21)
+    return (
+        prox(tree_map(lambda s, e, h, d: s + fading.coupling(k) * e - h * d, s, apart, h, d), h),
+        memory,
+    )
 
 
 def _left(s: Group, memory: Pair) -> Group:

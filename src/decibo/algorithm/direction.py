@@ -1,6 +1,7 @@
 r"""Directions: which variables an agent keeps, and where it would go if it were alone.
 
-f_x f_y g_x g_y are the agent's first gradients, H v and J v products with d2 g/dy dy and d2 g/dx dy.
+f_x f_y g_x g_y are the agent's first gradients, H v and J v products with d2 g/dy dy and d2 g/dx
+dy.
 
 penalty             x, y, z                                             [AHEAD, eqs. alg-a to alg-c]
     (1)  d_z = g_y(x, z)                                   z follows y*(x)
@@ -41,10 +42,11 @@ centred_penalty     x, c, w: the symmetric penalty with y = c + w/lam, z = c - w
     (26) d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
 In code y_1 and y_-1 are y and z, y_2 and y_-2 are y2 and z2, and so on.
 
-The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR 2026): (19) and (20)
-for p = 2. (4) to (6) differ from it in that f is taken once, at c: docs/explanation/ahead_exact.md. (24) to (26) are
-(4) to (6) in other coordinates, c = (y + z)/2 and w = lam (y - z)/2: in lockstep the same points, up to rounding. If c
-and w are of different age, though, the error is theirs; if y and z are, it is lam times the difference of their ages.
+The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR
+2026): (19) and (20) for p = 2. (4) to (6) differ from it in that f is taken once, at c:
+docs/explanation/ahead_exact.md. (24) to (26) are (4) to (6) in other coordinates, c = (y + z)/2 and
+w = lam (y - z)/2: in lockstep the same points, up to rounding. If c and w are of different age,
+though, the error is theirs; if y and z are, it is lam times the difference of their ages.
 """
 
 from __future__ import annotations
@@ -89,12 +91,15 @@ __all__ = [
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Direction:
-    """A direction: `start(values)` creates the variables of an agent, `at(oracle, variables, k)` is where each goes.
+    """A direction: `start(values)` creates the variables of an agent, `at(oracle, variables, k)` is
+    where each goes.
 
     view     what an agent shows of its variables
     answer   the entry of the view that answers for y*(x)
-    bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ..., "1/c", None if exact
-    products  whether it needs products with second derivatives of g; None: found out by tracing a step
+    bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ...,
+             "1/c", None if exact
+    products  whether it needs products with second derivatives of g; None: found out by tracing a
+              step
 
     Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
@@ -103,7 +108,9 @@ class Direction:
     at: Callable[[Oracle, Tree, Step], Tree]
     name: str = field(metadata={"static": True})
     variables: tuple[str, ...] = field(metadata={"static": True})
-    view: Callable[[Tree], dict[str, Vector]] = field(default_factory=lambda: Partial(_all_variables))
+    view: Callable[[Tree], dict[str, Vector]] = field(
+        default_factory=lambda: Partial(_all_variables)
+    )
     answer: str = field(default="y", metadata={"static": True})
     bias: str | None = field(default=None, metadata={"static": True})
     products: bool | None = field(default=None, metadata={"static": True})
@@ -155,33 +162,56 @@ Weights = dict[int, float]  # a_j for every j
 def penalty(lam: Rate) -> Direction:
     """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
     at = Partial(_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam", products=False)
+    return Direction(
+        Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam", products=False
+    )
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
-    """F2SA-2's penalty with f halfway between y and z: 1 + 2 gradients, bias O(1/lam^2), zero if g is quadratic in y.
+    """F2SA-2's penalty with f halfway between y and z: 1 + 2 gradients, bias O(1/lam^2), zero if g
+    is quadratic in y.
 
     y and z need the same step size.
     """
     at = Partial(_symmetric_penalty, schedule("lam", lam))
     view = Partial(_with_center)
     start = Partial(_start_penalty)
-    return Direction(start, at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2", products=False)
+    return Direction(
+        start,
+        at,
+        "symmetric_penalty",
+        Penalty._fields,
+        view,
+        answer="c",
+        bias="1/lam^2",
+        products=False,
+    )
 
 
 def centred_penalty(lam: Rate) -> Direction:
-    """The symmetric penalty with c and w in place of y and z, for messages that may be of different age.
+    """The symmetric penalty with c and w in place of y and z, for messages that may be of different
+    age.
 
     c and w need the same step size.
     """
     at = Partial(_centred_penalty, schedule("lam", lam))
     view = Partial(_with_answer)
     start = Partial(_start_centred)
-    return Direction(start, at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2", products=False)
+    return Direction(
+        start,
+        at,
+        "centred_penalty",
+        Centred._fields,
+        view,
+        answer="c",
+        bias="1/lam^2",
+        products=False,
+    )
 
 
 def penalty_p(lam: Rate, p: int = 2) -> Direction:
-    """F2SA-p's direction: p points around y*(x), f at each of them, p + p gradients; bias O(1/lam^p).
+    """F2SA-p's direction: p points around y*(x), f at each of them, p + p gradients; bias
+    O(1/lam^p).
 
     All points need the same step size: compose(penalty_p(lam, 4), ..., x=a, y=h, z=h, y2=h, z2=h).
 
@@ -192,14 +222,18 @@ def penalty_p(lam: Rate, p: int = 2) -> Direction:
     view = Partial(_with_interpolation, weights)
     names = _points(len(weights))._fields
     start = Partial(_start_penalty_p, weights)
-    return Direction(start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}", products=False)
+    return Direction(
+        start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}", products=False
+    )
 
 
 def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> Direction:
     """The hypergradient by the implicit function theorem: no bias, with second derivatives.
 
-    difference   None: exact products with second derivatives; a number e: their finite differences, (10)
-    ridge        for an inner level that is not strongly convex: mu of (23), normally a function of the step that falls
+    difference   None: exact products with second derivatives; a number e: their finite differences,
+                 (10)
+    ridge        for an inner level that is not strongly convex: mu of (23), normally a function of
+                 the step that falls
     """
     if difference is not None and not isinstance(difference, Tracer):
         difference = positive("difference", difference)
@@ -207,28 +241,42 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     at = Partial(_implicit, products)
     if ridge is not None:
         at = Partial(_ridged, products, schedule("ridge", ridge))
-    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields, products=difference is None)
+    return Direction(
+        Partial(_start_implicit), at, "implicit", Implicit._fields, products=difference is None
+    )
 
 
 def minimax() -> Direction:
     """Gradient descent ascent, for problems with g = -f; uses f only."""
-    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields, products=False)
+    return Direction(
+        Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields, products=False
+    )
 
 
 def minimax_penalty(lam: Rate) -> Direction:
     """AHEAD's minimax case, for problems with g = -f; uses f only."""
     at = Partial(_minimax_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam", products=False)
+    return Direction(
+        Partial(_start_penalty),
+        at,
+        "minimax_penalty",
+        Penalty._fields,
+        bias="1/lam",
+        products=False,
+    )
 
 
 def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
     """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
     at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
-    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c", products=False)
+    return Direction(
+        Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c", products=False
+    )
 
 
 def single() -> Direction:
-    """One level only: both x and y descend f. For checks, and for comparison with one-level libraries."""
+    """One level only: both x and y descend f. For checks, and for comparison with one-level
+    libraries."""
     return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields, products=False)
 
 
@@ -237,7 +285,9 @@ def _start_penalty(values: Mapping[str, Vector]) -> Penalty:
 
 
 def _start_centred(values: Mapping[str, Vector]) -> Centred:
-    return Centred(values["x"], values.get("c", values["y"]), values.get("w", jnp.zeros_like(values["y"])))
+    return Centred(
+        values["x"], values.get("c", values["y"]), values.get("w", jnp.zeros_like(values["y"]))
+    )
 
 
 def _start_implicit(values: Mapping[str, Vector]) -> Implicit:
@@ -273,11 +323,7 @@ def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
     f_x, f_y = oracle.outer(v.x, v.y)
     g_x, g_y = oracle.inner(v.x, v.y)
     h_x, h_y = oracle.inner(v.x, v.z)
-    return Penalty(
-        z=h_y,  # (1)
-        y=f_y + lam(k) * g_y,  # (2)
-        x=f_x + lam(k) * (g_x - h_x),  # (3)
-    )
+    return Penalty(z=h_y, y=f_y + lam(k) * g_y, x=f_x + lam(k) * (g_x - h_x))  # (1)  # (2)  # (3)
 
 
 def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
@@ -318,13 +364,19 @@ def _central_difference(p: int) -> Weights:
     """The weights of the central difference of order p for a first derivative."""
     half, odd = divmod(integer("p", p, least=2), 2)
     if odd:
-        raise InputError(f"p must be an even number, but it is {p}.", f"F2SA-p needs p + 1 points then: use {p + 1}.")
-    size = lambda j: math.factorial(half) ** 2 / (math.factorial(half - j) * math.factorial(half + j))
+        raise InputError(
+            f"p must be an even number, but it is {p}.",
+            f"F2SA-p needs p + 1 points then: use {p + 1}.",
+        )
+    size = lambda j: (
+        math.factorial(half) ** 2 / (math.factorial(half - j) * math.factorial(half + j))
+    )
     return {j: (-1) ** (j + 1) * size(abs(j)) / j for j in range(-half, half + 1) if j}  # (21)
 
 
 def _with_interpolation(weights: Weights, v: Tree) -> dict[str, Vector]:
-    return v._asdict() | {"c": sum(j * a * getattr(v, _point(j)) for j, a in weights.items())}  # (22)
+    # (22)
+    return v._asdict() | {"c": sum(j * a * getattr(v, _point(j)) for j, a in weights.items())}
 
 
 def _point(j: int) -> str:
@@ -335,18 +387,16 @@ def _point(j: int) -> str:
 @cache
 def _points(p: int) -> Tree:
     """The NamedTuple of x and the p points."""
-    return namedtuple("PenaltyP", ["x", *(_point(j * sign) for j in range(1, p // 2 + 1) for sign in (1, -1))])
+    return namedtuple(
+        "PenaltyP", ["x", *(_point(j * sign) for j in range(1, p // 2 + 1) for sign in (1, -1))]
+    )
 
 
 def _implicit(products: Products, oracle: Oracle, s: Implicit, k: Step) -> Implicit:
     f_x, f_y = oracle.outer(s.x, s.y)
     _, g_y = oracle.inner(s.x, s.y)
     Jv, Hv = products(oracle, s)
-    return Implicit(
-        y=g_y,  # (7)
-        v=Hv - f_y,  # (8)
-        x=f_x - Jv,  # (9)
-    )
+    return Implicit(y=g_y, v=Hv - f_y, x=f_x - Jv)  # (7)  # (8)  # (9)
 
 
 def _ridged(products: Products, ridge: Schedule, oracle: Oracle, s: Implicit, k: Step) -> Implicit:
@@ -375,9 +425,9 @@ def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pena
     f_x, f_y = oracle.outer(v.x, v.y)
     h_x, h_y = oracle.outer(v.x, v.z)
     return Penalty(
-        z=-h_y,  # (12)
-        y=(1 - lam(k)) * f_y,  # (13)
-        x=(1 - lam(k)) * f_x + lam(k) * h_x,  # (14)
+        z=-h_y,
+        y=(1 - lam(k)) * f_y,
+        x=(1 - lam(k)) * f_x + lam(k) * h_x,  # (12)  # (13)  # (14)
     )
 
 

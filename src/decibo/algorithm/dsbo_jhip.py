@@ -6,8 +6,9 @@ r"""DSBO with the Jacobian-Hessian-inverse product (JHIP): the network solves fo
                  (4)  S' = H Z - J',   D <- W D + S' - S,   S <- S'
     then         (5)  x+ = W x - alpha (f_x(x, y) - Z' f_y(x, y))
 
-Z approaches mean(H)^-1 mean(J)', so that Z' f_y needs no further exchange. H, J and f_y are taken at the old x and
-the new y. H is never formed, its products are; J' (the size of Z) is, from r products with unit vectors.
+Z approaches mean(H)^-1 mean(J)', so that Z' f_y needs no further exchange. H, J and f_y are taken
+at the old x and the new y. H is never formed, its products are; J' (the size of Z) is, from r
+products with unit vectors.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     alpha, beta, gamma   step sizes of x, y and the matrix
     T, N                 lengths of the loops for y and the matrix
 
-    Cost: 1 + T gradients, n (N + 1) products with H and r with J; sends n + T r + 2 N n r numbers in T + N + 1
-    messages.
-    Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.5e-2 at steps .05, 3.6e-3 at .005
-    (heterogeneous quadratic, ring of 10).
+    Cost: 1 + T gradients, n (N + 1) products with H and r with J; sends n + T r + 2 N n r numbers
+    in T + N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad
+    Phi| 2.5e-2 at steps .05, 3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
     """
-    return Algorithm(Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view), products=True)
+    return Algorithm(
+        Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view), products=True
+    )
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
@@ -75,7 +77,9 @@ def _step(
     f_x, f_y = oracle.outer(x, y)
     h = jnp.asarray(gamma(k), y.dtype)
     # lax.map and not vmap: a loop of n products uses the memory of one, and is counted as n
-    J = lax.map(lambda e: oracle.jacobian(x, y, e), jnp.eye(y.size, dtype=y.dtype)).T.astype(y.dtype)
+    J = lax.map(lambda e: oracle.jacobian(x, y, e), jnp.eye(y.size, dtype=y.dtype)).T.astype(
+        y.dtype
+    )
     residual = lambda Zt: lax.map(lambda z: oracle.hessian(x, y, z), Zt) - J
     S = residual(state.Zt)  # (2)
 

@@ -1,8 +1,9 @@
 r"""Estimators: from which samples an agent finds its direction.
 
-D(s) is the direction at the variables s on all of the agent's data, D(s; xi) the same on a minibatch xi. All gradients
-in one D(s; xi) are taken on the SAME xi: then the noise of two nearly equal gradients cancels in their difference, and
-lam does not enter the variance. s' and d' are of the step before, D' is the direction with the lam of the step before.
+D(s) is the direction at the variables s on all of the agent's data, D(s; xi) the same on a
+minibatch xi. All gradients in one D(s; xi) are taken on the SAME xi: then the noise of two nearly
+equal gradients cancels in their difference, and lam does not enter the variance. s' and d' are of
+the step before, D' is the direction with the lam of the step before.
 
 minibatch                                           [Robbins & Monro 1951]
     (1)  d = D(s; xi)
@@ -12,21 +13,22 @@ page, sarah                                         [Li et al. 2021; Nguyen et a
     (3)  d = D(s)                                                       if full gradients are due
          d = d' + D(s; xi) - D'(s'; xi)                                 otherwise
 saga: B batches, a table T of what was last found on each, and its mean m, all 0 at the start
-                                                    [Defazio, Bach & Lacoste-Julien 2014; SABA: Dagreou et al. 2022]
+                                                    [Defazio, Bach & Lacoste-Julien 2014; SABA:
+                                                    Dagreou et al. 2022]
     (4)  d  = D(s; j) - T_j + m                                         j drawn from 1, ..., B
     (5)  m+ = m + (D(s; j) - T_j)/B,   T_j+ = D(s; j)
 snapshot                                            [skipped derivatives, as in S3LDBO 2026]
     (6)  d = D(s)                                                       if full gradients are due
          d = d'                                                         otherwise
 
-Full gradients are due at step 0 and then with probability p, or at every `period`-th step. The coin is a function of
-the step alone, the same for all agents: a synchronous network is as slow as its slowest agent, so that agents with
-coins of their own would nearly always wait for somebody's full gradients; and a simulation would compute them at every
-step. Minibatches are every agent's own.
+Full gradients are due at step 0 and then with probability p, or at every `period`-th step. The coin
+is a function of the step alone, the same for all agents: a synchronous network is as slow as its
+slowest agent, so that agents with coins of their own would nearly always wait for somebody's full
+gradients; and a simulation would compute them at every step. Minibatches are every agent's own.
 
-(2), (3), (4) and (6) follow D(s) without error once the variables come to rest, so that constant step sizes reach the
-solution; (2) only as a goes to 0. That needs D to be linear in the gradients of f and g, as all directions of
-`decibo.direction` are.
+(2), (3), (4) and (6) follow D(s) without error once the variables come to rest, so that constant
+step sizes reach the solution; (2) only as a goes to 0. That needs D to be linear in the gradients
+of f and g, as all directions of `decibo.direction` are.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ __all__ = ["Estimator", "minibatch", "page", "saga", "sarah", "snapshot", "storm
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator: `start(oracle, s)` creates its memory; `at(direction, oracle, s, memory, k, key)` returns d and the
-    new memory.
+    """An estimator: `start(oracle, s)` creates its memory; `at(direction, oracle, s, memory, k,
+    key)` returns d and the new memory.
 
     sampled   whether it draws minibatches
     batches   whether these must be a fixed list, `decibo.data.Batches`
@@ -82,8 +84,8 @@ class Past(NamedTuple):
 class Table(NamedTuple):
     """The direction last found on each batch, and their mean.
 
-    What a step finds is written into the table at the next one, before it is read: a table that is read and then
-    written in one step would be copied as a whole.
+    What a step finds is written into the table at the next one, before it is read: a table that is
+    read and then written in one step would be copied as a whole.
     """
 
     rows: Tree
@@ -95,7 +97,8 @@ class Table(NamedTuple):
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Due:
-    """Steps with full gradients: step 0, and then every `period`-th or, without one, with a probability."""
+    """Steps with full gradients: step 0, and then every `period`-th or, without one, with a
+    probability."""
 
     probability: float
     period: int | None = None
@@ -116,32 +119,40 @@ def minibatch() -> Estimator:
 def storm(a: Rate) -> Estimator:
     """STORM: a moving average that corrects what it remembers; two directions on one minibatch.
 
-    a   weight of what is new: smaller means less noise and a longer memory; schedules.polynomial(1.0, -1.0) makes the
-        noise vanish like 1/k
+    a   weight of what is new: smaller means less noise and a longer memory;
+        schedules.polynomial(1.0, -1.0) makes the noise vanish like 1/k
     """
     return Estimator(Partial(_past), Partial(_storm, schedule("a", a)), "storm")
 
 
 def page(p: float, *, seed: int = 0) -> Estimator:
-    """PAGE: full gradients with probability p, else what changes since the step before, found on a minibatch.
+    """PAGE: full gradients with probability p, else what changes since the step before, found on a
+    minibatch.
 
-    p      of full gradients; about the share of the data that a minibatch sees makes both cost the same
+    p      of full gradients; about the share of the data that a minibatch sees makes both cost the
+           same
     seed   of the coin, which all agents share
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
-    return Estimator(Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", full=True)
+    return Estimator(
+        Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", full=True
+    )
 
 
 def sarah(period: int) -> Estimator:
     """SARAH or SPIDER: `page` with full gradients at every `period`-th step."""
     period = integer("period", period)
-    return Estimator(Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", full=True)
+    return Estimator(
+        Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", full=True
+    )
 
 
 def saga() -> Estimator:
-    """SAGA: a table of the directions last found on every batch; one direction on one batch, never full gradients.
+    """SAGA: a table of the directions last found on every batch; one direction on one batch, never
+    full gradients.
 
-    The problem must have a fixed list of batches. The table holds as many directions as there are batches.
+    The problem must have a fixed list of batches. The table holds as many directions as there are
+    batches.
     """
     return Estimator(Partial(_empty_table), Partial(_saga), "saga", batches=True)
 
@@ -154,7 +165,11 @@ def snapshot(p: float, *, seed: int = 0) -> Estimator:
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
     return Estimator(
-        Partial(_zero), Partial(_snapshot, due), f"snapshot({due.probability:g})", sampled=False, full=True
+        Partial(_zero),
+        Partial(_snapshot, due),
+        f"snapshot({due.probability:g})",
+        sampled=False,
+        full=True,
     )
 
 
@@ -179,7 +194,9 @@ def _empty_table(oracle: Oracle, s: Tree) -> Table:
 def _list_of_batches(oracle: Oracle) -> Batches:
     batches = oracle.functions.sample
     if not isinstance(batches, Batches):
-        raise InputError("saga needs a fixed list of batches, which the problem does not have.", BATCHES)
+        raise InputError(
+            "saga needs a fixed list of batches, which the problem does not have.", BATCHES
+        )
     return batches
 
 
@@ -213,23 +230,31 @@ def _recursive(
         old = direction.at(xi, past.s, _before(k))
         return jax.tree.map(lambda d, new, old: d + (new - old), past.d, new, old)
 
-    d = sometimes(due.probability, due(k), lambda past: direction.at(oracle, s, k), change, past)  # (3)
+    # (3)
+    d = sometimes(due.probability, due(k), lambda past: direction.at(oracle, s, k), change, past)
     return d, Past(s, d)
 
 
-def _saga(direction: Direction, oracle: Oracle, s: Tree, table: Table, k: Step, key: jax.Array) -> tuple[Tree, Table]:
+def _saga(
+    direction: Direction, oracle: Oracle, s: Tree, table: Table, k: Step, key: jax.Array
+) -> tuple[Tree, Table]:
     batches = _list_of_batches(oracle)
     j = batches.draw(key)
-    rows = jax.tree.map(lambda rows, found: rows.at[table.j].set(found, mode=IN), table.rows, table.found)  # (5)
+    # (5)
+    rows = jax.tree.map(
+        lambda rows, found: rows.at[table.j].set(found, mode=IN), table.rows, table.found
+    )
     found = direction.at(oracle.batch(j), s, k)
     change = jax.tree.map(lambda found, rows: found - rows.at[j].get(mode=IN), found, rows)
     d = jax.tree.map(jnp.add, change, table.mean)  # (4)
-    mean = jax.tree.map(lambda mean, change: mean + change / batches.count, table.mean, change)  # (5)
+    # (5)
+    mean = jax.tree.map(lambda mean, change: mean + change / batches.count, table.mean, change)
     return d, Table(rows, mean, j, found)
 
 
 def _snapshot(
     due: Due, direction: Direction, oracle: Oracle, s: Tree, d: Tree, k: Step, key: jax.Array
 ) -> tuple[Tree, Tree]:
-    d = sometimes(due.probability, due(k), lambda d: direction.at(oracle, s, k), lambda d: d, d)  # (6)
+    # (6)
+    d = sometimes(due.probability, due(k), lambda d: direction.at(oracle, s, k), lambda d: d, d)
     return d, d

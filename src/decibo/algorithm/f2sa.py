@@ -30,11 +30,14 @@ class State(NamedTuple):
 
 
 @method(provenance=READ)
-def f2sa(*, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate, T: int = 10) -> Algorithm:
+def f2sa(
+    *, alpha: Rate, beta: Rate | None = None, gamma: Rate, lam: Rate, T: int = 10
+) -> Algorithm:
     """F2SA (Kwon, Kwon, Wright & Nowak 2023), centralised, with full gradients.
 
     alpha, beta, gamma   step sizes of x, y and z; beta = gamma/lam unless given
-    lam                  penalty, which grows in the paper: `decibo.schedules.growing(...)` or `polynomial(...)`
+    lam                  penalty, which grows in the paper: `decibo.schedules.growing(...)` or
+                         `polynomial(...)`
     T                    length of the inner loop
 
     Cost: (T + 1) + (2T + 2) gradients; sends nothing.

@@ -1,10 +1,12 @@
-r"""F2SA-p on one agent: first gradients only, an inner loop, and a hypergradient whose bias is O(1/lam^p).
+r"""F2SA-p on one agent: first gradients only, an inner loop, and a hypergradient whose bias is
+O(1/lam^p).
 
 T times      (1)  y_j <- y_j - gamma (g_y(x, y_j) + (j/lam) f_y(x, y_j))         j = 1, -1, ..., p/2, -p/2
 then         (2)  d  = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j))               a_j: direction.penalty_p, (21)
              (3)  x+ = x - alpha d/|d|
 
-(1) and (2) are the direction `penalty_p`. p = 2 is F2SA-2, the symmetric penalty as it was published.
+(1) and (2) are the direction `penalty_p`. p = 2 is F2SA-2, the symmetric penalty as it was
+published.
 """
 
 from __future__ import annotations
@@ -22,9 +24,16 @@ from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
 
-@method(provenance=f"{READ} The authors take minibatches, a new one for every y_j; here gradients are full.")
-def f2sa_p(*, alpha: Rate, gamma: Rate, lam: Rate, p: int = 2, T: int = 10, normalised: bool = True) -> Algorithm:
-    """F2SA-p (Chen, Li, Chayti & Zhang 2026), centralised, with full gradients: F2SA with a difference of order p.
+@method(
+    provenance=(
+        f"{READ} The authors take minibatches, a new one for every y_j; here gradients are full."
+    )
+)
+def f2sa_p(
+    *, alpha: Rate, gamma: Rate, lam: Rate, p: int = 2, T: int = 10, normalised: bool = True
+) -> Algorithm:
+    """F2SA-p (Chen, Li, Chayti & Zhang 2026), centralised, with full gradients: F2SA with a
+    difference of order p.
 
     alpha        step size of x: how far x moves if the step is normalised
     gamma        step size of all inner variables
@@ -33,8 +42,8 @@ def f2sa_p(*, alpha: Rate, gamma: Rate, lam: Rate, p: int = 2, T: int = 10, norm
     T            length of the inner loop
     normalised   whether x moves by alpha whatever the size of the hypergradient, as in the paper
 
-    Cost: p (T + 1) + p (T + 1) gradients; sends nothing.
-    Lands: O(1/lam^p) from the solution, the bias of the difference; plus O(alpha) if the step is normalised.
+    Cost: p (T + 1) + p (T + 1) gradients; sends nothing. Lands: O(1/lam^p) from the solution, the
+    bias of the difference; plus O(alpha) if the step is normalised.
     """
     along = penalty_p(lam, p)
     scaled = Partial(_unit) if normalised else Partial(_plain)

@@ -1,20 +1,25 @@
-r"""A method whose agents do not wait for each other: every agent mixes the newest messages that it has.
+r"""A method whose agents do not wait for each other: every agent mixes the newest messages that it
+has.
 
-What an agent sends is what its step hands to `mix`; network/asynchronous.py says which of it arrives when. In a tick
+What an agent sends is what its step hands to `mix`; network/asynchronous.py says which of it
+arrives when. In a tick
 
     (1)  every agent says what it would mix in its next step
-    (2)  what has arrived takes the place of older messages, variable by variable if they travel apart
+    (2)  what has arrived takes the place of older messages, variable by variable if they travel
+         apart
     (3)  mix(s) = s + sum_j w_ij (newest_ij - s) over the neighbours that are not left out
     (4)  agents that are awake make their step by (3), the others stay where they are
 
-An agent computes its direction at its own point, while it is not awake, and reads its mail when that is done. One that
-relays reads and writes at every tick, and moves along the last direction it has finished:
+An agent computes its direction at its own point, while it is not awake, and reads its mail when
+that is done. One that relays reads and writes at every tick, and moves along the last direction it
+has finished:
 
-    (5)  d = the direction at the point where the agent began to compute, once it is awake; until then the old one
+    (5)  d = the direction at the point where the agent began to compute, once it is awake; until
+         then the old one
 
-Only strategies for which that leads somewhere are allowed, `Algorithm.free`: robust_tracking is exact, dgd and atc land
-O(h) off as in lockstep. The memories of tracking, EXTRA and exact diffusion are right only if every message is mixed
-exactly once by both ends.
+Only strategies for which that leads somewhere are allowed, `Algorithm.free`: robust_tracking is
+exact, dgd and atc land O(h) off as in lockstep. The memories of tracking, EXTRA and exact diffusion
+are right only if every message is mixed exactly once by both ends.
 """
 
 from __future__ import annotations
@@ -49,7 +54,8 @@ class Free(NamedTuple):
     said: list[Tree]  # its last messages, a ring with one entry for each tick of the longest delay
     inbox: list[Tree]  # the newest message of each neighbour
     newest: dict[str, jax.Array]  # the ticks at which these were said, for each parcel; -1 for none
-    busy: Tree = ()  # if it relays: where it is computing, and the last direction that it has finished
+    # if it relays: where it is computing, and the last direction that it has finished
+    busy: Tree = ()
 
 
 def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
@@ -57,29 +63,31 @@ def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
     recipe = recipe_of(method)
     if method.noisy:
         raise InputError(
-            f"{method.name} adds noise to its messages and fades them out step by step, which needs all agents in "
-            f"lockstep, but those of {network!r} do not wait.",
+            f"{method.name} adds noise to its messages and fades them out step by step, which needs"
+            f" all agents in lockstep, but those of {network!r} do not wait.",
             "Use the network inside it.",
         )
     if not method.free:
         raise InputError(
-            f"{method.name} needs all agents in lockstep: its memory is right only if both ends of a link mix every "
-            f"message once, and with the late and lost messages of {network!r} it would come to rest elsewhere.",
-            "Use decibo.methods.ahead_free or consensus.robust_tracking(), which stay exact, or dgd or atc, which land "
-            "O(step) off.",
+            f"{method.name} needs all agents in lockstep: its memory is right only if both ends of"
+            f" a link mix every message once, and with the late and lost messages of {network!r} it"
+            " would come to rest elsewhere.",
+            "Use decibo.methods.ahead_free or consensus.robust_tracking(), which stay exact, or dgd"
+            " or atc, which land O(step) off.",
         )
     if network.relay and (recipe is None or recipe.estimator is not None):
         raise InputError(
-            f"An agent that relays follows the last direction that it has finished, but {method.name} is not just a "
-            "direction times a consensus strategy.",
+            "An agent that relays follows the last direction that it has finished, but"
+            f" {method.name} is not just a direction times a consensus strategy.",
             "Leave relay out, or compose the method without an estimator or wrapper.",
         )
     for strategy, maps in recipe.strategies if recipe else ():
         for name, prox in maps.items():
             if strategy.exact and prox is not None and not is_projection(prox):
                 raise InputError(
-                    f"The proximal map of {name} is not a projection. Agents that do not wait have q of different "
-                    "size where it acts, so that only projections lead to the solution.",
+                    f"The proximal map of {name} is not a projection. Agents that do not wait have"
+                    " q of different size where it acts, so that only projections lead to the"
+                    " solution.",
                     "Use prox.box, prox.ball or prox.simplex, or a network in lockstep.",
                 )
 
@@ -109,12 +117,19 @@ def _mixing(mix: AgentMix) -> Asynchronous:
 
 
 def _begin(
-    init: Partial, step: Partial, recipe: Recipe | None, oracle: Oracle, mix: AgentMix, start: dict[str, Vector]
+    init: Partial,
+    step: Partial,
+    recipe: Recipe | None,
+    oracle: Oracle,
+    mix: AgentMix,
+    start: dict[str, Vector],
 ) -> Free:
     mixing = _mixing(mix)
     state = init(oracle, mix, start)
     messages = messages_of(step, oracle, state)
-    empty = lambda rows: jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), messages)
+    empty = lambda rows: jax.tree.map(
+        lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), messages
+    )
     slots = mixing.neighbours.shape[0]
     parcels = {_parcel(mixing, path) for path, _ in jax.tree_util.tree_leaves_with_path(messages)}
     never = {name: jnp.full(slots, -1, jnp.int32) for name in sorted(parcels)}
@@ -131,7 +146,13 @@ def _parcel(mixing: Asynchronous, path: tuple) -> str:
 
 
 def _tick(
-    step: Partial, relayed: Partial, oracle: Oracle, mix: AgentMix, s: Free, k: jax.Array, key: jax.Array
+    step: Partial,
+    relayed: Partial,
+    oracle: Oracle,
+    mix: AgentMix,
+    s: Free,
+    k: jax.Array,
+    key: jax.Array,
 ) -> Free:
     mixing = _mixing(mix)
     agent = lax.axis_index(AGENTS)
@@ -145,11 +166,16 @@ def _tick(
     else:
         new = step(oracle, mail, s.state, s.steps, key)
         moves = awake
-    state = jax.tree.map(lambda new, old: jnp.where(moves, new, old).astype(old.dtype), new, s.state)  # (4)
+    # (4)
+    state = jax.tree.map(
+        lambda new, old: jnp.where(moves, new, old).astype(old.dtype), new, s.state
+    )
     return Free(state, s.steps + awake, mail.said, mail.inbox, mail.newest, busy)
 
 
-def _relayed(recipe: Recipe, oracle: Oracle, mail: _Mail, s: Free, awake: jax.Array) -> tuple[Tree, Tree]:
+def _relayed(
+    recipe: Recipe, oracle: Oracle, mail: _Mail, s: Free, awake: jax.Array
+) -> tuple[Tree, Tree]:
     begun, d = s.busy
     fresh = recipe.direction.at(oracle, begun, s.steps)
     pick = lambda new, old: jax.tree.map(lambda a, b: jnp.where(awake, a, b), new, old)
@@ -171,7 +197,8 @@ def _rest(rest: Partial, s: Free) -> jax.Array:
 
 
 class _Mail:
-    """The mix of an agent that does not wait; used once, for the messages of one tick in their order."""
+    """The mix of an agent that does not wait; used once, for the messages of one tick in their
+    order."""
 
     def __init__(self, mix: AgentMix, agent: jax.Array, k: jax.Array, s: Free):
         self.mix = mix
@@ -182,9 +209,13 @@ class _Mail:
         self.said: list[Tree] = []
         self.inbox: list[Tree] = []
         posts = {name: self._post(number) for number, name in enumerate(s.newest)}
-        self.newer = {name: post.arrives & (post.made >= s.newest[name]) for name, post in posts.items()}
+        self.newer = {
+            name: post.arrives & (post.made >= s.newest[name]) for name, post in posts.items()
+        }
         self.made = {name: post.made for name, post in posts.items()}
-        self.newest = {name: jnp.where(self.newer[name], self.made[name], s.newest[name]) for name in posts}
+        self.newest = {
+            name: jnp.where(self.newer[name], self.made[name], s.newest[name]) for name in posts
+        }
 
     def _post(self, number: int) -> Post:
         assert self.mix.key is not None
@@ -225,7 +256,8 @@ class _Mail:
         everyone = lax.all_gather(ring, AGENTS)
         made = lax.all_gather(self.made[parcel], AGENTS)
         arrived = own_row(self.agent, self.mixing.delivered(everyone, made))
-        return jnp.where(self.newer[parcel].reshape(-1, *(1,) * (box.ndim - 1)), arrived, box)  # (2)
+        # (2)
+        return jnp.where(self.newer[parcel].reshape(-1, *(1,) * (box.ndim - 1)), arrived, box)
 
     def _apart(self, parcel: str, leaf: jax.Array, box: jax.Array) -> jax.Array:
         newest = self.newest[parcel]

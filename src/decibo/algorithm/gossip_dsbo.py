@@ -1,4 +1,5 @@
-r"""Gossip-DSBO: agents gossip first and second derivatives, and solve the linear system each on its own.
+r"""Gossip-DSBO: agents gossip first and second derivatives, and solve the linear system each on its
+own.
 
     (1)  v  = eta sum_{j=0..N} (I - eta A)^j b                       Neumann series, A and b as gossiped so far
     (2)  x+ = W x - alpha (a - C v)
@@ -43,8 +44,10 @@ class State(NamedTuple):
 
 
 @method(
-    provenance=f"{RECALLED} The authors gossip N Hessians, each from a sample of its own; with full gradients they are "
-    f"equal, and one is gossiped here. {RUN}"
+    provenance=(
+        f"{RECALLED} The authors gossip N Hessians, each from a sample of its own; with full"
+        f" gradients they are equal, and one is gossiped here. {RUN}"
+    )
 )
 def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 50) -> Algorithm:
     """Gossip-DSBO (Yang, Zhang & Wang 2022), with full gradients.
@@ -54,10 +57,10 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 5
     eta           step of the Neumann series, at most 1/L_g
     N             length of the Neumann series
 
-    Cost: 1 + 1 gradients, r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one message (with the
-    authors' N Hessians N r^2 in place of r^2).
-    Lands: O(step) from the solution if the agents differ, plus what the series leaves; theta counts as a step:
-    |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
+    Cost: 1 + 1 gradients, r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one
+    message (with the authors' N Hessians N r^2 in place of r^2). Lands: O(step) from the solution
+    if the agents differ, plus what the series leaves; theta counts as a step: |grad Phi| 5.8e-3 at
+    steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
     """
     step = Partial(_step, alpha, beta, theta, eta, N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)

@@ -48,14 +48,16 @@ def lv_hba(
     proximity            parameter of the Moreau envelope, g1
     prox_x, prox_y       projections of x and y; constraints that couple x and y are not covered
 
-    Without projections it is MEHA's direction, one variable after another; `meha` is that direction on a network.
+    Without projections it is MEHA's direction, one variable after another; `meha` is that direction
+    on a network.
 
-    Cost: 1 + 3 gradients; sends nothing.
-    Lands: O(1/c) from the solution, which falls as slowly as c grows: |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at
-    c = 10, 100, 1000 on a quadratic.
+    Cost: 1 + 3 gradients; sends nothing. Lands: O(1/c) from the solution, which falls as slowly as
+    c grows: |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at c = 10, 100, 1000 on a quadratic.
     """
     maps = as_prox("x", prox_x), as_prox("y", prox_y)
-    step = Partial(_step, alpha, beta, gamma, polynomial(1.0, 0.3) if c is None else c, proximity, *maps)
+    step = Partial(
+        _step, alpha, beta, gamma, polynomial(1.0, 0.3) if c is None else c, proximity, *maps
+    )
     return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c", products=False)
 
 

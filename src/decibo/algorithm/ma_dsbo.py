@@ -7,7 +7,8 @@ r"""MA-DSBO: an inner loop for y, an inner loop for the linear system, a moving 
     then         (5)  x+ = W x - alpha u                             u of the step before, 0 at first
                  (6)  u+ = (1 - theta) u + theta (f_x(x, y) - J v)
 
-H, J and f_y are taken at the old x and the new y. v solves mean(H) v = mean(f_y) up to what N steps leave.
+H, J and f_y are taken at the old x and the new y. v solves mean(H) v = mean(f_y) up to what N steps
+leave.
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ class State(NamedTuple):
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def ma_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight = 0.2, T: int = 20, N: int = 80) -> Algorithm:
+def ma_dsbo(
+    *, alpha: Rate, beta: Rate, gamma: Rate, theta: Weight = 0.2, T: int = 20, N: int = 80
+) -> Algorithm:
     """MA-DSBO (Chen, Huang, Ma & Balasubramanian 2023), with full gradients.
 
     alpha, beta, gamma   step sizes of x, y and v
     theta                weight of the new hypergradient in the moving average
     T, N                 lengths of the loops for y and v
 
-    Cost: 1 + T gradients, N + 1 products with H and one with J; sends n + (T + 2N) r numbers in T + N + 1 messages.
-    Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.9e-2 at steps .05, 3.8e-3 at .005
-    with T = 100 (heterogeneous quadratic, ring of 10).
+    Cost: 1 + T gradients, N + 1 products with H and one with J; sends n + (T + 2N) r numbers in T +
+    N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi|
+    2.9e-2 at steps .05, 3.8e-3 at .005 with T = 100 (heterogeneous quadratic, ring of 10).
     """
     step = Partial(_step, alpha, beta, gamma, theta, T, N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)
@@ -76,7 +79,9 @@ def _step(
     h = jnp.asarray(gamma(k), y.dtype)
     s = oracle.hessian(x, y, state.v) - f_y  # (2)
 
-    def once(carry: tuple[Vector, Vector, Vector], _: None) -> tuple[tuple[Vector, Vector, Vector], None]:
+    def once(
+        carry: tuple[Vector, Vector, Vector], _: None
+    ) -> tuple[tuple[Vector, Vector, Vector], None]:
         v, s, t = carry
         wv, wt = mix((v, t))
         v = wv - h * t  # (3)

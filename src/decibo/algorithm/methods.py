@@ -1,7 +1,7 @@
 """The named methods that are a direction times a consensus strategy, a line each.
 
-Costs are for one agent and step: gradients of f + gradients of g, and products with H = d2 g/dy dy and J = d2 g/dx dy.
-What it sends goes to each neighbour; n and r are the sizes of x and y.
+Costs are for one agent and step: gradients of f + gradients of g, and products with H = d2 g/dy dy
+and J = d2 g/dx dy. What it sends goes to each neighbour; n and r are the sizes of x and y.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.local_steps import local_steps
-from decibo.algorithm.rule import StepSize, adagrad_norm, adam, heavy_ball, is_rule, normalised, plain, tuning_free
+from decibo.algorithm.rule import (
+    StepSize,
+    adagrad_norm,
+    adam,
+    heavy_ball,
+    is_rule,
+    normalised,
+    plain,
+    tuning_free,
+)
 from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
 from decibo.errors import InputError
 
@@ -24,9 +33,11 @@ from decibo.errors import InputError
 
 
 @method(
-    provenance="The method of this library, derived in docs/explanation/ahead_exact.md. Its penalty is F2SA-2's (Chen, "
-    "Li, Chayti & Zhang 2026) with f halfway between y and z; for g quadratic in y its steps are those of SPARKLE-ED "
-    f"(Zhu et al. 2024) without moving average. {RUN}"
+    provenance=(
+        "The method of this library, derived in docs/explanation/ahead_exact.md. Its penalty is"
+        " F2SA-2's (Chen, Li, Chayti & Zhang 2026) with f halfway between y and z; for g quadratic"
+        f" in y its steps are those of SPARKLE-ED (Zhu et al. 2024) without moving average. {RUN}"
+    )
 )
 def ahead_exact(
     *,
@@ -35,7 +46,8 @@ def ahead_exact(
     lam: Rate = 100.0,
     momentum: float | None = None,
 ) -> Algorithm:
-    r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with matched inner steps.
+    r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with
+    matched inner steps.
 
         (1)  c = (y + z)/2
         (2)  d_y = g_y(x, y) + f_y(x, c)/lam,   d_z = g_y(x, z) - f_y(x, c)/lam
@@ -44,16 +56,19 @@ def ahead_exact(
 
     This is the method we recommend.
 
-    alpha   step size of x, limited by 1/L_Phi and by the time that y and z need to follow, about 1/(gamma mu_g) steps;
-            docs/explanation/theorem.md proves how small is enough
+    alpha   step size of x, limited by 1/L_Phi and by the time that y and z need to follow, about
+            1/(gamma mu_g) steps; docs/explanation/theorem.md proves how small is enough
     gamma   step size of y and z, about 1/L_g
-    lam     penalty; 10 to 100 suits most problems: with matched steps it drops out of both step sizes
-    momentum   of y and z, the same for both: they follow moving averages of d_y and d_z with this weight of the past.
-            With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition number kappa it takes
-            about sqrt(kappa) steps instead of kappa
+    lam     penalty; 10 to 100 suits most problems: with matched steps it drops out of both step
+            sizes
+    momentum   of y and z, the same for both: they follow moving averages of d_y and d_z with this
+               weight of the past.
+            With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition
+            number kappa it takes about sqrt(kappa) steps instead of kappa
 
-    Without alpha or gamma the agents find the step sizes themselves while they run (decibo.algorithm.automatic), with
-    momentum for y and z and gradient tracking for x: half a gradient of g more, and it sends n + 5 numbers more.
+    Without alpha or gamma the agents find the step sizes themselves while they run
+    (decibo.algorithm.automatic), with momentum for y and z and gradient tracking for x: half a
+    gradient of g more, and it sends n + 5 numbers more.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
@@ -61,7 +76,9 @@ def ahead_exact(
     along = direction.symmetric_penalty(lam)
     if alpha is None or gamma is None:
         if momentum is not None:
-            raise InputError("momentum goes with given step sizes only.", "Pass alpha and gamma too.")
+            raise InputError(
+                "momentum goes with given step sizes only.", "Pass alpha and gamma too."
+            )
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
     return replace(
@@ -71,11 +88,15 @@ def ahead_exact(
 
 
 @method(
-    provenance="Our combination: the penalty of ahead_exact with c and w for y and z, and the tracking of Pu (2020) on "
-    f"an undirected network; the opening of the paper was read. No theorem covers agents that do not wait. {RUN}"
+    provenance=(
+        "Our combination: the penalty of ahead_exact with c and w for y and z, and the tracking of"
+        " Pu (2020) on an undirected network; the opening of the paper was read. No theorem covers"
+        f" agents that do not wait. {RUN}"
+    )
 )
 def ahead_free(*, alpha: StepSize, gamma: StepSize, lam: Rate = 100.0) -> Algorithm:
-    r"""AHEAD without its two errors for agents that do not wait for each other: centred penalty x robust_tracking.
+    r"""AHEAD without its two errors for agents that do not wait for each other: centred penalty x
+    robust_tracking.
 
         (1)  y = c + w/lam,   z = c - w/lam
         (2)  d_c = (g_y(x, y) + g_y(x, z))/2,   d_w = (lam/2) (g_y(x, y) - g_y(x, z)) + f_y(x, c)
@@ -92,29 +113,35 @@ def ahead_free(*, alpha: StepSize, gamma: StepSize, lam: Rate = 100.0) -> Algori
     Cost: 1 + 2 gradients; sends 2n + 4r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
     """
-    return compose(direction.centred_penalty(lam), consensus.robust_tracking(), x=alpha, c=gamma, w=gamma)
+    return compose(
+        direction.centred_penalty(lam), consensus.robust_tracking(), x=alpha, c=gamma, w=gamma
+    )
 
 
 @method(provenance=f"{READ} {RUN}")
-def ahead(*, alpha: StepSize, beta: StepSize | None = None, gamma: StepSize, lam: Rate) -> Algorithm:
+def ahead(
+    *, alpha: StepSize, beta: StepSize | None = None, gamma: StepSize, lam: Rate
+) -> Algorithm:
     r"""AHEAD as published: penalty x dgd.
 
         (1)  z+ = W z - gamma g_y(x, z)
         (2)  y+ = W y - beta (f_y(x, y) + lam g_y(x, y))
         (3)  x+ = W x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, z)))
 
-    Niu, Xu, Sun, Chai & Chen, Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale
-    Separation, IEEE Transactions on Automatic Control, arXiv 2412.11218.
+    Niu, Xu, Sun, Chai & Chen, Hessian-Free Distributed Bilevel Optimization via Penalization with
+    Time-Scale Separation, IEEE Transactions on Automatic Control, arXiv 2412.11218.
 
-    alpha, beta, gamma   step sizes of x, y and z; without beta the inner steps are matched, beta = gamma/lam, which
-                         lets alpha stay the same for every lam
+    alpha, beta, gamma   step sizes of x, y and z; without beta the inner steps are matched, beta =
+                         gamma/lam, which lets alpha stay the same for every lam
     lam                  penalty
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(step) from the solution if the agents differ, plus O(1/lam).
     """
     if beta is None and is_rule(gamma):
-        raise InputError("With a rule for gamma there is no matched step size gamma/lam of y.", "Pass beta too.")
+        raise InputError(
+            "With a rule for gamma there is no matched step size gamma/lam of y.", "Pass beta too."
+        )
     inner = matched(None, cast("Rate", gamma), lam) if beta is None else beta
     along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=inner, z=gamma)
     return replace(along, theorem=None if any(map(is_rule, (alpha, beta, gamma))) else "Theorem 1")
@@ -124,7 +151,8 @@ def ahead(*, alpha: StepSize, beta: StepSize | None = None, gamma: StepSize, lam
 def ahead_minimax(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """AHEAD's minimax case for g = -f (equations minmax-z to minmax-x): minimax_penalty x dgd.
 
-    With lam = 1, beta = gamma and equal starts, x and z are those of `dgda`. The paper is that of `ahead`.
+    With lam = 1, beta = gamma and equal starts, x and z are those of `dgda`. The paper is that of
+    `ahead`.
 
     alpha, beta, gamma   step sizes of x, y and z
     lam                  penalty
@@ -160,7 +188,9 @@ def gt_gda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
     return compose(direction.minimax(), consensus.tracking(), x=alpha, y=beta)
 
 
-@method(provenance=f"{INFERRED} The order of mixing and the scaling of d_y are not known to us. {RUN}")
+@method(
+    provenance=f"{INFERRED} The order of mixing and the scaling of d_y are not known to us. {RUN}"
+)
 def dsgda_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """DSGDA-GT (Wang, Chen, Ma & Zhang 2024): penalty x tracking, with AHEAD's scaling.
 
@@ -187,9 +217,12 @@ def fab(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algor
 
 
 @method(
-    provenance="The direction is MEHA's, whose rule was read in the source, but all variables move from the old point, "
-    "where the authors, as we recall, update t, x and y one after another. The pairs with dgd and with tracking are "
-    "those of SUN-DSBO (2026), of which only abstract and reviews were read."
+    provenance=(
+        "The direction is MEHA's, whose rule was read in the source, but all variables move from"
+        " the old point, where the authors, as we recall, update t, x and y one after another. The"
+        " pairs with dgd and with tracking are those of SUN-DSBO (2026), of which only abstract and"
+        " reviews were read."
+    )
 )
 def meha(
     *,
@@ -207,34 +240,56 @@ def meha(
     proximity            parameter of the Moreau envelope
     tracking             whether to track gradients; otherwise the consensus is dgd
 
-    Cost: 1 + 2 gradients; sends 2n + 4r numbers, n + 2r without tracking.
-    Lands: O(1/c) from the solution, which falls as slowly as c grows; plus O(step) without tracking.
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers, n + 2r without tracking. Lands: O(1/c) from the
+    solution, which falls as slowly as c grows; plus O(step) without tracking.
     """
     along = direction.moreau(polynomial(1.0, 0.25) if c is None else c, proximity)
-    return compose(along, consensus.tracking() if tracking else consensus.dgd(), x=alpha, y=beta, t=gamma)
+    return compose(
+        along, consensus.tracking() if tracking else consensus.dgd(), x=alpha, y=beta, t=gamma
+    )
 
 
-@method(provenance=f"{ABSTRACT} All variables move from the old point. The public reviews were read as well.")
+@method(
+    provenance=(
+        f"{ABSTRACT} All variables move from the old point. The public reviews were read as well."
+    )
+)
 def sun_dsbo_se(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, c: Rate | None = None, proximity: Weight = 1.0
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    c: Rate | None = None,
+    proximity: Weight = 1.0,
 ) -> Algorithm:
-    """SUN-DSBO-SE (Ma et al. 2026) with full gradients: moreau x dgd. The inner level may be non-convex.
+    """SUN-DSBO-SE (Ma et al. 2026) with full gradients: moreau x dgd. The inner level may be
+    non-convex.
 
     alpha, beta, gamma   step sizes of x, y and t
     c                    penalty, (k + 1)^0.25 unless given
     proximity            parameter of the Moreau envelope
 
-    Cost: 1 + 2 gradients; sends n + 2r numbers.
-    Lands: O(step) from the solution if the agents differ, plus O(1/c), which falls as slowly as c grows.
+    Cost: 1 + 2 gradients; sends n + 2r numbers. Lands: O(step) from the solution if the agents
+    differ, plus O(1/c), which falls as slowly as c grows.
     """
     return meha(alpha=alpha, beta=beta, gamma=gamma, c=c, proximity=proximity, tracking=False)
 
 
-@method(provenance=f"{ABSTRACT} All variables move from the old point. The public reviews were read as well.")
+@method(
+    provenance=(
+        f"{ABSTRACT} All variables move from the old point. The public reviews were read as well."
+    )
+)
 def sun_dsbo_gt(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, c: Rate | None = None, proximity: Weight = 1.0
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    c: Rate | None = None,
+    proximity: Weight = 1.0,
 ) -> Algorithm:
-    """SUN-DSBO-GT (Ma et al. 2026) with full gradients: moreau x tracking. The inner level may be non-convex.
+    """SUN-DSBO-GT (Ma et al. 2026) with full gradients: moreau x tracking. The inner level may be
+    non-convex.
 
     alpha, beta, gamma   step sizes of x, y and t
     c                    penalty, (k + 1)^0.25 unless given
@@ -247,17 +302,21 @@ def sun_dsbo_gt(
 
 
 @method(
-    provenance=f"{INFERRED} It was read in the code of others, for one agent. On a network it follows tracked "
-    f"directions, which is ours. {RUN}"
+    provenance=(
+        f"{INFERRED} It was read in the code of others, for one agent. On a network it follows"
+        f" tracked directions, which is ours. {RUN}"
+    )
 )
 def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
-    """S-TFBO (Yang et al. 2025), without step sizes to tune: implicit x tracking with the rule `tuning_free`.
+    """S-TFBO (Yang et al. 2025), without step sizes to tune: implicit x tracking with the rule
+    `tuning_free`.
 
-    On one agent it is S-TFBO. On a network the rule sees tracked directions, so that it stays exact although every
-    agent has steps of its own.
+    On one agent it is S-TFBO. On a network the rule sees tracked directions, so that it stays exact
+    although every agent has steps of its own.
 
     step      all steps are multiplied by it
-    initial   what the three lengths start with; if 0, the first moves of y and v have the length of the step
+    initial   what the three lengths start with; if 0, the first moves of y and v have the length of
+              the step
 
     Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
     Lands: exact.
@@ -266,15 +325,18 @@ def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
 
 
 @method(
-    provenance=f"{INFERRED} Known from the abstract: a penalty method with steps that are adaptive at all levels; that "
-    "they are AdaGrad-norm's is inferred. Theirs is for one agent and not a single loop; this loop and, on a network, "
-    f"tracked directions are ours. {RUN}"
+    provenance=(
+        f"{INFERRED} Known from the abstract: a penalty method with steps that are adaptive at all"
+        " levels; that they are AdaGrad-norm's is inferred. Theirs is for one agent and not a"
+        f" single loop; this loop and, on a network, tracked directions are ours. {RUN}"
+    )
 )
 def af2ba(*, lam: Rate, step: float = 1.0, initial: float = 0.0) -> Algorithm:
-    """AF2BA (Shi, Du, Xiao & Jiang 2025), without step sizes to tune: penalty x tracking with AdaGrad-norm steps.
+    """AF2BA (Shi, Du, Xiao & Jiang 2025), without step sizes to tune: penalty x tracking with
+    AdaGrad-norm steps.
 
-    Every variable has the rule `adagrad_norm`, which does not change if its direction is multiplied by a number: lam
-    does not enter the steps of y and z.
+    Every variable has the rule `adagrad_norm`, which does not change if its direction is multiplied
+    by a number: lam does not enter the steps of y and z.
 
     lam       penalty
     step      the length of the first moves, if initial is 0; all moves are multiplied by it
@@ -288,11 +350,20 @@ def af2ba(*, lam: Rate, step: float = 1.0, initial: float = 0.0) -> Algorithm:
 
 
 @method(
-    provenance=f"{INFERRED} The abstract has Adam on x and gradient steps on y from a warm start. How the paper finds "
-    "the hypergradient was not read: here v follows the linear system, and the agents agree by tracking, which is ours."
+    provenance=(
+        f"{INFERRED} The abstract has Adam on x and gradient steps on y from a warm start. How the"
+        " paper finds the hypergradient was not read: here v follows the linear system, and the"
+        " agents agree by tracking, which is ours."
+    )
 )
 def adambo(
-    *, alpha: Rate, beta: StepSize, gamma: StepSize, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+    *,
+    alpha: Rate,
+    beta: StepSize,
+    gamma: StepSize,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
 ) -> Algorithm:
     """AdamBO (Gong, Hao & Liu 2026) with full gradients: implicit x tracking, with Adam on x.
 
@@ -304,20 +375,29 @@ def adambo(
     Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
     Lands: O(alpha) from the solution; exact as alpha falls.
     """
-    return compose(direction.implicit(), consensus.tracking(), x=adam(alpha, b1, b2, eps), y=beta, v=gamma)
+    return compose(
+        direction.implicit(), consensus.tracking(), x=adam(alpha, b1, b2, eps), y=beta, v=gamma
+    )
 
 
 @method(
-    provenance=f"{INFERRED} The abstract has the falling ridge, the single loop and gradient tracking; the averages "
-    "that it mentions were not recovered and are left out."
+    provenance=(
+        f"{INFERRED} The abstract has the falling ridge, the single loop and gradient tracking; the"
+        " averages that it mentions were not recovered and are left out."
+    )
 )
-def duet(*, alpha: StepSize, beta: StepSize, gamma: StepSize, ridge: Rate | None = None) -> Algorithm:
-    """DUET (Qin et al. 2025) for a PERSONALISED inner level that need not be strongly convex: y and v stay local.
+def duet(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, ridge: Rate | None = None
+) -> Algorithm:
+    """DUET (Qin et al. 2025) for a PERSONALISED inner level that need not be strongly convex: y and
+    v stay local.
 
-    It solves another problem, as `lopa` does: every agent has its own inner solution, of g_i + (ridge/2) |y|^2.
+    It solves another problem, as `lopa` does: every agent has its own inner solution, of g_i +
+    (ridge/2) |y|^2.
 
     alpha, beta, gamma   step sizes of x, y and v
-    ridge                what is added to make the inner level strongly convex, (k + 1)^-0.25 unless given
+    ridge                what is added to make the inner level strongly convex, (k + 1)^-0.25 unless
+                         given
 
     Cost: 1 + 1 gradients, one product each with H and J; sends 2n numbers.
     Lands: O(ridge) from its own solution, which falls as slowly as the ridge.
@@ -328,7 +408,9 @@ def duet(*, alpha: StepSize, beta: StepSize, gamma: StepSize, ridge: Rate | None
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sldbo(*, alpha: StepSize, beta: StepSize, gamma: StepSize, radius: float | None = None) -> Algorithm:
+def sldbo(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, radius: float | None = None
+) -> Algorithm:
     """SLDBO (Dong, Ma, Yang & Yin 2023): implicit x tracking.
 
     alpha, beta, gamma   step sizes of x, y and v
@@ -341,30 +423,42 @@ def sldbo(*, alpha: StepSize, beta: StepSize, gamma: StepSize, radius: float | N
 
 
 @method(
-    provenance=f"{ABSTRACT} All directions are taken at the old point, where the paper's moving average uses the new "
-    f"v. {RUN}"
+    provenance=(
+        f"{ABSTRACT} All directions are taken at the old point, where the paper's moving average"
+        f" uses the new v. {RUN}"
+    )
 )
 def d_soba(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2, difference: float | None = None
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    theta: Weight | None = 0.2,
+    difference: float | None = None,
 ) -> Algorithm:
     """D-SOBA (Kong et al. 2024): implicit x atc, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it directly
-    difference           a number makes it the first-order variant: products by differences of two gradients of g
+    theta                weight of the new hypergradient in the moving average; None follows it
+                         directly
+    difference           a number makes it the first-order variant: products by differences of two
+                         gradients of g
 
-    Cost: 1 + 1 gradients, one product each with H and J (1 + 3 gradients with differences); sends n + 2r numbers.
-    Lands: O(step) from the solution if the agents differ.
+    Cost: 1 + 1 gradients, one product each with H and J (1 + 3 gradients with differences); sends n
+    + 2r numbers. Lands: O(step) from the solution if the agents differ.
     """
     return _implicit(consensus.atc(), alpha, beta, gamma, theta, difference=difference)
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_gt(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
+) -> Algorithm:
     """SPARKLE-GT (Zhu et al. 2024): implicit x atc_tracking, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it directly
+    theta                weight of the new hypergradient in the moving average; None follows it
+                         directly
 
     Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
     Lands: exact.
@@ -373,11 +467,14 @@ def sparkle_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weigh
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_extra(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_extra(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
+) -> Algorithm:
     """SPARKLE-EXTRA (Zhu et al. 2024): implicit x EXTRA, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it directly
+    theta                weight of the new hypergradient in the moving average; None follows it
+                         directly
 
     Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
     Lands: exact.
@@ -386,11 +483,14 @@ def sparkle_extra(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: We
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
-def sparkle_ed(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2) -> Algorithm:
+def sparkle_ed(
+    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
+) -> Algorithm:
     """SPARKLE-ED (Zhu et al. 2024): implicit x exact diffusion, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it directly
+    theta                weight of the new hypergradient in the moving average; None follows it
+                         directly
 
     Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
     Lands: exact.
@@ -401,14 +501,20 @@ def sparkle_ed(*, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weigh
 
 @method(provenance=f"{RECALLED} {RUN}")
 def lopa(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2, tracking: bool = False
+    *,
+    alpha: StepSize,
+    beta: StepSize,
+    gamma: StepSize,
+    theta: Weight | None = 0.2,
+    tracking: bool = False,
 ) -> Algorithm:
     """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed.
 
     It solves another problem, y*_i(x) = argmin g_i(x, .): every agent has its own inner solution.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it directly
+    theta                weight of the new hypergradient in the moving average; None follows it
+                         directly
     tracking             whether x agrees by gradient tracking; otherwise by dgd
 
     Cost: 1 + 1 gradients, one product each with H and J; sends n numbers, 2n with tracking.
@@ -423,9 +529,11 @@ def lopa(
 
 
 @method(
-    provenance=f"{INFERRED} Known from the abstract: a single loop whose messages carry noise and which is accurate in "
-    "the limit. The faded coupling is recalled from the authors' work; that the direction is the implicit one, with v "
-    "for the linear system, is inferred."
+    provenance=(
+        f"{INFERRED} Known from the abstract: a single loop whose messages carry noise and which is"
+        " accurate in the limit. The faded coupling is recalled from the authors' work; that the"
+        " direction is the implicit one, with v for the linear system, is inferred."
+    )
 )
 def ldp_dsbo(
     *,
@@ -439,23 +547,29 @@ def ldp_dsbo(
 ) -> Algorithm:
     """LDP-DSBO (Chen & Wang 2024) with full gradients: implicit x faded, noise in every message.
 
-    alpha, beta, gamma   step sizes of x, y and v; to converge they must fall faster than the coupling
+    alpha, beta, gamma   step sizes of x, y and v; to converge they must fall faster than the
+                         coupling
     noise                the scale of the noise, which need not fall
     coupling             how much messages count, (1 + k)^-0.6 unless given
     kind                 "laplace" or "gaussian"
-    clip                 bounds the sum of absolute values of every direction, which `decibo.privacy.epsilon` asks for
+    clip                 bounds the sum of absolute values of every direction, which
+                         `decibo.privacy.epsilon` asks for
 
-    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers.
-    Lands: O(step/coupling) from the solution, plus the noise that the coupling lets in; exact in the limit as all fall.
+    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers. Lands:
+    O(step/coupling) from the solution, plus the noise that the coupling lets in; exact in the limit
+    as all fall.
     """
     agreed = consensus.faded(noise, coupling, kind=kind, clip=clip)
     return compose(direction.implicit(), agreed, x=alpha, y=beta, v=gamma)
 
 
 @method(
-    provenance=f"{INFERRED} Known from the abstract: a single loop, first gradients only, all variables at once, local "
-    "steps, a server that averages. The differences in place of second derivatives are inferred, and so is that the "
-    "server takes the mean as it is. Clients that do not take part in a round are left out."
+    provenance=(
+        f"{INFERRED} Known from the abstract: a single loop, first gradients only, all variables at"
+        " once, local steps, a server that averages. The differences in place of second"
+        " derivatives are inferred, and so is that the server takes the mean as it is. Clients"
+        " that do not take part in a round are left out."
+    )
 )
 def memfbo(
     *,
@@ -466,23 +580,26 @@ def memfbo(
     difference: float = 0.01,
     radius: float | None = None,
 ) -> Algorithm:
-    r"""MemFBO (Yang, Xiao, Ma & Ji 2025) with full gradients: implicit by differences x atc, with K local steps.
+    r"""MemFBO (Yang, Xiao, Ma & Ji 2025) with full gradients: implicit by differences x atc, with K
+    local steps.
 
         (1)  K times:   y <- y - beta g_y(x, y),   v <- v - gamma (H v - f_y(x, y)),   x <- x - alpha (f_x(x, y) - J v)
         (2)  once:      x, y, v <- W x, W y, W v
 
-    with H v and J v by differences of two gradients. On the complete network W is the mean, which is what a server
-    takes; on any other the method is ours.
+    with H v and J v by differences of two gradients. On the complete network W is the mean, which
+    is what a server takes; on any other the method is ours.
 
     alpha, beta, gamma   step sizes of x, y and v
     K                    how many steps for each exchange
     difference           how long the differences are that stand for second derivatives
     radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
 
-    Cost: K times 1 + 3 gradients; sends n + 2r numbers.
-    Lands: O(K step) from the solution if the agents differ; exact with K = 1 on the complete network.
+    Cost: K times 1 + 3 gradients; sends n + 2r numbers. Lands: O(K step) from the solution if the
+    agents differ; exact with K = 1 on the complete network.
     """
-    alone = _implicit(consensus.atc(), alpha, beta, gamma, None, radius=radius, difference=difference)
+    alone = _implicit(
+        consensus.atc(), alpha, beta, gamma, None, radius=radius, difference=difference
+    )
     return local_steps(alone, K)
 
 
@@ -490,11 +607,15 @@ def memfbo(
 
 
 @method(
-    provenance=f"{READ} The authors' code is for one agent, where this is the same method, except that one number j "
-    "chooses the batches of both levels while the code draws two. Gradient tracking is our addition."
+    provenance=(
+        f"{READ} The authors' code is for one agent, where this is the same method, except that one"
+        " number j chooses the batches of both levels while the code draws two. Gradient tracking"
+        " is our addition."
+    )
 )
 def saba(*, alpha: StepSize, beta: StepSize, gamma: StepSize) -> Algorithm:
-    """SABA (Dagreou, Ablin, Vaiter & Moreau 2022): implicit x tracking with SAGA, on one agent or several.
+    """SABA (Dagreou, Ablin, Vaiter & Moreau 2022): implicit x tracking with SAGA, on one agent or
+    several.
 
     The problem needs a fixed list of batches, `sample=decibo.data.Batches(count)`.
 
@@ -507,29 +628,38 @@ def saba(*, alpha: StepSize, beta: StepSize, gamma: StepSize) -> Algorithm:
 
 
 @method(
-    provenance=f"{READ} The authors' code is for one agent, where this is the same method, except that minibatches are "
-    "drawn as the problem says. Gradient tracking is our addition."
+    provenance=(
+        f"{READ} The authors' code is for one agent, where this is the same method, except that"
+        " minibatches are drawn as the problem says. Gradient tracking is our addition."
+    )
 )
 def srba(*, alpha: StepSize, beta: StepSize, gamma: StepSize, period: int = 100) -> Algorithm:
-    """SRBA (Dagreou, Moreau, Vaiter & Ablin 2024): implicit x tracking with SARAH, on one agent or several.
+    """SRBA (Dagreou, Moreau, Vaiter & Ablin 2024): implicit x tracking with SARAH, on one agent or
+    several.
 
     alpha, beta, gamma   step sizes of x, y and v
-    period               full gradients once in so many steps; the authors use half of the steps of one pass
+    period               full gradients once in so many steps; the authors use half of the steps of
+                         one pass
 
-    Cost: 2 + 2 gradients, two products each with H and J on a minibatch, or half of that on all data; sends 2n + 4r
-    numbers.
-    Lands: exact.
+    Cost: 2 + 2 gradients, two products each with H and J on a minibatch, or half of that on all
+    data; sends 2n + 4r numbers. Lands: exact.
     """
-    return _implicit(consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.sarah(period))
+    return _implicit(
+        consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.sarah(period)
+    )
 
 
 @method(
-    provenance=f"{ABSTRACT} That all derivatives are skipped together, by all agents at once, is our reading. {RUN}"
+    provenance=(
+        f"{ABSTRACT} That all derivatives are skipped together, by all agents at once, is our"
+        f" reading. {RUN}"
+    )
 )
 def s3ldbo(
     *, alpha: StepSize, beta: StepSize, gamma: StepSize, p: float = 0.5, radius: float | None = None
 ) -> Algorithm:
-    """S3LDBO (Yin, Dong, Ma, Wang & Yang 2026): SLDBO with derivatives that are skipped at random, the last ones kept.
+    """S3LDBO (Yin, Dong, Ma, Wang & Yang 2026): SLDBO with derivatives that are skipped at random,
+    the last ones kept.
 
     alpha, beta, gamma   step sizes of x, y and v
     p                    the probability of new derivatives
@@ -539,16 +669,21 @@ def s3ldbo(
     Lands: exact.
     """
     skipped = estimator.snapshot(p)
-    return _implicit(consensus.tracking(), alpha, beta, gamma, None, radius=radius, estimator=skipped)
+    return _implicit(
+        consensus.tracking(), alpha, beta, gamma, None, radius=radius, estimator=skipped
+    )
 
 
 @method(
-    provenance=f"{INFERRED} Known from the abstract: a normalised, variance-reduced decentralised method; that its "
-    "direction is this penalty, its estimator STORM, and that every variable is divided by the norm of what it tracks, "
-    "is inferred."
+    provenance=(
+        f"{INFERRED} Known from the abstract: a normalised, variance-reduced decentralised method;"
+        " that its direction is this penalty, its estimator STORM, and that every variable is"
+        " divided by the norm of what it tracks, is inferred."
+    )
 )
 def nr_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate, a: Weight = 0.1) -> Algorithm:
-    """NR-DSBO (Zhang, Zhang & Gao 2025), for heavy-tailed noise: penalty x tracking with STORM and normalised steps.
+    """NR-DSBO (Zhang, Zhang & Gao 2025), for heavy-tailed noise: penalty x tracking with STORM and
+    normalised steps.
 
     alpha, beta, gamma   LENGTHS of the moves of x, y and z; to converge they must fall
     lam                  penalty
@@ -567,8 +702,9 @@ def nr_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate, a: Weight = 0.1)
     )
 
 
-# One level, for sanity and for comparison with one-level libraries: only f counts. On a problem made by
-# `decibo.problems.single_level(objective, data, x0)` they minimise mean_i objective(x, d_i).
+# One level, for sanity and for comparison with one-level libraries: only f counts. On a problem
+# made by `decibo.problems.single_level(objective, data, x0)` they minimise mean_i objective(x,
+# d_i).
 
 
 @method(provenance=READ)

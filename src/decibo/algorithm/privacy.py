@@ -1,17 +1,21 @@
-r"""What leaves an agent; masks, random numbers added to directions, at one end of a link +, at the other -; and noise.
+r"""What leaves an agent; masks, random numbers added to directions, at one end of a link +, at the
+other -; and noise.
 
     (1)  b_i = sum over the neighbours j of  sign(j - i) r_ij,     r_ij drawn once for each link and variable
     (2)  d_i + b_i  in place of d_i, at every step
 
-The masks of all agents sum to 0. An exact strategy rests where the sum of all directions is 0, so that it lands where
-it did before, with the same stable steps. What is added is a transient of size h |b|, and as many digits of d are lost
-to rounding as |b| is larger. What an agent sends no longer shows its direction to anybody who does not know all its
-masks. It still shows how the direction changes: docs/explanation/privacy.md says what is protected and what is not.
+The masks of all agents sum to 0. An exact strategy rests where the sum of all directions is 0, so
+that it lands where it did before, with the same stable steps. What is added is a transient of size
+h |b|, and as many digits of d are lost to rounding as |b| is larger. What an agent sends no longer
+shows its direction to anybody who does not know all its masks. It still shows how the direction
+changes: docs/explanation/privacy.md says what is protected and what is not.
 
-dgd and atc rest where each agent's own direction is balanced by its neighbours, and there a mask counts: they are
-refused. After Gade & Vaidya's function sharing; ours is the use with these strategies and with two levels.
+dgd and atc rest where each agent's own direction is balanced by its neighbours, and there a mask
+counts: they are refused. After Gade & Vaidya's function sharing; ours is the use with these
+strategies and with two levels.
 
-What Laplace noise in messages is worth (consensus.faded, with its a_k, b_k, h_k and C; w_i = sum_j w_ij over j != i):
+What Laplace noise in messages is worth (consensus.faded, with its a_k, b_k, h_k and C; w_i = sum_j
+w_ij over j != i):
 
     (3)  D_0 = 0,   D_k+1 = |1 - a_k w_i| D_k + 2 C |h_k|    how far s_i(k) may be moved by other data of agent i
     (4)  eps_i = sum over k and variables of D_k/|b_k|       the proof is on the same page
@@ -52,37 +56,48 @@ SEED = 0x6D61736B  # tells the keys of masks from all others that a run makes of
 
 
 def masked(method: Algorithm, scale: float | Mapping[str, float]) -> Algorithm:
-    """The method with masks on its directions: neighbours add the same random numbers with opposite signs.
+    """The method with masks on its directions: neighbours add the same random numbers with opposite
+    signs.
 
-    For exact strategies, which land where they would without. In a simulation both ends of a link draw from the seed of
-    the run; between real owners (`decibo.silo`) from a secret that the two agree on when the run begins.
+    For exact strategies, which land where they would without. In a simulation both ends of a link
+    draw from the seed of the run; between real owners (`decibo.silo`) from a secret that the two
+    agree on when the run begins.
 
-    scale   the deviation of one mask, many times the size of a gradient, say 100 times: one number, or one for each
-            variable, {"x": 1.0, "y": 50.0, "z": 50.0}. At first a mask moves its variable by about the step times scale
+    scale   the deviation of one mask, many times the size of a gradient, say 100 times: one number,
+            or one for each variable, {"x": 1.0, "y": 50.0, "z": 50.0}. At first a mask moves its
+            variable by about the step times scale
     """
     check_wrappable(method)
     recipe = recipe_of(method)
     if recipe is None:
         given = "Pass alpha and gamma." if method.told else "Mask first, and wrap it after that."
         raise InputError(
-            f"{method.name} is not just a direction times a consensus strategy, so that there is nothing to mask.",
+            f"{method.name} is not just a direction times a consensus strategy, so that there is"
+            " nothing to mask.",
             given,
         )
     for strategy, names in recipe.strategies:
         if not strategy.exact:
             raise InputError(
-                f"{method.name} agrees on {', '.join(names)} by {strategy.name}, which comes to rest where every "
-                "agent's own direction is balanced by its neighbours: masks would lead it elsewhere.",
-                "Use an exact strategy: exact_diffusion, extra, tracking, atc_tracking, push_pull or robust_tracking.",
+                f"{method.name} agrees on {', '.join(names)} by {strategy.name}, which comes to"
+                " rest where every agent's own direction is balanced by its neighbours: masks"
+                " would lead it elsewhere.",
+                "Use an exact strategy: exact_diffusion, extra, tracking, atc_tracking, push_pull"
+                " or robust_tracking.",
             )
     variables = recipe.direction.variables
     scales = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(variables, scale)
     only_known(method.name, "variable", scales, variables)
     if not scales:
-        raise InputError("Masks need a scale, but none is given: nothing would be masked.", "Pass one number for all.")
+        raise InputError(
+            "Masks need a scale, but none is given: nothing would be masked.",
+            "Pass one number for all.",
+        )
     masks = {name: positive(f"The scale of {name}", value) for name, value in scales.items()}
     again = lambda method: masked(method, scale)
-    return wrapped(method, "masks", again, method.init, method.step, method.view, masks=masks, rest=method.rest)
+    return wrapped(
+        method, "masks", again, method.init, method.step, method.view, masks=masks, rest=method.rest
+    )
 
 
 def masks_of(
@@ -97,20 +112,27 @@ def masks_of(
     rows: dict[str, jax.Array] = {}
     for number, (name, scale) in enumerate(sorted(method.masks.items())):
         like = start["x" if name == "x" else "y"]
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, number), jnp.arange(len(edges)))
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(
+            jax.random.fold_in(key, number), jnp.arange(len(edges))
+        )
         r = scale * _normal(keys, like)
-        rows[MASK + name] = jnp.zeros_like(like).at[edges[:, 0]].add(r).at[edges[:, 1]].add(-r)  # (1)
+        # (1)
+        rows[MASK + name] = jnp.zeros_like(like).at[edges[:, 0]].add(r).at[edges[:, 1]].add(-r)
     return rows
 
 
 def _warn_of_leaves(degrees: np.ndarray) -> None:
     leaves = np.flatnonzero(degrees == 1)
     if len(leaves):
-        who = f"Agent {leaves[0]} has" if len(leaves) == 1 else f"Agents {listed([str(leaf) for leaf in leaves])} have"
+        who = (
+            f"Agent {leaves[0]} has"
+            if len(leaves) == 1
+            else f"Agents {listed([str(leaf) for leaf in leaves])} have"
+        )
         whose = "its" if len(leaves) == 1 else "their"
         warnings.warn(
-            f"{who} a single neighbour, who knows all {whose} masks: they hide nothing from it. Give every agent two "
-            "neighbours or more.",
+            f"{who} a single neighbour, who knows all {whose} masks: they hide nothing from it."
+            " Give every agent two neighbours or more.",
             stacklevel=5,
         )
 
@@ -121,11 +143,12 @@ def _normal(keys: jax.Array, like: jax.Array) -> jax.Array:
 
 
 def epsilon(method: Algorithm, network: Network, steps: int) -> float:
-    """What Laplace noise in the messages of a run is worth: the eps of local differential privacy, for all of its data.
+    """What Laplace noise in the messages of a run is worth: the eps of local differential privacy,
+    for all of its data.
 
-    With any other data of one agent no event in all messages of all agents is more than exp(eps) times as likely. For
-    `consensus.faded` with `clip` and plain step sizes. It says nothing of an agent's own variables nor of what a run
-    records: they have no noise.
+    With any other data of one agent no event in all messages of all agents is more than exp(eps)
+    times as likely. For `consensus.faded` with `clip` and plain step sizes. It says nothing of an
+    agent's own variables nor of what a run records: they have no noise.
 
     method    such as decibo.methods.ldp_dsbo(..., clip=1.0)
     network   an undirected network with the same links in every step
@@ -133,22 +156,28 @@ def epsilon(method: Algorithm, network: Network, steps: int) -> float:
     """
     check_wrappable(method)
     recipe = recipe_of(method)
-    fadings = [strategy.fading for strategy, _ in recipe.strategies if strategy.name != "local"] if recipe else []
+    fadings = (
+        [strategy.fading for strategy, _ in recipe.strategies if strategy.name != "local"]
+        if recipe
+        else []
+    )
     if recipe is None or not fadings or not all(fadings):
         raise InputError(
-            f"{method.name} sends messages without noise, or is not just a direction times a consensus strategy: there "
-            "is no eps.",
+            f"{method.name} sends messages without noise, or is not just a direction times a"
+            " consensus strategy: there is no eps.",
             "Use consensus.faded(noise, clip=...) for all variables that are sent.",
         )
     sizes = plain_steps(recipe.rule)
     if sizes is None or any(prox for _, maps in recipe.strategies for prox in maps.values()):
         raise InputError(
-            f"The rules or proximal maps of {method.name} may move an agent further than its step size says: no eps is "
-            "known.",
+            f"The rules or proximal maps of {method.name} may move an agent further than its step"
+            " size says: no eps is known.",
             "Use plain step sizes, and no prox.",
         )
     if type(network) is not Network:
-        raise InputError(f"eps is known for undirected networks with fixed links, but this is {network!r}.")
+        raise InputError(
+            f"eps is known for undirected networks with fixed links, but this is {network!r}."
+        )
     steps = integer("steps", steps)
     w = 1 - network.weights.diagonal()
     total = np.zeros(network.agents)
@@ -158,36 +187,51 @@ def epsilon(method: Algorithm, network: Network, steps: int) -> float:
     return float(total.max())
 
 
-def _spent(name: str, fading: Fading, sizes: Sequence[Schedule], w: np.ndarray, steps: int) -> np.ndarray:
+def _spent(
+    name: str, fading: Fading, sizes: Sequence[Schedule], w: np.ndarray, steps: int
+) -> np.ndarray:
     """The eps of each agent, for variables that share their messages."""
     if fading.clip is None or fading.draw.func is not KINDS["laplace"]:
         raise InputError(
-            f"{name} has no bound on its directions, or noise that is not Laplace's: no eps is known.",
+            f"{name} has no bound on its directions, or noise that is not Laplace's: no eps is"
+            " known.",
             'Pass clip=..., and kind="laplace".',
         )
     apart = np.zeros((len(sizes), len(w)))
     total = np.zeros(len(w))
-    for k in range(steps):  # schedules are checked at step 0 only: later they may have another sign, or be 0
+    # schedules are checked at step 0 only: later they may have another sign, or be 0
+    for k in range(steps):
         far, b = apart.sum(axis=0), abs(float(fading.noise(k)))
         total += np.where(far > 0, far / b if b else np.inf, 0.0)  # (4)
         h = np.array([[abs(float(size(k)))] for size in sizes])
-        apart = np.abs(1 - float(fading.coupling(k)) * w) * apart + 2 * float(fading.clip) * h  # (3)
+        # (3)
+        apart = np.abs(1 - float(fading.coupling(k)) * w) * apart + 2 * float(fading.clip) * h
     return total
 
 
 def messages(
-    problem: Problem, network: Network | DirectedNetwork, method: Algorithm, *, steps: int = 2, seed: int = 0
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    *,
+    steps: int = 2,
+    seed: int = 0,
 ) -> list[list[Tree]]:
-    """What every agent sends to its neighbours: for each step a list of messages, whose rows are those of the agents.
+    """What every agent sends to its neighbours: for each step a list of messages, whose rows are
+    those of the agents.
 
     The numbers are those that `decibo.solve` sends with the same arguments.
     """
     check_wrappable(method)
     problem.check_agents(network.agents)
     if isinstance(network, AsynchronousNetwork):
-        raise InputError("Agents that do not wait have no common steps whose messages could be listed.")
+        raise InputError(
+            "Agents that do not wait have no common steps whose messages could be listed."
+        )
     if method.told:
-        raise InputError(f"{method!r} finds its step sizes from further messages.", "Pass alpha and gamma.")
+        raise InputError(
+            f"{method!r} finds its step sizes from further messages.", "Pass alpha and gamma."
+        )
     key = jax.random.key(check_seed(seed))
     start = problem.start_rows(network.agents)
     start = start | masks_of(network, method, start, seed)
@@ -198,16 +242,26 @@ def messages(
     said: list[list[Tree]] = []
     for k in range(integer("steps", steps)):
         try:
-            sent, state = _listened(problem.functions, method.core, mixing, data, key, state, jnp.int32(k))
+            sent, state = _listened(
+                problem.functions, method.core, mixing, data, key, state, jnp.int32(k)
+            )
         except jax.errors.UnexpectedTracerError as error:
-            raise InputError(f"{method.name} sends messages in a loop of its own, which cannot be listed.") from error
+            raise InputError(
+                f"{method.name} sends messages in a loop of its own, which cannot be listed."
+            ) from error
         said.append(sent)
     return said
 
 
 @partial(jax.jit, static_argnames="functions")
 def _listened(
-    functions: Functions, core: Core, mixing: Mixing, data: Tree, key: jax.Array, state: Tree, k: jax.Array
+    functions: Functions,
+    core: Core,
+    mixing: Mixing,
+    data: Tree,
+    key: jax.Array,
+    state: Tree,
+    k: jax.Array,
 ) -> tuple[list[Tree], Tree]:
     """A step, with the keys that it has in the loop, and what was said in it."""
     network_key, agent_key = jax.random.split(jax.random.fold_in(key, k))

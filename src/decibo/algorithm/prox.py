@@ -35,8 +35,12 @@ def box(low: Bound = -np.inf, high: Bound = np.inf) -> Prox:
     bounds = {"low": low, "high": high}
     for name, bound in bounds.items():
         _check_bound(name, bound)
-    if not any(isinstance(bound, Tracer) for bound in bounds.values()) and np.any(np.asarray(low) > np.asarray(high)):
-        raise InputError(f"low must not be above high, but the box is [{low}, {high}].", "Swap the bounds.")
+    if not any(isinstance(bound, Tracer) for bound in bounds.values()) and np.any(
+        np.asarray(low) > np.asarray(high)
+    ):
+        raise InputError(
+            f"low must not be above high, but the box is [{low}, {high}].", "Swap the bounds."
+        )
     return Partial(_box, low, high)
 
 
@@ -56,14 +60,16 @@ def l1(weight: float) -> Prox:
 
 
 def as_prox(name: str, function: Prox | Projection | None) -> Prox:
-    """A proximal map from what a user passes: None, one of the above, or a function of the vector (a projection)."""
+    """A proximal map from what a user passes: None, one of the above, or a function of the vector
+    (a projection)."""
     if function is None:
         return Partial(_identity)
     if isinstance(function, Partial):
         return function
     if not callable(function):
         raise InputError(
-            f"The proximal map of {name} must be a function of the flat vector, but it is {function!r}.",
+            f"The proximal map of {name} must be a function of the flat vector, but it is"
+            f" {function!r}.",
             "Pass decibo.prox.box(0, 1), for example.",
         )
     return Partial(_Projection(name, function))  # type: ignore[arg-type]
@@ -76,7 +82,8 @@ def is_projection(prox: Prox) -> bool:
 
 
 def suits(prox: Prox, sizes: str) -> bool:
-    """Whether a proximal map may follow a move with such steps: "one", "entries" or "hidden", as a Rule says."""
+    """Whether a proximal map may follow a move with such steps: "one", "entries" or "hidden", as a
+    Rule says."""
     maps = {"entries": (_box, _l1, _identity), "hidden": (_box, _identity)}
     return sizes not in maps or (isinstance(prox, Partial) and prox.func in maps[sizes])
 
@@ -92,8 +99,8 @@ class _Projection:
         new = jnp.asarray(self.function(s))
         if new.shape != s.shape:
             raise InputError(
-                f"A projection must keep the shape of its vector, but that of {self.name} turns {s.shape} into "
-                f"{new.shape}.",
+                f"A projection must keep the shape of its vector, but that of {self.name} turns"
+                f" {s.shape} into {new.shape}.",
                 "It works on the flat vector of the variable.",
             )
         return new.astype(s.dtype)
@@ -109,7 +116,8 @@ def _box(low: Bound, high: Bound, s: Vector, h: Scalar) -> Vector:
 
 def _ball(radius: Scalar, s: Vector, h: Scalar) -> Vector:
     norm = jnp.linalg.norm(s)
-    return s * jnp.where(norm > radius, radius / jnp.where(norm > 0, norm, 1), 1).astype(s.dtype)  # (2)
+    # (2)
+    return s * jnp.where(norm > radius, radius / jnp.where(norm > 0, norm, 1), 1).astype(s.dtype)
 
 
 def _simplex(total: Scalar, s: Vector, h: Scalar) -> Vector:
@@ -130,7 +138,9 @@ def _check_bound(name: str, bound: Bound) -> None:
     values = np.asarray(bound)
     real = jnp.issubdtype(values.dtype, jnp.floating) or jnp.issubdtype(values.dtype, jnp.integer)
     if not real or not values.size or np.isnan(values).any():
-        raise InputError(f"{name} must be a number or a vector of numbers, but it is {short_repr(bound)}.")
+        raise InputError(
+            f"{name} must be a number or a vector of numbers, but it is {short_repr(bound)}."
+        )
 
 
 def _positive(name: str, value: Scalar) -> Scalar:

@@ -1,7 +1,9 @@
-r"""Rules: how far to go along a direction. Wherever a step size is asked for, a rule may stand in its place.
+r"""Rules: how far to go along a direction. Wherever a step size is asked for, a rule may stand in
+its place.
 
-A rule turns the direction d of a variable, at step k, into a move h u: u has the shape of d, and h is a number or,
-where every entry has a step of its own, a vector. |.| is the Euclidean norm; all memories start at 0.
+A rule turns the direction d of a variable, at step k, into a move h u: u has the shape of d, and h
+is a number or, where every entry has a step of its own, a vector. |.| is the Euclidean norm; all
+memories start at 0.
 
 constant        a number, or a function of the step
     (1)  u  = d,   h = step(k)
@@ -27,20 +29,25 @@ tuning_free     one rule for x, y and v together                                
     (11) a+ = sqrt(a^2 + |d_x|^2),   b+ = sqrt(b^2 + |d_y|^2),   c+ = sqrt(c^2 + |d_v|^2),   e = max(b+, c+)
     (12) u  = d,   h_x = step/(a+ e),   h_y = step/b+,   h_v = step/e
 
-The direction is the one that the consensus strategy follows. For strategies that track gradients it is the tracked
-one, t of (3), (5) and (13) in consensus.py, for all others the agent's own.
+The direction is the one that the consensus strategy follows. For strategies that track gradients it
+is the tracked one, t of (3), (5) and (13) in consensus.py, for all others the agent's own.
 
 What a rule does to exactness (docs/explanation/rules.md):
-* A linear rule, u -> d and the same h at all agents, keeps every strategy's promise: constant, heavy_ball, nesterov.
-* Any other rule has steps of its own at every agent. A tracked direction is 0 at rest, and so is every multiple of it:
-  tracking stays exact. EXTRA and exact diffusion come to rest where the h_i u_i cancel, which is not where the d_i do:
-  `compose` refuses the pair. dgd and atc, which are not exact anyway, then miss by more than O(h).
-* restarted is linear between two restarts, but every agent has restarts of its own: it too needs tracking.
-* adam and normalised do not come to rest with a constant step: they end within O(step) of the solution, and reach it
+* A linear rule, u -> d and the same h at all agents, keeps every strategy's promise: constant,
+  heavy_ball, nesterov.
+* Any other rule has steps of its own at every agent. A tracked direction is 0 at rest, and so is
+  every multiple of it:
+  tracking stays exact. EXTRA and exact diffusion come to rest where the h_i u_i cancel, which is
+  not where the d_i do: `compose` refuses the pair. dgd and atc, which are not exact anyway, then
+  miss by more than O(h).
+* restarted is linear between two restarts, but every agent has restarts of its own: it too needs
+  tracking.
+* adam and normalised do not come to rest with a constant step: they end within O(step) of the
+  solution, and reach it
   with a step that falls. restarted, amsgrad and adagrad_norm come to rest.
 
-heavy_ball in this form leaves `step` its meaning: the moves add up to those of (1), and step L may grow to
-2 (1 + b)/(1 - b). It is the usual s+ = s - h d + b (s - s') with h = (1 - b) step.
+heavy_ball in this form leaves `step` its meaning: the moves add up to those of (1), and step L may
+grow to 2 (1 + b)/(1 - b). It is the usual s+ = s - h d + b (s - s') with h = (1 - b) step.
 """
 
 from __future__ import annotations
@@ -82,11 +89,14 @@ Move = tuple[Tree, Vector, Scalar]  # the new memory, u and h
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rule:
-    """A rule: `start(s)` creates its memory, `step(memory, s, d, k)` returns the new memory, u and h.
+    """A rule: `start(s)` creates its memory, `step(memory, s, d, k)` returns the new memory, u and
+    h.
 
-    linear      whether u and h depend on the directions linearly, in the same way at all agents, with u = d at rest
-    sizes       what h is, "one" number, one for each of the "entries" of s, or 1 because the steps are "hidden" in u.
-                It is also the h of the proximal map, prox(s, h), so that only some maps suit the latter two
+    linear      whether u and h depend on the directions linearly, in the same way at all agents,
+                with u = d at rest
+    sizes       what h is, "one" number, one for each of the "entries" of s, or 1 because the steps
+                are "hidden" in u. It is also the h of the proximal map, prox(s, h), so that only
+                some maps suit the latter two
     joint       whether it is one rule for several variables: s, d, u and h are then dictionaries
     variables   the variables of a joint rule; none if it takes any
     """
@@ -101,7 +111,9 @@ class Rule:
 
     def __repr__(self) -> str:
         held = self.step.args if isinstance(self.step, Partial) else ()
-        return f"{self.name}({', '.join(format_setting(number(part), literal=True) for part in held)})"
+        return (
+            f"{self.name}({', '.join(format_setting(number(part), literal=True) for part in held)})"
+        )
 
 
 @runtime_checkable
@@ -112,12 +124,15 @@ class Transformation(Protocol):
     update: Callable[..., Any]
 
 
-StepSize: TypeAlias = float | Schedule | Rule | Transformation  # what users pass for the step size of a variable
+# what users pass for the step size of a variable
+StepSize: TypeAlias = float | Schedule | Rule | Transformation
 
 
 def constant(step: Rate) -> Rule:
     """The step size itself: a number, or a function of the step."""
-    return Rule(Partial(_nothing), Partial(_constant, schedule("step", step)), "constant", linear=True)
+    return Rule(
+        Partial(_nothing), Partial(_constant, schedule("step", step)), "constant", linear=True
+    )
 
 
 def heavy_ball(step: Rate, momentum: float = 0.9) -> Rule:
@@ -141,12 +156,18 @@ def nesterov(step: Rate, momentum: float = 0.9) -> Rule:
 
 
 def restarted(
-    step: Rate, momentum: float = 0.9, *, radius: float = 10.0, least: float = 0.1, shrink: float = 0.99
+    step: Rate,
+    momentum: float = 0.9,
+    *,
+    radius: float = 10.0,
+    least: float = 0.1,
+    shrink: float = 0.99,
 ) -> Rule:
-    """Nesterov's momentum that forgets its past once n moves with squares that sum to q have n q > radius^2.
+    """Nesterov's momentum that forgets its past once n moves with squares that sum to q have n q >
+    radius^2.
 
-    For objectives that are not convex, where old momentum may lead uphill. Exact with tracking, where every agent may
-    forget when it likes.
+    For objectives that are not convex, where old momentum may lead uphill. Exact with tracking,
+    where every agent may forget when it likes.
 
     step       the step size, as that of `nesterov`
     momentum   the weight of the past, at least 0 and below 1
@@ -163,7 +184,8 @@ def restarted(
 
 
 def normalised(step: Rate) -> Rule:
-    """Moves of length `step`. With tracking it ends within O(step) of the solution, and reaches it if the step falls.
+    """Moves of length `step`. With tracking it ends within O(step) of the solution, and reaches it
+    if the step falls.
 
     step   the length of a move, normally a function of the step that falls
     """
@@ -189,7 +211,12 @@ def adam(step: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> R
     b1, b2   the weights of the past in the averages of directions and of their squares
     eps      added to the root of the latter
     """
-    return Rule(Partial(_zeros_of_two), Partial(_adam, *_moments(step, b1, b2, eps)), "adam", sizes="entries")
+    return Rule(
+        Partial(_zeros_of_two),
+        Partial(_adam, *_moments(step, b1, b2, eps)),
+        "adam",
+        sizes="entries",
+    )
 
 
 def amsgrad(step: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Rule:
@@ -199,33 +226,46 @@ def amsgrad(step: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -
     b1, b2   the weights of the past in the averages of directions and of their squares
     eps      added to the root of the latter
     """
-    return Rule(Partial(_zeros_of_three), Partial(_amsgrad, *_moments(step, b1, b2, eps)), "amsgrad", sizes="entries")
+    return Rule(
+        Partial(_zeros_of_three),
+        Partial(_amsgrad, *_moments(step, b1, b2, eps)),
+        "amsgrad",
+        sizes="entries",
+    )
 
 
 def tuning_free(step: float = 1.0, initial: float = 0.0) -> Rule:
-    """S-TFBO's joint rule for the implicit direction: `compose(..., rule=tuning_free())`. Exact with tracking.
+    """S-TFBO's joint rule for the implicit direction: `compose(..., rule=tuning_free())`. Exact
+    with tracking.
 
     step      all steps are multiplied by it
     initial   what a, b and c start with; if 0, the first moves have the length of the step
     """
     held = _above("step", step), _not_negative("initial", initial)
     step_of = Partial(_tuning_free, *held)
-    return Rule(Partial(_zero_for_each), step_of, "tuning_free", joint=True, variables=("x", "y", "v"))
+    return Rule(
+        Partial(_zero_for_each), step_of, "tuning_free", joint=True, variables=("x", "y", "v")
+    )
 
 
 def from_optax(transformation: Transformation, *, linear: bool = False) -> Rule:
-    """An optax GradientTransformation as a rule: `x=optax.adam(0.03)` is short for `x=from_optax(optax.adam(0.03))`.
+    """An optax GradientTransformation as a rule: `x=optax.adam(0.03)` is short for
+    `x=from_optax(optax.adam(0.03))`.
 
-    It sees a variable as one flat vector, and the agent's own. Its numbers are part of the program: other ones are
-    compiled again.
+    It sees a variable as one flat vector, and the agent's own. Its numbers are part of the program:
+    other ones are compiled again.
 
-    linear   whether it is linear, as `optax.sgd(0.1, momentum=0.9)` is: only then may it go with EXTRA and exact
-             diffusion
+    linear   whether it is linear, as `optax.sgd(0.1, momentum=0.9)` is: only then may it go with
+             EXTRA and exact diffusion
     """
     if not isinstance(transformation, Transformation):
-        raise InputError(f"An optax transformation has init and update, but this is {transformation!r}.")
+        raise InputError(
+            f"An optax transformation has init and update, but this is {transformation!r}."
+        )
     step = Partial(_optax, _Update(transformation.update))
-    return Rule(Partial(_OptaxStart(transformation.init)), step, "optax", linear=linear, sizes="hidden")
+    return Rule(
+        Partial(_OptaxStart(transformation.init)), step, "optax", linear=linear, sizes="hidden"
+    )
 
 
 def as_rule(name: str, value: StepSize) -> Rule:
@@ -233,9 +273,13 @@ def as_rule(name: str, value: StepSize) -> Rule:
     if isinstance(value, Transformation):
         return from_optax(value)
     if not isinstance(value, Rule):
-        return Rule(Partial(_nothing), Partial(_constant, schedule(name, value)), "constant", linear=True)
+        return Rule(
+            Partial(_nothing), Partial(_constant, schedule(name, value)), "constant", linear=True
+        )
     if value.joint:
-        raise InputError(f"{value} is for all variables together, but it was passed for {name}.", "Pass rule=...")
+        raise InputError(
+            f"{value} is for all variables together, but it was passed for {name}.", "Pass rule=..."
+        )
     return value
 
 
@@ -247,13 +291,17 @@ def is_rule(value: object) -> bool:
 def plain(name: str, value: StepSize | None) -> Rate | None:
     """The value, if it is a step size and not a rule."""
     if isinstance(value, Rule | Transformation):
-        raise InputError(f"{name} must be a number or a function of the step here, but it is {value!r}.")
+        raise InputError(
+            f"{name} must be a number or a function of the step here, but it is {value!r}."
+        )
     return value
 
 
 def plain_steps(rule: Rule) -> dict[str, Schedule] | None:
     """The step size of each variable, if the rules of all are plain step sizes."""
-    rules: dict[str, Rule] = rule.step.args[0] if isinstance(rule.step, Partial) and rule.name == EACH else {}
+    rules: dict[str, Rule] = (
+        rule.step.args[0] if isinstance(rule.step, Partial) and rule.name == EACH else {}
+    )
     if not rules or any(one.name != "constant" for one in rules.values()):
         return None
     return {name: one.step.args[0] for name, one in rules.items() if isinstance(one.step, Partial)}
@@ -269,7 +317,9 @@ def _start_each(rules: dict[str, Rule], s: Group) -> dict[str, Tree]:
     return {name: rule.start(s[name]) for name, rule in rules.items()}
 
 
-def _step_each(rules: dict[str, Rule], memory: dict[str, Tree], s: Group, d: Group, k: Step) -> tuple[Tree, ...]:
+def _step_each(
+    rules: dict[str, Rule], memory: dict[str, Tree], s: Group, d: Group, k: Step
+) -> tuple[Tree, ...]:
     moves = {name: rule.step(memory[name], s[name], d[name], k) for name, rule in rules.items()}
     return tuple({name: move[part] for name, move in moves.items()} for part in range(3))
 
@@ -356,7 +406,10 @@ def _restarted(
     q = past.q + jnp.sum((h * u) ** 2)  # (13)
     far = n * q > jnp.maximum(radius * past.shrunk, least) ** 2
     fresh = Moves(_zeros(m), jnp.zeros_like(n), jnp.zeros_like(q), shrink * past.shrunk)
-    kept = jax.tree.map(lambda new, old: jnp.where(far, new, old), fresh, Moves(m, n, q, past.shrunk))  # (14)
+    # (14)
+    kept = jax.tree.map(
+        lambda new, old: jnp.where(far, new, old), fresh, Moves(m, n, q, past.shrunk)
+    )
     return jax.tree.map(lambda new, old: new.astype(old.dtype), kept, past), u, h
 
 
@@ -364,30 +417,53 @@ def _normalised(step: Schedule, memory: tuple[()], s: Vector, d: Vector, k: Step
     return memory, d, _ratio(step(k), jnp.linalg.norm(d))  # (5)
 
 
-def _adagrad_norm(step: Schedule, initial: Scalar, b: jax.Array, s: Vector, d: Vector, k: Step) -> Move:
+def _adagrad_norm(
+    step: Schedule, initial: Scalar, b: jax.Array, s: Vector, d: Vector, k: Step
+) -> Move:
     b = jnp.hypot(b, jnp.linalg.norm(d))  # (6)
     return b, d, _ratio(step(k), jnp.hypot(b, initial))  # (7)
 
 
-def _adam(step: Schedule, b1: Scalar, b2: Scalar, eps: Scalar, past: Moments, s: Vector, d: Vector, k: Step) -> Move:
+def _adam(
+    step: Schedule,
+    b1: Scalar,
+    b2: Scalar,
+    eps: Scalar,
+    past: Moments,
+    s: Vector,
+    d: Vector,
+    k: Step,
+) -> Move:
     m = _averaged(b1, past.m, d)
     v = _averaged(b2, past.v, d * d)  # (8)
     h = step(k) / (jnp.sqrt(_unbiased(b2, v, k)) + eps)
     return Moments(m, v), _unbiased(b1, m, k), h  # (9)
 
 
-def _amsgrad(step: Schedule, b1: Scalar, b2: Scalar, eps: Scalar, past: Largest, s: Vector, d: Vector, k: Step) -> Move:
+def _amsgrad(
+    step: Schedule,
+    b1: Scalar,
+    b2: Scalar,
+    eps: Scalar,
+    past: Largest,
+    s: Vector,
+    d: Vector,
+    k: Step,
+) -> Move:
     m = _averaged(b1, past.m, d)
     v = _averaged(b2, past.v, d * d)
     w = jnp.maximum(past.w, _unbiased(b2, v, k))  # (10)
     return Largest(m, v, w), _unbiased(b1, m, k), step(k) / (jnp.sqrt(w) + eps)
 
 
-def _tuning_free(step: Scalar, initial: Scalar, past: dict[str, jax.Array], s: Group, d: Group, k: Step) -> Tree:
+def _tuning_free(
+    step: Scalar, initial: Scalar, past: dict[str, jax.Array], s: Group, d: Group, k: Step
+) -> Tree:
     lengths = {name: jnp.hypot(past[name], jnp.linalg.norm(d[name])) for name in d}
     a, b, c = (jnp.hypot(lengths[name], initial) for name in ("x", "y", "v"))
     e = jnp.maximum(b, c)  # (11)
-    return lengths, d, {"x": _ratio(step, a * e), "y": _ratio(step, b), "v": _ratio(step, e)}  # (12)
+    # (12)
+    return lengths, d, {"x": _ratio(step, a * e), "y": _ratio(step, b), "v": _ratio(step, e)}
 
 
 def _averaged(b: Scalar, m: Vector, d: Vector) -> Vector:
@@ -400,7 +476,8 @@ def _unbiased(b: Scalar, m: Vector, k: Step) -> Vector:
 
 
 def _ratio(step: Scalar, length: jax.Array) -> jax.Array:
-    """step/length, and 0 where there is nothing to divide by, because then there is nowhere to go."""
+    """step/length, and 0 where there is nothing to divide by, because then there is nowhere to
+    go."""
     return jnp.where(length > 0, step / jnp.where(length > 0, length, 1), 0).astype(length.dtype)
 
 
@@ -421,12 +498,16 @@ class _Update:
         return "..."
 
 
-def _optax(transformation: _Update, memory: Tree, s: Vector, d: Vector, k: Step) -> tuple[Tree, Vector, float]:
+def _optax(
+    transformation: _Update, memory: Tree, s: Vector, d: Vector, k: Step
+) -> tuple[Tree, Vector, float]:
     update, memory = transformation.update(d, memory, s)
     return memory, -update, 1.0
 
 
-def _moments(step: Rate, b1: Scalar, b2: Scalar, eps: Scalar) -> tuple[Schedule, Scalar, Scalar, Scalar]:
+def _moments(
+    step: Rate, b1: Scalar, b2: Scalar, eps: Scalar
+) -> tuple[Schedule, Scalar, Scalar, Scalar]:
     return schedule("step", step), below_one("b1", b1), below_one("b2", b2), _above("eps", eps)
 
 
@@ -436,7 +517,10 @@ def below_one(name: str, value: Scalar) -> Scalar:
         return value
     value = at_least(name, value, 0.0)
     if value >= 1:
-        raise InputError(f"{name} must be below 1, but it is {value:g}.", "It is the weight of the past: 0.9 is usual.")
+        raise InputError(
+            f"{name} must be below 1, but it is {value:g}.",
+            "It is the weight of the past: 0.9 is usual.",
+        )
     return value
 
 

@@ -4,11 +4,11 @@ r"""Numbers that follow the step: rates, penalties that grow along a run, and st
     polynomial   (2)  lam(k) = start (1 + k/delay)^power
     matched      (3)  beta(k) = gamma(k)/lam(k)
 
-With a growing penalty the bias O(1/lam) keeps falling. Prefer stairs: lam (y - z) must settle again whenever lam
-grows. After a stair it settles at a linear rate, so that the error falls by `factor` with every stair, while on a slope
-that is never flat it lags behind by d log(lam)/dk over that rate, and the error falls like 1/k at best. A stair must be
-long enough to settle on: `every` well above 1/(gamma mu_g) and 1/(alpha mu_Phi). Inner steps must be matched, (3), or
-y becomes unstable.
+With a growing penalty the bias O(1/lam) keeps falling. Prefer stairs: lam (y - z) must settle again
+whenever lam grows. After a stair it settles at a linear rate, so that the error falls by `factor`
+with every stair, while on a slope that is never flat it lags behind by d log(lam)/dk over that
+rate, and the error falls like 1/k at best. A stair must be long enough to settle on: `every` well
+above 1/(gamma mu_g) and 1/(alpha mu_Phi). Inner steps must be matched, (3), or y becomes unstable.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Weight = Annotated[Rate, "no step size"]  # for what need not be lowered when a 
 def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float = 1e6) -> Partial:
     """A staircase: `start`, times `factor` after every `every` steps, never above `most`.
 
-    Rounding is multiplied by lam: useful values of `most` are 1e6 in double precision (1e4 for ahead_exact, whose
-    bias is O(1/lam^2)) and 1e3 in single precision.
+    Rounding is multiplied by lam: useful values of `most` are 1e6 in double precision (1e4 for
+    ahead_exact, whose bias is O(1/lam^2)) and 1e3 in single precision.
     """
     start = above("start", start, 0.0)
     return Partial(
@@ -51,7 +51,8 @@ def growing(start: float, *, factor: float = 2.0, every: int = 500, most: float 
 
 
 def polynomial(start: float, power: float, *, delay: float = 1.0) -> Partial:
-    """The power law start (1 + k/delay)^power: a growing penalty or, with a negative power, a falling step size."""
+    """The power law start (1 + k/delay)^power: a growing penalty or, with a negative power, a
+    falling step size."""
     return Partial(
         _polynomial,
         above("start", start, 0.0),
@@ -67,8 +68,8 @@ def schedule(name: str, value: Rate) -> Schedule:
             first = value(0)
         except Exception as error:
             raise InputError(
-                f"{name} must be a number or a function of the step, but {name}(0) raised {type(error).__name__}: "
-                f"{first_line(error)}."
+                f"{name} must be a number or a function of the step, but {name}(0) raised"
+                f" {type(error).__name__}: {first_line(error)}."
             ) from error
         _positive(f"{name}(0)", first)
         return value if isinstance(value, Partial) else Partial(value)
@@ -86,7 +87,8 @@ def number(rate: Rate | None) -> Rate | None:
 
 
 def matched(beta: Rate | None, gamma: Rate, lam: Rate) -> Schedule:
-    """The step size of y: beta or, without one, gamma/lam, which lets alpha stay the same for every lam."""
+    """The step size of y: beta or, without one, gamma/lam, which lets alpha stay the same for every
+    lam."""
     if beta is None:
         return Partial(_ratio, schedule("gamma", gamma), schedule("lam", lam))
     return schedule("beta", beta)
@@ -107,4 +109,5 @@ def _polynomial(start: Scalar, power: Scalar, delay: Scalar, k: Step) -> Scalar:
 
 
 def _positive(name: str, value: Scalar) -> Scalar:
-    return value if isinstance(value, Tracer) else positive(name, value)  # a sweep passes traced numbers
+    # a sweep passes traced numbers
+    return value if isinstance(value, Tracer) else positive(name, value)

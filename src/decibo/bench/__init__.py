@@ -1,1 +1,2 @@
-"""The benchmark of the field: every method, tuned with one budget, judged by the exact reference on every axis."""
+"""The benchmark of the field: every method, tuned with one budget, judged by the exact reference on
+every axis."""

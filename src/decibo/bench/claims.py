@@ -1,9 +1,11 @@
-"""Claims of other papers about order and shape, each with a verdict from runs, as decibo.paper has them for AHEAD.
+"""Claims of other papers about order and shape, each with a verdict from runs, as decibo.paper has
+them for AHEAD.
 
-No published table of decentralised bilevel results can be matched number for number, so what is tested is who is ahead
-of whom, and what makes no difference. Some claims are read from the cells of a benchmark, others from runs of their
-own on heterogeneous quadratics (condition 10, ten agents, five seeds). Ahead means a lower area under the curve of
-what the task is judged by, median over the seeds; differences below 1 % decide nothing.
+No published table of decentralised bilevel results can be matched number for number, so what is
+tested is who is ahead of whom, and what makes no difference. Some claims are read from the cells of
+a benchmark, others from runs of their own on heterogeneous quadratics (condition 10, ten agents,
+five seeds). Ahead means a lower area under the curve of what the task is judged by, median over the
+seeds; differences below 1 % decide nothing.
 
 SPARKLE   Zhu et al. 2024       D-SOBA   Kong et al. 2024       SLDBO   Dong et al. 2023       C2DFB   Wen et al. 2024
 """
@@ -54,13 +56,27 @@ CLOSE = 1.25  # what counts as equal
 def check(out: Path, cells: Sequence[Cell]) -> list[Claim]:
     """All claims, from the cells of a benchmark and from runs that are kept in its folder."""
     return [
-        _ahead(cells, "SPARKLE: exact diffusion is ahead of gradient tracking", "sparkle_ed", "sparkle_gt"),
-        _ahead(cells, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"),
+        _ahead(
+            cells,
+            "SPARKLE: exact diffusion is ahead of gradient tracking",
+            "sparkle_ed",
+            "sparkle_gt",
+        ),
+        _ahead(
+            cells, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"
+        ),
         _ahead(cells, "SPARKLE: gradient tracking is ahead of D-SOBA", "sparkle_gt", "d_soba"),
         *(_kept(out, claim) for claim in (_mixed, _topology, _differences, _denser)),
         _exact(cells),
-        _cheaper(cells, "SLDBO: needs less computation than methods with inner loops", "sldbo", "work"),
-        _cheaper(cells, "C2DFB: needs less traffic than second-order methods with inner loops", "c2dfb", "bytes"),
+        _cheaper(
+            cells, "SLDBO: needs less computation than methods with inner loops", "sldbo", "work"
+        ),
+        _cheaper(
+            cells,
+            "C2DFB: needs less traffic than second-order methods with inner loops",
+            "c2dfb",
+            "bytes",
+        ),
         *(_kept(out, claim) for claim in (_compressed, _speed_up, _transient)),
     ]
 
@@ -68,7 +84,9 @@ def check(out: Path, cells: Sequence[Cell]) -> list[Claim]:
 def _kept(out: Path, claim: Callable[[], Claim]) -> Claim:
     """A claim with runs of its own, which are made once for a folder."""
     path = out / "claims" / f"{claim.__name__.strip('_')}.json"
-    key = key_of({"software": software(), "about": [STEPS, STEP, TARGET, CLOSE, NOISE, list(SEEDS)]})
+    key = key_of(
+        {"software": software(), "about": [STEPS, STEP, TARGET, CLOSE, NOISE, list(SEEDS)]}
+    )
     try:
         raw = json.loads(read_checked(path))
         if raw.pop("key") == key:
@@ -86,9 +104,10 @@ def block(claims: Sequence[Claim]) -> Block:
     counts = listed([_counted(count, verdict) for verdict, count in found.items() if count])
     rows = [(claim.paper, claim.finding, str(claim.verdict)) for claim in claims]
     text = (
-        f"Of {plural(len(claims), 'claim')} {counts}. A claim holds if it does in at least 4 of 5 cases, does not hold "
-        "if it does in at most 1 of 5, and is undecided in between. Some rules were read in abstracts only, as the "
-        "reference says of each method: a verdict is about the method as it is implemented here."
+        f"Of {plural(len(claims), 'claim')} {counts}. A claim holds if it does in at least 4 of 5"
+        " cases, does not hold if it does in at most 1 of 5, and is undecided in between. Some"
+        " rules were read in abstracts only, as the reference says of each method: a verdict is"
+        " about the method as it is implemented here."
     )
     return Block("Claims of other papers", [text], ("the paper says", "measured", "verdict"), rows)
 
@@ -116,8 +135,14 @@ def _ahead(cells: Sequence[Cell], says: str, first: str, second: str) -> Claim:
     pairs = _pairs(cells, first, second)
     answers: list[bool | None] = []
     for one, other in pairs:
-        mine, its = (float(np.median([_area(cell, run) for run in cell.runs])) for cell in (one, other))
-        close = abs(mine - its) <= 0.01 * max(abs(mine), abs(its)) if np.isfinite([mine, its]).all() else mine == its
+        mine, its = (
+            float(np.median([_area(cell, run) for run in cell.runs])) for cell in (one, other)
+        )
+        close = (
+            abs(mine - its) <= 0.01 * max(abs(mine), abs(its))
+            if np.isfinite([mine, its]).all()
+            else mine == its
+        )
         answers.append(None if close else mine < its)
     return Claim(says, f"in {tally(answers).replace('seed', 'place')}", judge(*answers))
 
@@ -137,34 +162,54 @@ def _area(cell: Cell, run: Run) -> float:
 
 def _exact(cells: Sequence[Cell]) -> Claim:
     says = "SLDBO: constant steps lead to the exact solution although the agents differ"
-    here = [cell for cell in cells if cell.method == "sldbo" and cell.task in ("quadratic", "quadratic-severe")]
-    answers = [first_step(run, "stationarity", TARGET, np.nan) < np.inf for cell in here for run in cell.runs]
+    here = [
+        cell
+        for cell in cells
+        if cell.method == "sldbo" and cell.task in ("quadratic", "quadratic-severe")
+    ]
+    answers = [
+        first_step(run, "stationarity", TARGET, np.nan) < np.inf
+        for cell in here
+        for run in cell.runs
+    ]
     return true_for(says, answers, f": |grad Phi|^2 falls to {TARGET:g} of its start")
 
 
 def _cheaper(cells: Sequence[Cell], says: str, name: str, axis: str) -> Claim:
-    """Whether it reaches the targets with less than MDBO and MA-DSBO, wherever anybody of them does."""
+    """Whether it reaches the targets with less than MDBO and MA-DSBO, wherever anybody of them
+    does."""
     rivals = ("mdbo", "ma_dsbo")
     found = costs([cell for cell in cells if cell.method in (name, *rivals)])
     if not {name, *rivals} <= set(found.entrants):
         return Claim(says, "the benchmark has no such cells", judge())
     mine = found.by_axis[axis][:, found.entrants.index(name)]
-    theirs = np.min([found.by_axis[axis][:, found.entrants.index(rival)] for rival in rivals], axis=0)
+    theirs = np.min(
+        [found.by_axis[axis][:, found.entrants.index(rival)] for rival in rivals], axis=0
+    )
     decided = np.isfinite(mine) | np.isfinite(theirs)
     answers = [bool(value) for value in (mine < theirs)[decided]]
     less = "fewer" if axis.endswith("s") else "less"
-    return Claim(says, f"{less} {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers))
+    return Claim(
+        says, f"{less} {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers)
+    )
 
 
 # From runs of their own
 
 
-def _runs(method: Algorithm, network: Network, make: Callable[[int], Problem] | None = None) -> list[Run]:
+def _runs(
+    method: Algorithm, network: Network, make: Callable[[int], Problem] | None = None
+) -> list[Run]:
     task = TASKS["quadratic"]
     make = make or task.make
     found = [judged_run(task, make(seed), network, method, seed, STEPS) for seed in SEEDS]
     return [
-        Run(int(str(run["seed"])), str(run["status"]), run["history"], {"bytes": run["cost"]["bytes"]})  # type: ignore[arg-type, index]
+        Run(
+            int(str(run["seed"])),
+            str(run["status"]),
+            run["history"],
+            {"bytes": run["cost"]["bytes"]},
+        )  # type: ignore[arg-type, index]
         for run in found
     ]
 
@@ -175,7 +220,8 @@ def _steps(runs: Sequence[Run], target: float = TARGET) -> np.ndarray:
 
 def _areas(runs: Sequence[Run]) -> np.ndarray:
     areas = [
-        float(score("stationarity", run.history["stationarity"][None])[0]) if run.sound else np.inf for run in runs
+        float(score("stationarity", run.history["stationarity"][None])[0]) if run.sound else np.inf
+        for run in runs
     ]
     return np.array(areas)
 
@@ -187,7 +233,10 @@ _implicit = partial(compose, direction.implicit(), x=STEP, y=STEP, v=STEP)
 def _close(mine: np.ndarray, its: np.ndarray) -> list[bool | None]:
     """Whether two numbers of steps are about equal, seed by seed; undecided if nobody got there."""
     pairs = zip(mine, its, strict=True)
-    return [None if not np.isfinite([a, b]).any() else bool(max(a, b) <= CLOSE * min(a, b)) for a, b in pairs]
+    return [
+        None if not np.isfinite([a, b]).any() else bool(max(a, b) <= CLOSE * min(a, b))
+        for a, b in pairs
+    ]
 
 
 def _mixed() -> Claim:
@@ -198,7 +247,10 @@ def _mixed() -> Claim:
     for upper in (consensus.atc_tracking(), consensus.extra()):
         mixed = _steps(_runs(_implicit({"x": upper, **lower}), ring(10)))
         answers += _close(mixed, pure)
-    says = "SPARKLE: mixed strategies (tracking or EXTRA for x, exact diffusion below) are equal to pure ones"
+    says = (
+        "SPARKLE: mixed strategies (tracking or EXTRA for x, exact diffusion below) are equal to"
+        " pure ones"
+    )
     return true_for(
         says,
         answers,
@@ -216,14 +268,19 @@ def _differences() -> Claim:
 
 
 def _denser() -> Claim:
-    ends = lambda network: [run.history["stationarity"][-1] for run in _runs(d_soba(**_steady), network)]  # type: ignore[arg-type]
+    ends = lambda network: [
+        run.history["stationarity"][-1] for run in _runs(d_soba(**_steady), network)
+    ]  # type: ignore[arg-type]
     on_ring = ends(ring(10))
     better = ends(exponential(10))
     answers = [bool(a < b) for a, b in zip(better, on_ring, strict=True)]
     measured = (
-        f": |grad Phi|^2 ends at {np.median(better):.1e} on an exponential graph, {np.median(on_ring):.1e} on a ring"
+        f": |grad Phi|^2 ends at {np.median(better):.1e} on an exponential graph,"
+        f" {np.median(on_ring):.1e} on a ring"
     )
-    return true_for("D-SOBA: a better connected network brings it closer to the solution", answers, measured)
+    return true_for(
+        "D-SOBA: a better connected network brings it closer to the solution", answers, measured
+    )
 
 
 def _compressed() -> Claim:
@@ -233,7 +290,8 @@ def _compressed() -> Claim:
         runs = _runs(c2dfb(alpha=STEP, gamma=STEP, lam=100.0, K=5, keep=keep), ring(10))
         found[keep] = _steps(runs, 1e-3) * [run.price["bytes"] for run in runs]
     answers = [
-        None if not np.isfinite([a, b]).any() else bool(a < b) for a, b in zip(found[0.5], found[1.0], strict=True)
+        None if not np.isfinite([a, b]).any() else bool(a < b)
+        for a, b in zip(found[0.5], found[1.0], strict=True)
     ]
     return true_for(
         "C2DFB: compression saves traffic on the way to the same accuracy",
@@ -246,7 +304,8 @@ def _compressed() -> Claim:
 
 
 def _noisy(agents: int, heterogeneity: float, seed: int) -> Problem:
-    """The first agents of sixteen; if they are equal, it is the same problem for every number of them."""
+    """The first agents of sixteen; if they are equal, it is the same problem for every number of
+    them."""
     whole = quadratic(16, 8, 16, condition=10.0, heterogeneity=heterogeneity, seed=seed)
     data = jax.tree.map(lambda leaf: leaf[:agents], whole.data)
     return replace(whole, data=data, agents=agents, sample=noisy, solution=None, constants=None)
@@ -255,7 +314,9 @@ def _noisy(agents: int, heterogeneity: float, seed: int) -> Problem:
 def _courses(method: Algorithm, network: Network, heterogeneity: float) -> np.ndarray:
     """|grad Phi|^2 along runs with noise, (seeds, records)."""
     made = partial(_noisy, network.agents, heterogeneity)
-    return np.array([run.history["stationarity"] for run in _runs(minibatch(method), network, made)])
+    return np.array(
+        [run.history["stationarity"] for run in _runs(minibatch(method), network, made)]
+    )
 
 
 def _speed_up() -> Claim:
@@ -264,8 +325,14 @@ def _speed_up() -> Claim:
     ends = {m: _courses(method, complete(m), 0.0) for m in (4, 16)}
     floors = {m: rows[:, rows.shape[1] // 2 :].mean(axis=1) for m, rows in ends.items()}
     ratios = floors[4] / floors[16]
-    says = "SPARKLE, D-SOBA: linear speed-up, the error that noise leaves falls in proportion to the number of agents"
-    measured = f": from 4 to 16 agents it falls {np.median(ratios):.1f}-fold (median; within a factor of 2 of 4)"
+    says = (
+        "SPARKLE, D-SOBA: linear speed-up, the error that noise leaves falls in proportion to the"
+        " number of agents"
+    )
+    measured = (
+        f": from 4 to 16 agents it falls {np.median(ratios):.1f}-fold (median; within a factor of 2"
+        " of 4)"
+    )
     return true_for(says, [bool(2 <= ratio <= 8) for ratio in ratios], measured)
 
 
@@ -275,10 +342,18 @@ def _topology() -> Claim:
     sparse = ring(16)
     method = d_soba(**_steady)  # type: ignore[arg-type]
     on = lambda x, lower: _courses(method, each({"x": x, "y": lower, "v": lower}), 1.0)  # type: ignore[arg-type]
-    floors = [rows[:, rows.shape[1] // 2 :].mean(axis=1) for rows in (on(dense, sparse), on(sparse, dense))]
-    answers = [None if abs(a - b) <= 0.01 * b else bool(a > b) for a, b in zip(*floors, strict=True)]
+    floors = [
+        rows[:, rows.shape[1] // 2 :].mean(axis=1)
+        for rows in (on(dense, sparse), on(sparse, dense))
+    ]
+    answers = [
+        None if abs(a - b) <= 0.01 * b else bool(a > b) for a, b in zip(*floors, strict=True)
+    ]
     lower, upper = (float(np.median(each)) for each in floors)
-    measured = f": |grad Phi|^2 ends at {lower:.1e} with a ring for y and v only, {upper:.1e} with a ring for x only"
+    measured = (
+        f": |grad Phi|^2 ends at {lower:.1e} with a ring for y and v only, {upper:.1e} with a ring"
+        " for x only"
+    )
     says = "SPARKLE: the topology of y and v matters more than that of x"
     return true_for(says, answers, measured, "D-SOBA's consensus, noise, 16 unequal agents")
 
@@ -296,7 +371,12 @@ def _transient() -> Claim:
         records = len(on_ring) - 8
         last = 0 if not len(far) else far[-1] + 1
         found[name] = np.inf if last >= records else last * STEPS / (len(on_ring) - 1)
-    says = "SPARKLE: fewer transient steps than D-SOBA, until a sparse network does not matter any more"
+    says = (
+        "SPARKLE: fewer transient steps than D-SOBA, until a sparse network does not matter any"
+        " more"
+    )
     listed = ", ".join(f"{name} {or_never(steps)}" for name, steps in found.items())
-    measured = f"steps until a ring of 16 stays within a factor of 2 of the complete graph: {listed}"
+    measured = (
+        f"steps until a ring of 16 stays within a factor of 2 of the complete graph: {listed}"
+    )
     return Claim(says, measured, judge(bool(found["SPARKLE-ED"] < found["D-SOBA"])))

@@ -1,21 +1,25 @@
-r"""The centralised corner: one agent, decibo's methods against the solvers of benchmark_bilevel, on its own settings.
+r"""The centralised corner: one agent, decibo's methods against the solvers of benchmark_bilevel, on
+its own settings.
 
-    simulated   rank-one quadratics with the spectra of that benchmark's generator, y of 100 and x of 10 numbers,
-                32,000 + 1,280 samples (there 32,768 + 1,024); nothing to download
-    ijcnn1      the penalty of each feature of a logistic regression, as there; its test file is not at hand, so the
-                49,990 training samples are divided into 24,960 to train and as many to validate
+    simulated   rank-one quadratics with the spectra of that benchmark's generator, y of 100 and x
+                of 10 numbers, 32,000 + 1,280 samples (there 32,768 + 1,024); nothing to download
+    ijcnn1      the penalty of each feature of a logistic regression, as there; its test file is not
+                at hand, so the 49,990 training samples are divided into 24,960 to train and as many
+                to validate
 
-Everybody is tuned with the same budget: 9 settings of PART of the passes each. For the rivals these are 3 step sizes
-times 3 ratios, among them what the benchmark's configuration files give and what was best in short trials, which take
-larger steps; ours have 3 inner steps times 3 ratios or, with Adam on x, times 3 steps of it that fall like
-1/sqrt(1 + k/1000). The setting with the smallest Phi is run to the end; if that ends worse than its tuning did, the
-next best runs instead, and the row says so. Two measures of equal cost:
+Everybody is tuned with the same budget: 9 settings of PART of the passes each. For the rivals these
+are 3 step sizes times 3 ratios, among them what the benchmark's configuration files give and what
+was best in short trials, which take larger steps; ours have 3 inner steps times 3 ratios or, with
+Adam on x, times 3 steps of it that fall like 1/sqrt(1 + k/1000). The setting with the smallest Phi
+is run to the end; if that ends worse than its tuning did, the next best runs instead, and the row
+says so. Two measures of equal cost:
 
-    passes      gradient-equivalents, one pass being a gradient on all training samples: the same numbers in every run
+    passes      gradient-equivalents, one pass being a gradient on all training samples: the same
+                numbers in every run
     seconds     of CPU time, in one thread, without compiling
 
-Phi* is known for the simulated setting, and found by L-BFGS with exact gradients, from the best end of all, for ijcnn1.
-Gaps Phi - Phi* below 1e-13 are rounding and count as that.
+Phi* is known for the simulated setting, and found by L-BFGS with exact gradients, from the best end
+of all, for ijcnn1. Gaps Phi - Phi* below 1e-13 are rounding and count as that.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ FLOOR = 1e-13
 
 
 class Row(NamedTuple):
-    """A method on a task: its tuned step and ratio, its gaps at the marks and after the seconds, its speed."""
+    """A method on a task: its tuned step and ratio, its gaps at the marks and after the seconds,
+    its speed."""
 
     task: str
     method: str
@@ -77,11 +82,15 @@ def method_of(kind: str, h: float, ratio: float) -> Algorithm:
     """One of ours; the ratio of those with Adam is its first step."""
     exact = consensus.exact_diffusion()
     if kind == "saga":
-        return compose(direction.implicit(), exact, estimator=estimator.saga(), x=h / ratio, y=h, v=h)
+        return compose(
+            direction.implicit(), exact, estimator=estimator.saga(), x=h / ratio, y=h, v=h
+        )
     adam = rule.adam(schedules.polynomial(ratio, -0.5, delay=1000.0))
     if kind == "saga, adam":
         strategies = {"x": consensus.tracking(), "y": exact, "v": exact}
-        return compose(direction.implicit(), strategies, estimator=estimator.saga(), x=adam, y=h, v=h)
+        return compose(
+            direction.implicit(), strategies, estimator=estimator.saga(), x=adam, y=h, v=h
+        )
     strategies = {"x": consensus.tracking(), "y": exact, "z": exact}
     along = direction.symmetric_penalty(100.0)
     return compose(along, strategies, estimator=estimator.saga(), x=adam, y=h, z=h)
@@ -97,7 +106,9 @@ def ours(task: Task, agents: int = 1) -> list[Racer]:
 
 
 def _racer(kind: str, task: Task, problem: Any, network: Network, where: str) -> Racer:
-    setup = prepare(problem, network, method_of(kind, 0.1, 1.0), steps=1, every=1, measures=["outer"])
+    setup = prepare(
+        problem, network, method_of(kind, 0.1, 1.0), steps=1, every=1, measures=["outer"]
+    )
     price = setup.cost.gradients + PRODUCT * setup.cost.calls  # each on one batch of each agent
     in_batches = price * len(jax.tree.leaves(task.train)[0]) / (BATCH * problem.sample.count)
 
@@ -112,7 +123,9 @@ def _racer(kind: str, task: Task, problem: Any, network: Network, where: str) ->
 
     mean = lambda at: np.asarray(jax.vmap(at[0].core.view)(at[1])["x"]).mean(axis=0)
     settings = around(task.centres["ours" if kind == "saga" else "ours, adam"])
-    return Racer(f"{kind}: {where}", settings, start, advance, mean, lambda steps: in_batches * steps, where)
+    return Racer(
+        f"{kind}: {where}", settings, start, advance, mean, lambda steps: in_batches * steps, where
+    )
 
 
 # The race
@@ -136,7 +149,9 @@ def steps_for(racer: Racer, work: float) -> int:
     return high
 
 
-def ends(racer: Racer, setting: tuple[float, float], steps: Sequence[int]) -> tuple[list[np.ndarray], float]:
+def ends(
+    racer: Racer, setting: tuple[float, float], steps: Sequence[int]
+) -> tuple[list[np.ndarray], float]:
     """x after so many steps each, and the CPU seconds of all of them."""
     state = racer.start(*setting)
     found = []
@@ -170,7 +185,17 @@ def compare(task: Task, passes: float = PASSES, seconds: float = SECONDS) -> lis
         gaps = np.maximum(found - lowest, FLOOR).tolist()
         price = racer.work(steps_for(racer, whole)) / steps_for(racer, whole)
         rows.append(
-            Row(task.name, racer.name, bool(racer.ours), setting, gaps[:-1], gaps[-1], price, 1e6 * speed, note)
+            Row(
+                task.name,
+                racer.name,
+                bool(racer.ours),
+                setting,
+                gaps[:-1],
+                gaps[-1],
+                price,
+                1e6 * speed,
+                note,
+            )
         )
     return rows
 
@@ -178,7 +203,8 @@ def compare(task: Task, passes: float = PASSES, seconds: float = SECONDS) -> lis
 def _tuned(
     task: Task, racer: Racer, short: int, steps: Sequence[int]
 ) -> tuple[tuple[float, float], list[np.ndarray], float, str]:
-    """The best setting of short runs, or the next best: its x at the steps, its CPU seconds, and a note."""
+    """The best setting of short runs, or the next best: its x at the steps, its CPU seconds, and a
+    note."""
     tried = [phi(task, ends(racer, setting, [short])[0][0]) for setting in racer.settings]
     order = np.argsort(tried, kind="stable")
     setting = racer.settings[int(order[0])]
@@ -212,13 +238,23 @@ def kept(out: Path, passes: float = PASSES, seconds: float = SECONDS) -> list[Ro
 def read(out: Path) -> list[Row]:
     """What is there, whoever made it."""
     paths = [out / "corner" / f"{name}.json" for name in TASKS]
-    return [Row(*each) for path in paths if path.is_file() for each in json.loads(path.read_text())["rows"]]
+    return [
+        Row(*each)
+        for path in paths
+        if path.is_file()
+        for each in json.loads(path.read_text())["rows"]
+    ]
 
 
 def block(rows: Sequence[Row], passes: float = PASSES, seconds: float = SECONDS) -> Block:
     """The section of the page."""
     shown = [typeset_number(mark * passes) for mark in MARKS]
-    head = ["setting", "method", *(f"after {mark} passes" for mark in shown), f"after {seconds:g} s"]
+    head = [
+        "setting",
+        "method",
+        *(f"after {mark} passes" for mark in shown),
+        f"after {seconds:g} s",
+    ]
     lines = []
     for row in rows:
         gaps = [_gap(gap) for gap in (*row.gaps, row.timed)]
@@ -226,9 +262,12 @@ def block(rows: Sequence[Row], passes: float = PASSES, seconds: float = SECONDS)
         price = [f"{row.work:.0f}", f"{row.micros:.0f}"]
         lines.append([row.task, f"decibo: {name}" if row.ours else name, *gaps, *price, row.note])
     sentences = [
-        "On one agent the rivals are the solvers of benchmark_bilevel, variance-reduced ones among them. The table has "
-        f"Phi - Phi* at equal gradient-equivalents ({passes:g} passes over the training samples) and at equal CPU time "
-        f"({seconds:g} s of one thread); everybody was tuned with 9 settings of a tenth of the passes.",
+        (
+            "On one agent the rivals are the solvers of benchmark_bilevel, variance-reduced ones"
+            f" among them. The table has Phi - Phi* at equal gradient-equivalents ({passes:g}"
+            f" passes over the training samples) and at equal CPU time ({seconds:g} s of one"
+            " thread); everybody was tuned with 9 settings of a tenth of the passes."
+        ),
         *(
             _verdict(name, [row for row in rows if row.task == name])
             for name in dict.fromkeys(row.task for row in rows)
@@ -246,10 +285,15 @@ def _verdict(name: str, rows: Sequence[Row]) -> str:
     """Who is ahead, and by how much."""
     parts = []
     for what, gap in (("work", lambda row: row.gaps[-1]), ("CPU time", lambda row: row.timed)):
-        mine, theirs = (min((row for row in rows if row.ours is side), key=gap) for side in (True, False))
+        mine, theirs = (
+            min((row for row in rows if row.ours is side), key=gap) for side in (True, False)
+        )
         ratio = gap(mine) / gap(theirs)
         words = "the same gap as" if 0.5 <= ratio <= 2 else f"{ratio:.2g} times the gap of"
-        parts.append(f"at equal {what} decibo's {mine.method.removesuffix(': one')} has {words} {theirs.method}")
+        parts.append(
+            f"at equal {what} decibo's {mine.method.removesuffix(': one')} has {words}"
+            f" {theirs.method}"
+        )
     return f"{name}: {' and '.join(parts)}."
 
 
@@ -283,7 +327,9 @@ def ijcnn1() -> Task:
     @jax.jit
     def value_and_grad(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         y = solved(x)
-        v = jnp.linalg.solve(jax.hessian(inner, 1)(x, y, whole[0]), jax.grad(outer, 1)(x, y, whole[1]))
+        v = jnp.linalg.solve(
+            jax.hessian(inner, 1)(x, y, whole[0]), jax.grad(outer, 1)(x, y, whole[1])
+        )
         return outer(x, y, whole[1]), -(jnp.exp(x) * y * v)
 
     def lowest(x: np.ndarray) -> float:
@@ -291,7 +337,11 @@ def ijcnn1() -> Task:
         options = {"maxiter": 300, "ftol": 1e-15, "gtol": 1e-9}
         return float(minimize(value, x, jac=True, method="L-BFGS-B", options=options).fun)
 
-    centres = {"SRBA": (0.5, 10**-0.5, 2.0), "SABA": (0.5, 10**-0.5, 2.0), "AmIGO": (0.25, 10**-1.5, 2.0)}
+    centres = {
+        "SRBA": (0.5, 10**-0.5, 2.0),
+        "SABA": (0.5, 10**-0.5, 2.0),
+        "AmIGO": (0.25, 10**-1.5, 2.0),
+    }
     centres |= {"SOBA": (0.125, 0.01, 4.0), "StocBiO": (0.5, 10**-0.5, 2.0)}
     centres |= {"ours": (0.5, 10**-0.5, 2.0), "ours, adam": (0.5, 0.01, 2.0)}
     value = jax.jit(lambda x: outer(x, solved(x), whole[1]))
@@ -324,7 +374,9 @@ def simulated() -> Task:
         }
 
     def value(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
-        bilinear = jnp.mean((d["p"] @ x) * (d["q"] @ y)) + jnp.mean(d["e"] @ y) + jnp.mean(d["c"] @ x)
+        bilinear = (
+            jnp.mean((d["p"] @ x) * (d["q"] @ y)) + jnp.mean(d["e"] @ y) + jnp.mean(d["c"] @ x)
+        )
         return 0.5 * jnp.mean((d["h"] @ y) ** 2) + 0.5 * jnp.mean((d["s"] @ x) ** 2) + bilinear
 
     mean = lambda d, a, b: d[a].T @ d[b] / len(d[a])
@@ -343,11 +395,26 @@ def simulated() -> Task:
         return float(0.5 * y @ F @ y + 0.5 * x @ P @ x + x @ C @ y + e @ y + c @ x)
 
     star = np.linalg.solve(Q, -(S.T @ F @ t + C @ t + S.T @ e + c))
-    centres = {"SRBA": (0.1, 1.0, 2.0), "SABA": (0.1, 1.0, 2.0), "AmIGO": (0.02, 0.1, 2.0), "SOBA": (0.1, 0.1, 3.0)}
+    centres = {
+        "SRBA": (0.1, 1.0, 2.0),
+        "SABA": (0.1, 1.0, 2.0),
+        "AmIGO": (0.02, 0.1, 2.0),
+        "SOBA": (0.1, 0.1, 3.0),
+    }
     centres |= {"StocBiO": (0.1, 1.0, 2.0), "ours": (0.1, 1.0, 2.0), "ours, adam": (0.1, 0.1, 2.0)}
     x0 = -2 * np.ones(n)
     return Task(
-        "simulated", value, value, train, validation, x0, np.zeros(r), exact, lambda x: exact(star), centres, 200
+        "simulated",
+        value,
+        value,
+        train,
+        validation,
+        x0,
+        np.zeros(r),
+        exact,
+        lambda x: exact(star),
+        centres,
+        200,
     )
 
 

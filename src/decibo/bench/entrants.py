@@ -1,14 +1,16 @@
 """Who takes part: methods, and the dials that the search may turn.
 
-A dial is a setting, or several that are tied, with a range in units of the task, so that one range suits all tasks:
+A dial is a setting, or several that are tied, with a range in units of the task, so that one range
+suits all tasks:
 
     outer    sqrt(n)/|grad Phi(x0)|: a step of x of this size moves each of its numbers by about 1
     inner    1/L, L the largest curvature in y of any agent's inner level at the start
     one      1
 
-Every method has the same ranges. Step sizes of y and v, which see the same curvature, are tied; so is the step of y in
-a penalty method, whose curvature is lam L, to that of z. A method of a stranger gets its dials from its signature: a
-dial for every setting without a default, by its name; or it brings its own as an attribute, `my_method.dials = {...}`.
+Every method has the same ranges. Step sizes of y and v, which see the same curvature, are tied; so
+is the step of y in a penalty method, whose curvature is lam L, to that of z. A method of a stranger
+gets its dials from its signature: a dial for every setting without a default, by its name; or it
+brings its own as an attribute, `my_method.dials = {...}`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,12 @@ def inner(name: str = "gamma", *tied: str) -> Dial:
 
 PENALTY = Dial("lam", 10.0, 1000.0)
 WEIGHT = Dial("theta", 0.05, 1.0, most=1.0)
-BY_NAME: dict[str, Dial] = {"alpha": outer(), "lam": PENALTY, "c": Dial("c", 1.0, 100.0), "theta": WEIGHT}
+BY_NAME: dict[str, Dial] = {
+    "alpha": outer(),
+    "lam": PENALTY,
+    "c": Dial("c", 1.0, 100.0),
+    "theta": WEIGHT,
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,8 @@ def _implicit(name: str, about: str, *more: Dial) -> Entrant:
 
 
 def entrants() -> dict[str, Entrant]:
-    """Everybody in the catalogue who solves the problem of this library on an undirected network."""
+    """Everybody in the catalogue who solves the problem of this library on an undirected
+    network."""
     listed = (
         _of("ahead_exact_auto", "ahead_exact without settings: untuned", method="ahead_exact"),
         _of("ahead_exact", "symmetric penalty, exact diffusion", outer(), inner(), PENALTY),
@@ -115,8 +123,20 @@ def entrants() -> dict[str, Entrant]:
         _of("c2dfb", "penalty, compressed inner loops (C2DFB)", outer(), inner(), PENALTY, K=5),
         _of("s_tfbo", "implicit, steps without tuning (S-TFBO)", Dial("step", 0.01, 10.0)),
         _of("mdbo", "Neumann series of 10, tracking (MDBO)", outer(), inner("eta", "beta"), N=10),
-        _of("ma_dsbo", "inner loops of 5 and 10 (MA-DSBO)", outer(), inner("gamma", "beta"), T=5, N=10),
-        _of("sun_dsbo_gt", "Moreau envelope, tracking (SUN-DSBO-GT)", outer(), inner("gamma", "beta")),
+        _of(
+            "ma_dsbo",
+            "inner loops of 5 and 10 (MA-DSBO)",
+            outer(),
+            inner("gamma", "beta"),
+            T=5,
+            N=10,
+        ),
+        _of(
+            "sun_dsbo_gt",
+            "Moreau envelope, tracking (SUN-DSBO-GT)",
+            outer(),
+            inner("gamma", "beta"),
+        ),
     )
     return {entrant.name: entrant for entrant in listed}
 
@@ -125,7 +145,8 @@ MORE = ("sun_dsbo_gt", "ahead_exact_momentum")  # of the full budget only
 
 
 def chosen(names: list[str] | None, small: bool) -> list[Entrant]:
-    """The entrants of these names; without names all of the budget. Other methods of the catalogue can be named."""
+    """The entrants of these names; without names all of the budget. Other methods of the catalogue
+    can be named."""
     known = entrants()
     if not names:
         return [entrant for name, entrant in known.items() if not (small and name in MORE)]
@@ -134,27 +155,35 @@ def chosen(names: list[str] | None, small: bool) -> list[Entrant]:
 
 
 def from_factory(source: str, factory: Callable[..., Algorithm]) -> Entrant:
-    """An entrant from a method's signature, or from its attribute `dials`: {"alpha": (0.001, 1.0, "outer")}."""
+    """An entrant from a method's signature, or from its attribute `dials`: {"alpha": (0.001, 1.0,
+    "outer")}."""
     name = source.rpartition(":")[2]
     own = getattr(factory, "dials", None)
     if own is not None:
-        return Entrant(name, factory, tuple(_own(name, *item) for item in dict(own).items()), source=source)
+        return Entrant(
+            name, factory, tuple(_own(name, *item) for item in dict(own).items()), source=source
+        )
     required = [
         parameter.name
         for parameter in inspect.signature(factory).parameters.values()
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    return Entrant(name, factory, tuple(BY_NAME.get(each) or inner(each) for each in required), source=source)
+    return Entrant(
+        name, factory, tuple(BY_NAME.get(each) or inner(each) for each in required), source=source
+    )
 
 
 def _own(method: str, name: str, spec: object) -> Dial:
     """A dial as a stranger writes it."""
     parts = tuple(spec) if isinstance(spec, tuple | list) else ()
     unit = parts[2] if len(parts) == 3 else "one"
-    numbers = [each for each in parts[:2] if isinstance(each, int | float) and not isinstance(each, bool)]
+    numbers = [
+        each for each in parts[:2] if isinstance(each, int | float) and not isinstance(each, bool)
+    ]
     if len(numbers) < 2 or not 0 < numbers[0] < numbers[1] or unit not in ("one", "outer", "inner"):
         raise InputError(
-            f"{method}.dials[{name!r}] must be (low, high) or (low, high, unit) with 0 < low < high and a unit of "
+            f"{method}.dials[{name!r}] must be (low, high) or (low, high, unit) with 0 < low < high"
+            " and a unit of "
             f'"one", "outer" or "inner", but it is {spec!r:.60}.',
             'For example: {"alpha": (0.001, 3.0, "outer")}.',
         )

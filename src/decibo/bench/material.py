@@ -1,15 +1,15 @@
 r"""What the tasks are made of: tables of data by name, and problems that only the benchmark has.
 
-Tables are small, so that a reference can be solved at every record: digits 1 and 3 in 4 x 4 pixels, MNIST 1 and 3 and
-Fashion-MNIST's T-shirts (0) and shirts (6) in 7 x 7, each pixel the mean of a square. Two are drawn from a seed and
-look like data that would have to be downloaded:
+Tables are small, so that a reference can be solved at every record: digits 1 and 3 in 4 x 4 pixels,
+MNIST 1 and 3 and Fashion-MNIST's T-shirts (0) and shirts (6) in 7 x 7, each pixel the mean of a
+square. Two are drawn from a seed and look like data that would have to be downloaded:
 
     (1)  covtype   6 numbers whose covariance has condition 10^4, 4 + 6 indicators of which most are rare, and one
                    positive in twelve
     (2)  adult     30 indicators of 8 attributes, the first value of each the commonest, and one positive in four
 
-A table is read from bench-NAME.npz in $DECIBO_DATA if it is there, for machines without scikit-learn: `pack` writes
-these files. The problems:
+A table is read from bench-NAME.npz in $DECIBO_DATA if it is there, for machines without
+scikit-learn: `pack` writes these files. The problems:
 
     (3)  noisy       quadratics; a sample adds noise to the linear terms of f and g
     (4)  perceptron  hyper-cleaning where y holds the weights of a network with one hidden layer of tanh
@@ -46,7 +46,8 @@ HIDDEN = 4  # (4)
 WRONG = 0.4  # (5): the share of wrong labels in one silo
 FASHION = "fashion-mnist/train-images-idx3-ubyte.gz"
 DEBIAN = Path("/usr/share/datasets")  # where Debian's package dataset-fashion-mnist puts its files
-SOURCES = {"ijcnn1": "ijcnn1", "a9a": "a9a", "mnist": "mnist.npz", "fashion": FASHION}  # the file of a table
+# the file of a table
+SOURCES = {"ijcnn1": "ijcnn1", "a9a": "a9a", "mnist": "mnist.npz", "fashion": FASHION}
 
 
 # Tables
@@ -64,7 +65,14 @@ def table(name: str) -> Dataset:
     packed = find(_packed(name))
     if packed is not None:
         with np.load(packed, allow_pickle=False) as arrays:
-            return Dataset(arrays["features"], arrays["labels"], arrays["test"], arrays["test_labels"], name, "packed")
+            return Dataset(
+                arrays["features"],
+                arrays["labels"],
+                arrays["test"],
+                arrays["test_labels"],
+                name,
+                "packed",
+            )
     return _LOADERS[name]()
 
 
@@ -98,7 +106,9 @@ def _found(source: str) -> Path | None:
 def _path(name: str) -> Path:
     found = _found(SOURCES[name])
     if found is None:
-        raise InputError(f"The task needs {SOURCES[name]}.", "Put it into the folder that $DECIBO_DATA names.")
+        raise InputError(
+            f"The task needs {SOURCES[name]}.", "Put it into the folder that $DECIBO_DATA names."
+        )
     return found
 
 
@@ -107,7 +117,11 @@ def _pooled(data: Dataset, side: int, square: int) -> Dataset:
     small = side // square
 
     def fewer(rows: np.ndarray) -> np.ndarray:
-        return rows.reshape(-1, small, square, small, square).mean(axis=(2, 4)).reshape(-1, small * small)
+        return (
+            rows.reshape(-1, small, square, small, square)
+            .mean(axis=(2, 4))
+            .reshape(-1, small * small)
+        )
 
     return replace(data, features=fewer(data.features), test_features=fewer(data.test_features))
 
@@ -123,7 +137,8 @@ _LOADERS: dict[str, Callable[[], Dataset]] = {
 
 
 def drawn(name: str, seed: int, count: int) -> Dataset:
-    """So many samples of a table to train and validate on, and as many others as a test set, drawn by the seed."""
+    """So many samples of a table to train and validate on, and as many others as a test set, drawn
+    by the seed."""
     data = table(name)
     order = np.random.default_rng((seed, 17)).permutation(len(data.labels))
     used = order[:count]
@@ -155,8 +170,11 @@ def _indicators(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     return np.eye(size)[rng.choice(size, count, p=shares / shares.sum())]
 
 
-def _labelled(rng: np.random.Generator, features: np.ndarray, positives: float, name: str) -> Dataset:
-    """Labels by a linear score of standardised features with noise: the highest are positive. Half of it is a test."""
+def _labelled(
+    rng: np.random.Generator, features: np.ndarray, positives: float, name: str
+) -> Dataset:
+    """Labels by a linear score of standardised features with noise: the highest are positive. Half
+    of it is a test."""
     spread = features.std(axis=0)
     scores = (features / np.where(spread > 0, spread, 1)) @ rng.normal(size=features.shape[1])
     scores += 0.5 * scores.std() * rng.normal(size=len(scores))
@@ -172,7 +190,8 @@ def noisy(d: dict[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
     """(3): a sample of one agent's functions."""
     keys = jax.random.split(key, 3)
     return d | {
-        name: d[name] + NOISE * jax.random.normal(k, d[name].shape) for name, k in zip("pqs", keys, strict=True)
+        name: d[name] + NOISE * jax.random.normal(k, d[name].shape)
+        for name, k in zip("pqs", keys, strict=True)
     }
 
 
@@ -199,7 +218,9 @@ def _perceptron_inner(x: jax.Array, y: Tree, d: dict[str, Samples]) -> jax.Array
 
 def perceptron(data: Dataset, corruption: float, seed: int, batch: int | None = None) -> Problem:
     """(4): its inner level has many minima, so that there is no y*(x)."""
-    linear = hyper_cleaning(data, corruption=corruption, training=60, validation=60, batch=batch, seed=seed)
+    linear = hyper_cleaning(
+        data, corruption=corruption, training=60, validation=60, batch=batch, seed=seed
+    )
     features = data.features.shape[1]
     rng = np.random.default_rng((seed, 61))
     y0 = {
@@ -208,25 +229,46 @@ def perceptron(data: Dataset, corruption: float, seed: int, batch: int | None = 
         "out": rng.normal(size=(HIDDEN, 2)) / np.sqrt(HIDDEN),
         "ends": np.zeros(2),
     }
-    return replace(linear, outer=_perceptron_outer, inner=_perceptron_inner, y0=y0, name=f"{linear.name}, perceptron")
+    return replace(
+        linear,
+        outer=_perceptron_outer,
+        inner=_perceptron_inner,
+        y0=y0,
+        name=f"{linear.name}, perceptron",
+    )
 
 
 def trust(data: Dataset, silo: int, seed: int, batch: int | None = None) -> Problem:
-    """(5): which silos to trust; the labels of the silo of this number are wrong with a probability of WRONG."""
+    """(5): which silos to trust; the labels of the silo of this number are wrong with a probability
+    of WRONG."""
     half = len(data.labels) // 2
     made = hyper_cleaning(
-        data, corruption=0.0, training=half, validation=half, split="by_group", batch=batch, seed=seed
+        data,
+        corruption=0.0,
+        training=half,
+        validation=half,
+        split="by_group",
+        batch=batch,
+        seed=seed,
     )
     training = {name: np.array(leaf) for name, leaf in made.data["training"].items()}
     rng = np.random.default_rng((seed, 67))
     wrong = rng.uniform(size=training["labels"].shape[1]) < WRONG
-    training["labels"][silo] = np.where(wrong, 1 - training["labels"][silo], training["labels"][silo])
+    training["labels"][silo] = np.where(
+        wrong, 1 - training["labels"][silo], training["labels"][silo]
+    )
     silos = len(training["index"])
-    training["index"] = np.broadcast_to(np.arange(silos)[:, None], training["index"].shape).astype(np.int32)
-    return replace(made, data={**made.data, "training": training}, x0=np.zeros(silos), name="silo trust")
+    training["index"] = np.broadcast_to(np.arange(silos)[:, None], training["index"].shape).astype(
+        np.int32
+    )
+    return replace(
+        made, data={**made.data, "training": training}, x0=np.zeros(silos), name="silo trust"
+    )
 
 
-def area(data: Dataset, seed: int, ratios: ArrayLike | None = None, batch: int | None = None) -> Problem:
+def area(
+    data: Dataset, seed: int, ratios: ArrayLike | None = None, batch: int | None = None
+) -> Problem:
     """(6): every agent has as many samples as the others, but another share of positives."""
     made = minimax_auc(data, seed=seed, split="by_label", ratios=ratios)
     return made if batch is None else replace(made, sample=_of_area(batch))
@@ -234,7 +276,8 @@ def area(data: Dataset, seed: int, ratios: ArrayLike | None = None, batch: int |
 
 @cache
 def _of_area(batch: int) -> Callable[[dict[str, jax.Array], jax.Array], dict[str, jax.Array]]:
-    """So many samples of an agent, reweighted so that gradients are unbiased; f is linear in the weights."""
+    """So many samples of an agent, reweighted so that gradients are unbiased; f is linear in the
+    weights."""
 
     def sample(d: dict[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
         size = d["weights"].shape[0]

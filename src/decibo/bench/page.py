@@ -1,7 +1,8 @@
-"""The page of a benchmark: what it says, block by block, as HTML beside the results and as Markdown for the docs.
+"""The page of a benchmark: what it says, block by block, as HTML beside the results and as Markdown
+for the docs.
 
-The first screen answers: which method should I use, when, and what does it cost me? Every sentence and every number is
-computed from the results.
+The first screen answers: which method should I use, when, and what does it cost me? Every sentence
+and every number is computed from the results.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from decibo.report.page import GENERATOR
 
 TRIO = ("ahead_exact", "ahead_exact_auto", "ahead", "sparkle_ed")
 SAME = (
-    "For g quadratic in y, ahead_exact makes the steps of sparkle_ed with theta = 1, whatever lam is. Where it needs "
-    "fewer steps there, the search found better settings for it: lam hardly matters, theta does, and both methods have "
-    "the same number of tries."
+    "For g quadratic in y, ahead_exact makes the steps of sparkle_ed with theta = 1, whatever lam"
+    " is. Where it needs fewer steps there, the search found better settings for it: lam hardly"
+    " matters, theta does, and both methods have the same number of tries."
 )
 ANSWERED = ("steps", "work", "bytes", "seconds")  # the axes of the first screen
 
@@ -67,17 +68,30 @@ class Made:
 
 
 def made_by(command: str, budget: str, cells: Sequence[Cell], planned: int = 0) -> Made:
-    """What the cells say of when, with what and where they were made; `planned` is how many the budget has."""
+    """What the cells say of when, with what and where they were made; `planned` is how many the
+    budget has."""
     size = BUDGETS[budget]
-    tried = f"{size.search.rounds} x {size.search.settings} settings on {plural(len(size.search.seeds), 'tuning seed')}"
+    tried = (
+        f"{size.search.rounds} x {size.search.settings} settings on"
+        f" {plural(len(size.search.seeds), 'tuning seed')}"
+    )
     text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
     if len(cells) < planned:
-        text += f" {len(cells)} of {planned} cells are there; the others were not made in the time that there was."
-    return Made(command, _where(cells) or ["by an earlier version"], sum(cell.seconds for cell in cells), text)
+        text += (
+            f" {len(cells)} of {planned} cells are there; the others were not made in the time that"
+            " there was."
+        )
+    return Made(
+        command,
+        _where(cells) or ["by an earlier version"],
+        sum(cell.seconds for cell in cells),
+        text,
+    )
 
 
 def _where(cells: Sequence[Cell]) -> list[str]:
-    """When, with what and where: one entry for each machine and its software, whatever the number of processes."""
+    """When, with what and where: one entry for each machine and its software, whatever the number
+    of processes."""
     groups: dict[tuple[str, str], set[int]] = {}
     for made in (cell.made for cell in cells if cell.made):
         processes, _, machine = made["hardware"].partition(" on ")
@@ -117,9 +131,17 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
     """A row for everything that a reader may have to pay for, or lack."""
     price = _step_costs(cells)
     free = [name for name, cost in price.items() if not cost["products"]]
-    least = [name for name, share in zip(found.entrants, found.solved(), strict=True) if share >= 0.5 and name in price]
+    least = [
+        name
+        for name, share in zip(found.entrants, found.solved(), strict=True)
+        if share >= 0.5 and name in price
+    ]
     light = min(least, key=lambda name: price[name]["state"], default=None)
-    fewest = [name for name in least if light is not None and price[name]["state"] <= 1.05 * price[light]["state"]]
+    fewest = [
+        name
+        for name in least
+        if light is not None and price[name]["state"] <= 1.05 * price[light]["state"]
+    ]
     asked: list[tuple[str, list[Standing]]] = [
         ("computing", tables["work"]),
         ("bandwidth", tables["bytes"]),
@@ -132,10 +154,13 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
     rows = [_row(what, table, price) for what, table in asked if table]
     sentences = [
         _advice(found, tables),
-        f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target, and the intervals have "
-        f"{100 * LEVEL:.0f} %. The last columns say what an agent does in one step on {cells[0].task}; the numbers go "
-        "to each neighbour. A product with second derivatives counts as two gradients, and so do H v and J v together, "
-        "which are computed at once.",
+        (
+            f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target,"
+            f" and the intervals have {100 * LEVEL:.0f} %. The last columns say what an agent does"
+            f" in one step on {cells[0].task}; the numbers go to each neighbour. A product with"
+            " second derivatives counts as two gradients, and so do H v and J v together, which"
+            " are computed at once."
+        ),
     ]
     head = (
         "if you are short of",
@@ -144,14 +169,18 @@ def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]
         f"rank of {len(found.entrants)}",
         "solved",
     )
-    return Block("Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows)
+    return Block(
+        "Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows
+    )
 
 
 def _only(table: Sequence[Standing], names: Sequence[str]) -> list[Standing]:
     return [row for row in table if row.entrant in names]
 
 
-def _row(what: str, table: Sequence[Standing], price: dict[str, dict[str, float]]) -> tuple[str, ...]:
+def _row(
+    what: str, table: Sequence[Standing], price: dict[str, dict[str, float]]
+) -> tuple[str, ...]:
     """A line of the first table: the best of those that are left."""
     best = table[0]
     level = [row.entrant for row in table[1:] if not told_apart(best, row)]
@@ -163,8 +192,17 @@ def _row(what: str, table: Sequence[Standing], price: dict[str, dict[str, float]
             f"{format_number(cost['numbers'])} numbers",
             f"{format_number(cost['state'])} copies of (x, y)",
         )
-    others = ", ".join(level) if len(level) <= 3 else f"{', '.join(level[:3])} and {len(level) - 3} more"
-    return (what, f"**{best.entrant}**", others or "nobody", _with_interval(best), _percent(best.solved), *costs_of)
+    others = (
+        ", ".join(level) if len(level) <= 3 else f"{', '.join(level[:3])} and {len(level) - 3} more"
+    )
+    return (
+        what,
+        f"**{best.entrant}**",
+        others or "nobody",
+        _with_interval(best),
+        _percent(best.solved),
+        *costs_of,
+    )
 
 
 def _step_costs(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
@@ -179,11 +217,16 @@ def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
     best = work[0]
     level = [row.entrant for row in work[1:] if not told_apart(best, row)]
     rivals = f"; {listed(level)} cannot be told apart from it" if level else ""
-    least = "the least work of all" if best.median <= WITHIN else f"{best.median:.2g} times the least work"
+    least = (
+        "the least work of all"
+        if best.median <= WITHIN
+        else f"{best.median:.2g} times the least work"
+    )
     spent = f", with {least} in the median" if best.solved else ""
     parts = [
-        f"**Use `{best.entrant}` if you can tune it**: it has the best mean rank in work, {best.rank:.1f} of "
-        f"{len(found.entrants)}{rivals}. It solves {_percent(best.solved)} of the questions asked here{spent}."
+        f"**Use `{best.entrant}` if you can tune it**: it has the best mean rank in work,"
+        f" {best.rank:.1f} of {len(found.entrants)}{rivals}. It solves {_percent(best.solved)} of"
+        f" the questions asked here{spent}."
     ]
     most = max(work, key=lambda row: row.solved)
     if most.solved > best.solved:
@@ -192,9 +235,9 @@ def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
     if auto is not None:
         place = 1 + work.index(auto)
         parts.append(
-            "**If you cannot tune, use `ahead_exact()` without step sizes**, which finds them while it runs: it comes "
-            f"{_ordinal(place)} of {len(work)}, against rivals that were tuned for every task, and solves "
-            f"{_percent(auto.solved)}."
+            "**If you cannot tune, use `ahead_exact()` without step sizes**, which finds them"
+            f" while it runs: it comes {_ordinal(place)} of {len(work)}, against rivals that were"
+            f" tuned for every task, and solves {_percent(auto.solved)}."
         )
     return " ".join(parts)
 
@@ -203,11 +246,18 @@ def _scope(cells: Sequence[Cell], found: Costs) -> str:
     places = dict.fromkeys((one.task, one.network) for one in found.instances)
     seeds = len({one.seed for one in found.instances})
     lost = len({cell.place for cell in cells}) - len(places)
-    without = f" {plural(lost, 'place')} that not everybody has run is left out." if lost == 1 else ""
-    without = f" {plural(lost, 'place')} that not everybody has run are left out." if lost > 1 else without
+    without = (
+        f" {plural(lost, 'place')} that not everybody has run is left out." if lost == 1 else ""
+    )
+    without = (
+        f" {plural(lost, 'place')} that not everybody has run are left out."
+        if lost > 1
+        else without
+    )
     return (
-        f"{plural(len(found.entrants), 'method')} on {plural(len(places), 'place')} (a task on a network), "
-        f"{plural(seeds, 'seed')} and two targets each: {len(found.instances)} questions.{without}"
+        f"{plural(len(found.entrants), 'method')} on {plural(len(places), 'place')} (a task on a"
+        f" network), {plural(seeds, 'seed')} and two targets each: {len(found.instances)}"
+        f" questions.{without}"
     )
 
 
@@ -226,15 +276,21 @@ def _when(cells: Sequence[Cell]) -> Block:
         rows.append(row)
     heads = [f"least {axis}" for axis in ANSWERED]
     return Block(
-        "When?", ["The best mean ranks for each kind of task, up to three within half a rank."], ["tasks", *heads], rows
+        "When?",
+        ["The best mean ranks for each kind of task, up to three within half a rank."],
+        ["tasks", *heads],
+        rows,
     )
 
 
 def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
-    """The honest answer, axis by axis: ranks among all, and question by question against the two rivals."""
+    """The honest answer, axis by axis: ranks among all, and question by question against the two
+    rivals."""
     names = [name for name in TRIO if name in found.entrants]
     rivals = [name for name in ("sparkle_ed", "ahead") if {"ahead_exact", name} <= set(names)]
-    duels = {rival: {axis: _duel(found, axis, "ahead_exact", rival) for axis in AXES} for rival in rivals}
+    duels = {
+        rival: {axis: _duel(found, axis, "ahead_exact", rival) for axis in AXES} for rival in rivals
+    }
     rows = []
     for axis in AXES:
         by_name = {row.entrant: row for row in tables[axis]}
@@ -244,18 +300,23 @@ def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
     rows.append(["solved", *(_percent(solved[name]) for name in names), *([""] * len(rivals))])
     sentences = [_answer(rival, duels[rival]) for rival in rivals]
     sentences.append(
-        "Mean ranks among all methods; then in how many questions ahead_exact needs less : more than the other, and "
-        "the median ratio of what they need where both get there."
+        "Mean ranks among all methods; then in how many questions ahead_exact needs less : more"
+        " than the other, and the median ratio of what they need where both get there."
     )
     after = [SAME] if {"ahead_exact", "sparkle_ed"} <= set(names) else []
     heads = [f"ahead_exact against {rival}" for rival in rivals]
     return Block(
-        "ahead_exact, AHEAD and SPARKLE-ED on every axis", sentences, ["axis", *names, *heads], rows, after=after
+        "ahead_exact, AHEAD and SPARKLE-ED on every axis",
+        sentences,
+        ["axis", *names, *heads],
+        rows,
+        after=after,
     )
 
 
 class Duel(NamedTuple):
-    """Two methods on one axis: in how many questions the first needs less and more, and the median ratio."""
+    """Two methods on one axis: in how many questions the first needs less and more, and the median
+    ratio."""
 
     less: int
     more: int
@@ -264,7 +325,9 @@ class Duel(NamedTuple):
     @property
     def text(self) -> str:
         """As a table shows it."""
-        return f"{self.less} : {self.more}" + (f", {self.ratio:.2f}" if np.isfinite(self.ratio) else "")
+        return f"{self.less} : {self.more}" + (
+            f", {self.ratio:.2f}" if np.isfinite(self.ratio) else ""
+        )
 
     @property
     def winner(self) -> int:
@@ -281,7 +344,9 @@ def _duel(found: Costs, axis: str, ours: str, theirs: str) -> Duel:
 
 def _answer(rival: str, duels: dict[str, Duel]) -> str:
     """In words: on which axes ahead_exact is ahead of the rival, and on which not."""
-    wins = {side: [axis for axis, duel in duels.items() if duel.winner == side] for side in (1, -1, 0)}
+    wins = {
+        side: [axis for axis, duel in duels.items() if duel.winner == side] for side in (1, -1, 0)
+    }
     parts = []
     if wins[1]:
         parts.append(f"`ahead_exact` is ahead in {listed(wins[1])}")
@@ -317,8 +382,9 @@ def _price(cells: Sequence[Cell]) -> Block:
     return Block(
         "What does it cost me?",
         [
-            f"One agent in one step on {place[0]}, {place[1]}. It sends the numbers to each neighbour, and keeps the "
-            "copies of (x, y) between steps: its memory besides the data."
+            f"One agent in one step on {place[0]}, {place[1]}. It sends the numbers to each"
+            " neighbour, and keeps the copies of (x, y) between steps: its memory besides the"
+            " data."
         ],
         (*head, "numbers sent", "copies", "microseconds, all agents"),
         rows,
@@ -338,9 +404,10 @@ def _tuning(cells: Sequence[Cell]) -> Block:
         shares = [_percent(float(np.mean(each))) for each in (tried, edges, lost)]
         rows.append((name, str(len(here[0].settings)), *shares))
     text = (
-        "Everybody had the same ranges, in units of the task, and the same number of tries. A setting diverges if it "
-        "does so on one tuning seed; a search met an edge if its best lay at an end of its range, which was widened; "
-        "and some settings that were best on the tuning seeds diverged on judging seeds."
+        "Everybody had the same ranges, in units of the task, and the same number of tries. A"
+        " setting diverges if it does so on one tuning seed; a search met an edge if its best lay"
+        " at an end of its range, which was widened; and some settings that were best on the tuning"
+        " seeds diverged on judging seeds."
     )
     head = (
         "method",
@@ -353,20 +420,27 @@ def _tuning(cells: Sequence[Cell]) -> Block:
 
 
 def _ranks(tables: dict[str, list[Standing]], found: Costs) -> list[Block]:
-    names = sorted(found.entrants, key=lambda name: {row.entrant: row.rank for row in tables["work"]}[name])
+    names = sorted(
+        found.entrants, key=lambda name: {row.entrant: row.rank for row in tables["work"]}[name]
+    )
     rows = []
     for name in names:
         by_axis = {axis: next(row for row in tables[axis] if row.entrant == name) for axis in AXES}
         first = by_axis["work"]
         rows.append(
-            [name, *(_with_interval(by_axis[axis]) for axis in AXES), _percent(first.best), _percent(first.solved)]
+            [
+                name,
+                *(_with_interval(by_axis[axis]) for axis in AXES),
+                _percent(first.best),
+                _percent(first.solved),
+            ]
         )
     sentence = (
-        f"Mean ranks with {100 * LEVEL:.0f} % intervals of a bootstrap over places and seeds. Best and solved are "
-        "shares of the questions, best in gradient-equivalents. Costs within "
-        f"{100 * (WITHIN - 1):.0f} % of each other are a tie, and methods that do not get there share the last ranks. "
-        "Methods without products tie on that axis. Ranks in seconds depend on the machine and its load; all others "
-        "are the same in every run."
+        f"Mean ranks with {100 * LEVEL:.0f} % intervals of a bootstrap over places and seeds. Best"
+        " and solved are shares of the questions, best in gradient-equivalents. Costs within"
+        f" {100 * (WITHIN - 1):.0f} % of each other are a tie, and methods that do not get there"
+        " share the last ranks. Methods without products tie on that axis. Ranks in seconds depend"
+        " on the machine and its load; all others are the same in every run."
     )
     return [
         Block("Ranks", [sentence], ["method", *AXES, "best", "solved"], rows),
@@ -383,9 +457,13 @@ def _by_task(cells: Sequence[Cell]) -> Block:
         here = [cell for cell in cells if cell.place == place]
         same_task = [cell for cell in cells if cell.task == place[0]]
         found = costs([*here, *(cell for cell in same_task if cell.place != place)], [place])
-        hard = [k for k, one in enumerate(found.instances) if one.target == TASKS[place[0]].targets[1]]
+        hard = [
+            k for k, one in enumerate(found.instances) if one.target == TASKS[place[0]].targets[1]
+        ]
         row = [f"{place[0]}, {place[1]}"]
-        medians = {name: _median(found.by_axis["work"][hard, k]) for k, name in enumerate(found.entrants)}
+        medians = {
+            name: _median(found.by_axis["work"][hard, k]) for k, name in enumerate(found.entrants)
+        }
         here_names = {cell.method for cell in here}
         least = min((value for value in medians.values()), default=np.inf)
         for name in names:
@@ -395,8 +473,8 @@ def _by_task(cells: Sequence[Cell]) -> Block:
             row.append("" if name not in here_names else f"**{text}**" if mark else text)
         rows.append(row)
     sentence = (
-        "Median over the seeds of the gradient-equivalents of all agents to the hard target; never: in fewer than half "
-        "of the seeds."
+        "Median over the seeds of the gradient-equivalents of all agents to the hard target; never:"
+        " in fewer than half of the seeds."
     )
     return Block("Place by place", [sentence], ["place", *names], rows)
 
@@ -408,46 +486,70 @@ def _ends(cells: Sequence[Cell]) -> Block:
     for cell in cells:
         sound = [run.history for run in cell.runs if run.sound]
         numbers = [
-            ("diverged" if not sound else typeset_number(float(np.median([each[name][-1] for each in sound]))))
-            if name in cell.runs[0].history
-            else ""
+            (
+                (
+                    "diverged"
+                    if not sound
+                    else typeset_number(float(np.median([each[name][-1] for each in sound])))
+                )
+                if name in cell.runs[0].history
+                else ""
+            )
             for name in names
         ]
         rows.append((f"{cell.task}, {cell.network}", cell.method, *numbers))
     sentence = (
-        "Medians over the seeds that gave an answer, after the last step: the true squared hypergradient and "
-        "objective, the gap of the lower level, the consensus error of x, and the accuracy on a test set where there "
-        "is one."
+        "Medians over the seeds that gave an answer, after the last step: the true squared"
+        " hypergradient and objective, the gap of the lower level, the consensus error of x, and"
+        " the accuracy on a test set where there is one."
     )
     return Block(
-        "Where they end", [sentence], ("place", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy"), rows
+        "Where they end",
+        [sentence],
+        ("place", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy"),
+        rows,
     )
 
 
 def _networks(cells: Sequence[Cell]) -> list[Block]:
-    """Tasks without an exact reference, at equal work and at equal traffic: what the one that had least could spend."""
+    """Tasks without an exact reference, at equal work and at equal traffic: what the one that had
+    least could spend."""
     rows = []
     for place in dict.fromkeys(cell.place for cell in cells if cell.rule.trained):
         here = [cell for cell in cells if cell.place == place]
         limits = {axis: _least_spent(here, axis) for axis in ("work", "bytes")}
         for cell in here:
             found = [_within(cell, axis, limit) for axis, limit in limits.items()]
-            rows.append((f"{place[0]}, {place[1]}", cell.method, *(text for pair in found for text in pair)))
+            rows.append(
+                (f"{place[0]}, {place[1]}", cell.method, *(text for pair in found for text in pair))
+            )
     if not rows:
         return []
     text = (
-        "A network has many minima, so there is no true hypergradient. These tasks are judged by the validation loss "
-        "of a network that is trained anew with x, from the same start and in the same way for everybody. Here it "
-        "stands with the test accuracy of the network that the method itself has trained, when every method has spent "
-        "as much as the one that spends least in its run: medians over the seeds that gave an answer."
+        "A network has many minima, so there is no true hypergradient. These tasks are judged by"
+        " the validation loss of a network that is trained anew with x, from the same start and in"
+        " the same way for everybody. Here it stands with the test accuracy of the network that the"
+        " method itself has trained, when every method has spent as much as the one that spends"
+        " least in its run: medians over the seeds that gave an answer."
     )
-    names = [f"{what} at equal {axis}" for axis in ("work", "bytes") for what in ("validation loss", "test accuracy")]
-    return [Block("Networks: where they are at equal cost", [text], ("place", "method", *names), rows)]
+    names = [
+        f"{what} at equal {axis}"
+        for axis in ("work", "bytes")
+        for what in ("validation loss", "test accuracy")
+    ]
+    return [
+        Block("Networks: where they are at equal cost", [text], ("place", "method", *names), rows)
+    ]
 
 
 def _least_spent(cells: Sequence[Cell], axis: str) -> float:
     """What the whole run of the cheapest method costs."""
-    ended = [run.price[axis] * run.history["step"][-1] for cell in cells for run in cell.runs if run.sound]
+    ended = [
+        run.price[axis] * run.history["step"][-1]
+        for cell in cells
+        for run in cell.runs
+        if run.sound
+    ]
     return float(min(ended, default=np.inf))
 
 
@@ -456,8 +558,13 @@ def _within(cell: Cell, axis: str, limit: float) -> tuple[str, str]:
     sound = [run for run in cell.runs if run.sound]
     if not sound:
         return "diverged", "diverged"
-    places = [int(np.flatnonzero(run.history["step"] * run.price[axis] <= limit * 1.0001)[-1]) for run in sound]
-    middle = lambda name: float(np.median([run.history[name][k] for run, k in zip(sound, places, strict=True)]))
+    places = [
+        int(np.flatnonzero(run.history["step"] * run.price[axis] <= limit * 1.0001)[-1])
+        for run in sound
+    ]
+    middle = lambda name: float(
+        np.median([run.history[name][k] for run, k in zip(sound, places, strict=True)])
+    )
     return typeset_number(middle("phi")), typeset_number(middle("accuracy"))
 
 
@@ -472,26 +579,44 @@ def _failures(cells: Sequence[Cell]) -> Block:
         lost = [str(run.seed) for run in cell.runs if not run.sound]
         edge = [note for note in cell.notes if "edge" in note or "diverged" in note]
         if lost or edge:
-            rows.append((f"{cell.task}, {cell.network}", cell.method, ", ".join(lost) or "none", "; ".join(edge)))
+            rows.append(
+                (
+                    f"{cell.task}, {cell.network}",
+                    cell.method,
+                    ", ".join(lost) or "none",
+                    "; ".join(edge),
+                )
+            )
     lost_runs = sum(not run.sound for cell in cells for run in cell.runs)
     total = sum(len(cell.runs) for cell in cells)
     sentence = (
-        f"{lost_runs} of {total} judged runs diverged or failed. Notes of the searches: where the best lay at an edge, "
-        "the range was widened."
+        f"{lost_runs} of {total} judged runs diverged or failed. Notes of the searches: where the"
+        " best lay at an edge, the range was widened."
     )
     return Block(
-        "Failures, and searches that met an edge", [sentence], ("place", "method", "seeds lost", "search"), rows
+        "Failures, and searches that met an edge",
+        [sentence],
+        ("place", "method", "seeds lost", "search"),
+        rows,
     )
 
 
 def _settings(cells: Sequence[Cell]) -> Block:
     rows = [
-        (f"{cell.task}, {cell.network}", cell.method, shown(cell.settings) or "none", str(len(cell.tried)))
+        (
+            f"{cell.task}, {cell.network}",
+            cell.method,
+            shown(cell.settings) or "none",
+            str(len(cell.tried)),
+        )
         for cell in cells
     ]
     return Block(
         "Tuned settings",
-        ["Everything that was tried, with its score, is in tried.csv, beside the page that `decibo bench` writes."],
+        [
+            "Everything that was tried, with its score, is in tried.csv, beside the page that"
+            " `decibo bench` writes."
+        ],
         ("place", "method", "settings", "tried"),
         rows,
     )
@@ -500,15 +625,26 @@ def _settings(cells: Sequence[Cell]) -> Block:
 def _rules(cells: Sequence[Cell]) -> Block:
     names = dict.fromkeys(cell.task for cell in cells)
     rows = [
-        (name, TASKS[name].about, TASKS[name].judged, listed([f"{t:g}" for t in TASKS[name].targets])) for name in names
+        (
+            name,
+            TASKS[name].about,
+            TASKS[name].judged,
+            listed([f"{t:g}" for t in TASKS[name].targets]),
+        )
+        for name in names
     ]
     text = [
-        "Judged by the exact reference of the averaged problem. Stationarity is the squared norm of the true "
-        "hypergradient at the mean x; its targets are fractions of its value at the start. Phi is the true objective; "
-        "its targets are fractions of the difference between its start and the lowest value that any method reached "
-        "with the same seed.",
-        "Tuning: the same number of settings and steps for every method, on seeds that are not those of judging, in "
-        "rounds that narrow around the best and widen at an edge. Methods without settings are not tuned.",
+        (
+            "Judged by the exact reference of the averaged problem. Stationarity is the squared"
+            " norm of the true hypergradient at the mean x; its targets are fractions of its value"
+            " at the start. Phi is the true objective; its targets are fractions of the difference"
+            " between its start and the lowest value that any method reached with the same seed."
+        ),
+        (
+            "Tuning: the same number of settings and steps for every method, on seeds that are not"
+            " those of judging, in rounds that narrow around the best and widen at an edge. Methods"
+            " without settings are not tuned."
+        ),
     ]
     return Block("Tasks and rules", text, ("task", "what it is", "judged by", "targets"), rows)
 
@@ -522,7 +658,18 @@ def _percent(share: float) -> str:
 
 
 def _ordinal(place: int) -> str:
-    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    words = (
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+    )
     if place <= len(words):
         return words[place - 1]
     ends = {1: "st", 2: "nd", 3: "rd"}
@@ -564,7 +711,12 @@ def markdown(page: Sequence[Block], made: Made) -> str:
             table = [_line(block.head), "|" + "---|" * len(block.head), *map(_line, block.rows)]
             folded = len(block.rows) > 20
             summary = f"<details markdown><summary>{len(block.rows)} rows</summary>"
-            lines += [*([summary, ""] if folded else []), *table, *(["", "</details>"] if folded else []), ""]
+            lines += [
+                *([summary, ""] if folded else []),
+                *table,
+                *(["", "</details>"] if folded else []),
+                "",
+            ]
         for sentence in block.after:
             lines += [sentence, ""]
     made_here = [
@@ -583,22 +735,30 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def write_html(path: Path, page: Sequence[Block], made: Made, drawn: dict[str, bytes]) -> Path:
-    """The page beside the results; it needs nothing but itself. A file of somebody else is never replaced."""
+    """The page beside the results; it needs nothing but itself. A file of somebody else is never
+    replaced."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise missing("Jinja2", "The page of a benchmark", "report") from error
     environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True)
     environment.filters["marked"] = _marked
-    style = environment.from_string((files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8"))
-    template = environment.from_string((files("decibo.bench") / "templates" / "bench.html").read_text(encoding="utf-8"))
+    style = environment.from_string(
+        (files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    )
+    template = environment.from_string(
+        (files("decibo.bench") / "templates" / "bench.html").read_text(encoding="utf-8")
+    )
     pictures64 = {name: base64.b64encode(content).decode() for name, content in drawn.items()}
-    text = template.render(page=page, made=made, style=style.render(light=LIGHT, dark=DARK), pictures=pictures64)
+    text = template.render(
+        page=page, made=made, style=style.render(light=LIGHT, dark=DARK), pictures=pictures64
+    )
     return atomic_write(check_own(path, GENERATOR), text)
 
 
 def _marked(text: str) -> str:
-    """A sentence or a cell of Markdown as HTML: escaped, with what is bold or code marked as such."""
+    """A sentence or a cell of Markdown as HTML: escaped, with what is bold or code marked as
+    such."""
     from markupsafe import Markup
 
     bold = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(text))

@@ -1,8 +1,9 @@
 """Jobs in several processes, until all are done or the time is over; and where and when that was.
 
-As many jobs are under way as there are processes. With a time limit, a job is begun only if there is time left for
-MARGIN times what jobs of its method took so far; at the limit, what is under way is given up. Cells are written whole
-or not at all, so that the same jobs, run again, go on with what is missing.
+As many jobs are under way as there are processes. With a time limit, a job is begun only if there
+is time left for MARGIN times what jobs of its method took so far; at the limit, what is under way
+is given up. Cells are written whole or not at all, so that the same jobs, run again, go on with
+what is missing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def run(
     seconds: float = float("inf"),
     report: Report | None = None,
 ) -> Done:
-    """All jobs, in so many processes, each of which calls `prepare` first; with one, in this process."""
+    """All jobs, in so many processes, each of which calls `prepare` first; with one, in this
+    process."""
     end = time.monotonic() + seconds
     told = report or (lambda done: None)
     if jobs == 1:
@@ -57,11 +59,15 @@ def run(
         return Done(made, 0)
     with _one_thread_each():
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context, initializer=prepare) as pool:
+        with ProcessPoolExecutor(
+            min(jobs, len(todo)), mp_context=context, initializer=prepare
+        ) as pool:
             return _together(pool, list(todo), work, jobs, end, told)
 
 
-def _together(pool: ProcessPoolExecutor, waiting: list[Job], work: Work, jobs: int, end: float, told: Report) -> Done:
+def _together(
+    pool: ProcessPoolExecutor, waiting: list[Job], work: Work, jobs: int, end: float, told: Report
+) -> Done:
     """If a job fails, the others are finished first, and then its error is raised."""
     made = 0
     done = 0
@@ -70,13 +76,18 @@ def _together(pool: ProcessPoolExecutor, waiting: list[Job], work: Work, jobs: i
     taken: dict[str, list[float]] = {}
     try:
         while True:
-            while len(under_way) < jobs and (job := _next(waiting, taken, end - time.monotonic())) is not None:
+            while (
+                len(under_way) < jobs
+                and (job := _next(waiting, taken, end - time.monotonic())) is not None
+            ):
                 waiting.remove(job)
                 under_way[pool.submit(work, job)] = (job, time.monotonic())
             if not under_way:
                 break
             finished, _ = wait(
-                under_way, max(end - time.monotonic(), 0.0) if end < float("inf") else None, FIRST_COMPLETED
+                under_way,
+                max(end - time.monotonic(), 0.0) if end < float("inf") else None,
+                FIRST_COMPLETED,
             )
             if not finished:
                 _give_up(pool)
@@ -111,7 +122,8 @@ def _give_up(pool: ProcessPoolExecutor) -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that are started here use one thread each; XLA reads the size of its pools from NPROC."""
+    """Processes that are started here use one thread each; XLA reads the size of its pools from
+    NPROC."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
     before = {name: os.environ.get(name) for name in ("XLA_FLAGS", "NPROC")}
     os.environ |= {"XLA_FLAGS": flags, "NPROC": "1"}
@@ -126,10 +138,13 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def here(jobs: int, version: str) -> dict[str, str]:
-    """When, with what and where cells are made; every cell keeps it. `version` is that of decibo."""
+    """When, with what and where cells are made; every cell keeps it. `version` is that of
+    decibo."""
     found = versions() | {"decibo": version}
     device = found.pop("device")
-    where = f"{plural(jobs, 'process').replace('processs', 'processes')} on {_processor() or device}"
+    where = (
+        f"{plural(jobs, 'process').replace('processs', 'processes')} on {_processor() or device}"
+    )
     software = ", ".join(f"{name} {value}" for name, value in found.items())
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     return {"date": date, "software": software, "hardware": f"{where}, {os.cpu_count()} cores"}

@@ -2,14 +2,15 @@ r"""Ranks: who needs how much to reach a target, on every axis, and how sure tha
 
 An instance is a task, a network, a seed and a target. On each axis (steps, gradients, ..., seconds)
 
-    (1)  cost_s = the cost of the first record of entrant s at or below the target; infinite if there is none
-    (2)  rank_s = 1 + how many are strictly below it, plus half of the others that equal it; those that never get there
-         share the last ranks
+    (1)  cost_s = the cost of the first record of entrant s at or below the target; infinite if
+         there is none
+    (2)  rank_s = 1 + how many are strictly below it, plus half of the others that equal it; those
+         that never get there share the last ranks
     (3)  profile_s(t) = the share of instances with cost_s <= t min over all entrants of the cost   [Dolan & More 2002]
 
-Ranks are averaged over all instances in which everybody took part. Their confidence is that of a bootstrap that
-draws places (task and network) and then seeds, with replacement: two entrants whose intervals overlap are not told
-apart by this benchmark.
+Ranks are averaged over all instances in which everybody took part. Their confidence is that of a
+bootstrap that draws places (task and network) and then seeds, with replacement: two entrants whose
+intervals overlap are not told apart by this benchmark.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Costs:
 
 
 class Standing(NamedTuple):
-    """An entrant on one axis: its mean rank with confidence, how often it was best, what it solved."""
+    """An entrant on one axis: its mean rank with confidence, how often it was best, what it
+    solved."""
 
     entrant: str
     rank: float
@@ -68,7 +70,11 @@ def costs(cells: Sequence[Cell], places: Sequence[tuple[str, str]] | None = None
     by_place: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in cells:
         by_place.setdefault(cell.place, {})[cell.method] = cell
-    wanted = places if places is not None else [place for place, each in by_place.items() if len(each) == len(names)]
+    wanted = (
+        places
+        if places is not None
+        else [place for place, each in by_place.items() if len(each) == len(names)]
+    )
     instances = []
     rows: dict[str, list[list[float]]] = {axis: [] for axis in AXES}
     for place in wanted:
@@ -79,12 +85,18 @@ def costs(cells: Sequence[Cell], places: Sequence[tuple[str, str]] | None = None
             rule = next(iter(here.values())).rule
             for target in rule.targets:
                 instances.append(Instance(*place, seed, target))
-                steps = {name: first_step(run, rule.judged, target, lowest) for name, run in runs.items()}
+                steps = {
+                    name: first_step(run, rule.judged, target, lowest) for name, run in runs.items()
+                }
                 for axis in AXES:
                     each = [_cost(steps, runs, name, axis) for name in names]
                     rows[axis].append(each)
     shape = (len(instances), len(names))
-    return Costs(names, tuple(instances), {axis: np.array(each, float).reshape(shape) for axis, each in rows.items()})
+    return Costs(
+        names,
+        tuple(instances),
+        {axis: np.array(each, float).reshape(shape) for axis, each in rows.items()},
+    )
 
 
 def _cost(steps: dict[str, float], runs: dict[str, Run], name: str, axis: str) -> float:
@@ -108,7 +120,8 @@ def relative(run: Run, judged: str, lowest: float) -> np.ndarray:
 
 
 def first_step(run: Run, judged: str, target: float, lowest: float) -> float:
-    """The step of the first record at or below the target; a run that ends diverged never got there."""
+    """The step of the first record at or below the target; a run that ends diverged never got
+    there."""
     if not run.sound:
         return np.inf
     below = np.flatnonzero(relative(run, judged, lowest) <= target)
@@ -181,7 +194,8 @@ def profile(found: Costs, axis: str, factors: np.ndarray) -> np.ndarray:
 
 
 def curve(cells: Sequence[Cell], cell: Cell, axis: str) -> tuple[np.ndarray, Band]:
-    """The judged measure of a cell, relative to the start, over its seeds: median and quartiles, against an axis."""
+    """The judged measure of a cell, relative to the start, over its seeds: median and quartiles,
+    against an axis."""
     same = [each for each in cells if each.task == cell.task]
     courses = []
     for k, run in enumerate(cell.runs):

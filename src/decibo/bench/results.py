@@ -1,12 +1,16 @@
 """Results on disk: one JSON file for each finished cell, and all of them as tables.
 
-    OUT/cells/TASK--NETWORK--METHOD.json   settings, everything that was tried, and the judged runs of all seeds
-    OUT/runs.csv, runs.parquet             a row for every record of every judged run, with what it had cost by then
-    OUT/settings.csv                       the settings of every cell, how they were found, and how the runs ended
+    OUT/cells/TASK--NETWORK--METHOD.json   settings, everything that was tried, and the judged runs
+                                           of all seeds
+    OUT/runs.csv, runs.parquet             a row for every record of every judged run, with what it
+                                           had cost by then
+    OUT/settings.csv                       the settings of every cell, how they were found, and how
+                                           the runs ended
     OUT/tried.csv                          every setting that any search tried, with its score
 
-A cell is written as a whole or not at all, with a checksum of what it was asked for: a benchmark that is killed goes on
-with the cells that are missing, and one that asks for something else makes its cells anew. Parquet needs pyarrow.
+A cell is written as a whole or not at all, with a checksum of what it was asked for: a benchmark
+that is killed goes on with the cells that are missing, and one that asks for something else makes
+its cells anew. Parquet needs pyarrow.
 """
 
 from __future__ import annotations
@@ -95,14 +99,18 @@ def write_cell(out: Path, cell: Mapping[str, Any]) -> Path:
     """Write a cell, as a whole or not at all."""
     path = path_of(out, cell["task"], cell["network"], cell["method"])
     runs = [
-        {**run, "history": {name: _short(name, row) for name, row in run["history"].items()}} for run in cell["runs"]
+        {**run, "history": {name: _short(name, row) for name, row in run["history"].items()}}
+        for run in cell["runs"]
     ]
     cell = {**cell, "runs": runs}
-    return atomic_write(path, json.dumps(to_json({"format": FORMAT, **cell}), separators=(",", ":")) + "\n")
+    return atomic_write(
+        path, json.dumps(to_json({"format": FORMAT, **cell}), separators=(",", ":")) + "\n"
+    )
 
 
 def _short(name: str, values: Any) -> list[float]:
-    """Numbers with the digits that count: files of a large benchmark are half as long. Phi is judged by differences."""
+    """Numbers with the digits that count: files of a large benchmark are half as long. Phi is
+    judged by differences."""
     digits = 12 if name == "phi" else 6
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, float)]
 
@@ -121,10 +129,17 @@ def read_cell(path: Path) -> Cell:
         raw = json.loads(read_checked(path))
         runs = tuple(_run(raw["cost"], each) for each in raw["runs"])
         names = ("task", "network", "method", "settings", "notes", "cost", "seconds", "key")
-        tried = [row | {"score": np.inf if row["score"] is None else row["score"]} for row in raw["tried"]]
+        tried = [
+            row | {"score": np.inf if row["score"] is None else row["score"]}
+            for row in raw["tried"]
+        ]
         if raw["format"] != FORMAT or raw["task"] not in TASKS:
-            raise InputError(f"{path} was written by another version of the benchmark.", "Choose another folder.")
-        return Cell(runs=runs, tried=tried, made=raw.get("made", {}), **{name: raw[name] for name in names})
+            raise InputError(
+                f"{path} was written by another version of the benchmark.", "Choose another folder."
+            )
+        return Cell(
+            runs=runs, tried=tried, made=raw.get("made", {}), **{name: raw[name] for name in names}
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptedFileError(f"{path} is not a cell of a benchmark: {error}.") from error
 
@@ -167,7 +182,9 @@ def write_tables(out: Path, cells: Iterable[Cell]) -> list[Path]:
     written = [
         atomic_write(out / "runs.csv", to_csv(runs)),
         atomic_write(out / "settings.csv", to_csv(_columns([_setting(cell) for cell in cells]))),
-        atomic_write(out / "tried.csv", to_csv(_columns([row for cell in cells for row in _tried(cell)]))),
+        atomic_write(
+            out / "tried.csv", to_csv(_columns([row for cell in cells for row in _tried(cell)]))
+        ),
     ]
     try:
         import pyarrow
@@ -184,7 +201,10 @@ def _rows(cells: Iterable[Cell]) -> Iterator[dict[str, object]]:
         for run in cell.runs:
             for k, step in enumerate(run.history["step"]):
                 spent = {axis: step * run.price[axis] for axis in AXES}
-                values = {name: float(run.history[name][k]) if name in run.history else np.nan for name in MEASURES}
+                values = {
+                    name: float(run.history[name][k]) if name in run.history else np.nan
+                    for name in MEASURES
+                }
                 names = {"task": cell.task, "network": cell.network, "method": cell.method}
                 yield {**names, "seed": run.seed, "status": run.status, **spent, **values}
 

@@ -1,4 +1,5 @@
-r"""The solvers of benchmark_bilevel, for one agent: what the centralised corner of the benchmark is measured against.
+r"""The solvers of benchmark_bilevel, for one agent: what the centralised corner of the benchmark is
+measured against.
 
     SOBA     implicit directions on minibatches, steps that fall like 1/sqrt(k)      [Dagreou et al. 2022]
     SABA     the same with SAGA's tables, constant steps                             [Dagreou et al. 2022]
@@ -6,13 +7,15 @@ r"""The solvers of benchmark_bilevel, for one agent: what the centralised corner
     AmIGO    ten inner steps, ten steps for the linear system, warm starts           [Arbel & Mairal 2022]
     StocBiO  ten inner steps, ten terms of a Neumann series                          [Ji, Yang & Liang 2021]
 
-Written anew in JAX after their rules in github.com/benchopt/benchmark_bilevel, one compiled step each, with that
-benchmark's samplers (batches of 64 in an order that is shuffled after every pass), its step-size rules (step_size for y
-and v, step_size/outer_ratio for x), period_frac = 0.5 for SRBA and ten inner steps for AmIGO and StocBiO. AmIGO's
-compiled version there keeps the v and x of the last record inside its loop; here it has the v and x of the step before,
-as in the paper and the other version there.
+Written anew in JAX after their rules in github.com/benchopt/benchmark_bilevel, one compiled step
+each, with that benchmark's samplers (batches of 64 in an order that is shuffled after every pass),
+its step-size rules (step_size for y and v, step_size/outer_ratio for x), period_frac = 0.5 for SRBA
+and ten inner steps for AmIGO and StocBiO. AmIGO's compiled version there keeps the v and x of the
+last record inside its loop; here it has the v and x of the step before, as in the paper and the
+other version there.
 
-`work` counts gradients on one batch: a product with second derivatives, or with both of them at once, counts as two.
+`work` counts gradients on one batch: a product with second derivatives, or with both of them at
+once, counts as two.
 """
 
 from __future__ import annotations
@@ -33,9 +36,11 @@ BATCH = 64
 
 
 class Task(NamedTuple):
-    """A problem in both forms: samples for the rivals, problems for decibo, and the exact value function.
+    """A problem in both forms: samples for the rivals, problems for decibo, and the exact value
+    function.
 
-    centres   the step size and the ratio around which each method is tuned, and the factor between step sizes
+    centres   the step size and the ratio around which each method is tuned, and the factor between
+              step sizes
     """
 
     name: str
@@ -76,7 +81,8 @@ class Task(NamedTuple):
 
 
 class Racer(NamedTuple):
-    """A method that can be started with a setting (step size, ratio), moved on, and asked for its x."""
+    """A method that can be started with a setting (step size, ratio), moved on, and asked for its
+    x."""
 
     name: str
     settings: list[tuple[float, float]]
@@ -93,7 +99,8 @@ def around(centre: tuple[float, float, float]) -> list[tuple[float, float]]:
     return [(h * step**i, ratio * 10 ** (j / 2)) for i in (0, -1, 1) for j in (0, -1, 1)]
 
 
-# The rivals. A state holds the variables, the samplers, the step sizes and what the method remembers.
+# The rivals. A state holds the variables, the samplers, the step sizes and what the method
+# remembers.
 
 
 class Sampler(NamedTuple):
@@ -109,7 +116,11 @@ class Sampler(NamedTuple):
 
     def draw(self) -> tuple[jax.Array, Sampler]:
         last = self.at + 1 == len(self.order)
-        again = lambda: (jax.random.permutation(self.key, self.order), jnp.int32(0), jax.random.split(self.key)[0])
+        again = lambda: (
+            jax.random.permutation(self.key, self.order),
+            jnp.int32(0),
+            jax.random.split(self.key)[0],
+        )
         onward = lambda: (self.order, self.at + 1, self.key)
         return self.order[self.at], Sampler(*lax.cond(last, again, onward))
 
@@ -132,13 +143,17 @@ class Rivals:
     """The five, on one task."""
 
     def __init__(self, task: Task):
-        piece = lambda samples, i: jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, i * BATCH, BATCH), samples)
+        piece = lambda samples, i: jax.tree.map(
+            lambda leaf: lax.dynamic_slice_in_dim(leaf, i * BATCH, BATCH), samples
+        )
         self.task = task
         self.train = jax.tree.map(jnp.asarray, task.train)
         self.validation = jax.tree.map(jnp.asarray, task.validation)
         self.f = lambda y, x, i: task.outer(x, y, piece(self.validation, i))
         self.g = lambda y, x, i: task.inner(x, y, piece(self.train, i))
-        self.counts = tuple(len(jax.tree.leaves(part)[0]) // BATCH for part in (self.train, self.validation))
+        self.counts = tuple(
+            len(jax.tree.leaves(part)[0]) // BATCH for part in (self.train, self.validation)
+        )
         self.period = sum(self.counts) // 2  # period_frac = 0.5
 
     def start(self, h: float, ratio: float, memory: Callable[[], Any] = tuple) -> State:
@@ -156,15 +171,27 @@ class Rivals:
             memory=memory(),
         )
 
-    def inner_parts(self, y: jax.Array, x: jax.Array, v: jax.Array, i: jax.Array | None) -> tuple[jax.Array, ...]:
+    def inner_parts(
+        self, y: jax.Array, x: jax.Array, v: jax.Array, i: jax.Array | None
+    ) -> tuple[jax.Array, ...]:
         """g_y, H v and J v on a batch, or on all samples."""
-        g = (lambda y, x: self.task.inner(x, y, self.train)) if i is None else (lambda y, x: self.g(y, x, i))
+        g = (
+            (lambda y, x: self.task.inner(x, y, self.train))
+            if i is None
+            else (lambda y, x: self.g(y, x, i))
+        )
         g_y, back = jax.vjp(jax.grad(g), y, x)
         return g_y, *back(v)
 
-    def outer_parts(self, y: jax.Array, x: jax.Array, j: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    def outer_parts(
+        self, y: jax.Array, x: jax.Array, j: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
         """f_y and f_x."""
-        f = (lambda y, x: self.task.outer(x, y, self.validation)) if j is None else (lambda y, x: self.f(y, x, j))
+        f = (
+            (lambda y, x: self.task.outer(x, y, self.validation))
+            if j is None
+            else (lambda y, x: self.f(y, x, j))
+        )
         return jax.grad(f, (0, 1))(y, x)
 
     def parts(self, s: State, i: jax.Array | None, j: jax.Array | None) -> tuple[jax.Array, ...]:
@@ -193,8 +220,11 @@ class Rivals:
         fresh = (*self.inner_parts(s.y, s.x, s.v, i), *self.outer_parts(s.y, s.x, j))
         tables, means, pending = s.memory
         found, memory = [], []
-        for new, table, mean, (at, row), now in zip(fresh, tables, means, pending, (i, i, i, j, j), strict=True):
-            table = table.at[at].set(row)  # what the step before found: written before it is read, it is not copied
+        for new, table, mean, (at, row), now in zip(
+            fresh, tables, means, pending, (i, i, i, j, j), strict=True
+        ):
+            # what the step before found: written before it is read, it is not copied
+            table = table.at[at].set(row)
             change = new - table[now]
             found.append(change + mean)
             memory.append((table, mean + change / len(table), (now, new)))
@@ -222,7 +252,10 @@ class Rivals:
             i, j, s = self.draws(s)
             y, v, x, d = s.memory
             old = self.parts(s._replace(y=y, v=v, x=x), i, j)
-            return tuple(d + new - o for d, new, o in zip(d, self.parts(s, i, j), old, strict=True)), s
+            return (
+                tuple(d + new - o for d, new, o in zip(d, self.parts(s, i, j), old, strict=True)),
+                s,
+            )
 
         d, s = lax.cond(s.k % self.period == 0, lambda s: (self.parts(s, None, None), s), change, s)
         return self.moved(s, d)._replace(memory=(s.y, s.v, s.x, d))
@@ -267,7 +300,9 @@ class Rivals:
         j, outer = s.outer.draw()
         f_y, f_x = self.outer_parts(s.y, s.x, j)
 
-        def term(H: Callable[[jax.Array], jax.Array], at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def term(
+            H: Callable[[jax.Array], jax.Array], at: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             v = at[0] - s.h * H(at[0])
             return v, at[1] + v
 
@@ -275,7 +310,13 @@ class Rivals:
         return self.outer_step(s, s.h * total, f_x)
 
     def racers(self) -> list[Racer]:
-        memories = {"SRBA": self.srba_memory, "SABA": self.saba_memory, "AmIGO": tuple, "SOBA": tuple, "StocBiO": tuple}
+        memories = {
+            "SRBA": self.srba_memory,
+            "SABA": self.saba_memory,
+            "AmIGO": tuple,
+            "SOBA": tuple,
+            "StocBiO": tuple,
+        }
         racers = []
         for name, memory in memories.items():
             one = getattr(self, name.lower())
@@ -292,7 +333,9 @@ class Rivals:
 
     def srba_work(self, steps: int) -> float:
         full = -(-steps // self.period)
-        return 2 * self.plain_work(steps - full) + full * ((1 + PRODUCT) * self.counts[0] + self.counts[1])
+        return 2 * self.plain_work(steps - full) + full * (
+            (1 + PRODUCT) * self.counts[0] + self.counts[1]
+        )
 
     def amigo_work(self, steps: int) -> float:
         """f, ten products, J, and ten inner steps."""

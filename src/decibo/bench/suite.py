@@ -1,8 +1,10 @@
-"""The benchmark: which cells there are, one after another or in several processes, and what is kept of earlier ones.
+"""The benchmark: which cells there are, one after another or in several processes, and what is kept
+of earlier ones.
 
-A job of the small budget is a method on a family of tasks, whose cells share compiled programs; one of the full budget
-is a single cell, so that many processes end together and little is lost when they are stopped. Cells are written as
-soon as they are done. All randomness comes from the seeds: a second benchmark gives the same numbers, seconds aside.
+A job of the small budget is a method on a family of tasks, whose cells share compiled programs; one
+of the full budget is a single cell, so that many processes end together and little is lost when
+they are stopped. Cells are written as soon as they are done. All randomness comes from the seeds: a
+second benchmark gives the same numbers, seconds aside.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ def plan(
     added: Sequence[str] = (),
     made: Mapping[str, str] | None = None,
 ) -> list[Job]:
-    """All jobs, checked, long ones first, so that processes end together; of the full budget, all rings come first."""
+    """All jobs, checked, long ones first, so that processes end together; of the full budget, all
+    rings come first."""
     size = BUDGETS[one_of("budget", budget, BUDGETS)]
     only_known("The benchmark", "network", networks, NETWORKS)
     chosen = catalogue.chosen(list(tasks), size.small)
@@ -106,12 +109,20 @@ def plan(
     if not size.small:
         places = [(task, network) for task in chosen for network in tuple(networks) or task.more]
         places.sort(key=lambda place: place[1] != "ring")
-        return [Job(name, (task.name,), (network,), size, out, told) for task, network in places for name in names]
+        return [
+            Job(name, (task.name,), (network,), size, out, told)
+            for task, network in places
+            for name in names
+        ]
     families: dict[str, list[str]] = {}
     for task in chosen:
         families.setdefault(task.family, []).append(task.name)
     order = sorted(families.values(), key=lambda group: -len(group))
-    return [Job(name, tuple(group), tuple(networks), size, out, told) for group in order for name in names]
+    return [
+        Job(name, tuple(group), tuple(networks), size, out, told)
+        for group in order
+        for name in names
+    ]
 
 
 def entrant_of(method: str, factories: dict[str, Callable[..., object]]) -> Entrant:
@@ -164,7 +175,8 @@ def carry_out(job: Job, entrant: Entrant, report: Callable[[str], None] | None =
         todo.setdefault(task.name, []).append((network, key))
     for name, places in todo.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a search tries what a user would be warned of
+            # a search tries what a user would be warned of
+            warnings.simplefilter("ignore", UserWarning)
             _task(job, catalogue.TASKS[name], entrant, places)
         if report is not None:
             report(f"{name}: {entrant.name}")
@@ -172,7 +184,8 @@ def carry_out(job: Job, entrant: Entrant, report: Callable[[str], None] | None =
 
 
 def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]]) -> None:
-    """Tune on all of these networks together, then judge on each; every cell is written when it is done."""
+    """Tune on all of these networks together, then judge on each; every cell is written when it is
+    done."""
     begun = time.process_time()
     budget = job.budget
     steps = budget.steps(task)
@@ -202,15 +215,24 @@ def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]])
 
 
 def _judge(
-    task: Task, entrant: Entrant, network: Network, tuned: Tuned, problems: Sequence[Problem], steps: int
+    task: Task,
+    entrant: Entrant,
+    network: Network,
+    tuned: Tuned,
+    problems: Sequence[Problem],
+    steps: int,
 ) -> list[dict[str, object]]:
     """The judged runs of all seeds."""
     method = entrant.method(tuned.settings, task.sampled)
-    return [judged_run(task, problem, network, method, seed, steps) for seed, problem in enumerate(problems)]
+    return [
+        judged_run(task, problem, network, method, seed, steps)
+        for seed, problem in enumerate(problems)
+    ]
 
 
 class Given(NamedTuple):
-    """What a task gives to every method: the problems of the tuning and of the judging seeds, and units of dials."""
+    """What a task gives to every method: the problems of the tuning and of the judging seeds, and
+    units of dials."""
 
     tuning: tuple[Problem, ...]
     judging: tuple[Problem, ...]
@@ -219,7 +241,8 @@ class Given(NamedTuple):
 
 @lru_cache(maxsize=KEPT)
 def _given(task: Task, tuning: tuple[int, ...], judging: int) -> Given:
-    """All of them share the functions of the first, so that the programs that judge are compiled once in a process."""
+    """All of them share the functions of the first, so that the programs that judge are compiled
+    once in a process."""
     first, *others = (task.make(seed) for seed in (*tuning, *range(judging)))
     problems = (first, *(sharing(each, first) for each in others))
     return Given(problems[: len(tuning)], problems[len(tuning) :], units(first, task.trained))

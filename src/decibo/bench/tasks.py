@@ -1,13 +1,16 @@
-"""The tasks of the benchmark: a name stands for a problem for every seed, and for how runs on it are judged.
+"""The tasks of the benchmark: a name stands for a problem for every seed, and for how runs on it
+are judged.
 
-    judged by   "stationarity", |grad Phi(xbar)|^2, where Phi has no plateaus;
-                "phi", Phi(xbar), where it has: far out on a plateau the gradient is small and the answer is bad
-    targets     an easy and a hard one: fractions of |grad Phi|^2 at the start, or of Phi(x0) - the lowest Phi that any
-                entrant reached with this seed; easier ones for minibatches, whose noise stays
+    judged by   "stationarity", |grad Phi(xbar)|^2, where Phi has no plateaus; "phi", Phi(xbar),
+                where it has: far out on a plateau the gradient is small and the answer is bad
+    targets     an easy and a hard one: fractions of |grad Phi|^2 at the start, or of Phi(x0) - the
+                lowest Phi that any entrant reached with this seed; easier ones for minibatches,
+                whose noise stays
 
-Tasks of one family share their functions and shapes, and so the compiled programs of a method. The small budget has a
-few of every kind, made of data that come with decibo or scikit-learn or are drawn; the full one has all, a version with
-minibatches of each, and those whose files are found in $DECIBO_DATA.
+Tasks of one family share their functions and shapes, and so the compiled programs of a method. The
+small budget has a few of every kind, made of data that come with decibo or scikit-learn or are
+drawn; the full one has all, a version with minibatches of each, and those whose files are found in
+$DECIBO_DATA.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ Held = tuple[np.ndarray, np.ndarray]  # features and labels that no agent has
 Draw = Callable[[int], Dataset]  # the samples of a seed
 BATCH = 5  # samples of each kind in a minibatch
 AUC_SAMPLES = 569  # of the breast cancer data
-BUDAPEST = 0  # the hospital whose labels are often wrong in the task of trust; they are numbered by name
+# the hospital whose labels are often wrong in the task of trust; they are numbered by name
+BUDAPEST = 0
 RING: tuple[str, ...] = ("ring",)
 WIDE = ("ring", "exponential")
 EVERY = ("ring", "exponential", "path", "complete")
@@ -47,10 +51,12 @@ class Task:
     """One task.
 
     make       (seed) the problem
-    held_out   (seed) the test set, if there is one; `scores` gives a model's scores, if it is not linear
+    held_out   (seed) the test set, if there is one; `scores` gives a model's scores, if it is not
+               linear
     networks   those of the small budget, and `more` those of the full one
     sampled    whether gradients are those of minibatches
-    trained    whether the inner level has many minima: there is no y*(x), and models are trained anew to be judged
+    trained    whether the inner level has many minima: there is no y*(x), and models are trained
+               anew to be judged
     tables     the tables of data that it needs and that may be absent
     small      whether it belongs to the small budget
     """
@@ -85,7 +91,15 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: flo
     make = lambda seed: quadratic(n=8, r=16, seed=seed, **dials)  # type: ignore[arg-type]
     family = "bent" if "bend" in dials else "quadratic"
     plain = Task(
-        name, about, make, "stationarity", (1e-3, 1e-6), "quadratics", family, more=more, small=family != "bent"
+        name,
+        about,
+        make,
+        "stationarity",
+        (1e-3, 1e-6),
+        "quadratics",
+        family,
+        more=more,
+        small=family != "bent",
     )
     noisy = replace(
         plain,
@@ -107,15 +121,20 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: flo
 
 
 def _selection(dataset: Draw, seed: int, batch: int | None = None, **options: object) -> Problem:
-    """l2 selection with means over samples; all seeds have the same shapes, so that programs are compiled once."""
+    """l2 selection with means over samples; all seeds have the same shapes, so that programs are
+    compiled once."""
     data = dataset(seed)
-    scale = float(np.sqrt(np.mean(data.features**2) * data.features.shape[1]))  # rows of length about 1
-    made = logistic_hyperparameters(data, loss="mean", scale=scale, seed=seed, batch=batch, **options)  # type: ignore[arg-type]
+    # rows of length about 1
+    scale = float(np.sqrt(np.mean(data.features**2) * data.features.shape[1]))
+    made = logistic_hyperparameters(
+        data, loss="mean", scale=scale, seed=seed, batch=batch, **options
+    )  # type: ignore[arg-type]
     return _padded(made, len(data.labels))
 
 
 def _padded(problem: Problem, samples: int) -> Problem:
-    """The problem with samples of weight 0 added, up to so many for all agents together, whatever the seed."""
+    """The problem with samples of weight 0 added, up to so many for all agents together, whatever
+    the seed."""
     agents = problem.agents or 1
     rows = -(-samples // agents)
 
@@ -132,8 +151,11 @@ def _held(dataset: Draw, seed: int) -> Held:
     return np.asarray(data.test_features), np.asarray(data.test_labels)
 
 
-def _l2(name: str, about: str, dataset: Draw, batch: int = BATCH, small: str = "", **options: object) -> list[Task]:
-    """A task of selection, and its version with minibatches; `small` names those of the small budget."""
+def _l2(
+    name: str, about: str, dataset: Draw, batch: int = BATCH, small: str = "", **options: object
+) -> list[Task]:
+    """A task of selection, and its version with minibatches; `small` names those of the small
+    budget."""
     tables = () if name not in material.SOURCES else (name,)
     plain = Task(
         f"l2-{name}",
@@ -146,7 +168,12 @@ def _l2(name: str, about: str, dataset: Draw, batch: int = BATCH, small: str = "
         tables=tables,
         small="plain" in small,
     )
-    return [plain, _batch(plain, partial(_selection, dataset, batch=batch, **options), batch, "batch" in small)]  # type: ignore[arg-type]
+    return [
+        plain,
+        _batch(
+            plain, partial(_selection, dataset, batch=batch, **options), batch, "batch" in small
+        ),
+    ]  # type: ignore[arg-type]
 
 
 def _batch(plain: Task, make: Callable[[int], Problem], batch: int, small: bool = False) -> Task:
@@ -170,7 +197,9 @@ def _batch(plain: Task, make: Callable[[int], Problem], batch: int, small: bool 
 
 
 def _linear(dataset: Draw, corruption: float, seed: int, batch: int | None = None) -> Problem:
-    return hyper_cleaning(dataset(seed), corruption=corruption, training=60, validation=60, batch=batch, seed=seed)
+    return hyper_cleaning(
+        dataset(seed), corruption=corruption, training=60, validation=60, batch=batch, seed=seed
+    )
 
 
 def _network(dataset: Draw, corruption: float, seed: int, batch: int | None = None) -> Problem:
@@ -178,9 +207,16 @@ def _network(dataset: Draw, corruption: float, seed: int, batch: int | None = No
 
 
 def _clean(
-    prefix: str, about: str, dataset: Draw, wrong: int, table: str = "", deep: bool = False, small: str = ""
+    prefix: str,
+    about: str,
+    dataset: Draw,
+    wrong: int,
+    table: str = "",
+    deep: bool = False,
+    small: str = "",
 ) -> list[Task]:
-    """Hyper-cleaning with so many percent of wrong labels, linear or with a network; also with minibatches."""
+    """Hyper-cleaning with so many percent of wrong labels, linear or with a network; also with
+    minibatches."""
     make = partial(_network if deep else _linear, dataset, wrong / 100)
     words = "a network as classifier" if deep else ""
     plain = Task(
@@ -218,7 +254,9 @@ def _area(dataset: Draw, ratios: np.ndarray | None, seed: int, batch: int | None
     return _padded(material.area(dataset(seed), seed, ratios, batch), 2 * AUC_SAMPLES)
 
 
-def _auc(name: str, about: str, dataset: Draw, ratios: np.ndarray | None, **more: object) -> list[Task]:
+def _auc(
+    name: str, about: str, dataset: Draw, ratios: np.ndarray | None, **more: object
+) -> list[Task]:
     make = partial(_area, dataset, ratios)
     plain = Task(name, f"AUC of {about} by label, a minimax problem", make, kind="minimax")
     plain = replace(plain, **{"family": "auc", "steps": 600, **more})  # type: ignore[arg-type]
@@ -232,7 +270,8 @@ _ijcnn1 = partial(material.drawn, "ijcnn1", count=600)
 _a9a = partial(material.drawn, "a9a", count=1000)
 _silos = Task(
     "trust-heart",
-    f"which of four hospitals to trust, {100 * material.WRONG:.0f} % of the labels of one being wrong",
+    f"which of four hospitals to trust, {100 * material.WRONG:.0f} % of the labels of one being"
+    " wrong",
     _trust,
     kind="silo trust",
     family="trust-heart",
@@ -243,11 +282,21 @@ _silos = Task(
 ALL: tuple[Task, ...] = (
     *_quadratic("quadratic", "quadratics of condition 10, unequal agents", EVERY, condition=10.0),
     *_quadratic("quadratic-ill", "quadratics of condition 100, unequal agents", condition=100.0),
-    *_quadratic("quadratic-equal", "quadratics of condition 10, equal agents", condition=10.0, heterogeneity=0.0),
     *_quadratic(
-        "quadratic-severe", "quadratics of condition 10, very unequal agents", condition=10.0, heterogeneity=4.0
+        "quadratic-equal",
+        "quadratics of condition 10, equal agents",
+        condition=10.0,
+        heterogeneity=0.0,
     ),
-    *_quadratic("bent", "quadratics of condition 10 with cosines in g", WIDE, condition=10.0, bend=0.05),
+    *_quadratic(
+        "quadratic-severe",
+        "quadratics of condition 10, very unequal agents",
+        condition=10.0,
+        heterogeneity=4.0,
+    ),
+    *_quadratic(
+        "bent", "quadratics of condition 10 with cosines in g", WIDE, condition=10.0, bend=0.05
+    ),
     *_l2("digits", "digits 1 and 3, by label", _digits, 8, "plain batch", split="by_label"),
     *_l2("heart", "heart disease, four hospitals", _heart, split="by_group"),
     *_l2(
@@ -289,6 +338,9 @@ def chosen(names: list[str] | None, small: bool) -> list[Task]:
         tasks = [TASKS[name] for name in dict.fromkeys(names)]
         lost = dict.fromkeys(material.SOURCES[name] for task in tasks for name in task.missing())
         if lost:
-            raise InputError(f"The tasks need {', '.join(lost)}.", "Put them into the folder that $DECIBO_DATA names.")
+            raise InputError(
+                f"The tasks need {', '.join(lost)}.",
+                "Put them into the folder that $DECIBO_DATA names.",
+            )
         return tasks
     return [task for task in ALL if (task.small if small else not task.missing())]

@@ -1,16 +1,19 @@
 r"""Tuning: one budget for every method, on seeds that are not those of judging.
 
-A budget is (rounds x settings) runs of the task's number of steps on each tuning seed. A round tries `settings` points
-at once, in one compiled program:
+A budget is (rounds x settings) runs of the task's number of steps on each tuning seed. A round
+tries `settings` points at once, in one compiled program:
 
     (1)  round 1: a Latin hypercube over the ranges of all dials, on logarithmic scales
     (2)  round r: a Latin hypercube around the best so far, SHRINK times as wide as the one before
-    (3)  where the best lies in the outer EDGE of a range, the next round is not narrower there, and goes beyond it
+    (3)  where the best lies in the outer EDGE of a range, the next round is not narrower there, and
+         goes beyond it
 
-(3) widens the range; the note that a result carries says so, and says if the best still lies at the edge of all that
-was tried. The score of a setting is the area under its curve, so that fast and exact both count:
+(3) widens the range; the note that a result carries says so, and says if the best still lies at the
+edge of all that was tried. The score of a setting is the area under its curve, so that fast and
+exact both count:
 
-    (4)  the mean over records and tuning seeds of log10 max(|grad Phi|^2/|grad Phi(x0)|^2, 1e-12), or of Phi
+    (4)  the mean over records and tuning seeds of log10 max(|grad Phi|^2/|grad Phi(x0)|^2, 1e-12),
+         or of Phi
 
 A setting that diverges on one tuning seed is out. Methods without dials are not tuned.
 """
@@ -47,7 +50,8 @@ class Search:
 
 @dataclass
 class Box:
-    """The window of one search, in logarithms: its middle, its half width, and all that was tried in it."""
+    """The window of one search, in logarithms: its middle, its half width, and all that was tried
+    in it."""
 
     middle: np.ndarray
     half: np.ndarray
@@ -83,12 +87,17 @@ def tune(
     """The best settings on each network; `problems` are those of the tuning seeds."""
     if not entrant.dials:
         return {name: Tuned({}, np.nan, [], ["not tuned"]) for name in networks}
-    ends = np.log([[dial.low * scales[dial.unit], dial.high * scales[dial.unit]] for dial in entrant.dials])
+    ends = np.log(
+        [[dial.low * scales[dial.unit], dial.high * scales[dial.unit]] for dial in entrant.dials]
+    )
     caps = np.log([dial.most * scales[dial.unit] for dial in entrant.dials])
     boxes = {name: Box(ends.mean(axis=1), (ends[:, 1] - ends[:, 0]) / 2) for name in networks}
     rng = np.random.default_rng((seed, 29))
     for number in range(search.rounds):
-        asked = {name: np.minimum(_hypercube(rng, box, search.settings), caps) for name, box in boxes.items()}
+        asked = {
+            name: np.minimum(_hypercube(rng, box, search.settings), caps)
+            for name, box in boxes.items()
+        }
         scores = _scores(task, entrant, networks, problems, asked, search, steps)
         for name, box in boxes.items():
             box.tried += list(zip(asked[name], scores[name], strict=True))
@@ -155,12 +164,16 @@ def _scores(
         lost = np.array([not status.sound for status in ran.status])
         X = np.where(lost[:, None, None], np.nan, ran.history["mean_x"])
         Y = ran.history["mean_y"]
-        judged = points(problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]), task.trained)[task.judged]
+        judged = points(
+            problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]), task.trained
+        )[task.judged]
         judged = judged.reshape(X.shape[:2])
         with np.errstate(invalid="ignore"):
             total += score(task.judged, judged)
     total = np.where(np.isfinite(total), total / len(problems), np.inf)
-    return {name: total[[k for k, (other, _) in enumerate(cases) if other == name]] for name in networks}
+    return {
+        name: total[[k for k, (other, _) in enumerate(cases) if other == name]] for name in networks
+    }
 
 
 def score(judged: str, values: np.ndarray) -> np.ndarray:
@@ -173,7 +186,9 @@ def score(judged: str, values: np.ndarray) -> np.ndarray:
 
 def _values(dials: Sequence[Dial], row: np.ndarray) -> Settings:
     """Settings with four digits, which is what tables show and all that a search can tell."""
-    return {dial.name: float(f"{np.exp(value):.4g}") for dial, value in zip(dials, row, strict=True)}
+    return {
+        dial.name: float(f"{np.exp(value):.4g}") for dial, value in zip(dials, row, strict=True)
+    }
 
 
 def _tuned(box: Box, ends: np.ndarray, caps: np.ndarray, dials: Sequence[Dial]) -> Tuned:
@@ -185,7 +200,9 @@ def _tuned(box: Box, ends: np.ndarray, caps: np.ndarray, dials: Sequence[Dial]) 
         below = best[k] - rows[:, k].min() < EDGE * span[k]
         above = rows[:, k].max() - best[k] < EDGE * span[k] and best[k] < caps[k] - 1e-9
         if below or above:
-            notes.append(f"{dial.name}: still at the {'lower' if below else 'upper'} edge of what was tried")
+            notes.append(
+                f"{dial.name}: still at the {'lower' if below else 'upper'} edge of what was tried"
+            )
     if not np.isfinite(score):
         notes.append("every setting diverged")
     tried = [{**_values(dials, row), "score": float(value)} for row, value in box.tried]

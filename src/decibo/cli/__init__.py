@@ -1,7 +1,8 @@
 """The command line: one file for each command.
 
-Importing JAX takes a second or more. Ctrl-C ends the command in that time too, with a message and its exit code: this
-file is imported first, and does something only if the program is the command `decibo` or `python -m decibo`.
+Importing JAX takes a second or more. Ctrl-C ends the command in that time too, with a message and
+its exit code: this file is imported first, and does something only if the program is the command
+`decibo` or `python -m decibo`.
 """
 
 import itertools

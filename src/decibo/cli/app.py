@@ -1,4 +1,5 @@
-"""The command line: every command with its options and its help. The work is done in the file of that name.
+"""The command line: every command with its options and its help. The work is done in the file of
+that name.
 
 decibo demo
 decibo run problem.toml --set run.steps=500
@@ -17,7 +18,9 @@ try:
     import rich  # noqa: F401
     import typer
 except ImportError:
-    print("decibo: the command line needs typer and rich. pip install 'decibo[cli]'", file=sys.stderr)
+    print(
+        "decibo: the command line needs typer and rich. pip install 'decibo[cli]'", file=sys.stderr
+    )
     sys.exit(2)
 
 from decibo.cli import cache, registry
@@ -70,20 +73,34 @@ def _methods(incomplete: str) -> list[str]:
     return [name for name in registry.methods().factories if name.startswith(incomplete)]
 
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The configuration; see docs/command-line.md.")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change the configuration: run.steps=500.")
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG.toml", help="The configuration; see docs/command-line.md.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="KEY=VALUE", help="Change the configuration: run.steps=500."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME."),
+]
 Trusted = Annotated[
     list[str] | None,
-    typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the configuration names it."),
+    typer.Option(
+        "--trust", metavar="MODULE", help="Run code of this module, if the configuration names it."
+    ),
 ]
 Seeds = Annotated[
     str | None,
-    typer.Option("--seeds", metavar="N", help="Repeat with this many seeds, or with a list: 0,3,7."),
+    typer.Option(
+        "--seeds", metavar="N", help="Repeat with this many seeds, or with a list: 0,3,7."
+    ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Keep runs that are complete already, and go on.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Keep runs that are complete already, and go on.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 
@@ -94,7 +111,8 @@ def _version(requested: bool) -> None:
 
 
 def _prepare() -> None:
-    """Before anything touches a device: join the other processes, if a launcher started several; set up the cache."""
+    """Before anything touches a device: join the other processes, if a launcher started several;
+    set up the cache."""
     init_distributed()
     cache.enable()
 
@@ -111,7 +129,9 @@ def _commands(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path(
+        "out/demo"
+    ),
     as_json: Json = False,
 ) -> int:
     """Let four hospitals learn one model, alone and together.
@@ -130,7 +150,9 @@ def run(
     sets: Sets = None,
     seeds: Seeds = None,
     out: Out = None,
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")] = False,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
+    ] = False,
     resumed: Resume = False,
     trusted: Trusted = None,
     as_json: Json = False,
@@ -151,7 +173,9 @@ def run(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
-    steps: Annotated[int | None, typer.Option(help="Continue up to this many steps in all.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Continue up to this many steps in all.")
+    ] = None,
     trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
@@ -170,7 +194,13 @@ def compare(
     config: ConfigFile,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", "-m", metavar="METHOD", help="name[setting=value,...]", autocompletion=_methods),
+        typer.Option(
+            "--method",
+            "-m",
+            metavar="METHOD",
+            help="name[setting=value,...]",
+            autocompletion=_methods,
+        ),
     ] = None,
     sets: Sets = None,
     seeds: Seeds = None,
@@ -192,14 +222,17 @@ def compare(
       decibo compare problem.toml --seeds 5
     """
     _prepare()
-    return compare_methods(config, sets or (), methods or (), seeds, out, resumed, trusted or (), as_json)
+    return compare_methods(
+        config, sets or (), methods or (), seeds, out, resumed, trusted or (), as_json
+    )
 
 
 @app.command()
 def sweep(
     config: ConfigFile,
     grid: Annotated[
-        list[str] | None, typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2")
+        list[str] | None,
+        typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
     ] = None,
     sets: Sets = None,
     out: Out = None,
@@ -222,7 +255,9 @@ def sweep(
 def check(
     config: ConfigFile,
     sets: Sets = None,
-    radius: Annotated[float, typer.Option(help="Around the start, for constants that are estimated.")] = 1.0,
+    radius: Annotated[
+        float, typer.Option(help="Around the start, for constants that are estimated.")
+    ] = 1.0,
     trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
@@ -238,13 +273,25 @@ def check(
 
 @app.command()
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of them.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = None,
-    figures: Annotated[bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")] = False,
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of them.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
+    ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")
+    ] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
-    measure: Annotated[str | None, typer.Option(help="The measure of the figures and the LaTeX table.")] = None,
-    axis: Annotated[str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")] = "step",
-    band: Annotated[str, typer.Option(help="Of several seeds in figures: quartiles or range.")] = "quartiles",
+    measure: Annotated[
+        str | None, typer.Option(help="The measure of the figures and the LaTeX table.")
+    ] = None,
+    axis: Annotated[
+        str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")
+    ] = "step",
+    band: Annotated[
+        str, typer.Option(help="Of several seeds in figures: quartiles or range.")
+    ] = "quartiles",
     as_json: Json = False,
 ) -> int:
     """Write one page about runs, for any browser.
@@ -265,7 +312,10 @@ def report(
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="methods, problems, networks, measures", autocompletion=_kinds)
+        str,
+        typer.Argument(
+            metavar="KIND", help="methods, problems, networks, measures", autocompletion=_kinds
+        ),
     ],
     as_json: Json = False,
 ) -> int:
@@ -281,10 +331,15 @@ def doctor(as_json: Json = False) -> int:
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def launch(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="run CONFIG.toml, or python SCRIPT.py.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND...", help="run CONFIG.toml, or python SCRIPT.py."),
+    ],
     processes: Annotated[int, typer.Option("--processes", "-n", help="Number of processes.")] = 2,
     restarts: Annotated[int, typer.Option(help="How often to restart after a failure.")] = 0,
-    heartbeat: Annotated[float, typer.Option(help="Seconds until a silent process counts as lost.")] = 30.0,
+    heartbeat: Annotated[
+        float, typer.Option(help="Seconds until a silent process counts as lost.")
+    ] = 30.0,
     host: Annotated[str, typer.Option(help="The address at which they meet.")] = "127.0.0.1",
 ) -> int:
     """Start several processes that solve together.
@@ -301,11 +356,17 @@ def launch(
 
 
 HomeFolder = Annotated[
-    Path | None, typer.Option("--home", metavar="DIR", help="The site's own folder; default ~/.decibo/site.")
+    Path | None,
+    typer.Option("--home", metavar="DIR", help="The site's own folder; default ~/.decibo/site."),
 ]
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job; see docs/how-to/sites.md.")]
+JobFile = Annotated[
+    Path, typer.Argument(metavar="JOB.toml", help="The job; see docs/how-to/sites.md.")
+]
 Synthetic = Annotated[
-    bool, typer.Option("--synthetic", help="Use the data that the job's problem has, not this site's own.")
+    bool,
+    typer.Option(
+        "--synthetic", help="Use the data that the job's problem has, not this site's own."
+    ),
 ]
 
 site = typer.Typer(help="This machine as a site: key, card, checks.", no_args_is_help=True)
@@ -316,7 +377,10 @@ app.add_typer(site, name="site")
 def init(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What other sites call it.")],
     address: Annotated[
-        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where others can call it, if they can.")
+        str | None,
+        typer.Option(
+            "--address", metavar="HOST:PORT", help="Where others can call it, if they can."
+        ),
     ] = None,
     home: HomeFolder = None,
     as_json: Json = False,
@@ -407,22 +471,41 @@ def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> in
 def bench(
     tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Only these tasks.")] = None,
     methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods.")] = None,
-    networks: Annotated[str | None, typer.Option(metavar="A,B", help="ring, exponential, path, complete.")] = None,
-    budget: Annotated[str, typer.Option(help="small (minutes), full (hours) or tiny (a trial).")] = "small",
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Default out/bench-BUDGET.")] = None,
+    networks: Annotated[
+        str | None, typer.Option(metavar="A,B", help="ring, exponential, path, complete.")
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="small (minutes), full (hours) or tiny (a trial).")
+    ] = "small",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Default out/bench-BUDGET.")
+    ] = None,
     added: Annotated[
-        list[str] | None, typer.Option("--add", metavar="MODULE:METHOD", help="A method of your own takes part.")
+        list[str] | None,
+        typer.Option("--add", metavar="MODULE:METHOD", help="A method of your own takes part."),
     ] = None,
     trusted: Trusted = None,
-    jobs: Annotated[int | None, typer.Option(help="Number of processes; default: one for each core.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so long; the same command goes on.")] = None,
-    render: Annotated[bool, typer.Option("--render", help="Run nothing: tables and page of what is there.")] = False,
-    claims: Annotated[bool, typer.Option("--claims", help="Also test claims of other papers.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of processes; default: one for each core.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so long; the same command goes on.")
+    ] = None,
+    render: Annotated[
+        bool, typer.Option("--render", help="Run nothing: tables and page of what is there.")
+    ] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Also test claims of other papers.")
+    ] = False,
     corner: Annotated[
         bool, typer.Option("--corner", help="Also one agent against benchmark_bilevel's solvers.")
     ] = False,
-    penalty: Annotated[bool, typer.Option("--penalty", help="Also how much the penalty lam matters.")] = False,
-    docs: Annotated[Path | None, typer.Option(help="Also write benchmark.md and its figures here.")] = None,
+    penalty: Annotated[
+        bool, typer.Option("--penalty", help="Also how much the penalty lam matters.")
+    ] = False,
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write benchmark.md and its figures here.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Tune and judge every method on the tasks of the benchmark.
@@ -460,14 +543,27 @@ def bench(
 @app.command()
 def reproduce(
     experiment: Annotated[
-        str, typer.Argument(help="fig1, fig2, table1, fig3, fig4, rates, minimax or all", metavar="EXPERIMENT")
+        str,
+        typer.Argument(
+            help="fig1, fig2, table1, fig3, fig4, rates, minimax or all", metavar="EXPERIMENT"
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for figures, CSV and JSON.")] = Path("out/reproduction"),
-    data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz, a9a; default $DECIBO_DATA.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and steps: minutes for all.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, instead of the default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, CSV and JSON.")] = Path(
+        "out/reproduction"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with mnist.npz, a9a; default $DECIBO_DATA.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer seeds and steps: minutes for all.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds, instead of the default.")
+    ] = None,
     as_json: Json = False,
-    docs: Annotated[Path | None, typer.Option(help="Also write reproduction.md and its figures here.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write reproduction.md and its figures here.")
+    ] = None,
 ) -> int:
     """Run the paper's figures and tables, claim by claim."""
     from decibo.cli.reproduce import reproduce as run_experiments
@@ -477,7 +573,8 @@ def reproduce(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point: returns after success, and otherwise exits with one of the codes in errors.MEANING."""
+    """The entry point: returns after success, and otherwise exits with one of the codes in
+    errors.MEANING."""
     code = call(sys.argv[1:] if argv is None else argv)
     if code:
         sys.exit(code)
@@ -485,7 +582,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def call(argv: Sequence[str]) -> int:
     """Carry out one command line; whatever goes wrong becomes a message and an exit code."""
-    own = argv[: argv.index("launch")] if "launch" in argv else argv  # the rest belongs to the command it starts
+    # the rest belongs to the command it starts
+    own = argv[: argv.index("launch")] if "launch" in argv else argv
     words = [word for word in own if word != "--debug"] + list(argv[len(own) :]) or ["--help"]
 
     def failed(error: BaseException) -> int:
@@ -500,7 +598,8 @@ def call(argv: Sequence[str]) -> int:
         try:
             with interruptible():
                 code = app(words, prog_name="decibo", standalone_mode=False)
-            if code == Exit.INTERRUPTED and code is not Exit.INTERRUPTED:  # what typer makes of KeyboardInterrupt
+            # what typer makes of KeyboardInterrupt
+            if code == Exit.INTERRUPTED and code is not Exit.INTERRUPTED:
                 return failed(KeyboardInterrupt())
             return int(code) if isinstance(code, int) else Exit.RAN
         except SystemExit as stop:  # how typer ends when the reader of its output is gone

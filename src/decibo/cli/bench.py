@@ -57,15 +57,28 @@ def bench(
     seconds = inf if minutes is None else 60 * above("minutes", minutes, 0.0)
     made = pool.here(count, decibo.__version__)
     todo = suite.plan(folder, budget, _words(tasks), _words(methods), _words(networks), added, made)
-    allowed = replace(trust, modules=frozenset(name.partition(":")[0].partition(".")[0] for name in added), asks=False)
+    allowed = replace(
+        trust,
+        modules=frozenset(name.partition(":")[0].partition(".")[0] for name in added),
+        asks=False,
+    )
     done = pool.Done(0, 0) if render else _run(todo, tuple(added), allowed, count, seconds)
     cells = _asked(results.read_all(folder), todo, added)
     if not cells:
-        raise InputError("No cell of the benchmark could be made: none of the methods takes part in any of the tasks.")
+        raise InputError(
+            "No cell of the benchmark could be made: none of the methods takes part in any of the"
+            " tasks."
+        )
     with _double():
         verdicts = others.check(folder, cells) if claimed else []
         alone = corner.read(folder) if render else corner.kept(folder) if cornered else []
-        weighed = penalty.read(folder) if render else penalty.kept(folder, budget, made) if penalised else []
+        weighed = (
+            penalty.read(folder)
+            if render
+            else penalty.kept(folder, budget, made)
+            if penalised
+            else []
+        )
     tables = results.write_tables(folder, cells)
     asked = {"tasks": tasks, "methods": methods, "networks": networks}
     words = (
@@ -74,8 +87,13 @@ def bench(
         + ["--corner"] * bool(alone)
         + ["--penalty"] * bool(weighed)
     )
-    told = page.made_by(" ".join([f"decibo bench --budget {budget}", *words]), budget, cells, suite.planned(todo))
-    further = [*([others.block(verdicts)] if verdicts else []), *([corner.block(alone)] if alone else [])]
+    told = page.made_by(
+        " ".join([f"decibo bench --budget {budget}", *words]), budget, cells, suite.planned(todo)
+    )
+    further = [
+        *([others.block(verdicts)] if verdicts else []),
+        *([corner.block(alone)] if alone else []),
+    ]
     blocks = [*page.blocks(cells), *(penalty.blocks(weighed) if weighed else []), *further]
     drawn = pictures.drawn(cells)
     target = page.write_html(folder / "benchmark.html", blocks, told, drawn)
@@ -103,17 +121,28 @@ def _asked(cells: Sequence[Cell], todo: Sequence[Job], added: Sequence[str]) -> 
     methods = list(dict.fromkeys(job.method.rpartition(":")[2] for job in todo))
     tasks = list(dict.fromkeys(name for job in todo for name in job.tasks))
     networks = {name for job in todo for name in job.networks} or set(suite.NETWORKS)
-    here = [cell for cell in cells if cell.method in methods and cell.task in tasks and cell.network in networks]
+    here = [
+        cell
+        for cell in cells
+        if cell.method in methods and cell.task in tasks and cell.network in networks
+    ]
     order = list(suite.NETWORKS)
     return sorted(
-        here, key=lambda cell: (tasks.index(cell.task), order.index(cell.network), methods.index(cell.method))
+        here,
+        key=lambda cell: (
+            tasks.index(cell.task),
+            order.index(cell.network),
+            methods.index(cell.method),
+        ),
     )
 
 
 # The work
 
 
-def _run(todo: Sequence[Job], added: tuple[str, ...], trust: Trust, jobs: int, seconds: float) -> pool.Done:
+def _run(
+    todo: Sequence[Job], added: tuple[str, ...], trust: Trust, jobs: int, seconds: float
+) -> pool.Done:
     """All jobs, with a line that says how far they are."""
     work = partial(_work, added=added, trust=trust)
     label = nullcontext(None) if not sys.stderr.isatty() else Line("job")
@@ -129,8 +158,11 @@ def _prepare() -> None:
 
 
 def _work(job: Job, *, added: tuple[str, ...], trust: Trust) -> int:
-    """One job, here or in another process; strangers' modules were agreed to when the command began."""
-    factories = {name: registry.own_factory(name, "--add", registry.methods(), trust) for name in added}
+    """One job, here or in another process; strangers' modules were agreed to when the command
+    began."""
+    factories = {
+        name: registry.own_factory(name, "--add", registry.methods(), trust) for name in added
+    }
     return suite.carry_out(job, suite.entrant_of(job.method, factories))
 
 
@@ -161,7 +193,12 @@ def _show(
     if as_json:
         ranks = {axis: [row._asdict() for row in rows] for axis, rows in tables.items()}
         settings = [
-            {"task": cell.task, "network": cell.network, "method": cell.method, "settings": cell.settings}
+            {
+                "task": cell.task,
+                "network": cell.network,
+                "method": cell.method,
+                "settings": cell.settings,
+            }
             for cell in cells
         ]
         terminal.print_json(
@@ -180,18 +217,29 @@ def _show(
     by_work = tables["work"]
     rows = []
     for row in by_work:
-        each = {axis: next(other for other in tables[axis] if other.entrant == row.entrant) for axis in SHOWN}
-        rows.append((row.entrant, *(f"{each[axis].rank:.1f}" for axis in SHOWN), f"{100 * row.solved:.0f} %"))
+        each = {
+            axis: next(other for other in tables[axis] if other.entrant == row.entrant)
+            for axis in SHOWN
+        }
+        rows.append(
+            (
+                row.entrant,
+                *(f"{each[axis].rank:.1f}" for axis in SHOWN),
+                f"{100 * row.solved:.0f} %",
+            )
+        )
     if rows:
         terminal.table(("mean rank in", *SHOWN, "solved"), rows)
     for claim in verdicts:
         terminal.say(f"{claim.verdict}: {claim.paper}; {claim.finding}")
     seconds = format_seconds(sum(cell.seconds for cell in cells))
     if done.left:
-        terminal.say(f"The time was over: {plural(done.left, 'job')} left. The same command goes on.")
+        terminal.say(
+            f"The time was over: {plural(done.left, 'job')} left. The same command goes on."
+        )
     terminal.say(
-        f"{plural(len(cells), 'cell')}, {len(cells) - done.cells} of them kept from before; {seconds} of one process "
-        "in all.",
+        f"{plural(len(cells), 'cell')}, {len(cells) - done.cells} of them kept from before;"
+        f" {seconds} of one process in all.",
         f"Written to {terminal.path_of(target.parent)}: {_files(written)}",
         f"Next: open {terminal.path_of(target)}",
     )
@@ -200,4 +248,8 @@ def _show(
 def _files(written: Sequence[Path]) -> str:
     """The raw results by name, and what is missing if a package is."""
     names = listed([path.name for path in written])
-    return f"{names}." if any(path.suffix == ".parquet" for path in written) else f"{names}; Parquet needs pyarrow."
+    return (
+        f"{names}."
+        if any(path.suffix == ".parquet" for path in written)
+        else f"{names}; Parquet needs pyarrow."
+    )

@@ -1,12 +1,14 @@
-"""The persistent compilation cache: programs compiled once are read from the disk by later processes.
+"""The persistent compilation cache: programs compiled once are read from the disk by later
+processes.
 
-The command line sets it up, since the process is its own; a call of the library never does. It is used only where
-that is safe: in a folder that nobody else can write to, since compiled programs are code, and one for each kind of
-processor, since several may share a home. `DECIBO_CACHE=off` switches it off, `DECIBO_CACHE=folder` moves it; a cache
-that was set up for JAX is left alone.
+The command line sets it up, since the process is its own; a call of the library never does. It is
+used only where that is safe: in a folder that nobody else can write to, since compiled programs are
+code, and one for each kind of processor, since several may share a home. `DECIBO_CACHE=off`
+switches it off, `DECIBO_CACHE=folder` moves it; a cache that was set up for JAX is left alone.
 
-With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib 0.10.2 some programs
-for several of them, read back from a cache, end the process with SIGSEGV or SIGABRT.
+With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib
+0.10.2 some programs for several of them, read back from a cache, end the process with SIGSEGV or
+SIGABRT.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ LARGEST = 1 << 30  # bytes: beyond, the oldest half is deleted
 
 @cache
 def enable() -> Path | None:
-    """Switch the cache on if that is safe; returns the folder, or None. Never raises, and later calls do nothing."""
+    """Switch the cache on if that is safe; returns the folder, or None. Never raises, and later
+    calls do nothing."""
     try:
         if jax.default_backend() == "cpu" and jax.device_count() > 1:
             _configure(jax_enable_compilation_cache=False)
@@ -40,8 +43,12 @@ def enable() -> Path | None:
         if folder is None or not is_private(folder):
             return None
         _prune(folder)
-        _configure(jax_compilation_cache_dir=str(folder), jax_persistent_cache_min_compile_time_secs=SHORTEST)
-        # JAX compiles what it cannot read: an entry that another command is writing, or was killed while it wrote.
+        _configure(
+            jax_compilation_cache_dir=str(folder),
+            jax_persistent_cache_min_compile_time_secs=SHORTEST,
+        )
+        # JAX compiles what it cannot read: an entry that another command is writing, or was killed
+        # while it wrote.
         warnings.filterwarnings("ignore", "Error reading persistent compilation cache")
         return folder
     except Exception:  # a convenience: no run may fail because of it
@@ -60,7 +67,11 @@ def preferred_folder(environment: Mapping[str, str]) -> Path | None:
     if requested.lower() in OFF:
         return None
     base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(requested).expanduser() if requested else Path(base) / "decibo") / "programs" / processor()
+    return (
+        (Path(requested).expanduser() if requested else Path(base) / "decibo")
+        / "programs"
+        / processor()
+    )
 
 
 def processor() -> str:
@@ -74,14 +85,17 @@ def processor() -> str:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether this folder, created if need be, is the user's alone and nobody else can replace it."""
+    """Whether this folder, created if need be, is the user's alone and nobody else can replace
+    it."""
     if not hasattr(os, "getuid"):
         return False
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     real = folder.resolve()
     user = os.getuid()
     status = real.stat()
-    alone = status.st_uid == user and not status.st_mode & 0o077 and os.access(real, os.W_OK | os.X_OK)
+    alone = (
+        status.st_uid == user and not status.st_mode & 0o077 and os.access(real, os.W_OK | os.X_OK)
+    )
     return alone and all(_protected(above.stat(), user) for above in real.parents)
 
 

@@ -1,6 +1,7 @@
 """decibo check: what the theory says about a configuration, before anything runs.
 
-The exit code does not depend on the answer: the conditions are sufficient, and many runs converge outside them.
+The exit code does not depend on the answer: the conditions are sufficient, and many runs converge
+outside them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from decibo.errors import InputError, first_line
 from decibo.validate import positive
 
 
-def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str], as_json: bool) -> Exit:
+def check(
+    path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str], as_json: bool
+) -> Exit:
     """Print the table of decibo.theory.check, and what to do next.
 
-    The constants of problems that are not quadratic are estimated within `radius` of the starting point.
+    The constants of problems that are not quadratic are estimated within `radius` of the starting
+    point.
     """
     positive("--radius", radius)
     config = read(path, sets, trust=trust_for(path, trusted, as_json))
@@ -34,7 +38,8 @@ def check(path: Path, sets: Iterable[str], radius: float, trusted: Iterable[str]
             raise InputError(
                 f"{path}: the bounds of the theory are too large for floating-point numbers here "
                 f"({first_line(error).rstrip('.')}).",
-                "Are the options of the problem, or the settings of the method, extremely large or small?",
+                "Are the options of the problem, or the settings of the method, extremely large or"
+                " small?",
             ) from error
     if is_first():
         print(text)

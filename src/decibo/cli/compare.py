@@ -1,4 +1,5 @@
-"""decibo compare: several methods on the same problem and network, each in a run folder of its own."""
+"""decibo compare: several methods on the same problem and network, each in a run folder of its
+own."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def compare(
     trusted: Iterable[str],
     as_json: bool,
 ) -> Exit:
-    """Run the methods one after another, with every seed. Everything is checked before the first one starts."""
+    """Run the methods one after another, with every seed. Everything is checked before the first
+    one starts."""
     config = read(path, sets, methods, seeds=seeds, trust=trust_for(path, trusted, as_json))
     if not config.compare:
         raise InputError(
@@ -43,7 +45,9 @@ def compare(
     places = {label: folder / name for label, name in zip(choices, names, strict=True)}
     if config.run.seeds is not None or resumed:
         with precision(config), interruptible():
-            first = build(replace(at_seed(config, seeds_of(config)[0]), method=config.compare[0]))[0]
+            first = build(replace(at_seed(config, seeds_of(config)[0]), method=config.compare[0]))[
+                0
+            ]
             config = judged(config, first.problem)
             tasks = [Task(label, choice, places[label]) for label, choice in choices.items()]
             done = solve_all(config, tasks, resumed=resumed)
@@ -69,12 +73,18 @@ def compare(
 
 def _show(runs: dict[str, Solution], places: dict[str, Path], folder: Path, as_json: bool) -> None:
     if as_json:
-        dicts = [{"label": label} | terminal.run_as_dict(run, places[label]) for label, run in runs.items()]
+        dicts = [
+            {"label": label} | terminal.run_as_dict(run, places[label])
+            for label, run in runs.items()
+        ]
         terminal.print_json({"runs": dicts})
         return
     terminal.show_runs(runs)
-    others = {path.name for path in folder.iterdir() if path.is_dir()} - {place.name for place in places.values()}
-    listed = " ".join(terminal.path_of(places[label]) for label in runs)  # if the folder holds other runs as well
+    others = {path.name for path in folder.iterdir() if path.is_dir()} - {
+        place.name for place in places.values()
+    }
+    # if the folder holds other runs as well
+    listed = " ".join(terminal.path_of(places[label]) for label in runs)
     command = f"report {listed if others else terminal.path_of(folder)}"
     terminal.say(f"Written to {terminal.path_of(folder)}", f"Next: decibo {command}")
 
@@ -83,7 +93,11 @@ def _by_label(methods: tuple[Choice, ...]) -> dict[str, Choice]:
     """Methods by how they were written; the same one twice is a mistake."""
     choices: dict[str, Choice] = {}
     for choice in methods:
-        same = [each for each in choices.values() if (each.name, each.options) == (choice.name, choice.options)]
+        same = [
+            each
+            for each in choices.values()
+            if (each.name, each.options) == (choice.name, choice.options)
+        ]
         if same or choice.label in choices:
             raise InputError(f"{choice.where}: {choice.label} is listed twice.")
         choices[choice.label] = choice

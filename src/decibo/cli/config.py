@@ -1,10 +1,14 @@
-"""A configuration file and the command line's changes to it, checked before anything runs, and what it describes.
+"""A configuration file and the command line's changes to it, checked before anything runs, and what
+it describes.
 
-problem = "quadratic"                          a name, "my_module:make_problem", or a table with options
-[network] name = "ring", agents = 10           or [network.x], ...; without it: a ring of the problem's agents
+problem = "quadratic"                          a name, "my_module:make_problem", or a table with
+                                               options
+[network] name = "ring", agents = 10           or [network.x], ...; without it: a ring of the
+                                               problem's agents
 [method]  name = "ahead_exact", lam = 100.0    without it: ahead_exact with automatic steps
 [run]     steps, every, measures, seed, seeds, until, ...     see RunOptions
-[compare] methods = ["ahead[lam=20]", ...]     or a table, by label; other keys are settings for all that have them
+[compare] methods = ["ahead[lam=20]", ...]     or a table, by label; other keys are settings for all
+                                               that have them
 [sweep]   alpha = [0.1, 0.2], seeds = [0, 1]   settings of the method, lists of values
 """
 
@@ -86,12 +90,14 @@ class Config:
     compare: tuple[Choice, ...] = ()
     grid: dict[str, list] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
-    own_measures: dict[str, Callable[..., Any]] = field(default_factory=dict)  # by how the file names them
+    # by how the file names them
+    own_measures: dict[str, Callable[..., Any]] = field(default_factory=dict)
     path: Path = Path("config.toml")
 
 
 class Places(dict[str, str]):
-    """Where each key was set, for messages: in the file, or by --set. And which code the file may name."""
+    """Where each key was set, for messages: in the file, or by --set. And which code the file may
+    name."""
 
     def __init__(self, file: str, trust: Trust):
         super().__init__()
@@ -104,7 +110,11 @@ class Places(dict[str, str]):
 
     def inside(self, table: str) -> dict[str, str]:
         """The places of the keys of one table that --set gave."""
-        return {key.partition(".")[2]: place for key, place in self.items() if key.startswith(table + ".")}
+        return {
+            key.partition(".")[2]: place
+            for key, place in self.items()
+            if key.startswith(table + ".")
+        }
 
 
 def read(
@@ -115,7 +125,8 @@ def read(
     seeds: str | None = None,
     trust: Trust = NOBODY,
 ) -> Config:
-    """A file, changed by `--set key=value`, `-m method`, `-g setting=values` and `--seeds` from the command line.
+    """A file, changed by `--set key=value`, `-m method`, `-g setting=values` and `--seeds` from the
+    command line.
 
     Functions of the user's own that it names are imported here, if `trust` allows it.
     """
@@ -125,18 +136,24 @@ def read(
     for text in sets:
         _set(tables, text, at)
     if seeds is not None:
-        _set(tables, f"run.seeds={f'[{seeds}]' if ',' in seeds and '[' not in seeds else seeds}", at)
+        _set(
+            tables, f"run.seeds={f'[{seeds}]' if ',' in seeds and '[' not in seeds else seeds}", at
+        )
         at["run.seeds"] = "--seeds"
     for name in tables:
         if name not in TABLES:
             raise unknown(at(name), name, "table", TABLES)
     if "problem" not in tables:
-        raise InputError(f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".')
+        raise InputError(
+            f"{path} does not name a problem.", 'Add a line such as problem = "quadratic".'
+        )
     method = _method(tables.get("method", "ahead_exact"), at)
     values, swept = _sweep(tables.get("sweep", {}), method, at, grid)
     run = _run(tables.get("run", {}), at)
     return Config(
-        problem=choose(tables["problem"], registry.problems(), at("problem"), at.inside("problem"), trust),
+        problem=choose(
+            tables["problem"], registry.problems(), at("problem"), at.inside("problem"), trust
+        ),
         network=read_networks(tables.get("network"), at, at.inside("network"), trust),
         method=method,
         run=run,
@@ -150,7 +167,9 @@ def read(
 
 def resolved(config: Config) -> Table:
     """The configuration with every default written out, as a run folder stores it."""
-    options = {name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())}
+    options = {
+        name: value for name, value in asdict(config.run).items() if value not in (None, {}, ())
+    }
     tables: Table = {"problem": config.problem.as_table()}
     if config.network is not None:
         tables["network"] = config.network.as_table()
@@ -158,7 +177,8 @@ def resolved(config: Config) -> Table:
 
 
 def declared_agents(path: str | Path, sets: Iterable[str] = ()) -> int | None:
-    """How many agents a file names, or its ready-made problem has by default; None if only building it would tell."""
+    """How many agents a file names, or its ready-made problem has by default; None if only building
+    it would tell."""
     tables = _load(Path(path))
     for text in sets:
         _set(tables, text, Places(str(path), NOBODY))
@@ -174,26 +194,37 @@ def declared_agents(path: str | Path, sets: Iterable[str] = ()) -> int | None:
     if factory is None or "network" in tables:
         return None
     parameter = signature(factory).parameters.get("agents")
-    return parameter.default if parameter is not None and isinstance(parameter.default, int) else None
+    return (
+        parameter.default if parameter is not None and isinstance(parameter.default, int) else None
+    )
 
 
 def _load(path: Path) -> Table:
     try:
         tables = tomllib.loads(read_file(path, LONGEST).decode("utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file.") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file."
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InputError(f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}.") from error
+        raise InputError(
+            f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}."
+        ) from error
     if _is_deep(tables):
-        raise InputError(f"{path}: tables and lists are nested more than {DEEPEST} deep; no option needs that.")
+        raise InputError(
+            f"{path}: tables and lists are nested more than {DEEPEST} deep; no option needs that."
+        )
     return tables
 
 
 def _is_deep(value: object) -> bool:
-    """Whether tables and lists are nested so deeply that converting and printing them would end in a RecursionError."""
+    """Whether tables and lists are nested so deeply that converting and printing them would end in
+    a RecursionError."""
     layer = [value]
     for _ in range(DEEPEST):
-        layer = [inner for item in layer for inner in (item.values() if isinstance(item, dict) else item)]
+        layer = [
+            inner for item in layer for inner in (item.values() if isinstance(item, dict) else item)
+        ]
         layer = [item for item in layer if isinstance(item, dict | list)]
     return bool(layer)
 
@@ -203,11 +234,17 @@ def _set(tables: Table, text: str, at: Places) -> None:
     key, equals, value = text.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts) or not value.strip():
-        raise InputError(f"--set must read key=value, but it is {shown(text)}.", "For example: --set run.steps=500")
+        raise InputError(
+            f"--set must read key=value, but it is {shown(text)}.",
+            "For example: --set run.steps=500",
+        )
     if parts[0] not in TABLES:
         raise unknown(f"--set {short(text)}", parts[0], "table", TABLES)
     if len(parts) > DEEPEST:
-        raise InputError(f"--set {short(text)}: a key has at most {DEEPEST} parts, but this one has {len(parts):,}.")
+        raise InputError(
+            f"--set {short(text)}: a key has at most {DEEPEST} parts, but this one has"
+            f" {len(parts):,}."
+        )
     at[".".join(parts[:2])] = f"--set {short('.'.join(parts))}"
     table = tables
     for part in parts[:-1]:
@@ -221,8 +258,11 @@ def _set(tables: Table, text: str, at: Places) -> None:
 def _method(value: object, at: Places) -> Choice:
     table = {"name": "ahead_exact", **value} if isinstance(value, Mapping) else {"name": value}
     name = table["name"]
-    if isinstance(name, str) and "[" in name:  # settings in the name, as on the command line, and others besides
-        table = parse_spec(name, at("method")) | {key: item for key, item in table.items() if key != "name"}
+    # settings in the name, as on the command line, and others besides
+    if isinstance(name, str) and "[" in name:
+        table = parse_spec(name, at("method")) | {
+            key: item for key, item in table.items() if key != "name"
+        }
     return choose(table, registry.methods(), at("method"), at.inside("method"), at.trust)
 
 
@@ -230,11 +270,15 @@ def _run(value: object, at: Places) -> RunOptions:
     table = table_of(value, at("run"))
     if isinstance(table.get("measures"), str):
         table["measures"] = [table["measures"]]
-    options = RunOptions(**check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run")))  # type: ignore[arg-type]
+    options = RunOptions(
+        **check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run"))
+    )  # type: ignore[arg-type]
     for name, least in LEAST.items():
         number = getattr(options, name)
         if number is not None and integer(at("run", name), number, least) > LARGEST:
-            raise InputError(f"{at('run', name)} must be at most {LARGEST}, but it is {shown(number)}.")
+            raise InputError(
+                f"{at('run', name)} must be at most {LARGEST}, but it is {shown(number)}."
+            )
     if options.seeds is not None:
         with at_place(at("run", "seeds")):
             seed_numbers(options.seeds, options.seed)
@@ -244,7 +288,9 @@ def _run(value: object, at: Places) -> RunOptions:
     if options.start:
         where = at("run", "start")
         start = {"seed": options.seed, **options.start}
-        Choice("random_start", random_start, check_options(start, random_start, "start", where), where).make()
+        Choice(
+            "random_start", random_start, check_options(start, random_start, "start", where), where
+        ).make()
     return options
 
 
@@ -257,35 +303,50 @@ def _check_measure(name: str, where: str) -> None:
 def _own_measures(run: RunOptions, at: Places) -> dict[str, Callable[..., Any]]:
     """The user's own functions among the measures."""
     named = dict.fromkeys(run.until, "until") | dict.fromkeys(run.measures or (), "measures")
-    return {name: own_measure(name, at("run", key), at.trust) for name, key in named.items() if OWN.fullmatch(name)}
+    return {
+        name: own_measure(name, at("run", key), at.trust)
+        for name, key in named.items()
+        if OWN.fullmatch(name)
+    }
 
 
 # [compare] and [sweep]
 
 
-def _compare(value: object, method: Choice, at: Places, requested: tuple[str, ...]) -> tuple[Choice, ...]:
-    """The methods to compare: those of -m, otherwise of [compare].methods, each with the settings that all share."""
+def _compare(
+    value: object, method: Choice, at: Places, requested: tuple[str, ...]
+) -> tuple[Choice, ...]:
+    """The methods to compare: those of -m, otherwise of [compare].methods, each with the settings
+    that all share."""
     table = table_of(value, at("compare"))
     listed = convert(table.pop("methods", []), list[str] | dict[str, str], at("compare", "methods"))
     where = "-m" if requested else at("compare", "methods")
     named = (
-        listed.items() if isinstance(listed, dict) and not requested else [(text, text) for text in requested or listed]
+        listed.items()
+        if isinstance(listed, dict) and not requested
+        else [(text, text) for text in requested or listed]
     )
     choices = [
-        replace(choose(parse_spec(text, where), registry.methods(), where, trust=at.trust), label=label.strip())
+        replace(
+            choose(parse_spec(text, where), registry.methods(), where, trust=at.trust),
+            label=label.strip(),
+        )
         for label, text in named
     ]
     settings = {name: option for choice in choices for name, option in choice.parameters.items()}
     for key, value in table.items() if choices else ():
         if key not in settings:
-            raise unknown(at("compare", key), key, "setting of these methods", ["methods", *settings])
+            raise unknown(
+                at("compare", key), key, "setting of these methods", ["methods", *settings]
+            )
         if value == "none" and not any(_can_be_none(choice, key) for choice in choices):
             raise InputError(f"{at('compare', key)}: none of these methods can do without {key}.")
     return tuple(_shared(choice, table, method, at) for choice in choices)
 
 
 def _shared(choice: Choice, table: Table, method: Choice, at: Places) -> Choice:
-    """The method with the settings of [compare] and, if [method] is the same method, with those of [method].
+    """The method with the settings of [compare] and, if [method] is the same method, with those of
+    [method].
 
     "none" switches a setting off in the methods that can do without it.
     """
@@ -294,7 +355,9 @@ def _shared(choice: Choice, table: Table, method: Choice, at: Places) -> Choice:
         for key, value in table.items()
         if key in choice.parameters and (value != "none" or _can_be_none(choice, key))
     }
-    common = check_options(shared, choice.factory, choice.name, at("compare"), choice.own, choice.noun, trust=at.trust)
+    common = check_options(
+        shared, choice.factory, choice.name, at("compare"), choice.own, choice.noun, trust=at.trust
+    )
     own = method.options if method.name == choice.name else {}
     full = choice.with_defaults(**{**own, **common})
     if full.missing():
@@ -314,17 +377,21 @@ def _can_be_none(choice: Choice, setting: str) -> bool:
 def _sweep(
     value: object, method: Choice, at: Places, requested: Iterable[str]
 ) -> tuple[dict[str, list], tuple[int, ...] | None]:
-    """Lists of values by setting, each value checked as the setting itself would be; and the seeds."""
+    """Lists of values by setting, each value checked as the setting itself would be; and the
+    seeds."""
     table = table_of(value, at("sweep"))
     places = {}
     for text in requested:
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise InputError(
-                f"-g must read setting=value,value, but it is {shown(text)}.", "For example: -g alpha=0.1,0.2"
+                f"-g must read setting=value,value, but it is {shown(text)}.",
+                "For example: -g alpha=0.1,0.2",
             )
         items = parse_value(f"[{values}]")
-        table[key.strip()] = items if isinstance(items, list) else [parse_value(item) for item in values.split(",")]
+        table[key.strip()] = (
+            items if isinstance(items, list) else [parse_value(item) for item in values.split(",")]
+        )
         places[key.strip()] = f"-g {short(text)}"
     seeds = table.pop("seeds", None)
     grid: dict[str, list] = {}
@@ -332,7 +399,10 @@ def _sweep(
         where = places.get(key, at("sweep", key))
         only_known(f"{where}: {method.name}", method.noun, [key], [*method.parameters, "seeds"])
         if not isinstance(values, list) or not values:
-            raise InputError(f"{where} must be a list of values, but it is {shown(values)}.", "For example: [0.1, 0.2]")
+            raise InputError(
+                f"{where} must be a list of values, but it is {shown(values)}.",
+                "For example: [0.1, 0.2]",
+            )
         hint = method.parameters[key].hint
         grid[key] = [convert(item, hint, f"{where}[{k}]") for k, item in enumerate(values)]
     return grid, None if seeds is None else convert(seeds, tuple[int, ...], at("sweep", "seeds"))
@@ -393,7 +463,8 @@ def _parts(inside: str) -> list[str]:
 
 def _invalid_spec(text: str, where: str, rule: str) -> InputError:
     return InputError(
-        f"{where} {shown(text)} is not valid. {rule}", "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'"
+        f"{where} {shown(text)} is not valid. {rule}",
+        "For example: 'ahead[alpha=0.05,gamma=0.1,lam=20]'",
     )
 
 
@@ -415,7 +486,8 @@ def precision(config: Config) -> AbstractContextManager[None]:
 
 @contextmanager
 def computing_in(dtype: str) -> Iterator[None]:
-    """This precision while a command runs. It is a setting of the whole process, so it is restored afterwards."""
+    """This precision while a command runs. It is a setting of the whole process, so it is restored
+    afterwards."""
     before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     jax.config.update("jax_enable_x64", dtype == "float64")
     try:
@@ -425,17 +497,24 @@ def computing_in(dtype: str) -> Iterator[None]:
 
 
 def build(config: Config) -> tuple[Parts, Config]:
-    """Problem, network and method, and the configuration with the number of agents filled in where it was left out."""
-    links = (config.network or networks.ring(f"{config.path.name}, [network]")).changed(networks.drawn)
+    """Problem, network and method, and the configuration with the number of agents filled in where
+    it was left out."""
+    links = (config.network or networks.ring(f"{config.path.name}, [network]")).changed(
+        networks.drawn
+    )
     network = links.make() if links.complete else None
     agents = network.agents if network else links.agents()
     if agents is None:
         problem = _make(config.problem, decibo.Problem)
         if problem.agents is None:
-            raise InputError("Nothing in the configuration says how many agents there are.", "Set [network].agents.")
+            raise InputError(
+                "Nothing in the configuration says how many agents there are.",
+                "Set [network].agents.",
+            )
         agents = problem.agents
     else:
-        if "agents" in config.problem.parameters:  # as many as the network has, unless it has a number of its own
+        # as many as the network has, unless it has a number of its own
+        if "agents" in config.problem.parameters:
             config = replace(config, problem=config.problem.with_defaults(agents=agents))
         problem = _make(config.problem, decibo.Problem)
     if network is None:

@@ -1,8 +1,9 @@
 """decibo demo: four hospitals learn one model together, and no record leaves its hospital.
 
-What each hospital achieves alone, what they achieve together, and what all records in one place would give, on the same
-patients; then what happens if one hospital swaps sick and healthy by mistake. A hospital alone is the same problem with
-no patients in the other three, so that one compiled program serves all runs.
+What each hospital achieves alone, what they achieve together, and what all records in one place
+would give, on the same patients; then what happens if one hospital swaps sick and healthy by
+mistake. A hospital alone is the same problem with no patients in the other three, so that one
+compiled program serves all runs.
 """
 
 from __future__ import annotations
@@ -35,10 +36,19 @@ SPLITS = (43, *range(1, 10))  # the first one is FLamby's
 TOGETHER = "together, with decibo"
 POOLED = "all records in one place, if allowed"
 FOLDS = 4
-SIZE = 256  # patients of a hospital, padding included: one shape, and one compiled program, for all runs
+# patients of a hospital, padding included: one shape, and one compiled program, for all runs
+SIZE = 256
 TRUST_STEPS = 1000
-# Means of five seeds, from flamby/results of https://github.com/owkin/FLamby (edacf54), for the split of seed 43.
-PUBLISHED = {"FedAvg": 0.748, "FedProx": 0.748, "Scaffold": 0.748, "FedAdam": 0.779, "Cyclic": 0.785, "pooled": 0.795}
+# Means of five seeds, from flamby/results of https://github.com/owkin/FLamby (edacf54), for the
+# split of seed 43.
+PUBLISHED = {
+    "FedAvg": 0.748,
+    "FedProx": 0.748,
+    "Scaffold": 0.748,
+    "FedAdam": 0.779,
+    "Cyclic": 0.785,
+    "pooled": 0.795,
+}
 
 
 class Trial(NamedTuple):
@@ -50,14 +60,17 @@ class Trial(NamedTuple):
 
 
 def demo(out: Path, as_json: bool) -> Exit:
-    """Learn alone and together on several splits, compare, find the hospital that harms, and write a page."""
+    """Learn alone and together on several splits, compare, find the hospital that harms, and write
+    a page."""
     splits = [decibo.data.heart_disease(seed) for seed in SPLITS]
     data = splits[0]
     groups, counts = np.unique(data.silos(), return_counts=True)
     names = [str(name) for name in groups]
     network = decibo.ring(len(names))
     choices = {f"{names[k]} alone": [names[k]] for k in np.argsort(-counts)} | {TOGETHER: names}
-    folders = {label: check_target(out / label.replace(", ", "-").replace(" ", "_")) for label in choices}
+    folders = {
+        label: check_target(out / label.replace(", ", "-").replace(" ", "_")) for label in choices
+    }
     visible = is_first() and not as_json
     if visible:
         _introduce(data)
@@ -90,9 +103,13 @@ def demo(out: Path, as_json: bool) -> Exit:
 
 
 def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Trial:
-    """The model of the chosen hospitals, as `SiloLogisticRegression` learns it; the others have no patients."""
+    """The model of the chosen hospitals, as `SiloLogisticRegression` learns it; the others have no
+    patients."""
     names = np.unique(data.silos())
-    rows = [np.flatnonzero(data.silos() == name) if name in chosen else np.zeros(0, int) for name in names]
+    rows = [
+        np.flatnonzero(data.silos() == name) if name in chosen else np.zeros(0, int)
+        for name in names
+    ]
     kept = np.concatenate(rows)
     starts = np.cumsum([0, *map(len, rows)])
     parts = [np.arange(a, b) for a, b in pairwise(starts)]
@@ -122,7 +139,8 @@ def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Tria
 
 
 def pooled(data: Dataset) -> float:
-    """The accuracy of scikit-learn's `LogisticRegressionCV` on the records of all hospitals in one place."""
+    """The accuracy of scikit-learn's `LogisticRegressionCV` on the records of all hospitals in one
+    place."""
     from sklearn.linear_model import LogisticRegressionCV
 
     with warnings.catch_warnings():
@@ -139,7 +157,9 @@ def loss_on_new_patients(s: Snapshot) -> jax.Array:
 
 def error_on_new_patients(s: Snapshot) -> jax.Array:
     """The share of the test patients of all hospitals that the common model gets wrong."""
-    own = lambda d: d["new"] @ ((_said(s, d) > 0) != (d["new_targets"] > 0))[:, 0].astype(d["new"].dtype)
+    own = lambda d: (
+        d["new"] @ ((_said(s, d) > 0) != (d["new_targets"] > 0))[:, 0].astype(d["new"].dtype)
+    )
     return average(jax.vmap(own)(s.here))
 
 
@@ -152,9 +172,11 @@ def _said(s: Snapshot, d: dict[str, jax.Array]) -> jax.Array:
 
 
 def trust(data: Dataset, network: decibo.Network, swapped: str) -> dict[str, float]:
-    """Swap sick and healthy in half of a hospital's records, and learn how much to trust each hospital.
+    """Swap sick and healthy in half of a hospital's records, and learn how much to trust each
+    hospital.
 
-    The other half of all records, whose labels are right, judges, as in `SiloTrust.fit(..., checked=...)`.
+    The other half of all records, whose labels are right, judges, as in `SiloTrust.fit(...,
+    checked=...)`.
     """
     names = np.unique(data.silos())
     checked = np.zeros(len(data.labels), dtype=bool)
@@ -163,14 +185,28 @@ def trust(data: Dataset, network: decibo.Network, swapped: str) -> dict[str, flo
     labels = np.where((data.silos() == swapped) & ~checked, -data.labels, data.labels)
     census = silos.alone(names, by_group(data.silos()))
     scale = silos.agreed_scale(census, data.features)
-    problem = trust_problem(census, scale(data.features), (labels > 0).astype(float)[:, None], checked)
+    problem = trust_problem(
+        census, scale(data.features), (labels > 0).astype(float)[:, None], checked
+    )
     learned = decibo.solve(
-        problem, network, decibo.ahead_exact(), steps=TRUST_STEPS, measures=["outer"], progress=False
+        problem,
+        network,
+        decibo.ahead_exact(),
+        steps=TRUST_STEPS,
+        measures=["outer"],
+        progress=False,
     )
     features = scale(data.test_features)
-    sick = features @ np.asarray(learned.y["coef"])[0, : features.shape[1], 0] + float(learned.y["intercept"][0, 0]) > 0
+    sick = (
+        features @ np.asarray(learned.y["coef"])[0, : features.shape[1], 0]
+        + float(learned.y["intercept"][0, 0])
+        > 0
+    )
     right = float(np.mean(sick == (data.test_labels > 0)))
-    weights = {str(name): float(weight) for name, weight in zip(names, jax.nn.sigmoid(learned.x), strict=True)}
+    weights = {
+        str(name): float(weight)
+        for name, weight in zip(names, jax.nn.sigmoid(learned.x), strict=True)
+    }
     equal = learn(replace(data, **_rows(data, labels, ~checked)), network, names.tolist())
     return {"equal trust": equal.accuracy, "learned trust": right, **weights}
 
@@ -212,8 +248,9 @@ def _compare(scores: dict[str, list[float]], solution: decibo.Solution) -> None:
         f"{_listed(PUBLISHED)}.",
         "A share of 254 patients has a standard error of 0.025. Together minus one place, "
         f"over {len(SPLITS)} splits: {_mean(np.subtract(scores[TOGETHER], scores[POOLED]))}.",
-        f"No step size was chosen by hand: {solution.steps} steps, {format_seconds(solution.cost.seconds)}. In a step "
-        f"a hospital sends {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
+        f"No step size was chosen by hand: {solution.steps} steps,"
+        f" {format_seconds(solution.cost.seconds)}. In a step a hospital sends"
+        f" {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
         "",
     )
 
@@ -241,7 +278,10 @@ def _as_json(
     folders: dict[str, Path],
     page: Path,
 ) -> None:
-    runs = {label: terminal.run_as_dict(trial.solution, folders[label]) for label, trial in trials.items()}
+    runs = {
+        label: terminal.run_as_dict(trial.solution, folders[label])
+        for label, trial in trials.items()
+    }
     terminal.print_json(
         {
             "splits": SPLITS,

@@ -36,7 +36,10 @@ def doctor(as_json: bool) -> int:
         ("devices", "; ".join(found["devices"])),
         ("cores", str(found["cores"])),
         ("MPI", found["mpi"]),
-        *((f"data {name}", terminal.path_of(path) if path else missing) for name, path in found["data"].items()),
+        *(
+            (f"data {name}", terminal.path_of(path) if path else missing)
+            for name, path in found["data"].items()
+        ),
         ("compilation cache", found["compilation cache"]["text"]),
     ]
     terminal.table(("item", "value"), rows, left=2)
@@ -47,12 +50,18 @@ def doctor(as_json: bool) -> int:
 def findings() -> dict[str, Any]:
     """Everything, as JSON can hold it."""
     return {
-        "versions": {"decibo": decibo.__version__, "python": platform.python_version(), **_packages("")},
+        "versions": {
+            "decibo": decibo.__version__,
+            "python": platform.python_version(),
+            **_packages(""),
+        },
         "platform": platform.platform(),
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
         "cores": os.cpu_count(),
         "mpi": _mpi(),
-        "data": {name: None if (path := decibo.data.find(name)) is None else str(path) for name in DATA},
+        "data": {
+            name: None if (path := decibo.data.find(name)) is None else str(path) for name in DATA
+        },
         "data folder": os.environ.get("DECIBO_DATA"),
         "extras": {extra: _packages(extra) for extra in _extras()},
         "compilation cache": _programs(),
@@ -62,7 +71,9 @@ def findings() -> dict[str, Any]:
 def version_line() -> str:
     """One line that a bug report should have."""
     names = ", ".join(f"{name} {number}" for name, number in _packages("").items())
-    return f"decibo {decibo.__version__}, {names}, Python {platform.python_version()}, {sys.platform}"
+    return (
+        f"decibo {decibo.__version__}, {names}, Python {platform.python_version()}, {sys.platform}"
+    )
 
 
 def _rows(extras: dict[str, dict[str, str | None]]) -> Iterator[tuple[str, str, str]]:
@@ -72,14 +83,19 @@ def _rows(extras: dict[str, dict[str, str | None]]) -> Iterator[tuple[str, str, 
 
 
 def _extras() -> list[str]:
-    """The extras that users install; those that combine others or are for developers are left out."""
+    """The extras that users install; those that combine others or are for developers are left
+    out."""
     extras = {match[1] for line in _requires() if (match := re.search(r"extra == '(\w+)'", line))}
     return sorted(extras - {"all", "dev", "docs", "bench"})
 
 
 def _packages(extra: str) -> dict[str, str | None]:
     """The packages that an extra needs, or decibo itself, with their versions."""
-    lines = [line for line in _requires() if (f"extra == '{extra}'" in line if extra else "extra ==" not in line)]
+    lines = [
+        line
+        for line in _requires()
+        if (f"extra == '{extra}'" in line if extra else "extra ==" not in line)
+    ]
     names = {match[1] for line in lines if (match := PACKAGE.match(line))}
     return {name: _version(name) for name in sorted(names - {"decibo"})}
 
@@ -100,7 +116,9 @@ def _version(name: str) -> str | None:
 
 def _mpi() -> str:
     path = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
-    launcher = next((found for name in ("mpiexec", "srun") if (found := shutil.which(name, path=path))), None)
+    launcher = next(
+        (found for name in ("mpiexec", "srun") if (found := shutil.which(name, path=path))), None
+    )
     package = _version("mpi4py")
     if package is None:
         return "mpi4py is missing: pip install 'decibo[mpi]'"

@@ -1,7 +1,8 @@
 """How a command ends: the exit codes, and the message for whatever went wrong.
 
-An `InputError` is one line. An exception in the user's own module keeps its traceback, below a line that names the
-function. Anything else is a bug of decibo, and its traceback goes to a file that a report can attach.
+An `InputError` is one line. An exception in the user's own module keeps its traceback, below a line
+that names the function. Anything else is a bug of decibo, and its traceback goes to a file that a
+report can attach.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from types import TracebackType
 
 from decibo.cli.doctor import version_line
 from decibo.cli.trust import OWN_FILES
-from decibo.errors import CorruptedFileError, InputError, LostError, StorageError, UnreachableError, first_line, short
+from decibo.errors import (
+    CorruptedFileError,
+    InputError,
+    LostError,
+    StorageError,
+    UnreachableError,
+    first_line,
+    short,
+)
 from decibo.execute.solution import DivergedError
 from decibo.files import DISK
 from decibo.parallel.watch import INTERRUPTED, LOST, announce, is_lost
@@ -47,7 +56,13 @@ MEANING = {
 }
 
 LONGEST = 2000  # characters of a message
-WRONG_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+WRONG_FILES = (
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 
 
 def report_error(error: BaseException, debug: bool, as_json: bool) -> Exit:
@@ -86,15 +101,19 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
     if isinstance(error, OSError) and error.errno in DISK:
         return Exit.STORAGE, one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
-        return Exit.WRONG, one_line(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+        return Exit.WRONG, one_line(
+            f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
+        )
     if hasattr(error, "format_message"):  # typer could not parse the command line
         return Exit.WRONG, one_line(error.format_message())  # type: ignore[attr-defined]
     return Exit.BROKEN, one_line(f"unexpected {type(error).__name__}: {first_line(error)[:200]}")
 
 
 def _own_bug(error: BaseException | None) -> BaseException | None:
-    """The exception that a function of the user raised, be it the cause of an InputError; None if there is none."""
-    while isinstance(error, InputError):  # decibo's own judgement, even if the user's function led to it
+    """The exception that a function of the user raised, be it the cause of an InputError; None if
+    there is none."""
+    # decibo's own judgement, even if the user's function led to it
+    while isinstance(error, InputError):
         error = error.__cause__
     return error if error is not None and _own_place(error) else None
 
@@ -111,7 +130,8 @@ def _own_place(error: BaseException) -> str:
 
 
 def _own_traceback(error: BaseException) -> TracebackType | None:
-    """The part of the traceback that starts in a module of the user, or None if the error never passed through one."""
+    """The part of the traceback that starts in a module of the user, or None if the error never
+    passed through one."""
     step = error.__traceback__
     while step is not None and step.tb_frame.f_code.co_filename not in OWN_FILES:
         step = step.tb_next
@@ -125,7 +145,10 @@ def _internal(error: BaseException, debug: bool) -> str:
         descriptor, path = tempfile.mkstemp(prefix="decibo-", suffix=".txt", text=True)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(version_line() + "\n" + "".join(traceback.format_exception(error)))
-        lines.append(f"The traceback is in {path}; --debug shows it here. Please report it with the line above.")
+        lines.append(
+            f"The traceback is in {path}; --debug shows it here. Please report it with the line"
+            " above."
+        )
     return "".join("\n        " + line for line in lines)
 
 

@@ -1,4 +1,5 @@
-"""decibo join, relay and rehearse: take part in a job, connect sites that only call out, try a job on one machine."""
+"""decibo join, relay and rehearse: take part in a job, connect sites that only call out, try a job
+on one machine."""
 
 from __future__ import annotations
 
@@ -41,8 +42,11 @@ LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 32_000)  # below those that systems give to connections
 
 
-def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
-    """Take part in a job as the site of this machine, from the start or from the last checkpoint."""
+def join(
+    path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool
+) -> Exit:
+    """Take part in a job as the site of this machine, from the start or from the last
+    checkpoint."""
     site = Home.at(home)
     if "estimator" in read_tables(path):
         return _fit(path, site, as_json)
@@ -50,10 +54,14 @@ def join(path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str],
     with computing_in(read_dtype(path)), interruptible():
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
-        solution = take_part(job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log)
+        solution = take_part(
+            job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log
+        )
         place = write_solution(site.run(job), site.name, solution)
     summary = ended(site.name, solution) | {"folder": str(place.parent)}
-    return _told(solution, summary, as_json, f"This site's x and y are in {terminal.path_of(place)}")
+    return _told(
+        solution, summary, as_json, f"This site's x and y are in {terminal.path_of(place)}"
+    )
 
 
 def _fit(path: Path, site: Home, as_json: bool) -> Exit:
@@ -67,7 +75,9 @@ def _fit(path: Path, site: Home, as_json: bool) -> Exit:
     return _told(model.solution_, summary, as_json, where)
 
 
-def _told(solution: decibo.Solution, summary: Mapping[str, object], as_json: bool, where: str) -> Exit:
+def _told(
+    solution: decibo.Solution, summary: Mapping[str, object], as_json: bool, where: str
+) -> Exit:
     """Say how it ended, and where the result is."""
     if as_json:
         terminal.print_json(summary)
@@ -82,7 +92,9 @@ def relay(path: Path, listen: str, home: Path | None) -> Exit:
     site = Home.at(home)
     members = read_members(path)
     if members.relay is None:
-        raise InputError(f"{path} has no [relay].", "Add its address and the certificate of `decibo site card`.")
+        raise InputError(
+            f"{path} has no [relay].", "Add its address and the certificate of `decibo site card`."
+        )
     served = Relay(members, site.credentials(members.relay), log)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(served.serve(listen))
@@ -90,32 +102,51 @@ def relay(path: Path, listen: str, home: Path | None) -> Exit:
 
 
 def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
-    """All sites of a job as processes of this machine, with the data that its problem has; compared with solve."""
+    """All sites of a job as processes of this machine, with the data that its problem has; compared
+    with solve."""
     names = list(trusted)
     trust = trust_for(path, names, as_json)
     with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
         job = load_job(path, trust)
         found = _rehearsed(path, job, Path(folder), names)
-        expected = decibo.solve(job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[])
+        expected = decibo.solve(
+            job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[]
+        )
         answers = {"x": "x", "y": job.method.answer}
-        rows = {name: jax.tree.leaves(getattr(expected.agents, found)) for name, found in answers.items()}
+        rows = {
+            name: jax.tree.leaves(getattr(expected.agents, found))
+            for name, found in answers.items()
+        }
         apart = {site: _apart(found[site], rows, number) for number, site in enumerate(job.names)}
     if as_json:
         terminal.print_json({"steps": job.steps, "sites": apart})
         return Exit.RAN
-    terminal.table(("site", "from the simulation by"), [(site, format_number(value)) for site, value in apart.items()])
+    terminal.table(
+        ("site", "from the simulation by"),
+        [(site, format_number(value)) for site, value in apart.items()],
+    )
     done = "come to an end" if job.is_free else f"done {job.steps} steps"
     terminal.say(f"All {len(apart)} sites have {done}, each in a process of its own.")
     if job.is_free or job.method.masks:
         why = "nobody waits" if job.is_free else "masks are drawn anew"
-        terminal.say(f"The way differs from that of the simulation, since {why}: only where they come to rest agrees.")
+        terminal.say(
+            f"The way differs from that of the simulation, since {why}: only where they come to"
+            " rest agrees."
+        )
     return Exit.RAN
 
 
 def _apart(found: dict[str, Any], rows: dict[str, list[jax.Array]], number: int) -> float:
     """How far a site ended from its agent in the simulation."""
-    pairs = [(own, row[number]) for name in rows for own, row in zip(found[name], rows[name], strict=True)]
-    return max(float(np.max(np.abs(np.asarray(own, float) - np.asarray(row)), initial=0)) for own, row in pairs)
+    pairs = [
+        (own, row[number])
+        for name in rows
+        for own, row in zip(found[name], rows[name], strict=True)
+    ]
+    return max(
+        float(np.max(np.abs(np.asarray(own, float) - np.asarray(row)), initial=0))
+        for own, row in pairs
+    )
 
 
 def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[str, Any]:
@@ -125,30 +156,55 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
     tables["site"] = [_entry(home) for home in homes.values()]
     words = [sys.executable, "-m", "decibo"]
     options = [option for name in trusted for option in ("--trust", name)]
-    own = None if job.relay is None else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
+    own = (
+        None
+        if job.relay is None
+        else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
+    )
     if own is not None:
         tables["relay"] = {key: value for key, value in _entry(own).items() if key != "name"}
     with contextlib.ExitStack() as stack:
-        copy = path.resolve().parent / f".rehearsal-{os.getpid()}-{path.name}"  # modules are looked for beside it
+        # modules are looked for beside it
+        copy = path.resolve().parent / f".rehearsal-{os.getpid()}-{path.name}"
         stack.callback(copy.unlink, missing_ok=True)
         copy.write_text(to_toml(tables), encoding="utf-8")
         if own is not None:
-            command = [*words, "relay", str(copy), "--listen", tables["relay"]["address"], "--home", str(own.folder)]
+            command = [
+                *words,
+                "relay",
+                str(copy),
+                "--listen",
+                tables["relay"]["address"],
+                "--home",
+                str(own.folder),
+            ]
             stack.enter_context(_running(command, folder / "relay.txt"))
         commands = {
-            name: [*words, "join", str(copy), "--home", str(home.folder), "--synthetic", "--json", *options]
+            name: [
+                *words,
+                "join",
+                str(copy),
+                "--home",
+                str(home.folder),
+                "--synthetic",
+                "--json",
+                *options,
+            ]
             for name, home in homes.items()
         }
         started = lambda name: stack.enter_context(_running(commands[name], folder / f"{name}.txt"))
         running = {name: started(name) for name in commands}
         codes: dict[str, int | None] = dict.fromkeys(running)
-        while None in codes.values() and not any(codes.values()):  # if one fails, the others would wait for it
+        # if one fails, the others would wait for it
+        while None in codes.values() and not any(codes.values()):
             time.sleep(PAUSE)
             codes = {name: process.poll() for name, process in running.items()}
     for name, code in codes.items():
         if code:
             lines = (folder / f"{name}.txt").read_text(errors="replace").strip().splitlines()
-            raise InputError(f"In the rehearsal {name} ended with exit code {code}: {lines[-1] if lines else ''}")
+            raise InputError(
+                f"In the rehearsal {name} ended with exit code {code}: {lines[-1] if lines else ''}"
+            )
     results = {name: next(home.folder.glob(f"runs/*/{SOLUTION}")) for name, home in homes.items()}
     return {name: json.loads(place.read_text()) for name, place in results.items()}
 
@@ -165,7 +221,8 @@ def _entry(home: Home) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on, and that no connection gets by itself in the meantime."""
+    """A port of this machine that nobody listens on, and that no connection gets by itself in the
+    meantime."""
     for port in random.SystemRandom().sample(PORTS, 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, port))
@@ -176,7 +233,10 @@ def free_port() -> int:
 @contextlib.contextmanager
 def _running(command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that does not outlive the block."""
-    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process:
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
         try:
             yield process
         finally:

@@ -16,13 +16,24 @@ from decibo.cli.registry import Registry, options_of
 from decibo.validate import one_of
 
 KINDS = ("methods", "problems", "networks", "measures")
-GROUPS = {"cheap": "Every measure that needs no exact solution (the default).", "all": "Every measure."}
+GROUPS = {
+    "cheap": "Every measure that needs no exact solution (the default).",
+    "all": "Every measure.",
+}
 HINTS = {
     "methods": 'In a configuration: [method] name = "ahead", alpha = 0.05, ...',
-    "problems": 'In a configuration: problem = "quadratic", or your own: problem = "my_module:make_problem".',
-    "networks": 'In a configuration: [network] name = "ring", agents = 10. failing and sleeping are probabilities, '
-    "chebyshev is a number of exchanges in a step.",
-    "measures": 'In a configuration: [run] measures = ["stationarity", "consensus_x"], or "my_module:my_measure".',
+    "problems": (
+        'In a configuration: problem = "quadratic", or your own: problem ='
+        ' "my_module:make_problem".'
+    ),
+    "networks": (
+        'In a configuration: [network] name = "ring", agents = 10. failing and sleeping are'
+        " probabilities, chebyshev is a number of exchanges in a step."
+    ),
+    "measures": (
+        'In a configuration: [run] measures = ["stationarity", "consensus_x"], or'
+        ' "my_module:my_measure".'
+    ),
 }
 
 
@@ -51,7 +62,11 @@ def entries(kind: str) -> list[dict]:
             {"name": name, "settings": [], "description": GROUPS.get(name) or _of_measure(measure)}
             for name, measure in registry.measures().items()
         ]
-    kinds = {"methods": registry.methods, "problems": registry.problems, "networks": registry.networks}
+    kinds = {
+        "methods": registry.methods,
+        "problems": registry.problems,
+        "networks": registry.networks,
+    }
     return [_entry(name, kinds[kind]()) for name in kinds[kind]().factories]
 
 
@@ -61,7 +76,12 @@ def _entry(name: str, known: Registry) -> dict:
     if registry.return_type(factory) is decibo.Network:
         settings += [f"[{option}]" for option in AROUND]
     provenance = getattr(factory, "provenance", "")  # methods have one
-    return {"name": name, "settings": settings, "description": _first_paragraph(factory), "provenance": provenance}
+    return {
+        "name": name,
+        "settings": settings,
+        "description": _first_paragraph(factory),
+        "provenance": provenance,
+    }
 
 
 def _first_paragraph(factory: object) -> str:

@@ -31,7 +31,8 @@ from decibo.cli.trust import NOBODY, Trust
 from decibo.errors import InputError
 from decibo.network.each import each
 
-AROUND = {"failing": float, "sleeping": float, "chebyshev": int}  # options of every network: decibo.networks.failing
+# options of every network: decibo.networks.failing
+AROUND = {"failing": float, "sleeping": float, "chebyshev": int}
 
 AnyNetwork = decibo.Network | decibo.DirectedNetwork
 Place = Callable[..., str]  # (table, key) -> where it was set
@@ -78,7 +79,9 @@ class Links:
 
     def changed(self, change: Callable[[Choice], Choice]) -> Links:
         """The same with every choice changed."""
-        return replace(self, links=tuple(replace(link, choice=change(link.choice)) for link in self.links))
+        return replace(
+            self, links=tuple(replace(link, choice=change(link.choice)) for link in self.links)
+        )
 
     def agents(self) -> int | None:
         """How many agents the networks have that say so, while others do not."""
@@ -121,7 +124,9 @@ def drawn(choice: Choice) -> Choice:
     return choice.with_defaults(seed=0) if "seed" in choice.missing() else choice
 
 
-def read_networks(value: object, at: Place, places: Mapping[str, str], trust: Trust = NOBODY) -> Links | None:
+def read_networks(
+    value: object, at: Place, places: Mapping[str, str], trust: Trust = NOBODY
+) -> Links | None:
     """What [network] says, checked; `places` are those of keys that the command line set."""
     if value is None:
         return None
@@ -129,7 +134,9 @@ def read_networks(value: object, at: Place, places: Mapping[str, str], trust: Tr
     table = _named(value, where)
     named = _variables(table, where)
     if not named:
-        return Links((_link(table, where, lambda key: at("network", key), places, trust),), where=where)
+        return Links(
+            (_link(table, where, lambda key: at("network", key), places, trust),), where=where
+        )
     shared = {key: option for key, option in table.items() if key not in named}
     links = [_link_of(name, table[name], shared, at, trust) for name in named]
     known = {key for link in links for key in (*link.choice.parameters, *AROUND)}
@@ -144,7 +151,9 @@ def _link_of(variable: str, value: object, shared: Table, at: Place, trust: Trus
     place = at("network", variable)
     by_option = place.startswith("--set")
     table = _named(value, place)
-    places = {key: f"--set network.{variable}.{key}" if by_option else f"{place}.{key}" for key in table}
+    places = {
+        key: f"--set network.{variable}.{key}" if by_option else f"{place}.{key}" for key in table
+    }
     place = f"--set network.{variable}" if by_option else place
     completed = _completed(table, shared, place, trust)
     return _link(completed, place, lambda key: places.get(key, at("network", key)), places, trust)
@@ -159,8 +168,16 @@ def _variables(table: Table, where: str) -> list[str]:
     """The variables that have a table; none if the table is that of one network."""
     tables = [key for key, value in table.items() if isinstance(value, Mapping) or key == "x"]
     if "x" in tables:  # its name alone may stand for a network
-        options = {option for factory in registry.networks().factories.values() for option in options_of(factory)}
-        words = [key for key, value in table.items() if isinstance(value, str) and key not in {*options, "name"}]
+        options = {
+            option
+            for factory in registry.networks().factories.values()
+            for option in options_of(factory)
+        }
+        words = [
+            key
+            for key, value in table.items()
+            if isinstance(value, str) and key not in {*options, "name"}
+        ]
         tables = [key for key in table if key in tables or key in words]
     name = table.get("name")
     if name is None or not tables:
@@ -168,7 +185,8 @@ def _variables(table: Table, where: str) -> list[str]:
     if ":" not in str(name):  # options of an own network may be anything
         raise InputError(
             f"{where} names the network {shown(name)} and has a table for {', '.join(tables)}.",
-            "Name one network for all variables, or leave out the name and write [network.x], [network.y], ...",
+            "Name one network for all variables, or leave out the name and write [network.x],"
+            " [network.y], ...",
         )
     return []
 
@@ -182,7 +200,11 @@ def _completed(own: Table, shared: Table, where: str, trust: Trust) -> Table:
     return {key: value for key, value in shared.items() if key in fits} | own
 
 
-def _link(table: Table, where: str, at: Callable[[str], str], places: Mapping[str, str], trust: Trust) -> Link:
-    around = {name: convert(table[name], kind, at(name)) for name, kind in AROUND.items() if name in table}
+def _link(
+    table: Table, where: str, at: Callable[[str], str], places: Mapping[str, str], trust: Trust
+) -> Link:
+    around = {
+        name: convert(table[name], kind, at(name)) for name, kind in AROUND.items() if name in table
+    }
     options = {"name": "ring"} | {key: value for key, value in table.items() if key not in AROUND}
     return Link(choose(options, registry.networks(), where, places, trust), around)

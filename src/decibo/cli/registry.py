@@ -1,8 +1,10 @@
-"""What a configuration can name, and what it can set there, read from the signatures of the library's functions.
+"""What a configuration can name, and what it can set there, read from the signatures of the
+library's functions.
 
-A name stands for a function, its factory: `quadratic`, `ring`, `ahead`, or the user's own `my_module:make_problem`.
-`options_of` reads the options of a factory from its signature, `choose` checks a name with its options, and the result,
-a `Choice`, calls the factory once everything has been checked.
+A name stands for a function, its factory: `quadratic`, `ring`, `ahead`, or the user's own
+`my_module:make_problem`. `options_of` reads the options of a factory from its signature, `choose`
+checks a name with its options, and the result, a `Choice`, calls the factory once everything has
+been checked.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ import msgspec
 from numpy.typing import ArrayLike
 
 import decibo
-from decibo.algorithm.rule import Rule, adagrad_norm, adam, amsgrad, heavy_ball, nesterov, normalised
+from decibo.algorithm.rule import (
+    Rule,
+    adagrad_norm,
+    adam,
+    amsgrad,
+    heavy_ball,
+    nesterov,
+    normalised,
+)
 from decibo.algorithm.schedules import growing, polynomial
 from decibo.cli.trust import NOBODY, Trust, import_module
 from decibo.data.dataset import Dataset
@@ -74,7 +84,8 @@ class Option:
 
 
 def options_of(factory: Factory, own: bool = False) -> dict[str, Option]:
-    """The options of a factory by name. Parameters of a user's own function keep the names they have."""
+    """The options of a factory by name. Parameters of a user's own function keep the names they
+    have."""
     hints = _hints(factory)
     options = {}
     for parameter in inspect.signature(factory).parameters.values():
@@ -98,7 +109,8 @@ def _default(factory: Factory, parameter: inspect.Parameter) -> object:
 def _hints(factory: object) -> dict[str, object]:
     try:
         return typing.get_type_hints(factory)
-    except Exception:  # an annotation of the user, or of a package that is only imported where it is used
+    # an annotation of the user, or of a package that is only imported where it is used
+    except Exception:
         return {}
 
 
@@ -106,7 +118,11 @@ def _simple(hint: object) -> object:
     """numpy's ArrayLike is a union of twenty types; in a configuration it is a list of numbers."""
     members = typing.get_args(ArrayLike)
     parts = typing.get_args(hint)
-    return list[float] if ArrayLike in parts or (members and all(part in parts for part in members)) else hint
+    return (
+        list[float]
+        if ArrayLike in parts or (members and all(part in parts for part in members))
+        else hint
+    )
 
 
 def _type_of_default(default: object) -> object:
@@ -117,7 +133,8 @@ def _type_of_default(default: object) -> object:
 
 
 def convert(value: object, hint: object, where: str) -> Any:
-    """The value as this type, or an InputError that shows it. TOML has no null: "none" stands for None."""
+    """The value as this type, or an InputError that shows it. TOML has no null: "none" stands for
+    None."""
     kinds, optional = members_of(hint)
     if value is None or (optional and value == "none"):
         return None
@@ -155,12 +172,15 @@ def table_of(value: object, where: str) -> Table:
 
 def members_of(hint: object) -> tuple[list[Any], bool]:
     """The types of a union, and whether None is one of them."""
-    parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    parts = (
+        typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    )
     return [kind for kind in parts if kind is not type(None)], type(None) in parts
 
 
 def shown(value: object) -> str:
-    """A value in a message: as TOML has it where that differs from Python, and never a page of it."""
+    """A value in a message: as TOML has it where that differs from Python, and never a page of
+    it."""
     return str(value).lower() if isinstance(value, bool) else short_repr(value)
 
 
@@ -179,7 +199,13 @@ def described(kind: object) -> str:
 
 def _all(holds: Callable[[object], bool], value: object) -> bool:
     """Whether it holds for every number in a value."""
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
+    inner = (
+        value.values()
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, list | tuple)
+        else None
+    )
     return holds(value) if inner is None else all(_all(holds, item) for item in inner)
 
 
@@ -211,7 +237,9 @@ def problems() -> Registry:
     """Ready-made problems; `minimax` is left out in favour of its kinds."""
     found = _returning(decibo.Problem) | {factory.__name__: factory for factory in MINIMAX.values()}
     found.pop("minimax", None)
-    return Registry("problem", dict(sorted(found.items())), (decibo.Problem,), command="decibo list problems")
+    return Registry(
+        "problem", dict(sorted(found.items())), (decibo.Problem,), command="decibo list problems"
+    )
 
 
 @cache
@@ -225,14 +253,18 @@ def networks() -> Registry:
 @cache
 def methods() -> Registry:
     """The catalogue."""
-    return Registry("method", dict(decibo.CATALOG), (decibo.Algorithm,), "setting", "decibo list methods")
+    return Registry(
+        "method", dict(decibo.CATALOG), (decibo.Algorithm,), "setting", "decibo list methods"
+    )
 
 
 @cache
 def datasets() -> Registry:
     """Data sets."""
     functions = (getattr(decibo.data, name) for name in decibo.data.__all__)
-    return Registry("data set", {f.__name__: f for f in functions if return_type(f) is Dataset}, (Dataset,))
+    return Registry(
+        "data set", {f.__name__: f for f in functions if return_type(f) is Dataset}, (Dataset,)
+    )
 
 
 @cache
@@ -243,9 +275,12 @@ def schedules() -> Registry:
 
 @cache
 def rules() -> Registry:
-    """What the step size of a composed method may be besides a number: schedules, and rules for one variable."""
+    """What the step size of a composed method may be besides a number: schedules, and rules for one
+    variable."""
     found = (heavy_ball, nesterov, normalised, adagrad_norm, adam, amsgrad)
-    return Registry("rule", schedules().factories | {f.__name__: f for f in found}, (Rule, Callable))
+    return Registry(
+        "rule", schedules().factories | {f.__name__: f for f in found}, (Rule, Callable)
+    )
 
 
 def measures() -> Mapping[str, Callable[..., object] | None]:
@@ -254,19 +289,29 @@ def measures() -> Mapping[str, Callable[..., object] | None]:
     return found | {"cheap": None, "all": None}
 
 
-def unknown(where: str, name: str, kind: str, names: Iterable[str], command: str = "") -> InputError:
-    """The error for an unknown name: the nearest valid one, and all of them unless a command lists them."""
+def unknown(
+    where: str, name: str, kind: str, names: Iterable[str], command: str = ""
+) -> InputError:
+    """The error for an unknown name: the nearest valid one, and all of them unless a command lists
+    them."""
     words = list(names)
     if len(words) <= LISTED or not command:
         listed = f"Valid names are {', '.join(words)}." if words else "There are none."
     else:
         listed = f"`{command}` lists all {len(words)}."
-    return InputError(f"{where}: there is no {kind} {shown(name)}.", f"{did_you_mean(name, words)} {listed}".lstrip())
+    return InputError(
+        f"{where}: there is no {kind} {shown(name)}.",
+        f"{did_you_mean(name, words)} {listed}".lstrip(),
+    )
 
 
 def _returning(kind: type) -> dict[str, Factory]:
     """Public functions that make one of these from what can be written in a configuration."""
-    public = {name: getattr(room, name) for room in (decibo.networks, decibo.problems) for name in room.__all__}
+    public = {
+        name: getattr(room, name)
+        for room in (decibo.networks, decibo.problems)
+        for name in room.__all__
+    }
     return {
         name: value
         for name, value in public.items()
@@ -281,7 +326,11 @@ def return_type(factory: object) -> object:
 
 def _writable(factory: Factory) -> bool:
     parameters = inspect.signature(factory).parameters.values()
-    required = {each.name for each in parameters if each.default is REQUIRED and each.kind != each.VAR_KEYWORD}
+    required = {
+        each.name
+        for each in parameters
+        if each.default is REQUIRED and each.kind != each.VAR_KEYWORD
+    }
     options = [option for option in options_of(factory).values() if option.parameter in required]
     holds = lambda option: any(kind in NAMED for kind in members_of(option.hint)[0])
     return len(options) == len(required) and all(map(holds, options))
@@ -313,7 +362,11 @@ class Choice:
 
     def missing(self) -> list[str]:
         """Options without which it cannot be called."""
-        return [name for name, option in self.parameters.items() if option.required and name not in self.options]
+        return [
+            name
+            for name, option in self.parameters.items()
+            if option.required and name not in self.options
+        ]
 
     def make(self) -> Any:
         """Call the factory. Bugs in the user's own function are not caught."""
@@ -335,7 +388,9 @@ class Choice:
             if self.own:
                 raise
             reason = first_line(error).rstrip(".")
-            raise InputError(f"{self.where}: {self.name} raised {type(error).__name__}: {reason}.") from error
+            raise InputError(
+                f"{self.where}: {self.name} raised {type(error).__name__}: {reason}."
+            ) from error
 
     def as_table(self) -> Table:
         """As a table of a configuration, with every default that a configuration can hold."""
@@ -363,12 +418,14 @@ def choose(
     places: Mapping[str, str] | None = None,
     trust: Trust = NOBODY,
 ) -> Choice:
-    """A choice from `"name"`, `"module:function"` or `{name = "...", option = ...}`; `places` are those of options."""
+    """A choice from `"name"`, `"module:function"` or `{name = "...", option = ...}`; `places` are
+    those of options."""
     table = {"name": value} if isinstance(value, str) else value
     name = table.get("name") if isinstance(table, Mapping) else None
     if not isinstance(table, Mapping) or not isinstance(name, str):
         raise InputError(
-            f"{where} must be the name of a {registry.kind}, or a table with a name, but it is {shown(value)}.",
+            f"{where} must be the name of a {registry.kind}, or a table with a name, but it is"
+            f" {shown(value)}.",
             f'For example: "{next(iter(registry.factories))}".',
         )
     own = ":" in name
@@ -397,7 +454,11 @@ def check_options(
         place = (places or {}).get(key, f"{where}.{key}")
         only_known(f"{place}: {owner}", noun, [key], parameters)
         options[key] = _option(value, parameters[key].hint, place, trust)
-    return {key: value for key, value in options.items() if value is not None or not parameters[key].required}
+    return {
+        key: value
+        for key, value in options.items()
+        if value is not None or not parameters[key].required
+    }
 
 
 def _option(value: object, hint: object, where: str, trust: Trust) -> object:
@@ -412,9 +473,16 @@ def _option(value: object, hint: object, where: str, trust: Trust) -> object:
 
 
 def _dataset(value: object) -> object:
-    """A file, here or in $DECIBO_DATA, whose name is not that of a data set is one in LIBSVM's format."""
+    """A file, here or in $DECIBO_DATA, whose name is not that of a data set is one in LIBSVM's
+    format."""
     if isinstance(value, str) and value not in datasets().factories:
-        path = value if os.path.isfile(value) else find(value) if re.fullmatch(r"[\w.-]+", value) else None
+        path = (
+            value
+            if os.path.isfile(value)
+            else find(value)
+            if re.fullmatch(r"[\w.-]+", value)
+            else None
+        )
         return {"name": "libsvm", "path": str(path)} if path else value
     return value
 
@@ -423,9 +491,13 @@ def _dataset(value: object) -> object:
 
 
 def own_function(name: str, where: str, trust: Trust) -> tuple[Factory, str]:
-    """The user's own function `module:function` and its module, which is imported if the user agrees."""
+    """The user's own function `module:function` and its module, which is imported if the user
+    agrees."""
     if not OWN.fullmatch(name):
-        raise InputError(f"{where} must read module:function, but it is {shown(name)}.", 'Example: "my_module:make".')
+        raise InputError(
+            f"{where} must read module:function, but it is {shown(name)}.",
+            'Example: "my_module:make".',
+        )
     module, _, function = name.partition(":")
     found = import_module(module, where, trust)
     value = getattr(found, function, None)
@@ -436,7 +508,8 @@ def own_function(name: str, where: str, trust: Trust) -> tuple[Factory, str]:
 
 
 def own_factory(name: str, where: str, registry: Registry, trust: Trust) -> Factory:
-    """The user's own function, if it declares that it returns what is wanted; no other one is ever called."""
+    """The user's own function, if it declares that it returns what is wanted; no other one is ever
+    called."""
     factory, _ = own_function(name, where, trust)
     if not _declares(factory, registry.returns):
         names = [kind.__name__ for kind in registry.returns]
@@ -449,11 +522,14 @@ def own_factory(name: str, where: str, registry: Registry, trust: Trust) -> Fact
 
 
 def own_measure(name: str, where: str, trust: Trust) -> Factory:
-    """The user's own measure: a function that the module, or its package, defines and does not merely import."""
+    """The user's own measure: a function that the module, or its package, defines and does not
+    merely import."""
     measure, module = own_function(name, where, trust)
     home = str(getattr(measure, "__module__", ""))
     if home.partition(".")[0] != module.partition(".")[0]:
-        raise InputError(f"{where}: {name} is not a measure of that module, but was imported there from {home}.")
+        raise InputError(
+            f"{where}: {name} is not a measure of that module, but was imported there from {home}."
+        )
     return measure
 
 

@@ -29,7 +29,9 @@ def report(
     drawings = []
     if figures:
         chosen = None if measure is None else [measure]
-        drawings = pages.figures(list(folders), place.parent / f"{place.stem}-figures", measures=chosen, band=band)
+        drawings = pages.figures(
+            list(folders), place.parent / f"{place.stem}-figures", measures=chosen, band=band
+        )
     written["page"] = page
     if figures:
         written["figures"] = drawings

@@ -22,7 +22,13 @@ COLOURS = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow"}
 
 
 def reproduce(
-    name: str, out: Path, data: Path | None, quick: bool, seeds: int | None, docs: Path | None, as_json: bool
+    name: str,
+    out: Path,
+    data: Path | None,
+    quick: bool,
+    seeds: int | None,
+    docs: Path | None,
+    as_json: bool,
 ) -> Exit:
     """Run one experiment or all, write their folders, and show which claims of the paper hold."""
     outcomes = suite.reproduce(name, out, data, quick=quick, seeds=seeds, docs=docs, watch=_watch)

@@ -1,4 +1,5 @@
-"""decibo run and decibo resume: solve what a configuration describes, write the run folder, show the result."""
+"""decibo run and decibo resume: solve what a configuration describes, write the run folder, show
+the result."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def run(
     return _run_seeds(config, folder, checkpoint, resumed, as_json)
 
 
-def _run_seeds(config: Config, folder: Path, checkpoint: bool, resumed: bool, as_json: bool) -> Exit:
+def _run_seeds(
+    config: Config, folder: Path, checkpoint: bool, resumed: bool, as_json: bool
+) -> Exit:
     with precision(config), interruptible():
         checkpoint = checkpoint or config.run.checkpoint_every is not None
         done = solve_all(config, [Task(None, config.method, folder)], checkpoint, resumed)
@@ -57,28 +60,38 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
         several = any(folder.glob(seed_folder("*")))
         raise InputError(
             f"{folder} is not a run folder: config.toml is missing.",
-            "Its seeds go on with the command that began them and --resume."
-            if several
-            else "Pass a folder that run has written.",
+            (
+                "Its seeds go on with the command that began them and --resume."
+                if several
+                else "Pass a folder that run has written."
+            ),
         )
     if not (folder / "checkpoint").is_dir():
-        raise InputError(f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint")
+        raise InputError(
+            f"{folder} has no checkpoints.", "Run it again: decibo run CONFIG.toml --checkpoint"
+        )
     sets = [] if steps is None else [f"run.steps={steps}"]
     config = read(path, sets, trust=trust_for(path, trusted, as_json))
     complete = stored.steps(folder / "checkpoint")
     place = terminal.path_of(folder)
     if not complete and is_first():
-        print(f"{place}: no checkpoint was completed, so the run starts from the beginning", file=sys.stderr)
+        print(
+            f"{place}: no checkpoint was completed, so the run starts from the beginning",
+            file=sys.stderr,
+        )
     if complete and stored.step_of(complete[-1]) > config.run.steps:
         done = stored.step_of(complete[-1])
         raise InputError(
-            f"The run in {place} has already done {done} steps, and cannot be resumed to {config.run.steps}.",
+            f"The run in {place} has already done {done} steps, and cannot be resumed to"
+            f" {config.run.steps}.",
             f"Pass --steps of at least {done}, or start a new run with --out.",
         )
     return _run(config, folder, True, True, as_json)
 
 
-def _run(config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool, typed: str = "") -> Exit:
+def _run(
+    config: Config, folder: Path, checkpoint: bool, continued: bool, as_json: bool, typed: str = ""
+) -> Exit:
     checkpoint = checkpoint or config.run.checkpoint_every is not None
     with precision(config), interruptible():
         parts, config = build(config)

@@ -1,10 +1,13 @@
-"""Several seeds: what a seed changes in a configuration, the runs of all methods with all seeds, and their summary.
+"""Several seeds: what a seed changes in a configuration, the runs of all methods with all seeds,
+and their summary.
 
-A seed s is run.seed, from which methods, failing links and random starts draw. It is also the option `seed` of the
-problem, of its data set and of the network, wherever there is one that the configuration does not set itself.
+A seed s is run.seed, from which methods, failing links and random starts draw. It is also the
+option `seed` of the problem, of its data set and of the network, wherever there is one that the
+configuration does not set itself.
 
-Seeds are the outer loop: whoever stops early has all methods with the first seeds. Every run is written as soon as it
-ends; a run that is complete, with the same configuration and versions, is kept if that is asked for.
+Seeds are the outer loop: whoever stops early has all methods with the first seeds. Every run is
+written as soon as it ends; a run that is complete, with the same configuration and versions, is
+kept if that is asked for.
 """
 
 from __future__ import annotations
@@ -46,7 +49,11 @@ def at_seed(config: Config, seed: int | None) -> Config:
     """The configuration of the run with this seed."""
     if seed is None:
         return config
-    network = None if config.network is None else config.network.changed(lambda choice: _seeded(choice, seed))
+    network = (
+        None
+        if config.network is None
+        else config.network.changed(lambda choice: _seeded(choice, seed))
+    )
     run = replace(config.run, seed=seed, seeds=None)
     return replace(config, problem=_seeded(config.problem, seed), network=network, run=run)
 
@@ -54,14 +61,16 @@ def at_seed(config: Config, seed: int | None) -> Config:
 def _seeded(choice: Choice, seed: int) -> Choice:
     """The choice with this seed, and so with what it is made of, where no other one was set."""
     inner = {
-        name: _seeded(value, seed) if isinstance(value, Choice) else value for name, value in choice.options.items()
+        name: _seeded(value, seed) if isinstance(value, Choice) else value
+        for name, value in choice.options.items()
     }
     choice = replace(choice, options=inner)
     return choice.with_defaults(seed=seed) if "seed" in choice.parameters else choice
 
 
 def changes(config: Config) -> tuple[list[str], list[str]]:
-    """The keys that a seed changes, and those that it leaves alone since the configuration sets them."""
+    """The keys that a seed changes, and those that it leaves alone since the configuration sets
+    them."""
     changed: list[str] = []
     fixed: list[str] = []
     networks = [] if config.network is None else config.network.choices
@@ -103,13 +112,17 @@ class Task(NamedTuple):
     folder: Path
 
 
-def solve_all(config: Config, tasks: Sequence[Task], checkpoint: bool = False, resumed: bool = False) -> Done:
-    """Every method with every seed, each into its folder; all methods are checked before the first one runs."""
+def solve_all(
+    config: Config, tasks: Sequence[Task], checkpoint: bool = False, resumed: bool = False
+) -> Done:
+    """Every method with every seed, each into its folder; all methods are checked before the first
+    one runs."""
     seeds = seeds_of(config)
     for task in tasks:
         if seeds != [None] and (task.folder / "run.json").exists():
             raise InputError(
-                f"{task.folder} is the folder of a single run, and cannot hold those of several seeds.",
+                f"{task.folder} is the folder of a single run, and cannot hold those of several"
+                " seeds.",
                 "Choose a new or empty folder with --out.",
             )
         for seed in seeds:
@@ -120,7 +133,11 @@ def solve_all(config: Config, tasks: Sequence[Task], checkpoint: bool = False, r
     first: Parts | None = None
     for seed in seeds:
         parts, full = build(replace(at_seed(config, seed), method=tasks[0].choice))
-        parts = parts if first is None else parts._replace(problem=sharing(parts.problem, first.problem))
+        parts = (
+            parts
+            if first is None
+            else parts._replace(problem=sharing(parts.problem, first.problem))
+        )
         first = first or parts
         made = [with_method(parts, full, task.choice) for task in tasks]
         for task, (each, its) in zip(tasks, made, strict=True):
@@ -133,7 +150,9 @@ def solve_all(config: Config, tasks: Sequence[Task], checkpoint: bool = False, r
                 continued = resumed and checkpoint and bool(stored.steps(folder / "checkpoint"))
                 setting = None if seed is None else _setting(config, its, task.label)
                 options = {"checkpoint": checkpoint, "continued": continued}
-                status = solve_into(folder, each, its, label=task.label, setting=setting, **options).status
+                status = solve_into(
+                    folder, each, its, label=task.label, setting=setting, **options
+                ).status
             folders.append(folder)
             codes.append(code_of(status))
             if status is Status.interrupted:
@@ -146,12 +165,15 @@ def _place(task: Task, seed: int | None) -> Path:
 
 
 def _finished(folder: Path, config: Config) -> Status | None:
-    """How the run in this folder ended, if it is complete and was made from this configuration by these versions."""
+    """How the run in this folder ended, if it is complete and was made from this configuration by
+    these versions."""
     try:
         record = read_run(folder)
     except (InputError, CorruptedFileError):
         return None
-    same = record.config == to_toml(resolved(config)) and software().items() <= record.versions.items()
+    same = (
+        record.config == to_toml(resolved(config)) and software().items() <= record.versions.items()
+    )
     return Status(record.status) if same and record.status != Status.interrupted else None
 
 
@@ -175,7 +197,8 @@ def _without(table: Table, key: list[str]) -> Table:
 
 
 def show_seeds(done: Done, folder: Path, as_json: bool) -> None:
-    """The methods with the mean and the deviation over the seeds, how they ended, and what a seed changed."""
+    """The methods with the mean and the deviation over the seeds, how they ended, and what a seed
+    changed."""
     records = [read_run(each) for each in done.folders]
     groups = grouped(records)
     changed, fixed = changes(done.config)
@@ -187,22 +210,35 @@ def show_seeds(done: Done, folder: Path, as_json: bool) -> None:
         return
     _table(groups)
     if done.seeds != [None]:
-        stays = f" {listed(fixed)} {'stays' if len(fixed) == 1 else 'stay'} as the configuration says." if fixed else ""
-        terminal.say(f"{plural(len(done.seeds), 'seed')}: {groups[0].seeds}. A seed sets {listed(changed)}.{stays}")
+        stays = (
+            f" {listed(fixed)} {'stays' if len(fixed) == 1 else 'stay'} as the configuration says."
+            if fixed
+            else ""
+        )
+        terminal.say(
+            f"{plural(len(done.seeds), 'seed')}: {groups[0].seeds}. A seed sets"
+            f" {listed(changed)}.{stays}"
+        )
     for group in groups:
         if group.several and _all_equal(group):
             terminal.say(
-                f"{group.label}: all seeds gave the same numbers, so nothing in these runs depends on the seed."
+                f"{group.label}: all seeds gave the same numbers, so nothing in these runs depends"
+                " on the seed."
             )
     if done.kept:
-        terminal.say(f"{plural(done.kept, 'run')} of {len(done.folders)} had been made before and stayed.")
+        terminal.say(
+            f"{plural(done.kept, 'run')} of {len(done.folders)} had been made before and stayed."
+        )
     for record in records:
         if not record.sound:
             terminal.say(f"{record.label}, seed {record.seed}: {record.message}")
     others = _other_runs(folder, done.folders)
     if others:
         other = others[0].relative_to(folder)
-        terminal.say(f"The folder also holds {other}, of an earlier command: a report of the folder shows it, too.")
+        terminal.say(
+            f"The folder also holds {other}, of an earlier command: a report of the folder shows"
+            " it, too."
+        )
     place = terminal.path_of(folder)
     following = f"decibo report {place} --figures --latex"
     if done.exit is Exit.INTERRUPTED:
@@ -234,7 +270,9 @@ def _table(groups: list[Group]) -> None:
     terminal.table(("method", "ended", *shared, "work", "time"), rows, left=2)
     others = [name for name in names if name not in shared]
     if others:
-        terminal.say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")
+        terminal.say(
+            f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them."
+        )
 
 
 def _group_as_dict(group: Group) -> dict[str, object]:
@@ -242,8 +280,18 @@ def _group_as_dict(group: Group) -> dict[str, object]:
     for name in group.measures:
         end = group.end(name)
         curve = group.band(name)
-        last = {"median": curve.median[-1], "low": curve.low[-1], "high": curve.high[-1]} if len(curve.step) else {}
-        measures[name] = {"mean": end.mean, "deviation": end.deviation, "count": end.count, "of": end.of, **last}
+        last = (
+            {"median": curve.median[-1], "low": curve.low[-1], "high": curve.high[-1]}
+            if len(curve.step)
+            else {}
+        )
+        measures[name] = {
+            "mean": end.mean,
+            "deviation": end.deviation,
+            "count": end.count,
+            "of": end.of,
+            **last,
+        }
     statuses = [run.status for run in group.runs]
     return {
         "label": group.label,

@@ -1,4 +1,5 @@
-"""decibo site init, card and check: a site's key and card, and what a job would have it say, how often, to whom."""
+"""decibo site init, card and check: a site's key and card, and what a job would have it say, how
+often, to whom."""
 
 from __future__ import annotations
 
@@ -31,23 +32,27 @@ SAME = "runs the same job"
 ROUTES = {"call": "called from here", "wait": "calls this site", "relay": "through the relay"}
 ENCRYPTED = "Messages are encrypted on their way, and nobody but these neighbours can read them. "
 REVEALS = (
-    "The neighbours can, and what they read says something about the data: the first messages are gradients. No row of "
-    "the data is sent."
+    "The neighbours can, and what they read says something about the data: the first messages are"
+    " gradients. No row of the data is sent."
 )
 MASKED = (
-    "The neighbours can: masks hide every gradient from a neighbour as long as not all neighbours work together, but "
-    "not how gradients change from step to step. No row of the data is sent."
+    "The neighbours can: masks hide every gradient from a neighbour as long as not all neighbours"
+    " work together, but not how gradients change from step to step. No row of the data is sent."
 )
 SUMMED = (
-    "They can read the sum of what all neighbours of theirs send, unless several work together, and the first sums are "
-    "sums of gradients. No row of the data is sent."
+    "They can read the sum of what all neighbours of theirs send, unless several work together, and"
+    " the first sums are sums of gradients. No row of the data is sent."
 )
 
 
 def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Exit:
     """Make a key and show the card."""
     made = Home.make(home, name, address)
-    return _show_card(made, as_json, f"Made the site {name} in {terminal.path_of(made.folder)}; its key stays there.")
+    return _show_card(
+        made,
+        as_json,
+        f"Made the site {name} in {terminal.path_of(made.folder)}; its key stays there.",
+    )
 
 
 def card(home: Path | None, as_json: bool) -> Exit:
@@ -68,8 +73,16 @@ def _show_card(home: Home, as_json: bool, first: str) -> Exit:
     return Exit.RAN
 
 
-def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: Iterable[str], as_json: bool) -> Exit:
-    """What a job would have this site say, and whether its neighbours answer and run the same job."""
+def check(
+    path: Path,
+    home: Path | None,
+    wait: float,
+    synthetic: bool,
+    trusted: Iterable[str],
+    as_json: bool,
+) -> Exit:
+    """What a job would have this site say, and whether its neighbours answer and run the same
+    job."""
     site = Home.at(home)
     if "estimator" in read_tables(path):
         return _check_fit(path, site, wait, as_json)
@@ -82,7 +95,9 @@ def check(path: Path, home: Path | None, wait: float, synthetic: bool, trusted: 
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent = _sent(run)
     if as_json:
-        terminal.print_json({"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent})
+        terminal.print_json(
+            {"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent}
+        )
         return _code(answers)
     terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
     _show_neighbours(job.members, site.name, answers)
@@ -100,7 +115,9 @@ def _check_fit(path: Path, site: Home, wait: float, as_json: bool) -> Exit:
         mark, post = told.member.greeting(told.terms)
         answers = _answers(post, wait)
     if as_json:
-        parts = {name: getattr(told, name) for name in ("columns", "categories", "classes", "steps")}
+        parts = {
+            name: getattr(told, name) for name in ("columns", "categories", "classes", "steps")
+        }
         terminal.print_json({"site": site.name, "job": mark.hex(), "neighbours": answers, **parts})
         return _code(answers)
     title = f"{told.terms['estimator']}, at most {told.steps} steps on {told.member.network!r}"
@@ -117,12 +134,24 @@ def _fit_in_words(told: Foretold) -> list[str]:
     read = [f"the names of the columns, {', '.join(told.columns)}"]
     read += [f"that {listed(gaps)} {'has' if len(gaps) == 1 else 'have'} gaps"] if gaps else []
     read += [f"the categories of {'; '.join(text)}"] if text else []
-    read += [f"the classes {listed([str(label) for label in told.classes])}"] if told.classes else []
-    part = "no site reads what this one adds" if told.member.secure_sums else "neighbours may read what this site adds"
+    read += (
+        [f"the classes {listed([str(label) for label in told.classes])}"] if told.classes else []
+    )
+    part = (
+        "no site reads what this one adds"
+        if told.member.secure_sums
+        else "neighbours may read what this site adds"
+    )
     return [
         f"All sites read {'; '.join(read)}.",
-        f"They read how many samples they have together, and the sums of all columns and of their squares; {part}.",
-        f"In every step a message with gradients goes from here to each of {listed(told.member.peers)}.",
+        (
+            "They read how many samples they have together, and the sums of all columns and of"
+            f" their squares; {part}."
+        ),
+        (
+            "In every step a message with gradients goes from here to each of"
+            f" {listed(told.member.peers)}."
+        ),
     ]
 
 
@@ -134,7 +163,9 @@ def _code(answers: Mapping[str, str]) -> Exit:
 def _show_neighbours(members: Members, me: str, answers: Mapping[str, str]) -> None:
     sites = {each.name: each for each in members.sites}
     way = {peer: ROUTES[route(members, sites[me], sites[peer]) or "wait"] for peer in answers}
-    rows = [(peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()]
+    rows = [
+        (peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()
+    ]
     terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
 
 
@@ -144,7 +175,9 @@ def _sent(run: Run) -> dict[str, object]:
     total = lambda part: sum(often * numbers for often, numbers in part)
     numbers = total(run.before) + run.job.steps * total(run.during)
     return {
-        "before_the_first_step": [{"times": often, "numbers": count} for often, count in run.before],
+        "before_the_first_step": [
+            {"times": often, "numbers": count} for often, count in run.before
+        ],
         "in_every_step": [{"times": often, "numbers": count} for often, count in run.during],
         "bytes_to_each_neighbour": math.ceil(numbers * size),
     }
@@ -159,12 +192,13 @@ def _in_words(run: Run, sent: dict[str, object]) -> str:
     if job.is_free:
         often = "After every step" if job.pace is None else f"Every {job.pace:g} seconds"
         return (
-            f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)}, repeated "
-            f"every {job.again:g} s; {whole} in {job.steps} steps without the repetitions."
+            f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)},"
+            f" repeated every {job.again:g} s; {whole} in {job.steps} steps without the"
+            " repetitions."
         )
     return (
-        f"Messages from here to each of {listed(run.peers)}: {before}In every step, {parts(run.during)}; "
-        f"{whole} in all {run.job.steps} steps."
+        f"Messages from here to each of {listed(run.peers)}: {before}In every step,"
+        f" {parts(run.during)}; {whole} in all {run.job.steps} steps."
     )
 
 
@@ -178,7 +212,10 @@ def _answers(post: Post, wait: float) -> dict[str, str]:
     finally:
         post.close()
     words = {peer: "; ".join(found) or SAME for peer, found in post.greeted.items()}
-    return {peer: words.get(peer, "does not answer: is join or site check running there?") for peer in post.peers}
+    return {
+        peer: words.get(peer, "does not answer: is join or site check running there?")
+        for peer in post.peers
+    }
 
 
 # What join and rehearse need too
@@ -187,18 +224,22 @@ def _answers(post: Post, wait: float) -> dict[str, str]:
 def load_job(path: Path, trust: Trust) -> Job:
     """The job in a file; functions that it names are imported if the user agrees."""
     problems = registry.problems()
-    return read_job(path, own=lambda name, where: registry.own_factory(name, where, problems, trust))
+    return read_job(
+        path, own=lambda name, where: registry.own_factory(name, where, problems, trust)
+    )
 
 
 def load_data(home: Home, trust: Trust, synthetic: bool) -> Tree:
-    """This site's data, from the function that its own site.toml names; None for the problem's own."""
+    """This site's data, from the function that its own site.toml names; None for the problem's
+    own."""
     if synthetic:
         return None
     where = f"{home.folder / 'site.toml'}, data"
     if home.data is None:
         raise InputError(
             f"{home.folder / 'site.toml'} does not say what loads this site's data.",
-            'Add data = "module:function", or pass --synthetic to try the job with the data that its problem has.',
+            'Add data = "module:function", or pass --synthetic to try the job with the data that'
+            " its problem has.",
         )
     load, _ = registry.own_function(home.data, where, trust)
     data = load()

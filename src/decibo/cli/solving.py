@@ -1,6 +1,8 @@
-"""One solve of a command, into one folder: with checkpoints or without, alone or together with other processes.
+"""One solve of a command, into one folder: with checkpoints or without, alone or together with
+other processes.
 
-What every command that solves shares: a folder that is complete or as it was before, and stopping early but cleanly.
+What every command that solves shares: a folder that is complete or as it was before, and stopping
+early but cleanly.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def solve_into(
     label: str | None = None,
     setting: str | None = None,
 ) -> Solution:
-    """Solve and write the run folder, which keeps its checkpoints meanwhile if there are to be some."""
+    """Solve and write the run folder, which keeps its checkpoints meanwhile if there are to be
+    some."""
     check_target(folder, resume=continued)
     if checkpoint and not continued:
         _check_no_checkpoints(folder)
@@ -62,19 +65,24 @@ def solve_into(
 
 @contextmanager
 def _announced(folder: Path, config: Config) -> Iterator[None]:
-    """Keep other runs out of the folder of a run with checkpoints, which holds its configuration meanwhile.
+    """Keep other runs out of the folder of a run with checkpoints, which holds its configuration
+    meanwhile.
 
-    Without it a killed run could not be resumed. If the run is rejected, or fails before its first checkpoint, the
-    folder is again what it was. All processes call it together.
+    Without it a killed run could not be resumed. If the run is rejected, or fails before its first
+    checkpoint, the folder is again what it was. All processes call it together.
     """
     checkpoints = folder / "checkpoint"
     missing = [each for each in (checkpoints, *checkpoints.parents) if not each.exists()]
     try:
-        with hold(check_folder(checkpoints)), _configured(folder, config) if is_first() else nullcontext():
+        with (
+            hold(check_folder(checkpoints)),
+            _configured(folder, config) if is_first() else nullcontext(),
+        ):
             yield
     except BaseException:
         if checkpoints in missing and is_first() and not stored.steps(checkpoints):
-            shutil.rmtree(checkpoints, ignore_errors=True)  # marks of the data, without a checkpoint
+            # marks of the data, without a checkpoint
+            shutil.rmtree(checkpoints, ignore_errors=True)
         with suppress(OSError):  # it holds something by now
             for each in missing:
                 if each.exists():
@@ -92,7 +100,9 @@ def _configured(folder: Path, config: Config) -> Iterator[None]:
     except BaseException as error:
         begun = bool(stored.steps(folder / "checkpoint"))
         with suppress(OSError):  # the disk may be full
-            if before is not None and (not begun or isinstance(error, InputError | CorruptedFileError)):
+            if before is not None and (
+                not begun or isinstance(error, InputError | CorruptedFileError)
+            ):
                 atomic_write(path, before)
             elif not begun:
                 path.unlink(missing_ok=True)
@@ -100,7 +110,8 @@ def _configured(folder: Path, config: Config) -> Iterator[None]:
 
 
 def _check_no_checkpoints(folder: Path) -> None:
-    """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after a failure."""
+    """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after
+    a failure."""
     if RESTARTED not in os.environ and stored.steps(folder / "checkpoint"):
         place = terminal.path_of(folder)
         raise InputError(
@@ -110,10 +121,12 @@ def _check_no_checkpoints(folder: Path) -> None:
 
 
 def judged(config: Config, problem: decibo.Problem) -> Config:
-    """The configuration with measures by which methods and settings can be compared, unless it names its own.
+    """The configuration with measures by which methods and settings can be compared, unless it
+    names its own.
 
-    Those are the exact |grad Phi|^2 and Phi, besides the cheap measures, where they take little time. What a method
-    believes to be its gradient (direction_norm) is small wherever it rests, and f(x, y) is low where y is not y*(x).
+    Those are the exact |grad Phi|^2 and Phi, besides the cheap measures, where they take little
+    time. What a method believes to be its gradient (direction_norm) is small wherever it rests, and
+    f(x, y) is low where y is not y*(x).
     """
     if config.run.measures is not None or not _is_cheap(problem):
         return config
@@ -121,7 +134,8 @@ def judged(config: Config, problem: decibo.Problem) -> Config:
 
 
 def _is_cheap(problem: decibo.Problem) -> bool:
-    """Whether there is an exact reference, for data that is all here, and it is a matter of milliseconds."""
+    """Whether there is an exact reference, for data that is all here, and it is a matter of
+    milliseconds."""
     if jax.process_count() > 1 or callable(problem.data) or isinstance(problem.sample, Stream):
         return False
     numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(problem.data))
@@ -130,7 +144,8 @@ def _is_cheap(problem: decibo.Problem) -> bool:
     if why_no_products(problem.functions, one_of(problem.data)):
         return False
     start = problem.x_layout.ravel(problem.x0), problem.y_layout.ravel(problem.y0)
-    return bool(exact(problem.functions, problem.data, *start).converged)  # not if inner is flat in y
+    # not if inner is flat in y
+    return bool(exact(problem.functions, problem.data, *start).converged)
 
 
 def exit_code(solution: Solution) -> Exit:
@@ -145,15 +160,20 @@ def code_of(status: Status) -> Exit:
     return Exit.INTERRUPTED if status is Status.interrupted else Exit.RAN
 
 
-def carry_out(parts: Parts, config: Config, folder: Path | None = None, continued: bool = False) -> Solution:
+def carry_out(
+    parts: Parts, config: Config, folder: Path | None = None, continued: bool = False
+) -> Solution:
     """One call of solve, with the live view; checkpoints go into `folder`."""
     checkpoints = None
     if folder is not None:
         options = config.run
         place = folder / "checkpoint"
-        resume = continued and bool(stored.steps(place))  # killed before its first checkpoint, a run starts again
+        # killed before its first checkpoint, a run starts again
+        resume = continued and bool(stored.steps(place))
         checkpoints = Checkpoints(place, options.checkpoint_every or 1000, options.keep, resume)
-    return decibo.solve(*parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config))
+    return decibo.solve(
+        *parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config)
+    )
 
 
 def write(
@@ -179,20 +199,25 @@ def is_first() -> bool:
 
 
 def live_view() -> bool | None:
-    """The argument `progress` of solve: a line on the terminal, if there is one, from the first process only."""
+    """The argument `progress` of solve: a line on the terminal, if there is one, from the first
+    process only."""
     return None if is_first() else False
 
 
 def check_processes(command: Sequence[str], processes: int) -> None:
-    """Reject more processes than agents before any is started, where the configuration tells how many there are."""
+    """Reject more processes than agents before any is started, where the configuration tells how
+    many there are."""
     words = list(command[1:] if command[:1] == ["decibo"] else command)
     path = next((word for word in words[1:] if word.endswith(".toml")), None)
     if path is None or words[0] not in ("run", "compare"):
         return
-    agents = declared_agents(path, [value for option, value in pairwise(words) if option in ("--set", "-s")])
+    agents = declared_agents(
+        path, [value for option, value in pairwise(words) if option in ("--set", "-s")]
+    )
     if agents is not None and 0 < agents < processes:
         raise InputError(
-            f"There are {processes} processes for {agents} agents, but every process needs at least one agent.",
+            f"There are {processes} processes for {agents} agents, but every process needs at least"
+            " one agent.",
             f"Start at most {agents} processes.",
         )
 

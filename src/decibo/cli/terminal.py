@@ -1,4 +1,5 @@
-"""Results on the terminal: readable at 80 columns, without colours when piped; with --json only JSON."""
+"""Results on the terminal: readable at 80 columns, without colours when piped; with --json only
+JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ from decibo.report.summary import LAST
 WIDTH = 80
 # What a reader looks for first.
 FIRST = ("stationarity", "phi", "outer", "distance_x", "inner_error", "consensus_x", "gap")
-COLOURS = {"done": "green", "converged": "green", "diverged": "red", "interrupted": "yellow", "failed": "red"}
+COLOURS = {
+    "done": "green",
+    "converged": "green",
+    "diverged": "red",
+    "interrupted": "yellow",
+    "failed": "red",
+}
 
 
 def console() -> Console:
@@ -55,16 +62,23 @@ def path_of(path: str | Path) -> str:
 
 
 def as_typed(sets: Iterable[str], trusted: Iterable[str]) -> str:
-    """The options --set and --trust as they were typed, quoted where a shell would read brackets."""
+    """The options --set and --trust as they were typed, quoted where a shell would read
+    brackets."""
     quoted = [f"'{text}'" if set(text) & set('[]{}" ') else text for text in sets]
-    return "".join([*(f" --set {text}" for text in quoted), *(f" --trust {name}" for name in trusted)])
+    return "".join(
+        [*(f" --set {text}" for text in quoted), *(f" --trust {name}" for name in trusted)]
+    )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1, gap: int = 2) -> None:
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1, gap: int = 2
+) -> None:
     """A table whose first `left` columns are text and whose other ones are numbers."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap - 1, 0, 0))
     for k, name in enumerate(head):
-        drawn.add_column(name, justify="left" if k < left else "right", overflow="fold", no_wrap=k >= left)
+        drawn.add_column(
+            name, justify="left" if k < left else "right", overflow="fold", no_wrap=k >= left
+        )
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
     draw(drawn)
@@ -84,7 +98,8 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def print_json(value: object) -> None:
-    """Print JSON and nothing else; numbers that are not finite become null, since JSON has no word for them."""
+    """Print JSON and nothing else; numbers that are not finite become null, since JSON has no word
+    for them."""
     print(json.dumps(to_json(value), indent=2, allow_nan=False))
 
 
@@ -93,13 +108,20 @@ def print_json(value: object) -> None:
 
 def last(solution: Solution) -> dict[str, object]:
     """The last record of every measure."""
-    return {name: solution.history[name][-1] for name in ordered(solution.history) if len(solution.history[name])}
+    return {
+        name: solution.history[name][-1]
+        for name in ordered(solution.history)
+        if len(solution.history[name])
+    }
 
 
 def run_as_dict(solution: Solution, folder: Path | None) -> dict[str, object]:
     """What --json prints for a run."""
     cost = solution.cost
-    totals = {name: getattr(cost, name) for name in ("work", "gradients_total", "work_total", "bytes_total")}
+    totals = {
+        name: getattr(cost, name)
+        for name in ("work", "gradients_total", "work_total", "bytes_total")
+    }
     return {
         "status": str(solution.status),
         "message": solution.message,
@@ -116,7 +138,11 @@ def run_as_dict(solution: Solution, folder: Path | None) -> dict[str, object]:
 def show_run(solution: Solution) -> None:
     """A table of measures, with the first and the last record."""
     history = solution.history
-    rows = [(name, history[name][0], history[name][-1]) for name in ordered(history) if len(history[name])]
+    rows = [
+        (name, history[name][0], history[name][-1])
+        for name in ordered(history)
+        if len(history[name])
+    ]
     steps = history["step"]
     table(("measure", "start", f"step {int(steps[-1]):,}" if len(steps) else "end"), rows)
     cost = solution.cost
@@ -129,13 +155,17 @@ def show_run(solution: Solution) -> None:
 
 
 def _computed(cost: Cost) -> str:
-    products = f" and {cost.products_total:,} products with second derivatives" if cost.products else ""
+    products = (
+        f" and {cost.products_total:,} products with second derivatives" if cost.products else ""
+    )
     return f"{cost.gradients_total:,.0f} gradients{products}"
 
 
 def show_runs(runs: dict[str, Solution]) -> None:
     """A line for each run, with the measures that are looked for first; others are named below."""
-    recorded = lambda name: all(name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values())
+    recorded = lambda name: all(
+        name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values()
+    )
     names = ordered(dict.fromkeys(name for run in runs.values() for name in run.history))
     shared = [name for name in names if recorded(name)]
     shared = shared[: 3 if shared[:3] == list(FIRST[:3]) else 2]
@@ -150,7 +180,12 @@ def show_runs(runs: dict[str, Solution]) -> None:
         )
         for label, run in runs.items()
     ]
-    table(("method", "status", *shared, "work", "sent", "time"), rows, left=2, gap=1 if len(shared) > 1 else 2)
+    table(
+        ("method", "status", *shared, "work", "sent", "time"),
+        rows,
+        left=2,
+        gap=1 if len(shared) > 1 else 2,
+    )
     others = [name for name in names if name not in shared]
     if others:
         say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")

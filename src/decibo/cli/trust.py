@@ -1,9 +1,12 @@
-"""Consent: a configuration that names `module:function` is code, and none of it runs before the user has agreed.
+"""Consent: a configuration that names `module:function` is code, and none of it runs before the
+user has agreed.
 
-A module is looked for beside the configuration, then in the current folder, then among the installed packages, and
-finding it imports nothing. It is imported if `--trust MODULE` names it, or if the user said so on the terminal. That
-answer is remembered in $XDG_STATE_HOME/decibo/trusted.json, path by path: "yes" for the code as it is, by its
-checksum, and "always" for whatever the path holds. Modules of Python itself are never imported for a configuration.
+A module is looked for beside the configuration, then in the current folder, then among the
+installed packages, and finding it imports nothing. It is imported if `--trust MODULE` names it, or
+if the user said so on the terminal. That answer is remembered in
+$XDG_STATE_HOME/decibo/trusted.json, path by path: "yes" for the code as it is, by its checksum, and
+"always" for whatever the path holds. Modules of Python itself are never imported for a
+configuration.
 """
 
 from __future__ import annotations
@@ -28,12 +31,14 @@ from decibo.files import atomic_write, read_checked, sha256
 
 ALWAYS = "always"
 CODE = (".py", ".so", ".pyd")
-OWN_FILES: set[str] = set()  # of the user's own modules, by which the traceback of a bug in them is recognised
+# of the user's own modules, by which the traceback of a bug in them is recognised
+OWN_FILES: set[str] = set()
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a command may import: modules named by --trust, those the user agreed to before, and those agreed to now.
+    """What a command may import: modules named by --trust, those the user agreed to before, and
+    those agreed to now.
 
     folders   where modules are looked for before the installed packages
     modules   those that --trust names
@@ -49,7 +54,8 @@ NOBODY = Trust()
 
 
 def trust_for(path: Path, modules: Iterable[str] | None, as_json: bool) -> Trust:
-    """The trust of one command in its configuration: a terminal can be asked, but not by several processes at once."""
+    """The trust of one command in its configuration: a terminal can be asked, but not by several
+    processes at once."""
     terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     tops = frozenset(name.partition(":")[0].partition(".")[0] for name in modules or ())
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
@@ -57,21 +63,27 @@ def trust_for(path: Path, modules: Iterable[str] | None, as_json: bool) -> Trust
 
 
 def import_module(name: str, where: str, trust: Trust) -> ModuleType:
-    """Import a module that a configuration names, if the user agrees. A bug in it goes through with its traceback."""
+    """Import a module that a configuration names, if the user agrees. A bug in it goes through with
+    its traceback."""
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         raise InputError(
-            f"{where} names the module {top}, which is part of Python; a configuration cannot name its functions.",
+            f"{where} names the module {top}, which is part of Python; a configuration cannot name"
+            " its functions.",
             "Name a function of a module of your own, under another name.",
         )
     spec = _find(top, trust.folders)
     if spec is None:
-        raise InputError(f"{where}: there is no module {top}.", f"Put {top}.py beside the configuration.")
+        raise InputError(
+            f"{where}: there is no module {top}.", f"Put {top}.py beside the configuration."
+        )
     _require(spec, where, trust)
     loaded = getattr(sys.modules.get(top), "__spec__", None)
     if loaded is not None and _place(loaded) != _place(spec):
         raise InputError(
-            f"{where}: the module {top} in {_place(spec)} has the name of another one, {_place(loaded)}.", "Rename it."
+            f"{where}: the module {top} in {_place(spec)} has the name of another one,"
+            f" {_place(loaded)}.",
+            "Rename it.",
         )
     folder = _place(spec).parent
     if folder in [each.resolve() for each in trust.folders] and sys.path[:1] != [str(folder)]:
@@ -86,12 +98,17 @@ def state_file() -> Path:
 
 
 def remembered() -> dict[str, str]:
-    """Path -> the checksum of the code that the user agreed to, or "always"; empty if nothing is remembered."""
+    """Path -> the checksum of the code that the user agreed to, or "always"; empty if nothing is
+    remembered."""
     try:
         answers = json.loads(read_checked(state_file()))
     except (CorruptedFileError, ValueError, RecursionError):
         return {}
-    return answers if isinstance(answers, dict) and all(isinstance(value, str) for value in answers.values()) else {}
+    return (
+        answers
+        if isinstance(answers, dict) and all(isinstance(value, str) for value in answers.values())
+        else {}
+    )
 
 
 def _find(top: str, folders: Iterable[Path]) -> ModuleSpec | None:
@@ -121,21 +138,30 @@ def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
     if spec.name in trust.modules or remembered().get(str(place)) in (ALWAYS, code):
         return
     shown = terminal.path_of(place)
-    message = f"{where} names a function of the module {spec.name}, which would run the code in {shown}."
+    message = (
+        f"{where} names a function of the module {spec.name}, which would run the code in {shown}."
+    )
     if not trust.asks:
         raise InputError(message, f"If you trust this code, add --trust {spec.name}.")
     print(f"decibo: {_printable(message)}", file=sys.stderr)
-    print("Do you trust it? [y] yes, [a] always, even after it changes, [N] no: ", end="", file=sys.stderr, flush=True)
+    print(
+        "Do you trust it? [y] yes, [a] always, even after it changes, [N] no: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
     answer = sys.stdin.readline().strip().lower()
     if answer not in ("y", "yes", "a", ALWAYS):
         raise InputError(
-            f"{where} names a function of the module {spec.name}, which you do not trust; nothing was run."
+            f"{where} names a function of the module {spec.name}, which you do not trust; nothing"
+            " was run."
         )
     _remember(place, code if answer in ("y", "yes") else ALWAYS)
 
 
 def _remember(place: Path, answer: str) -> None:
-    """Keep an answer, if there is a folder that nobody else can write to; otherwise the question comes again."""
+    """Keep an answer, if there is a folder that nobody else can write to; otherwise the question
+    comes again."""
     path = state_file()
     try:
         if is_private(path.parent):
@@ -146,7 +172,11 @@ def _remember(place: Path, answer: str) -> None:
 
 def _checksum(place: Path) -> str:
     """Of a module's file, or of all code in a package."""
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in CODE)
+    files = (
+        [place]
+        if place.is_file()
+        else sorted(path for path in place.rglob("*") if path.suffix in CODE)
+    )
     parts = [f"{path.relative_to(place.parent)} {sha256(path)}" for path in files if path.is_file()]
     return sha256("\n".join(parts).encode("utf-8", "surrogateescape"))
 

@@ -19,9 +19,11 @@ Split = tuple[np.ndarray, np.ndarray]  # features and labels
 class Dataset:
     """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more.
 
-    Labels may also be words: they become such numbers in the order of the alphabet, the last of two being +1.
+    Labels may also be words: they become such numbers in the order of the alphabet, the last of two
+    being +1.
 
-    groups, test_groups   the silo of each sample, where samples have one (`by_group` makes each an agent)
+    groups, test_groups   the silo of each sample, where samples have one (`by_group` makes each an
+                          agent)
     columns               the names of the features
     """
 
@@ -46,19 +48,19 @@ class Dataset:
         ):
             if features.ndim != 2 or labels.shape != features.shape[:1]:
                 raise InputError(
-                    f"{part}features must be (samples, features) and {part}labels (samples,), but their shapes are "
-                    f"{features.shape} and {labels.shape}.",
+                    f"{part}features must be (samples, features) and {part}labels (samples,), but"
+                    f" their shapes are {features.shape} and {labels.shape}.",
                     "Flatten images to one row for each sample.",
                 )
             if groups is not None and groups.shape != labels.shape:
                 raise InputError(
-                    f"{part}groups must name a silo for each of the {len(labels)} samples, but its shape is "
-                    f"{groups.shape}."
+                    f"{part}groups must name a silo for each of the {len(labels)} samples, but its"
+                    f" shape is {groups.shape}."
                 )
         if self.features.shape[1] != self.test_features.shape[1]:
             raise InputError(
-                f"Both parts must have the same features, but there are {self.features.shape[1]} for training and "
-                f"{self.test_features.shape[1]} for testing.",
+                f"Both parts must have the same features, but there are {self.features.shape[1]}"
+                f" for training and {self.test_features.shape[1]} for testing.",
                 "Pass the number of features when reading sparse files.",
             )
 
@@ -72,7 +74,9 @@ class Dataset:
         """The silo of each training sample, or of each test sample."""
         groups = self.test_groups if test else self.groups
         if groups is None:
-            raise InputError(f"The samples of {self.name} have no silos.", "Pass groups, one for each sample.")
+            raise InputError(
+                f"The samples of {self.name} have no silos.", "Pass groups, one for each sample."
+            )
         return groups
 
 
@@ -81,21 +85,29 @@ def numbered(labels: np.ndarray, classes: np.ndarray, name: str = "the dataset")
     unknown = sorted(set(np.unique(labels).tolist()) - set(classes.tolist()))
     if unknown:
         raise InputError(
-            f"The test labels of {name} must be classes of its training labels, but {unknown[0]!r} is not."
+            f"The test labels of {name} must be classes of its training labels, but {unknown[0]!r}"
+            " is not."
         )
     number = np.searchsorted(classes, labels)
-    return number.astype(np.int32) if len(classes) > 2 else np.where(number == len(classes) - 1, 1.0, -1.0)
+    return (
+        number.astype(np.int32)
+        if len(classes) > 2
+        else np.where(number == len(classes) - 1, 1.0, -1.0)
+    )
 
 
-def select(features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None) -> Split:
-    """The samples of two classes with labels +1 and -1, or all samples with the labels they have."""
+def select(
+    features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None
+) -> Split:
+    """The samples of two classes with labels +1 and -1, or all samples with the labels they
+    have."""
     if positive is None and negative is None:
         return features, labels.astype(np.int32)
     present = sorted(int(label) for label in np.unique(labels))
     if positive == negative or not {positive, negative} <= set(present):
         raise InputError(
-            f"positive and negative must be two different classes out of {present}, or both None, but they are "
-            f"{positive!r} and {negative!r}.",
+            f"positive and negative must be two different classes out of {present}, or both None,"
+            f" but they are {positive!r} and {negative!r}.",
             "Pass None for both to keep all classes.",
         )
     keep = np.flatnonzero((labels == positive) | (labels == negative))
@@ -106,7 +118,8 @@ def check_dataset(dataset: object) -> Dataset:
     """The dataset, if it is one."""
     if not isinstance(dataset, Dataset):
         raise InputError(
-            f"dataset must be a decibo dataset such as decibo.data.digits(), but it is {short_repr(dataset)}.",
+            "dataset must be a decibo dataset such as decibo.data.digits(), but it is"
+            f" {short_repr(dataset)}.",
             "For a table of your own: decibo.data.read_table(file, label).dataset().",
         )
     return dataset
@@ -115,7 +128,8 @@ def check_dataset(dataset: object) -> Dataset:
 def hold_out(
     features: np.ndarray, labels: np.ndarray, share: float = 0.2, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(features, labels, test features, test labels): a fixed share of every class is for testing."""
+    """(features, labels, test features, test labels): a fixed share of every class is for
+    testing."""
     rng = np.random.default_rng(seed)
     test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

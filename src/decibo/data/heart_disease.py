@@ -1,11 +1,13 @@
 """Heart disease: the patients of four real hospitals, in the package.
 
-The files are those of the UCI repository (CC BY 4.0; heart/LICENSE names their creators). What is made of them is
-what FLamby makes of them (https://github.com/owkin/FLamby, fed_heart_disease), so that numbers can be compared with
-published ones: columns 10 to 12, which most patients lack, are left out, then all patients with a missing value; 740
-remain. Kind of chest pain and electrocardiogram become indicators of all values but the first, 13 features in all. Two
-thirds of each hospital are for training, with the shares of both classes that the hospital has. FLamby's split is that
-of scikit-learn's train_test_split(random_state=43), and `stratified` draws the same without it.
+The files are those of the UCI repository (CC BY 4.0; heart/LICENSE names their creators). What is
+made of them is what FLamby makes of them (https://github.com/owkin/FLamby, fed_heart_disease), so
+that numbers can be compared with published ones: columns 10 to 12, which most patients lack, are
+left out, then all patients with a missing value; 740 remain. Kind of chest pain and
+electrocardiogram become indicators of all values but the first, 13 features in all. Two thirds of
+each hospital are for training, with the shares of both classes that the hospital has. FLamby's
+split is that of scikit-learn's train_test_split(random_state=43), and `stratified` draws the same
+without it.
 """
 
 from __future__ import annotations
@@ -38,14 +40,17 @@ KEPT: tuple[str, ...] = (  # the first ten of fourteen columns
     "angina",
     "ST depression",
 )
-CODED: dict[str, tuple[int, ...]] = {"chest pain": (2, 3, 4), "ECG": (1, 2)}  # their values but the first
+# their values but the first
+CODED: dict[str, tuple[int, ...]] = {"chest pain": (2, 3, 4), "ECG": (1, 2)}
 
 
 def heart_disease(seed: int = FLAMBY) -> Dataset:
-    """Who has heart disease: 740 patients of four hospitals, 13 standardised features; sick is +1, healthy -1.
+    """Who has heart disease: 740 patients of four hospitals, 13 standardised features; sick is +1,
+    healthy -1.
 
-    `groups` and `test_groups` name the hospital of each patient. The seed draws which two thirds of each hospital are
-    for training; 43 is the split for which FLamby has published results. Shipped with decibo: needs no download.
+    `groups` and `test_groups` name the hospital of each patient. The seed draws which two thirds of
+    each hospital are for training; 43 is the split for which FLamby has published results. Shipped
+    with decibo: needs no download.
     """
     check_seed(seed)
     train, test = [], []
@@ -71,9 +76,11 @@ def heart_disease(seed: int = FLAMBY) -> Dataset:
 
 
 def stratified(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(training rows, test rows): the numbers that scikit-learn's train_test_split draws with `stratify=labels`.
+    """(training rows, test rows): the numbers that scikit-learn's train_test_split draws with
+    `stratify=labels`.
 
-    If a class has two members or fewer, the rows are drawn regardless of their class, as FLamby does.
+    If a class has two members or fewer, the rows are drawn regardless of their class, as FLamby
+    does.
     """
     random = np.random.RandomState(seed)
     number = np.unique(labels, return_inverse=True)[1]
@@ -94,7 +101,8 @@ def stratified(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray,
 
 
 def _shared_out(total: int, counts: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """The total in proportion to the counts, in whole numbers; equal remainders are broken by chance."""
+    """The total in proportion to the counts, in whole numbers; equal remainders are broken by
+    chance."""
     exact = counts / counts.sum() * total
     shares = np.floor(exact)
     rest = exact - shares

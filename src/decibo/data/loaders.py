@@ -1,8 +1,9 @@
 """Data sets by name and from files: what scikit-learn bundles, MNIST, and LIBSVM's text format.
 
-Files are looked for in $DECIBO_DATA first, then in the cache, $XDG_CACHE_HOME/decibo or ~/.cache/decibo, where
-downloads go. Every byte of MNIST is checked, wherever it comes from. Its files are in the IDX format (idx.py); arrays
-from mnist.npz are checked by the sum of the IDX file they make.
+Files are looked for in $DECIBO_DATA first, then in the cache, $XDG_CACHE_HOME/decibo or
+~/.cache/decibo, where downloads go. Every byte of MNIST is checked, wherever it comes from. Its
+files are in the IDX format (idx.py); arrays from mnist.npz are checked by the sum of the IDX file
+they make.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ MNIST_ARRAYS = dict(zip(MNIST_SUMS, ("x_train", "y_train", "x_test", "y_test"), 
 
 
 def digits(positive: int | None = 1, negative: int | None = 3) -> Dataset:
-    """Handwritten digits of 8 x 8 pixels in [0, 1]; two of them as +1 and -1, or all ten (None, None)."""
+    """Handwritten digits of 8 x 8 pixels in [0, 1]; two of them as +1 and -1, or all ten (None,
+    None)."""
     raw = _sklearn("decibo.data.digits").load_digits()
-    features, labels = select(np.asarray(raw.data) / 16.0, np.asarray(raw.target), positive, negative)
+    features, labels = select(
+        np.asarray(raw.data) / 16.0, np.asarray(raw.target), positive, negative
+    )
     name = "digits" if positive is None else f"digits {positive} against {negative}"
     return Dataset(*hold_out(features, labels), name=name, source=BUNDLED)
 
@@ -54,13 +58,23 @@ def breast_cancer() -> Dataset:
     train, signs, test, test_signs = hold_out(np.asarray(raw.data), labels)
     centre = train.mean(axis=0)  # of the training part: the test part stays unseen
     width = train.std(axis=0)
-    return Dataset((train - centre) / width, signs, (test - centre) / width, test_signs, "breast cancer", BUNDLED)
+    return Dataset(
+        (train - centre) / width,
+        signs,
+        (test - centre) / width,
+        test_signs,
+        "breast cancer",
+        BUNDLED,
+    )
 
 
-def mnist(positive: int | None = 1, negative: int | None = 3, folder: str | Path | None = None) -> Dataset:
+def mnist(
+    positive: int | None = 1, negative: int | None = 3, folder: str | Path | None = None
+) -> Dataset:
     """Digits of 28 x 28 pixels in [0, 1]; two of them as +1 and -1, or all ten (None, None).
 
-    Looks in `folder`, or else in $DECIBO_DATA and the cache, and downloads only if it is in none of them.
+    Looks in `folder`, or else in $DECIBO_DATA and the cache, and downloads only if it is in none of
+    them.
     """
     arrays, source = load_mnist(None if folder is None else Path(folder))
     rows = lambda images: images.reshape(len(images), -1)
@@ -70,8 +84,11 @@ def mnist(positive: int | None = 1, negative: int | None = 3, folder: str | Path
     return Dataset(train / 255.0, labels, test / 255.0, test_labels, name, source)
 
 
-def libsvm(path: str | Path, test: str | Path | None = None, features: int | None = None) -> Dataset:
-    """A file in LIBSVM's text format, and a second one for testing; without it a fifth of the first is held out.
+def libsvm(
+    path: str | Path, test: str | Path | None = None, features: int | None = None
+) -> Dataset:
+    """A file in LIBSVM's text format, and a second one for testing; without it a fifth of the first
+    is held out.
 
     One sample a line, `label index:value index:value ...`, with increasing indices from 1.
     """
@@ -81,7 +98,12 @@ def libsvm(path: str | Path, test: str | Path | None = None, features: int | Non
     else:
         other, other_labels = _read_libsvm(a_path("test", test), features)
         width = max(train.shape[1], other.shape[1])
-        parts = (_widened(train, width), _classes(labels), _widened(other, width), _classes(other_labels))
+        parts = (
+            _widened(train, width),
+            _classes(labels),
+            _widened(other, width),
+            _classes(other_labels),
+        )
     return Dataset(*parts, name=Path(path).name, source=str(path))
 
 
@@ -103,7 +125,9 @@ def find(name: str) -> Path | None:
 
 
 def load_mnist(
-    folder: Path | None = None, sums: Mapping[str, str] = MNIST_SUMS, mirrors: Sequence[str] = MIRRORS
+    folder: Path | None = None,
+    sums: Mapping[str, str] = MNIST_SUMS,
+    mirrors: Sequence[str] = MIRRORS,
 ) -> tuple[dict[str, np.ndarray], str]:
     """The four arrays and where they came from."""
     for place in folders() if folder is None else [folder]:
@@ -114,14 +138,16 @@ def load_mnist(
             return _from_idx(paths, sums), str(place)
     if folder is not None:
         raise InputError(
-            f"{folder} has neither mnist.npz nor the four IDX files {', '.join(sums)}, plain or .gz.",
+            f"{folder} has neither mnist.npz nor the four IDX files {', '.join(sums)}, plain or"
+            " .gz.",
             "Leave folder out to look in $DECIBO_DATA, then in the cache, and then to download.",
         )
     return _from_idx({name: fetch(name, sums[name], mirrors) for name in sums}, sums), "downloaded"
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
-    """Download NAME.gz from the first mirror that answers; what it unpacks to is checked and kept in the cache."""
+    """Download NAME.gz from the first mirror that answers; what it unpacks to is checked and kept
+    in the cache."""
     try:
         import pooch
     except ImportError as error:
@@ -139,8 +165,11 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
     for mirror in mirrors:
         url = f"{mirror}{name}.gz"
         try:
-            downloader: Any = download_unpacked  # pooch's type of it names the parameters of something else
-            path = pooch.retrieve(url, f"sha256:{checksum}", name, cache_folder(), downloader=downloader)
+            # pooch's type of it names the parameters of something else
+            downloader: Any = download_unpacked
+            path = pooch.retrieve(
+                url, f"sha256:{checksum}", name, cache_folder(), downloader=downloader
+            )
         except (OSError, EOFError, zlib.error) as error:
             failures.append(f"{url}: {error}")
         except ValueError as error:
@@ -148,9 +177,9 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
         else:
             return Path(path)
     raise UnreachableError(
-        f"{name} was not found in {', '.join(map(str, folders()))} and could not be downloaded "
-        f"({'; '.join(failures) or 'there is no mirror'}). Check the network, or put the file into a folder and set "
-        "DECIBO_DATA to it."
+        f"{name} was not found in {', '.join(map(str, folders()))} and could not be downloaded"
+        f" ({'; '.join(failures) or 'there is no mirror'}). Check the network, or put the file into"
+        " a folder and set DECIBO_DATA to it."
     )
 
 
@@ -165,8 +194,8 @@ def _sklearn(purpose: str) -> ModuleType:
 def _check(content: bytes, checksum: str, name: str) -> None:
     if sha256(content) != checksum:
         raise CorruptedFileError(
-            f"{name} is damaged: its sha256 is {sha256(content)}, but it must be {checksum}. Delete the file and "
-            "download it again."
+            f"{name} is damaged: its sha256 is {sha256(content)}, but it must be {checksum}. Delete"
+            " the file and download it again."
         )
 
 
@@ -180,8 +209,8 @@ def _from_npz(path: Path, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
             arrays = {name: file[name] for name in MNIST_ARRAYS.values()}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CorruptedFileError(
-            f"{path} is damaged: it must hold the arrays {', '.join(MNIST_ARRAYS.values())} ({error}). "
-            "Download it again."
+            f"{path} is damaged: it must hold the arrays {', '.join(MNIST_ARRAYS.values())}"
+            f" ({error}). Download it again."
         ) from error
     for name, key in MNIST_ARRAYS.items():
         array = arrays[key]
@@ -201,9 +230,10 @@ def _from_idx(paths: Mapping[str, Path], sums: Mapping[str, str]) -> dict[str, n
             raise
         if sha256(content) != sums[name]:
             raise CorruptedFileError(
-                f"{path} is not the {name} of MNIST: its sha256 is {sha256(content)}, but it must be {sums[name]}. If "
-                "it is another data set in the same format, such as Fashion-MNIST, use "
-                f"decibo.data.idx({str(path.parent)!r}); otherwise download it again."
+                f"{path} is not the {name} of MNIST: its sha256 is {sha256(content)}, but it must"
+                f" be {sums[name]}. If it is another data set in the same format, such as"
+                f" Fashion-MNIST, use decibo.data.idx({str(path.parent)!r}); otherwise download it"
+                " again."
             )
         arrays[MNIST_ARRAYS[name]] = array
     return arrays

@@ -1,8 +1,9 @@
-"""Agents with different numbers of samples: padded to one size, with weights that are 0 where there is no sample.
+"""Agents with different numbers of samples: padded to one size, with weights that are 0 where there
+is no sample.
 
-A data function returns `samples(features=..., labels=...)` with the rows that the agent has. Before a run, `Problem`
-finds out the largest number over all agents of all processes and pads the others: what the objectives see is a
-dictionary of arrays of one size with one entry more, "weights".
+A data function returns `samples(features=..., labels=...)` with the rows that the agent has. Before
+a run, `Problem` finds out the largest number over all agents of all processes and pads the others:
+what the objectives see is a dictionary of arrays of one size with one entry more, "weights".
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Samples:
 
     def shapes(self) -> str:
         """The shapes without the number of samples."""
-        return ", ".join(f"{name}: (samples, {str(array.shape[1:])[1:]}" for name, array in self.arrays.items())
+        return ", ".join(
+            f"{name}: (samples, {str(array.shape[1:])[1:]}" for name, array in self.arrays.items()
+        )
 
     def padded(self, size: int) -> dict[str, np.ndarray]:
         """The arrays with so many rows; those added repeat a sample of its own, and weigh 0."""
@@ -43,7 +46,9 @@ class Samples:
 
     def tree_flatten_with_keys(self) -> tuple[list[tuple[Hashable, object]], tuple[str, ...]]:
         """The arrays, for jax.tree."""
-        return [(jax.tree_util.DictKey(name), array) for name, array in self.arrays.items()], tuple(self.arrays)
+        return [(jax.tree_util.DictKey(name), array) for name, array in self.arrays.items()], tuple(
+            self.arrays
+        )
 
     @classmethod
     def tree_unflatten(cls, names: tuple[str, ...], arrays: Iterable[np.ndarray]) -> Samples:
@@ -52,16 +57,21 @@ class Samples:
 
 
 def samples(**arrays: ArrayLike) -> Samples:
-    """Arrays with one row for each sample of an agent, to be padded to the size of the largest agent.
+    """Arrays with one row for each sample of an agent, to be padded to the size of the largest
+    agent.
 
-    For a function `data` of `Problem`: return it, alone or inside a dictionary. The objectives see a dictionary of
-    these arrays and "weights", 1 for samples and 0 for padding; weights of your own are kept.
+    For a function `data` of `Problem`: return it, alone or inside a dictionary. The objectives see
+    a dictionary of these arrays and "weights", 1 for samples and 0 for padding; weights of your own
+    are kept.
     """
     tables = {name: np.asarray(array) for name, array in arrays.items()}
     lengths = {name: table.shape[0] if table.ndim else None for name, table in tables.items()}
     if not tables or None in lengths.values() or len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing"
-        raise InputError(f"The arrays of samples must have one row for each sample, but their lengths are {listed}.")
+        raise InputError(
+            "The arrays of samples must have one row for each sample, but their lengths are"
+            f" {listed}."
+        )
     size = next(iter(tables.values())).shape[0]
     if size == 0:
         raise InputError("Every agent needs at least one sample, but this one has none.")

@@ -1,6 +1,7 @@
 """How samples are divided among agents: lists of index arrays, the same for the same seed.
 
-No sample goes to two agents. `shards` then stacks the parts, padding short ones with samples of weight 0.
+No sample goes to two agents. `shards` then stacks the parts, padding short ones with samples of
+weight 0.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ Parts = list[np.ndarray]
 def iid(labels: np.ndarray, agents: int, *, seed: int = 0) -> Parts:
     """All samples, shuffled and dealt evenly: sizes differ by one at most."""
     _enough(labels, agents)
-    return np.array_split(np.random.default_rng(integer("seed", seed, least=0)).permutation(len(labels)), agents)
+    return np.array_split(
+        np.random.default_rng(integer("seed", seed, least=0)).permutation(len(labels)), agents
+    )
 
 
-def by_label(labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0) -> Parts:
-    """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that fits."""
+def by_label(
+    labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0
+) -> Parts:
+    """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that
+    fits."""
     _enough(labels, agents)
     shares = _ratios(ratios, agents)
     size = None if size is None else integer("size", size)
@@ -29,21 +35,31 @@ def by_label(labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | 
     positives = rng.permutation(np.flatnonzero(labels > 0))
     negatives = rng.permutation(np.flatnonzero(labels <= 0))
     if size is None:
-        size = next((s for s in range(len(labels) // agents, 0, -1) if _fits(shares, s, positives, negatives)), 1)
+        size = next(
+            (
+                s
+                for s in range(len(labels) // agents, 0, -1)
+                if _fits(shares, s, positives, negatives)
+            ),
+            1,
+        )
     takes = np.round(shares * size).astype(int)
     if not _fits(shares, size, positives, negatives):
         raise InputError(
-            f"{agents} agents of {size} samples with these ratios need {takes.sum()} positive and "
-            f"{agents * size - takes.sum()} negative samples, but there are {len(positives)} positive and "
-            f"{len(negatives)} negative ones.",
+            f"{agents} agents of {size} samples with these ratios need {takes.sum()} positive and"
+            f" {agents * size - takes.sum()} negative samples, but there are {len(positives)}"
+            f" positive and {len(negatives)} negative ones.",
             "Lower size, or choose ratios nearer to the share of positives in the data.",
         )
     parts = zip(_consecutive(positives, takes), _consecutive(negatives, size - takes), strict=True)
     return [rng.permutation(np.concatenate(pair)) for pair in parts]
 
 
-def dirichlet(labels: np.ndarray, agents: int, concentration: float = 0.5, *, seed: int = 0) -> Parts:
-    """All samples: every class divided by a Dirichlet draw; a small concentration means unequal agents."""
+def dirichlet(
+    labels: np.ndarray, agents: int, concentration: float = 0.5, *, seed: int = 0
+) -> Parts:
+    """All samples: every class divided by a Dirichlet draw; a small concentration means unequal
+    agents."""
     _enough(labels, agents)
     concentration = positive("concentration", concentration)
     rng = np.random.default_rng(integer("seed", seed, least=0))
@@ -51,7 +67,9 @@ def dirichlet(labels: np.ndarray, agents: int, concentration: float = 0.5, *, se
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
         shares = np.cumsum(rng.dirichlet(np.full(agents, concentration)))[:-1]
-        for part, chunk in zip(parts, np.split(members, (shares * len(members)).astype(int)), strict=True):
+        for part, chunk in zip(
+            parts, np.split(members, (shares * len(members)).astype(int)), strict=True
+        ):
             part.append(chunk)
     return _fill([rng.permutation(np.concatenate(part)) for part in parts])
 
@@ -63,11 +81,13 @@ def by_group(groups: np.ndarray) -> Parts:
 
 
 def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, np.ndarray]:
-    """The parts stacked: features (agents, size, ...), labels and weights (agents, size); padded samples weigh 0."""
+    """The parts stacked: features (agents, size, ...), labels and weights (agents, size); padded
+    samples weigh 0."""
     sizes = [len(part) for part in parts]
     if not parts or min(sizes) == 0:
         raise InputError(
-            f"Every agent needs at least one sample, but the parts have {sizes} samples.", "Use fewer agents."
+            f"Every agent needs at least one sample, but the parts have {sizes} samples.",
+            "Use fewer agents.",
         )
     index = np.zeros((len(parts), max(sizes)), dtype=int)
     weights = np.zeros(index.shape)
@@ -80,11 +100,15 @@ def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, 
 
 def _enough(labels: np.ndarray, agents: int) -> None:
     if np.ndim(labels) != 1:
-        raise InputError(f"labels must be an array with one label for each sample, but it is {short_repr(labels)}.")
+        raise InputError(
+            "labels must be an array with one label for each sample, but it is"
+            f" {short_repr(labels)}."
+        )
     samples = len(labels)
     if integer("agents", agents) > samples:
         raise InputError(
-            f"Every agent needs at least one sample, but there are {samples} samples for {agents} agents.",
+            f"Every agent needs at least one sample, but there are {samples} samples for {agents}"
+            " agents.",
             "Use fewer agents.",
         )
 
@@ -96,8 +120,8 @@ def _ratios(ratios: ArrayLike, agents: int) -> np.ndarray:
         shares = np.array(np.nan)
     if shares.shape != (agents,) or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(
-            f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents, but it is "
-            f"{short_repr(ratios)}.",
+            f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents,"
+            f" but it is {short_repr(ratios)}.",
             f"For example numpy.linspace(0.1, 0.9, {agents}).",
         )
     return shares

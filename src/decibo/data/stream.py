@@ -1,17 +1,18 @@
-r"""Minibatches that the host reads while a run goes on, for data that fits neither on a device nor into memory.
+r"""Minibatches that the host reads while a run goes on, for data that fits neither on a device nor
+into memory.
 
-    stream = decibo.data.Stream.from_arrays([np.load(path, mmap_mode="r") for path in paths], batch=64)
-    problem = decibo.Problem(outer, inner, held_out, x0, y0, sample=stream)
+    stream = decibo.data.Stream.from_arrays([np.load(path, mmap_mode="r") for path in paths],
+    batch=64) problem = decibo.Problem(outer, inner, held_out, x0, y0, sample=stream)
 
-There is one stream for each agent. Batch k of an agent is a function of the seed of the run, the agent and k alone, so
-that a run resumes with the very sample it would have used, and any number of processes sees the same batches. From
-arrays with n samples, in batches of b:
+There is one stream for each agent. Batch k of an agent is a function of the seed of the run, the
+agent and k alone, so that a run resumes with the very sample it would have used, and any number of
+processes sees the same batches. From arrays with n samples, in batches of b:
 
     (1)  q_j = b k + j                          j = 0, ..., b - 1
     (2)  row j = P_e(q_j mod n),  e = q_j div n   P_e: a permutation of n rows, drawn from (seed, agent, e)
 
-Every sample is thus used once in each pass, whatever n and b are; a batch may end one pass and begin the next. One
-permutation is kept in memory, 8 bytes for each sample of an agent.
+Every sample is thus used once in each pass, whatever n and b are; a batch may end one pass and
+begin the next. One permutation is kept in memory, 8 bytes for each sample of an agent.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ MOST = 1000  # steps of a block
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Minibatches from the host, for `Problem(..., sample=stream)`, or as its data if there is no other.
+    """Minibatches from the host, for `Problem(..., sample=stream)`, or as its data if there is no
+    other.
 
     Made by `from_arrays`, `from_function` or `from_iterators`, which share these options:
 
     agents   how many agents there are, where it cannot be seen
-    join     (d, batch) -> what the objectives get; by default the batch alone. With `lambda d, batch: d | batch` a part
-             of the data stays on the device
-    block    how many steps are read ahead and brought to the device at once; by default as many as take 64 MiB
+    join     (d, batch) -> what the objectives get; by default the batch alone. With `lambda d,
+             batch: d | batch` a part of the data stays on the device
+    block    how many steps are read ahead and brought to the device at once; by default as many as
+             take 64 MiB
     """
 
     open: Callable[[int, int], Reader]  # (agent, seed) -> its reader
@@ -58,7 +61,9 @@ class Stream:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, integer(name, getattr(self, name)))
         if not (self.join is None or callable(self.join)):
-            raise InputError(f"join must be a function (d, batch) or None, but it is {short(repr(self.join))}.")
+            raise InputError(
+                f"join must be a function (d, batch) or None, but it is {short(repr(self.join))}."
+            )
 
     def __repr__(self) -> str:
         return f"Stream({self.words})"
@@ -76,8 +81,9 @@ class Stream:
     ) -> Stream:
         """Batches of rows of arrays, which may be memory-mapped: only the rows of a batch are read.
 
-        source    one pytree of arrays for each agent, with a sample in each row; agents may have any numbers of them.
-                  Or a function agent -> its arrays, which each process calls for its own agents
+        source    one pytree of arrays for each agent, with a sample in each row; agents may have
+                  any numbers of them. Or a function agent -> its arrays, which each process calls
+                  for its own agents
         batch     the number of samples in a batch
         shuffle   whether each pass has an order of its own; otherwise rows come as they are
         """
@@ -86,13 +92,17 @@ class Stream:
         if not callable(source):
             if not isinstance(source, Sequence) or not source:
                 raise InputError(
-                    "The arrays must be a list with an entry for each agent, or a function of an agent's number, but "
-                    f"they are {short(repr(source))}.",
-                    "For stacked arrays with a leading axis of agents: [array[i] for i in range(agents)].",
+                    "The arrays must be a list with an entry for each agent, or a function of an"
+                    f" agent's number, but they are {short(repr(source))}.",
+                    "For stacked arrays with a leading axis of agents: [array[i] for i in"
+                    " range(agents)].",
                 )
             parts = list(source)
             if agents is not None and integer("agents", agents) != len(parts):
-                raise InputError(f"agents is {agents}, but there are arrays for {len(parts)}.", "Leave agents out.")
+                raise InputError(
+                    f"agents is {agents}, but there are arrays for {len(parts)}.",
+                    "Leave agents out.",
+                )
             for agent, part in enumerate(parts):
                 _rows_of(agent, part)
             agents = len(parts)
@@ -112,13 +122,18 @@ class Stream:
         join: Join | None = None,
         block: int | None = None,
     ) -> Stream:
-        """Batches from a function read(agent, step, random) -> a pytree of arrays, of the same shapes at all steps.
+        """Batches from a function read(agent, step, random) -> a pytree of arrays, of the same
+        shapes at all steps.
 
-        random   a generator drawn from the seed of the run, the agent and the step. Draw from nothing else, and a
-                 resumed run is the same run
+        random   a generator drawn from the seed of the run, the agent and the step. Draw from
+                 nothing else, and a resumed run is the same run
         """
-        _check_arguments("read", read, (0, 0, np.random.default_rng(0)), "a function (agent, step, random)")
-        draw = lambda agent, seed: lambda step: read(agent, step, np.random.default_rng((seed, agent, step)))
+        _check_arguments(
+            "read", read, (0, 0, np.random.default_rng(0)), "a function (agent, step, random)"
+        )
+        draw = lambda agent, seed: (
+            lambda step: read(agent, step, np.random.default_rng((seed, agent, step)))
+        )
         return cls(draw, "batches of a function", agents, join, block)
 
     @classmethod
@@ -130,13 +145,16 @@ class Stream:
         join: Join | None = None,
         block: int | None = None,
     ) -> Stream:
-        """Batches from iterators: start(agent) begins one, which yields the same batches whenever it is begun anew.
+        """Batches from iterators: start(agent) begins one, which yields the same batches whenever
+        it is begun anew.
 
-        A resumed run begins anew and skips what it has used already, so that it takes as long as reading all of it. The
-        seed of a run changes nothing here.
+        A resumed run begins anew and skips what it has used already, so that it takes as long as
+        reading all of it. The seed of a run changes nothing here.
         """
         _check_arguments("start", start, (0,), "a function of an agent's number")
-        return cls(lambda agent, seed: _Iterated(start, agent), "batches of iterators", agents, join, block)
+        return cls(
+            lambda agent, seed: _Iterated(start, agent), "batches of iterators", agents, join, block
+        )
 
     def steps_of_block(self, batch: Tree, agents: int) -> int:
         """How many steps to read ahead, for so many agents with batches like this one."""
@@ -158,9 +176,11 @@ class FirstBatch:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a compiled program knows of a stream: what batches look like, and how they are joined with the data.
+    """What a compiled program knows of a stream: what batches look like, and how they are joined
+    with the data.
 
-    As a sampler it stands for a batch of zeros, for whoever traces a step; `bringing` replaces it by the real one.
+    As a sampler it stands for a batch of zeros, for whoever traces a step; `bringing` replaces it
+    by the real one.
     """
 
     layout: Layout
@@ -173,7 +193,9 @@ class Streamed:
     def __call__(self, d: Tree, key: jax.Array) -> Tree:
         """What a minibatch looks like."""
         parts = zip(self.layout.shapes, self.layout.dtypes, strict=True)
-        zeros = jax.tree.unflatten(self.layout.treedef, [jnp.zeros(shape, dtype) for shape, dtype in parts])
+        zeros = jax.tree.unflatten(
+            self.layout.treedef, [jnp.zeros(shape, dtype) for shape, dtype in parts]
+        )
         return self.bringing(zeros)(d, key)
 
 
@@ -185,7 +207,9 @@ def as_batch(tree: Tree) -> Tree:
 def _number(leaf: object) -> np.ndarray:
     array = np.asarray(leaf)
     if array.dtype.kind not in "biufc" and not jnp.issubdtype(array.dtype, jnp.number):
-        raise InputError(f"A batch must hold arrays of numbers, but it holds {array.dtype}: {short(repr(leaf))}.")
+        raise InputError(
+            f"A batch must hold arrays of numbers, but it holds {array.dtype}: {short(repr(leaf))}."
+        )
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
@@ -207,8 +231,12 @@ class _Rows:
     def rows(self, step: int) -> np.ndarray:
         """The rows of a batch."""
         passes, places = np.divmod(self.batch * step + np.arange(self.batch), self.size)  # (1)
-        self.orders = {e: self.orders[e] if e in self.orders else self._order(e) for e in np.unique(passes).tolist()}
-        return np.concatenate([order[places[passes == e]] for e, order in self.orders.items()])  # (2)
+        self.orders = {
+            e: self.orders[e] if e in self.orders else self._order(e)
+            for e in np.unique(passes).tolist()
+        }
+        # (2)
+        return np.concatenate([order[places[passes == e]] for e, order in self.orders.items()])
 
     def _order(self, e: int) -> np.ndarray:
         if self.seed is None:
@@ -217,7 +245,8 @@ class _Rows:
 
 
 class _Iterated:
-    """The reader of one agent's iterator; it remembers its last batch, and begins anew for an earlier one."""
+    """The reader of one agent's iterator; it remembers its last batch, and begins anew for an
+    earlier one."""
 
     def __init__(self, start: Callable[[int], Iterable[Tree]], agent: int):
         self.start = start
@@ -250,8 +279,8 @@ def _rows_of(agent: int, arrays: Tree) -> int:
     sizes = [np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in leaves]
     if not sizes or None in sizes or len(set(sizes)) > 1 or sizes[0] == 0:
         raise InputError(
-            f"The arrays of agent {agent} must have one row for each sample, and at least one, but their lengths are "
-            f"{short(sizes)}."
+            f"The arrays of agent {agent} must have one row for each sample, and at least one, but"
+            f" their lengths are {short(sizes)}."
         )
     return int(sizes[0] or 0)
 

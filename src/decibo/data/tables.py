@@ -1,8 +1,8 @@
 """Tables on disk: CSV and parquet files with a silo column, or one file for each silo.
 
-The first line of a CSV file names the columns. A column whose cells are all numbers, or missing, holds numbers; any
-other one holds text. A column with both is refused, since a stray word in a column of numbers is nearly always a
-mistake; errors name the file, the line and the column.
+The first line of a CSV file names the columns. A column whose cells are all numbers, or missing,
+holds numbers; any other one holds text. A column with both is refused, since a stray word in a
+column of numbers is nearly always a mistake; errors name the file, the line and the column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ GROUP = "\0silo"  # no column of a file is called that
 class Table(NamedTuple):
     """Rows of one or more silos: `X, y, groups = read_table(...)`.
 
-    X        the columns, as a data frame: columns of numbers and of text, NaN where a value is missing
+    X        the columns, as a data frame: columns of numbers and of text, NaN where a value is
+             missing
     y        the labels or targets, None if no column was named
     groups   the silo of each row
     """
@@ -44,12 +45,15 @@ class Table(NamedTuple):
     groups: np.ndarray
 
     def dataset(self, test: float = 0.2, seed: int = 0, name: str = "table") -> Dataset:
-        """A `Dataset` for the ready-made problems: encoded features, and labels +1 and -1 or integers from 0.
+        """A `Dataset` for the ready-made problems: encoded features, and labels +1 and -1 or
+        integers from 0.
 
         A share of each class is for testing; the encoding is that of the training rows.
         """
         if self.y is None:
-            raise InputError("A dataset needs labels, but no column was named.", "Pass label= to read_table.")
+            raise InputError(
+                "A dataset needs labels, but no column was named.", "Pass label= to read_table."
+            )
         signs = numbered(self.y, np.unique(self.y))
         rows = np.arange(len(signs))[:, None]
         train, labels, held, test_labels = hold_out(rows, signs, test, seed)
@@ -79,7 +83,8 @@ def read_table(
 ) -> Table:
     """CSV or parquet files as columns, labels and the silo of each row.
 
-    source       a file; several, each of which is a silo, called by its name without ending; or {silo: file}
+    source       a file; several, each of which is a silo, called by its name without ending; or
+                 {silo: file}
     label        the column to predict; every row must have it
     silo         the column that names the silo of each row, if there is one
     missing      words that stand for a missing value
@@ -95,7 +100,9 @@ def read_table(
         raw = _parquet(path, pandas) if path.suffix in (".parquet", ".pq") else _csv(path)
         for column in (*coded, *drop, *(each for each in (label, silo) if each is not None)):
             if column not in raw:
-                raise InputError(f"{path} has no column {column!r}. It has {short(', '.join(raw))}.")
+                raise InputError(
+                    f"{path} has no column {column!r}. It has {short(', '.join(raw))}."
+                )
         where = lambda row, path=path: f"{path}, line {row + 2}"
         columns = {
             column: _typed(column, cells, absent, column in coded or column == silo, where)
@@ -117,14 +124,17 @@ def read_table(
 def _files(source: Source) -> dict[str, Path]:
     if isinstance(source, Mapping):
         return {str(name): a_path(f"The file of {name}", path) for name, path in source.items()}
-    several = list(source) if isinstance(source, Iterable) and not isinstance(source, str) else [source]
+    several = (
+        list(source) if isinstance(source, Iterable) and not isinstance(source, str) else [source]
+    )
     paths = [a_path("source", path) for path in several]
     if not paths:
         raise InputError("There must be at least one file, but no path was passed.")
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise InputError(
-            f"Each file is named after its silo, but two files have the same name: {short(', '.join(names))}.",
+            "Each file is named after its silo, but two files have the same name:"
+            f" {short(', '.join(names))}.",
             "Pass a dictionary {silo: file}.",
         )
     return dict(zip(names, paths, strict=True))
@@ -154,7 +164,10 @@ def _csv(path: Path) -> dict[str, list[object]]:
         raise InputError(f"{path} has two columns called {doubled[0]!r}.")
     for line, row in enumerate(rows[1:], start=2):
         if len(row) != len(head):
-            raise InputError(f"{path}, line {line} has {len(row)} cells, but the first line names {len(head)} columns.")
+            raise InputError(
+                f"{path}, line {line} has {len(row)} cells, but the first line names {len(head)}"
+                " columns."
+            )
     return {name: [row[k].strip() for row in rows[1:]] for k, name in enumerate(head)}
 
 
@@ -164,7 +177,9 @@ def _parquet(path: Path, pandas: ModuleType) -> dict[str, list[object]]:
     except ImportError as error:
         raise missing("pyarrow", "Reading parquet files", "table") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or first_line(error)}.") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or first_line(error)}."
+        ) from error
     except Exception as error:  # whatever pyarrow finds wrong with the file
         raise InputError(f"{path} cannot be read as parquet: {first_line(error)}") from error
     if frame.empty:
@@ -172,11 +187,15 @@ def _parquet(path: Path, pandas: ModuleType) -> dict[str, list[object]]:
     return {str(name): frame[name].astype(object).tolist() for name in frame.columns}
 
 
-def _typed(name: str, cells: list[object], absent: frozenset[str], as_text: bool, where: Where) -> np.ndarray:
+def _typed(
+    name: str, cells: list[object], absent: frozenset[str], as_text: bool, where: Where
+) -> np.ndarray:
     """The cells as numbers or text, in the words of the file."""
     known = [None if isinstance(cell, str) and cell in absent else cell for cell in cells]
     if as_text:
-        return np.array([None if cell is None or cell != cell else str(cell) for cell in known], dtype=object)
+        return np.array(
+            [None if cell is None or cell != cell else str(cell) for cell in known], dtype=object
+        )
     return column_of(name, [_number(cell) for cell in known], where)
 
 
@@ -195,7 +214,8 @@ def _complete(name: str, column: np.ndarray, where: Where) -> None:
     gaps = [row for row, value in enumerate(column.tolist()) if value is None or value != value]
     if gaps:
         raise InputError(
-            f"Every row must have a value in column {name!r}, but {where(gaps[0])} has none ({len(gaps)} such rows)."
+            f"Every row must have a value in column {name!r}, but {where(gaps[0])} has none"
+            f" ({len(gaps)} such rows)."
         )
 
 
@@ -206,7 +226,9 @@ def _one_kind(frames: list[tuple[Path, DataFrame]], is_numeric: Callable[[object
     for path, frame in frames:
         if sorted(frame) != sorted(names):
             odd = sorted({*frame} ^ {*names})
-            raise InputError(f"{frames[0][0]} and {path} must have the same columns, but differ in {short(odd)}.")
+            raise InputError(
+                f"{frames[0][0]} and {path} must have the same columns, but differ in {short(odd)}."
+            )
         for name in frame:
             if name == GROUP or len(frame[name].dropna()) == 0:
                 continue

@@ -1,8 +1,9 @@
 """Checkpoints: when a run keeps its state, and how a run resumes.
 
-Every process keeps the rows of its own agents. A run resumes from the newest checkpoint that is sound in every respect:
-its files are what was written (stored.py), they are of this run (fingerprint.py), and they hold what the state of this
-run consists of. A checkpoint of another run is rejected; one that is damaged is named, and the one before is used.
+Every process keeps the rows of its own agents. A run resumes from the newest checkpoint that is
+sound in every respect: its files are what was written (stored.py), they are of this run
+(fingerprint.py), and they hold what the state of this run consists of. A checkpoint of another run
+is rejected; one that is damaged is named, and the one before is used.
 """
 
 from __future__ import annotations
@@ -35,14 +36,19 @@ from decibo.validate import flag, integer
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often to save the state of a run, so that it can be resumed: `solve(..., checkpoint=...)`.
+    """Where and how often to save the state of a run, so that it can be resumed: `solve(...,
+    checkpoint=...)`.
 
-    folder   where to save it; all processes must be able to access the folder, unless it is not shared
-    every    the number of steps between two checkpoints; there is also one at the end, and after Ctrl-C
+    folder   where to save it; all processes must be able to access the folder, unless it is not
+             shared
+    every    the number of steps between two checkpoints; there is also one at the end, and after
+             Ctrl-C
     keep     how many of the newest checkpoints to keep
-    resume   whether to continue from the newest checkpoint in the folder, on any number of processes
-    shared   False if each process passes a folder of its own, on a disk of its own: it saves its own agents there, and
-             the run resumes from the newest step that all of them have, on the same processes
+    resume   whether to continue from the newest checkpoint in the folder, on any number of
+             processes
+    shared   False if each process passes a folder of its own, on a disk of its own: it saves its
+             own agents there, and the run resumes from the newest step that all of them have, on
+             the same processes
     """
 
     folder: str | os.PathLike[str]
@@ -53,7 +59,9 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str | os.PathLike) or not str(self.folder):
-            raise InputError(f"The folder of checkpoints must be a path, but it is {self.folder!r}.")
+            raise InputError(
+                f"The folder of checkpoints must be a path, but it is {self.folder!r}."
+            )
         integer("every", self.every)
         integer("keep", self.keep)
         flag("resume", self.resume)
@@ -73,8 +81,8 @@ class RunState(NamedTuple):
     history     the records so far, by measure; "step" says when each was taken
     seconds     where the time of the run has gone so far
 
-    A pytree whose structure stays the same during a run: JAX arrays have a leading axis of agents, all other leaves are
-    numbers of Python or numpy arrays of any length.
+    A pytree whose structure stays the same during a run: JAX arrays have a leading axis of agents,
+    all other leaves are numbers of Python or numpy arrays of any length.
     """
 
     step: int
@@ -140,7 +148,8 @@ class Checkpointer:
             )
 
     def restore(self, start: RunState, steps: int) -> RunState:
-        """The state to continue from: that of the newest checkpoint if the run resumes, otherwise the start."""
+        """The state to continue from: that of the newest checkpoint if the run resumes, otherwise
+        the start."""
         folder = self.checkpoints.path
         resume = self.checkpoints.resume
         restarted = RESTARTED in os.environ  # by `decibo launch`, which starts processes again
@@ -148,17 +157,19 @@ class Checkpointer:
         failure: InputError | None = None
         if there and not (resume or restarted):
             failure = InputError(
-                f"{folder} already holds a checkpoint, of step {stored.step_of(there[-1])}, and a new run does not "
-                "overwrite it.",
+                f"{folder} already holds a checkpoint, of step {stored.step_of(there[-1])}, and a"
+                " new run does not overwrite it.",
                 "Pass resume=True to continue from it, or choose another folder.",
             )
         check_same({}, failure)
         run = self._newest(start)
         if run is None:
-            begun = self.own and any(share(bool(there)))  # killed before all had completed their first checkpoint
+            # killed before all had completed their first checkpoint
+            begun = self.own and any(share(bool(there)))
             if resume and not restarted and not begun:
                 raise InputError(
-                    f"There is no checkpoint in {folder} to resume from.", "Leave resume out to start a new run."
+                    f"There is no checkpoint in {folder} to resume from.",
+                    "Leave resume out to start a new run.",
                 )
             self._mark()
             return start
@@ -171,14 +182,16 @@ class Checkpointer:
         return run
 
     def _mark(self) -> None:
-        """Mark the data of a new run, and remove the marks of a run that never came to its first checkpoint."""
+        """Mark the data of a new run, and remove the marks of a run that never came to its first
+        checkpoint."""
         if self.leads:
             self.marks.clear()
         barrier("marks of earlier runs are gone")
         self.marks.write()
 
     def _newest(self, start: RunState) -> RunState | None:
-        """The state of the newest sound checkpoint, which must be the same for all processes; None if there is none."""
+        """The state of the newest sound checkpoint, which must be the same for all processes; None
+        if there is none."""
         folder = self.checkpoints.path
         if self.own:
             return stored.newest_of_all(folder, lambda saved: self._restored(start, saved), share)
@@ -192,20 +205,22 @@ class Checkpointer:
         steps = all_gather(np.array([-1 if run is None else run.step], np.int32))[:, 0]
         if (steps != steps[0]).any():
             raise InputError(
-                f"Processes see different checkpoints in {folder} (steps {sorted(set(steps.tolist()))}), but all "
-                "processes must see the same folder.",
+                f"Processes see different checkpoints in {folder} (steps"
+                f" {sorted(set(steps.tolist()))}), but all processes must see the same folder.",
                 "Put it on a file system that all hosts share.",
             )
         return run
 
     def _restored(self, start: RunState, saved: Saved) -> RunState:
-        """The state in a checkpoint, in the structure of the state that the run would start from."""
+        """The state in a checkpoint, in the structure of the state that the run would start
+        from."""
         compare(saved, self.fingerprint)
         named = _named(start)
         kept = self.local if self.own or self.placement is None else np.arange(self.placement.count)
         if self.own and f"agents-{kept[0]}-{kept[-1]}.npz" not in saved.files:
             raise InputError(
-                f"{saved.folder} holds other agents than this process now has ({kept[0]} to {kept[-1]}).",
+                f"{saved.folder} holds other agents than this process now has ({kept[0]} to"
+                f" {kept[-1]}).",
                 "Resume with as many processes as before, each with its own folder.",
             )
         try:
@@ -213,7 +228,9 @@ class Checkpointer:
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
-            raise damaged(saved.folder, f"its arrays cannot be read ({first_line(error)})") from error
+            raise damaged(
+                saved.folder, f"its arrays cannot be read ({first_line(error)})"
+            ) from error
         leaves = []
         for name, leaf in named.items():
             array = arrays[name]
@@ -252,18 +269,24 @@ class _LocalRows:
 
 
 def _fetched(array: jax.Array) -> np.ndarray:
-    """An array of a device on the host, where JAX would keep it beside the array itself; hence the copy."""
+    """An array of a device on the host, where JAX would keep it beside the array itself; hence the
+    copy."""
     return np.asarray(array if jax.default_backend() == "cpu" else array.copy())
 
 
-def _checked(saved: Saved, named: Mapping[str, object], agents: np.ndarray, own: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint of `agents`, rows of `own` among them, if they can be the state that begins so."""
+def _checked(
+    saved: Saved, named: Mapping[str, object], agents: np.ndarray, own: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint of `agents`, rows of `own` among them, if they can be the state
+    that begins so."""
     rows = saved.rows(agents, own)
     shared = saved.shared()
     arrays = rows | shared
     if arrays.keys() != named.keys() or rows.keys() & shared.keys():
         listed = ", ".join(sorted(arrays.keys() ^ named.keys())[:5])
-        raise damaged(saved.folder, f"it does not hold the state of this run; it differs in {listed}")
+        raise damaged(
+            saved.folder, f"it does not hold the state of this run; it differs in {listed}"
+        )
     for name, leaf in named.items():
         if isinstance(leaf, jax.Array) != (name in rows) or not _fits(leaf, arrays[name]):
             found = f"{arrays[name].dtype}{list(arrays[name].shape)}"
@@ -273,13 +296,19 @@ def _checked(saved: Saved, named: Mapping[str, object], agents: np.ndarray, own:
     if arrays["step"] != saved.step or arrays["step"].dtype.kind != "i":
         raise damaged(saved.folder, f"its state is of step {arrays['step']}")
     within = not times.size or 0 <= times[0] <= times[-1] <= saved.step
-    if lengths != {len(times)} or times.dtype.kind != "i" or (np.diff(times) < 0).any() or not within:
+    if (
+        lengths != {len(times)}
+        or times.dtype.kind != "i"
+        or (np.diff(times) < 0).any()
+        or not within
+    ):
         raise damaged(saved.folder, "its records do not belong together")
     return arrays
 
 
 def _fits(leaf: object, array: np.ndarray) -> bool:
-    """Whether an array can be a later value of this leaf; arrays that begin empty get their shape later."""
+    """Whether an array can be a later value of this leaf; arrays that begin empty get their shape
+    later."""
     if isinstance(leaf, jax.Array):
         return array.dtype == leaf.dtype and array.shape[1:] == leaf.shape[1:]
     first = np.asarray(leaf)
@@ -305,11 +334,15 @@ def compare(saved: Saved, fingerprint: Mapping[str, str]) -> None:
     if {"problem", "method", "outer", "inner", "sample"} & set(other):
         other = [key for key in other if key != "step"]  # it follows from the others
     if other:
-        words = {key: f"{short(saved.fingerprint.get(key))} there, {short(fingerprint.get(key))} here" for key in other}
+        words = {
+            key: f"{short(saved.fingerprint.get(key))} there, {short(fingerprint.get(key))} here"
+            for key in other
+        }
         words |= {key: "another function there than here" for key in other if key in PROGRAMS}
         raise InputError(
-            f"{saved.folder} belongs to another run ({'; '.join(f'{key}: {words[key]}' for key in other)}), and a run "
-            "resumes only from a checkpoint of its own.",
+            f"{saved.folder} belongs to another run"
+            f" ({'; '.join(f'{key}: {words[key]}' for key in other)}), and a run resumes only from"
+            " a checkpoint of its own.",
             "Pass the same problem, network, method and seed, or choose another folder.",
         )
 
@@ -318,8 +351,11 @@ def _warn_of_versions(saved: Saved) -> None:
     there = saved.software
     here = software()
     if there != here:
-        listed = lambda versions: " and ".join(f"{name} {version}" for name, version in versions.items())
+        listed = lambda versions: " and ".join(
+            f"{name} {version}" for name, version in versions.items()
+        )
         warn(
-            f"{saved.folder} was written by {listed(there)}, and this is {listed(here)}: whether the objectives and "
-            "the method are the same was not checked, and the result may differ from that of an uninterrupted run."
+            f"{saved.folder} was written by {listed(there)}, and this is {listed(here)}: whether"
+            " the objectives and the method are the same was not checked, and the result may"
+            " differ from that of an uninterrupted run."
         )

@@ -1,18 +1,18 @@
 """A program as compiled pieces, with the host in between.
 
-The program is traced once. If all equations at which the host has something to do, the stops, stand at its top level,
-the program is cut there,
+The program is traced once. If all equations at which the host has something to do, the stops, stand
+at its top level, the program is cut there,
 
     piece 0 | stop | piece 1 | stop | ... | piece n
 
-and every piece is compiled; the host runs them one after another and computes what comes out of each stop itself. A
-site exchanges messages so: waiting for a neighbour can be interrupted, and ends in an exception that says who is
-missing. Gradients from outside JAX are computed so: arrays stay on the device where they are. Where a stop stands
-inside a loop or a branch of the program (a `lax.scan` of inner steps), the program is compiled as a whole and calls the
-host back.
+and every piece is compiled; the host runs them one after another and computes what comes out of
+each stop itself. A site exchanges messages so: waiting for a neighbour can be interrupted, and ends
+in an exception that says who is missing. Gradients from outside JAX are computed so: arrays stay on
+the device where they are. Where a stop stands inside a loop or a branch of the program (a
+`lax.scan` of inner steps), the program is compiled as a whole and calls the host back.
 
-Pieces are the same for all arguments of the same shapes, and are kept by whoever cuts, so that the same bits come out
-again after a restart within a process; a new process compiles the same program.
+Pieces are the same for all arguments of the same shapes, and are kept by whoever cuts, so that the
+same bits come out again after a restart within a process; a new process compiles the same program.
 """
 
 from __future__ import annotations
@@ -80,14 +80,17 @@ def traced(function: Callable[..., Tree], *arguments: Tree) -> tuple[ClosedJaxpr
 
 
 def types(arguments: Tree) -> tuple[Any, tuple[Any, ...]]:
-    """The structure of the arguments of a program, and the types of their leaves: what a traced program depends on."""
+    """The structure of the arguments of a program, and the types of their leaves: what a traced
+    program depends on."""
     leaves, structure = jax.tree.flatten(arguments)
     return structure, tuple(map(jax.typeof, leaves))
 
 
 def shapes(structure: Any, kinds: tuple[Any, ...]) -> Tree:
     """Arguments of these types, to trace with."""
-    found = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in kinds]
+    found = [
+        jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in kinds
+    ]
     return jax.tree.unflatten(structure, found)
 
 
@@ -137,7 +140,8 @@ def cut(closed: ClosedJaxpr, structure: Any, at: At) -> Pieces:
     outs = tuple(map(number, jaxpr.outvars))
     needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     pieces: list[Piece] = []
-    for equations, stop in zip(reversed(groups), reversed(ends), strict=True):  # a piece gives what is needed
+    # a piece gives what is needed
+    for equations, stop in zip(reversed(groups), reversed(ends), strict=True):
         if stop is not None:
             needed = (needed - set(stop.outvars)) | _read([stop])
         pieces.append(_piece(jaxpr, equations, needed, stop, number))
@@ -148,7 +152,8 @@ def cut(closed: ClosedJaxpr, structure: Any, at: At) -> Pieces:
 
 
 def opening(closed: ClosedJaxpr, at: At) -> Callable[..., jax.Array]:
-    """What goes into the first stop of a program, as a compiled program of its own that computes nothing else."""
+    """What goes into the first stop of a program, as a compiled program of its own that computes
+    nothing else."""
     jaxpr = closed.jaxpr
     place = next(place for place, equation in enumerate(jaxpr.eqns) if at(equation))
     ins = [*jaxpr.constvars, *jaxpr.invars]
@@ -181,4 +186,6 @@ def _piece(
 
 def _read(equations: list[JaxprEqn]) -> set[Var]:
     """The values that some equations use."""
-    return {var for equation in equations for var in equation.invars if not isinstance(var, Literal)}
+    return {
+        var for equation in equations for var in equation.invars if not isinstance(var, Literal)
+    }

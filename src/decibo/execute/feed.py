@@ -1,11 +1,13 @@
-"""Batches of a stream on their way to the devices: a thread reads the next block while the devices work on this one.
+"""Batches of a stream on their way to the devices: a thread reads the next block while the devices
+work on this one.
 
-A block holds the batches of all agents for a fixed number of steps, so that the compiled loop picks the one of step k
-by its index and never waits for Python; chunks of steps end where a block does. Each process reads for its own agents.
-What a batch is depends on neither blocks nor processes (stream.py).
+A block holds the batches of all agents for a fixed number of steps, so that the compiled loop picks
+the one of step k by its index and never waits for Python; chunks of steps end where a block does.
+Each process reads for its own agents. What a batch is depends on neither blocks nor processes
+(stream.py).
 
-An error while reading is kept until the block is needed. With several processes the one that failed runs the next chunk
-on zeros and says so in its vote, and then all of them end: nobody waits for it.
+An error while reading is kept until the block is needed. With several processes the one that failed
+runs the next chunk on zeros and says so in its vote, and then all of them end: nobody waits for it.
 """
 
 from __future__ import annotations
@@ -55,13 +57,15 @@ def open_stream(stream: Stream, agents: np.ndarray, count: int, seed: int) -> So
     except Exception as error:
         failure = error
     check_same({}, failure)
-    words: list[Json] = [[agent, _looks(batch)] for agent, batch in zip(readers, batches, strict=True)]
+    words: list[Json] = [
+        [agent, _looks(batch)] for agent, batch in zip(readers, batches, strict=True)
+    ]
     everyone = [found for process in share(words) for found in process]
     for agent, other in everyone:
         if other != everyone[0][1]:
             raise InputError(
-                f"The batches of all agents must have the same structure, shapes and types, but agent {everyone[0][0]} "
-                f"has {everyone[0][1]} and agent {agent} has {other}."
+                "The batches of all agents must have the same structure, shapes and types, but"
+                f" agent {everyone[0][0]} has {everyone[0][1]} and agent {agent} has {other}."
             )
     first = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
     sampler = Streamed(Layout.of(batches[0]), stream.join)
@@ -120,7 +124,9 @@ class Feed:
         return None
 
     def _read(self, step: int) -> _Reading:
-        reading = _Reading(self.source, step, min(step + self.source.block, self.steps), self.placement)
+        reading = _Reading(
+            self.source, step, min(step + self.source.block, self.steps), self.placement
+        )
         reading.start()
         return reading
 
@@ -155,8 +161,8 @@ class _Reading(threading.Thread):
             self.failure = error
         except Exception as error:
             self.failure = StreamError(
-                f"The block of batches for steps {self.step} to {self.end - 1} could not be brought to the devices: "
-                f"{type(error).__name__}: {first_line(error)}."
+                f"The block of batches for steps {self.step} to {self.end - 1} could not be brought"
+                f" to the devices: {type(error).__name__}: {first_line(error)}."
             )
             self.failure.__cause__ = error
 
@@ -166,7 +172,8 @@ def _read(reader: Reader, agent: int, step: int) -> Tree:
         return as_batch(reader(step))
     except Exception as error:
         raise StreamError(
-            f"The batch of agent {agent} for step {step} could not be read: {type(error).__name__}: {first_line(error)}"
+            f"The batch of agent {agent} for step {step} could not be read: {type(error).__name__}:"
+            f" {first_line(error)}"
         ) from error
 
 
@@ -175,8 +182,8 @@ def _checked(batch: Tree, wanted: Layout, agent: int, step: int) -> Tree:
     if Layout.of(batch) != wanted:
         looks = _looks(jax.tree.unflatten(wanted.treedef, _shapes(wanted)))
         raise StreamError(
-            f"All batches must look like the first one, {looks}, but that of agent {agent} for step {step} has "
-            f"{_looks(batch)}."
+            f"All batches must look like the first one, {looks}, but that of agent {agent} for step"
+            f" {step} has {_looks(batch)}."
         )
     return batch
 
@@ -191,7 +198,8 @@ def _looks(batch: Tree) -> str:
 
 
 def _rows(source: Source) -> list[np.ndarray]:
-    """Room for a block, leaf by leaf: (agents of this process, steps, ...). Never used twice: JAX may keep it."""
+    """Room for a block, leaf by leaf: (agents of this process, steps, ...). Never used twice: JAX
+    may keep it."""
     size = (len(source.readers), source.block)
     return [np.zeros((*size, *leaf.shape), leaf.dtype) for leaf in _shapes(source.sampler.layout)]
 

@@ -1,11 +1,14 @@
-"""What a run was given, as one line of text for each part: all processes must agree on it, and so must a resumed run.
+"""What a run was given, as one line of text for each part: all processes must agree on it, and so
+must a resumed run.
 
-Functions are compared by what they compute. An objective is traced together with its gradient, and a method by its
-first step; the checksum is that of the traced program with every constant in it, wherever it came from: a closure, a
-global variable, a default argument, a `functools.partial`, a leaf of a callable. Another name, comment or layout of
-the code changes nothing. Functions that a program calls back on the host (`jax.pure_callback`) count by name only.
+Functions are compared by what they compute. An objective is traced together with its gradient, and
+a method by its first step; the checksum is that of the traced program with every constant in it,
+wherever it came from: a closure, a global variable, a default argument, a `functools.partial`, a
+leaf of a callable. Another name, comment or layout of the code changes nothing. Functions that a
+program calls back on the host (`jax.pure_callback`) count by name only.
 
-How a program is traced depends on the versions of decibo and JAX, so programs are compared between equal versions.
+How a program is traced depends on the versions of decibo and JAX, so programs are compared between
+equal versions.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from decibo.pytree import Tree, one_of
 
 PROGRAMS = ("outer", "inner", "sample", "step")  # the parts that are traced programs
 PARTS = ("problem", "method", "network", "start", "seed", "measures", *PROGRAMS)
-UNNAMED = ("name", "ctx_mesh")  # of an equation's parameters: what a function is called, and where it was traced
+# of an equation's parameters: what a function is called, and where it was traced
+UNNAMED = ("name", "ctx_mesh")
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -51,9 +55,15 @@ def fingerprint(
     functions   those of the problem, with what a stream looks like if it has one
     """
     functions = problem.functions if functions is None else functions
-    matrices = [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
+    matrices = (
+        [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
+    )
     turns = getattr(network, "turns", ())
-    parts = [part for matrix in (*matrices, *turns) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    parts = [
+        part
+        for matrix in (*matrices, *turns)
+        for part in (matrix.indptr, matrix.indices, matrix.data)
+    ]
     settings = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
     step = trace_step(functions, data, row, method.core)
@@ -98,11 +108,7 @@ def _objectives(problem: Problem, data: Tree, sampler: Sampler | None) -> dict[s
     if sampler is not None:
         words = problem.sample.words if isinstance(problem.sample, Stream) else ""
         sample = digest(words, *_parts(jax.make_jaxpr(sampler)(data, jax.random.key(0))))
-    return {
-        "outer": digest(*_parts(outer)),
-        "inner": digest(*_parts(inner)),
-        "sample": sample,
-    }
+    return {"outer": digest(*_parts(outer)), "inner": digest(*_parts(inner)), "sample": sample}
 
 
 def _traced(problem: Problem, data: Tree) -> tuple[ClosedJaxpr, ClosedJaxpr]:
@@ -118,7 +124,8 @@ def _traced(problem: Problem, data: Tree) -> tuple[ClosedJaxpr, ClosedJaxpr]:
 
 
 def same_programs(one: Problem, other: Problem) -> bool:
-    """Whether the functions of two problems with data in memory compute the same, whatever they are called.
+    """Whether the functions of two problems with data in memory compute the same, whatever they are
+    called.
 
     What is computed on the host is not looked into: such problems never count as the same.
     """
@@ -131,8 +138,12 @@ def same_programs(one: Problem, other: Problem) -> bool:
             return False
         closed = "none"
         if problem.inner_solution is not None:
-            closed = digest(*_parts(jax.make_jaxpr(problem.inner_solution)(problem.x0, problem.data)))
-        digests.append(_objectives(problem, agent, problem.functions.sample) | {"closed form": closed})
+            closed = digest(
+                *_parts(jax.make_jaxpr(problem.inner_solution)(problem.x0, problem.data))
+            )
+        digests.append(
+            _objectives(problem, agent, problem.functions.sample) | {"closed form": closed}
+        )
     return digests[0] == digests[1]
 
 
@@ -154,11 +165,16 @@ def _name(function: object) -> str:
 
 def _shapes(tree: Tree) -> str:
     leaves = jax.tree.leaves(tree)
-    return " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) + " " + digest(*map(np.asarray, leaves))
+    return (
+        " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
+        + " "
+        + digest(*map(np.asarray, leaves))
+    )
 
 
 def _parts(value: object) -> Iterator[str | np.ndarray]:
-    """A traced program, or a parameter of one of its equations, as words and arrays that are the same every time."""
+    """A traced program, or a parameter of one of its equations, as words and arrays that are the
+    same every time."""
     if isinstance(value, ClosedJaxpr):
         yield from _program(value.jaxpr)  # in later versions of JAX this is the same object
         yield from _parts(list(value.consts))

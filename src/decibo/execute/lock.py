@@ -1,9 +1,10 @@
 """One run at a time in a folder: a lock file that names the process that holds it.
 
-The file is created with its content in one operation that fails if it exists, on network file systems too. If its
-process ran on this machine and is gone, the lock is taken over; processes of one machine look at it one after another,
-so that only one of them does. Nobody can tell from here whether a process of another machine is alive: its lock stands
-until it is deleted. Only the first process of a run holds the file, and all of them learn how that went.
+The file is created with its content in one operation that fails if it exists, on network file
+systems too. If its process ran on this machine and is gone, the lock is taken over; processes of
+one machine look at it one after another, so that only one of them does. Nobody can tell from here
+whether a process of another machine is alive: its lock stands until it is deleted. Only the first
+process of a run holds the file, and all of them learn how that went.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import all_gather, check_same
 
 LOCK = ".lock"
-_held: dict[tuple[Path, int], Lock] = {}  # by folder and thread: who holds a lock may ask for it again
+# by folder and thread: who holds a lock may ask for it again
+_held: dict[tuple[Path, int], Lock] = {}
 
 
 @dataclass(frozen=True)
 class Lock:
-    """The lock of a folder, held by this run; `token` is known to its processes and to nobody else."""
+    """The lock of a folder, held by this run; `token` is known to its processes and to nobody
+    else."""
 
     folder: Path
     token: str
@@ -43,15 +46,16 @@ class Lock:
         owner = _read(self.folder / LOCK)
         if owner is None or owner.get("token") != self.token:
             raise StorageError(
-                f"The lock of {self.folder} was removed or replaced while this run was using the folder, which may "
-                "now belong to another run, so nothing more is written there. Resume from the last checkpoint when no "
-                "other run uses it."
+                f"The lock of {self.folder} was removed or replaced while this run was using the"
+                " folder, which may now belong to another run, so nothing more is written there."
+                " Resume from the last checkpoint when no other run uses it."
             )
 
 
 @contextmanager
 def hold(folder: Path, own: bool = False) -> Iterator[Lock]:
-    """Keep other runs out of an existing folder, which each process has for itself if it is its own.
+    """Keep other runs out of an existing folder, which each process has for itself if it is its
+    own.
 
     All processes of a run call it together.
     """
@@ -70,7 +74,8 @@ def hold(folder: Path, own: bool = False) -> Iterator[Lock]:
 
 
 def _agreed(folder: Path, own: bool) -> Lock:
-    """The lock that the first process has acquired, or each its own; if one could not, all of them raise."""
+    """The lock that the first process has acquired, or each its own; if one could not, all of them
+    raise."""
     token = secrets.randbits(64)
     failure: Exception | None = None
     if own or jax.process_index() == 0:
@@ -81,7 +86,9 @@ def _agreed(folder: Path, own: bool) -> Lock:
     check_same({}, failure)
     if own:
         return Lock(folder, f"{token:016x}")
-    high, low = (int(word) for word in all_gather(np.array([token >> 32, token & 0xFFFFFFFF], np.uint32))[0])
+    high, low = (
+        int(word) for word in all_gather(np.array([token >> 32, token & 0xFFFFFFFF], np.uint32))[0]
+    )
     return Lock(folder, f"{high << 32 | low:016x}")
 
 
@@ -101,8 +108,8 @@ def _acquire(folder: Path, token: str) -> None:
                 raise _in_use(path, owner)
             if RESTARTED not in os.environ:
                 warn(
-                    f"{folder} was locked by process {owner['process']}, which is no longer running; its lock is "
-                    "taken over."
+                    f"{folder} was locked by process {owner['process']}, which is no longer"
+                    " running; its lock is taken over."
                 )
             path.unlink(missing_ok=True)
         try:
@@ -112,7 +119,8 @@ def _acquire(folder: Path, token: str) -> None:
 
 
 def _create(path: Path, content: bytes) -> None:
-    """The file with its content at once, if there is none; without hard links, first the file and then its content."""
+    """The file with its content at once, if there is none; without hard links, first the file and
+    then its content."""
     draft = temporary(path)
     with named(path):
         try:
@@ -140,7 +148,9 @@ def _release(lock: Lock) -> None:
 def _read(path: Path) -> dict | None:
     """What a lock says; None if there is no lock that could be read."""
     try:
-        content = json.loads(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
+        content = (
+            json.loads(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
+        )
     except (OSError, ValueError, RecursionError):
         return None
     process = content.get("process") if isinstance(content, dict) else None
@@ -156,13 +166,15 @@ def _in_use(path: Path, owner: dict | None) -> InputError:
     if owner.get("host") != socket.gethostname():
         remedy += f" If it is no longer running, delete {path}."
     return InputError(
-        f"{path.parent} has been in use by {who} since {owner.get('since')}, and two runs cannot share a folder.",
+        f"{path.parent} has been in use by {who} since {owner.get('since')}, and two runs cannot"
+        " share a folder.",
         remedy,
     )
 
 
 def _may_be_alive(owner: dict) -> bool:
-    """False only if it ran on this machine and is gone; another process may have its number by now."""
+    """False only if it ran on this machine and is gone; another process may have its number by
+    now."""
     process = owner["process"]
     if owner.get("host") != socket.gethostname():
         return True
@@ -177,7 +189,8 @@ def _may_be_alive(owner: dict) -> bool:
 
 
 def _born(process: int) -> str:
-    """When a process was started, as the kernel counts (Linux); "gone" if it has ended, empty if nobody knows."""
+    """When a process was started, as the kernel counts (Linux); "gone" if it has ended, empty if
+    nobody knows."""
     try:
         words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

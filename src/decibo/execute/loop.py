@@ -1,7 +1,9 @@
-"""The one loop: steps and records in a compiled program, in chunks of which the host knows only the ends.
+"""The one loop: steps and records in a compiled program, in chunks of which the host knows only the
+ends.
 
-A chunk is a list of intervals; an interval is a number of steps and, if marked, a record of the measures at its end.
-Lengths are arguments of the program, so that any number of steps and any `every` use the same compiled code.
+A chunk is a list of intervals; an interval is a number of steps and, if marked, a record of the
+measures at its end. Lengths are arguments of the program, so that any number of steps and any
+`every` use the same compiled code.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ INTERVALS = 512  # the most that a chunk of one run can have: the size of its bu
 class Program(NamedTuple):
     """What a compiled program depends on besides shapes.
 
-    early   whether a chunk ends early, when the state stops being finite or all targets are reached. Runs of a batch
-            do not, so that they never wait for each other
+    early   whether a chunk ends early, when the state stops being finite or all targets are
+            reached. Runs of a batch do not, so that they never wait for each other
     memory  "normal"; "less": one gradient after another; "low": of one agent after the other, too
     """
 
@@ -44,10 +46,12 @@ class Program(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What stays the same during a chunk: the method with its numbers, the network, the data, the seed.
+    """What stays the same during a chunk: the method with its numbers, the network, the data, the
+    seed.
 
     reach     what the agents are told about the network, if the method wants it
-    batches   a block of minibatches of all agents from a stream, (agents, steps, ...), if there is one
+    batches   a block of minibatches of all agents from a stream, (agents, steps, ...), if there is
+              one
     first     the step that the first of them is for
     """
 
@@ -63,9 +67,11 @@ class Inputs(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Intervals to run: how many steps each has, whether it ends with a record, and how many there are.
+    """Intervals to run: how many steps each has, whether it ends with a record, and how many there
+    are.
 
-    missed   whether the targets were missed at an earlier record; without that, reaching them does not end a run
+    missed   whether the targets were missed at an earlier record; without that, reaching them does
+             not end a run
     """
 
     steps: np.ndarray
@@ -74,10 +80,17 @@ class Chunk(NamedTuple):
     missed: np.bool_
 
     @classmethod
-    def of(cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
+    def of(
+        cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS, *, missed: bool = False
+    ) -> Chunk:
         """Intervals padded to the size of the buffers."""
         rest = (0, size - len(steps))
-        return cls(np.pad(steps, rest).astype(np.int32), np.pad(record, rest), np.int32(len(steps)), np.bool_(missed))
+        return cls(
+            np.pad(steps, rest).astype(np.int32),
+            np.pad(record, rest),
+            np.int32(len(steps)),
+            np.bool_(missed),
+        )
 
     @classmethod
     def record_only(cls, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
@@ -118,7 +131,8 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
         mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key, inputs.reach)
         one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
         state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
-        own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))  # not shared, not weakly typed
+        # not shared, not weakly typed
+        own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))
         return jax.tree.map(own, state)
 
     return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
@@ -136,14 +150,19 @@ def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
 
 
 def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Array) -> Oracle:
-    """What one agent can compute at this step; if there is a stream, it draws the batch of this step."""
+    """What one agent can compute at this step; if there is a stream, it draws the batch of this
+    step."""
     functions = program.functions
     if isinstance(functions.sample, Streamed) and inputs.first is not None:
         place = k - inputs.first
-        batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches)
+        batch = jax.tree.map(
+            lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches
+        )
         functions = functions._replace(sample=functions.sample.bringing(batch))
     oracle = Oracle(functions, d)
-    return oracle if program.memory == "normal" else InTurn.of(oracle, alone=program.memory == "low")
+    return (
+        oracle if program.memory == "normal" else InTurn.of(oracle, alone=program.memory == "low")
+    )
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
@@ -151,28 +170,42 @@ def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict
     core = inputs.core
     rows = jax.vmap(core.view)(state)
     left = None if core.rest is None else jax.vmap(core.rest)(state)
-    snapshot = Snapshot(program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer, left)
+    snapshot = Snapshot(
+        program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer, left
+    )
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
 
 
 def _chunk(
-    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array | None = None
+    program: Program,
+    inputs: Inputs,
+    state: Tree,
+    k: jax.Array,
+    chunk: Chunk,
+    votes: jax.Array | None = None,
 ) -> Progress:
     """Run a chunk from step k.
 
-    `votes` is for processes that must agree: a row of numbers from each device, of which all get the maximum.
+    `votes` is for processes that must agree: a row of numbers from each device, of which all get
+    the maximum.
     """
     run = across(
-        program.placement, partial(_advance, program), (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT), PROGRESS
+        program.placement,
+        partial(_advance, program),
+        (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT),
+        PROGRESS,
     )
     return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
 
 
 advance = jax.jit(_chunk, static_argnames="program")
-advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="state")  # the state before is gone
+# the state before is gone
+advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="state")
 
 
-def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array) -> Progress:
+def _advance(
+    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array
+) -> Progress:
     size = chunk.steps.shape[0]
     measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
     shapes = jax.eval_shape(measured, inputs, state, k)
@@ -190,8 +223,11 @@ def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk:
         finite = all_finite(state)
 
         def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
-            # A lost run must not keep others of its batch waiting: exact measures iterate until all have converged.
-            clean = lambda leaf: leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
+            # A lost run must not keep others of its batch waiting: exact measures iterate until all
+            # have converged.
+            clean = lambda leaf: (
+                leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
+            )
             records = measured(inputs, jax.tree.map(clean, state), k)
             rows = {name: at.rows[name].at[at.interval].set(records[name]) for name in records}
             met = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
@@ -202,11 +238,15 @@ def _advance(program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk:
             chunk.record[at.interval], record, lambda: (at.rows, at.missed, jnp.array(False))
         )
         always = at.finite.at[at.interval].set(finite)
-        return Progress(state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed)
+        return Progress(
+            state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed
+        )
 
     finite = jnp.zeros(size, bool)
     missed = jnp.asarray(chunk.missed)
-    start = Progress(state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed)
+    start = Progress(
+        state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed
+    )
     return lax.while_loop(more, interval, start)
 
 
@@ -222,7 +262,8 @@ def largest(tree: Tree) -> jax.Array:
 
 @jax.jit
 def _largest(leaf: jax.Array) -> jax.Array:
-    """Compiled for every shape and not for every tree, since most methods keep arrays of the same shapes."""
+    """Compiled for every shape and not for every tree, since most methods keep arrays of the same
+    shapes."""
     return jnp.max(jnp.abs(leaf), initial=0)
 
 
@@ -234,7 +275,8 @@ def _floats(tree: Tree) -> list[jax.Array]:
 def values(
     functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, key: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Every agent's f and g at its own point; with a key on a minibatch, where all data would be too much."""
+    """Every agent's f and g at its own point; with a key on a minibatch, where all data would be
+    too much."""
 
     def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         oracle = Oracle(functions, d) if key is None else Oracle(functions, d).sampled(key)
@@ -251,7 +293,9 @@ def mean_values(
 
     def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         on = lambda j: Oracle(functions, d).batch(j)
-        values = lax.map(lambda j: (on(j).outer_value(x, y), on(j).inner_value(x, y)), jnp.arange(count))
+        values = lax.map(
+            lambda j: (on(j).outer_value(x, y), on(j).inner_value(x, y)), jnp.arange(count)
+        )
         return jnp.mean(values[0]), jnp.mean(values[1])
 
     return jax.vmap(one)(data, X, Y)

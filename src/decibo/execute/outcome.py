@@ -1,10 +1,13 @@
-"""How a run ended, judged by its numbers: one rule for single runs, for batches and for every method.
+"""How a run ended, judged by its numbers: one rule for single runs, for batches and for every
+method.
 
-    diverged   the largest number of the state has grown GROWN times; or WORSE times, while what is to be minimised has
-               not become smaller either. (A state that is not finite has diverged, too; the loop sees that itself.)
+    diverged   the largest number of the state has grown GROWN times; or WORSE times, while what is
+               to be minimised has not become smaller either. (A state that is not finite has
+               diverged, too; the loop sees that itself.)
     failed     a measure is not a finite number at the last record
 
-Growth is relative to 1 + the largest number at the start: a solution may be far from a start at zero.
+Growth is relative to 1 + the largest number at the start: a solution may be far from a start at
+zero.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from decibo.formatting import listed
 
 GROWN = 1e9  # times the start: finite, but no answer
 WORSE = 1e5  # times the start, where nothing has improved
-MINIMISED = ("outer", "phi", "stationarity", "direction_norm", "distance_x")  # one of them falls in a run that works
+# one of them falls in a run that works
+MINIMISED = ("outer", "phi", "stationarity", "direction_norm", "distance_x")
 STILL = "x has hardly moved"
 SMALL = 1e-6  # a measure below this is no sign of trouble
 ROUNDING = 1e-12  # of 1 + the largest number of a variable
@@ -28,16 +32,20 @@ MOVED = 1e-6  # of 1 + the largest number of x0: less than this is hardly a move
 
 
 class Outcome(NamedTuple):
-    """The status, if it is not what the loop says, and why; the note may also be about a run that is sound."""
+    """The status, if it is not what the loop says, and why; the note may also be about a run that
+    is sound."""
 
     status: Status | None
     note: str
 
 
 def judge(history: Mapping[str, np.ndarray], first: float, last: float) -> Outcome:
-    """The outcome of a run from its records and the largest number of its state, at the start and at the end."""
+    """The outcome of a run from its records and the largest number of its state, at the start and
+    at the end."""
     if grown(history, first, last):
-        return Outcome(Status.diverged, f"The largest number has grown from {first:.1g} to {last:.1g}.")
+        return Outcome(
+            Status.diverged, f"The largest number has grown from {first:.1g} to {last:.1g}."
+        )
     bad = {name: _bad_records(values) for name, values in history.items() if name != "step"}
     ended = [name for name, records in bad.items() if len(records) and records[-1]]
     if ended:
@@ -49,8 +57,12 @@ def judge(history: Mapping[str, np.ndarray], first: float, last: float) -> Outco
     if not some:
         return Outcome(None, "")
     name, count = max(some.items(), key=lambda pair: pair[1])
-    others = f" (and {listed([each for each in some if each != name])} in some)" if len(some) > 1 else ""
-    return Outcome(None, f"{name} was not a finite number in {count} of {len(bad[name])} records{others}.")
+    others = (
+        f" (and {listed([each for each in some if each != name])} in some)" if len(some) > 1 else ""
+    )
+    return Outcome(
+        None, f"{name} was not a finite number in {count} of {len(bad[name])} records{others}."
+    )
 
 
 def grown(history: Mapping[str, np.ndarray], first: float, last: float) -> bool:
@@ -59,7 +71,11 @@ def grown(history: Mapping[str, np.ndarray], first: float, last: float) -> bool:
         return True
     if last <= WORSE * (1 + first):
         return False
-    rows = [history[name] for name in MINIMISED if name in history and len(history[name]) and history[name].ndim == 1]
+    rows = [
+        history[name]
+        for name in MINIMISED
+        if name in history and len(history[name]) and history[name].ndim == 1
+    ]
     return bool(rows) and not any(row[-1] < row[0] for row in rows)
 
 
@@ -79,7 +95,9 @@ def hardly_moved(start: np.ndarray, end: np.ndarray) -> str:
 
 def unmoved(start: np.ndarray, end: np.ndarray) -> bool:
     """Whether a variable is where it was, but for rounding."""
-    return start.shape == end.shape and bool(np.max(np.abs(end - start)) <= ROUNDING * (1 + np.max(np.abs(start))))
+    return start.shape == end.shape and bool(
+        np.max(np.abs(end - start)) <= ROUNDING * (1 + np.max(np.abs(start)))
+    )
 
 
 def _bad_records(values: np.ndarray) -> np.ndarray:

@@ -1,12 +1,14 @@
-"""Steps whose gradients come from outside JAX, run by the host: compiled pieces, and the gradients in between.
+"""Steps whose gradients come from outside JAX, run by the host: compiled pieces, and the gradients
+in between.
 
-A compiled loop that calls the host back hands arrays over through the host's memory. Where a gradient can take them
-where they are (`on_device`, as PyTorch does on a GPU), the step is cut at its gradients instead,
+A compiled loop that calls the host back hands arrays over through the host's memory. Where a
+gradient can take them where they are (`on_device`, as PyTorch does on a GPU), the step is cut at
+its gradients instead,
 
     piece 0 | gradient | piece 1 | gradient | ... | piece n        for every step of an interval
 
-and only the record at the end of the interval is left to the compiled loop. Steps with gradients inside a loop or a
-branch, and agents on several devices, stay with the compiled loop.
+and only the record at the end of the interval is left to the compiled loop. Steps with gradients
+inside a loop or a branch, and agents on several devices, stay with the compiled loop.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from decibo.execute.loop import Inputs, Program
 from decibo.pytree import Tree
 
 PROGRAMS = 16  # how many are kept
-_here = threading.local()  # a compiled program calls back from a thread of its own, in which JAX must not be called
+# a compiled program calls back from a thread of its own, in which JAX must not be called
+_here = threading.local()
 
 
 @runtime_checkable

@@ -1,9 +1,10 @@
 """Where the time of a run goes, and how many intervals to run at a time.
 
-Time is kept apart: steps, compiling, measures. What was compiling JAX says itself: it reports each span as it ends, and
-spans lie inside each other, so their union counts. Steps and records are one compiled program; to tell them apart, the
-record that ends a chunk is made in a call of its own now and then, and so are the steps of the first intervals. Both
-are timed, and the time of other calls is shared out in the same proportion.
+Time is kept apart: steps, compiling, measures. What was compiling JAX says itself: it reports each
+span as it ends, and spans lie inside each other, so their union counts. Steps and records are one
+compiled program; to tell them apart, the record that ends a chunk is made in a call of its own now
+and then, and so are the steps of the first intervals. Both are timed, and the time of other calls
+is shared out in the same proportion.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from decibo.parallel.placement import Placement
 SECONDS = 0.5  # how long a chunk should take: often enough for progress, too seldom to be felt
 APART = 8  # every so many chunks, the last record is timed
 SAMPLES = 3  # so many times, the steps of an interval are timed
-LONG = 5e-4  # seconds: records that take longer are always timed, since a call costs little beside them
+# seconds: records that take longer are always timed, since a call costs little beside them
+LONG = 5e-4
 COMPILING = "/jax/core/compile/"  # JAX's names of what it reports
 
 
@@ -31,7 +33,8 @@ class _Compiled(threading.local):
 
     def __init__(self) -> None:
         self.total = 0.0
-        self.open: list[tuple[float, float]] = []  # the latest spans, which a longer one may still cover
+        # the latest spans, which a longer one may still cover
+        self.open: list[tuple[float, float]] = []
 
 
 _compiled = _Compiled()
@@ -69,7 +72,8 @@ class Clock:
 
 
 class Records:
-    """What a step and a record take, from those that are timed alone. Calls with both are shared out in proportion."""
+    """What a step and a record take, from those that are timed alone. Calls with both are shared
+    out in proportion."""
 
     def __init__(self) -> None:
         self.chunks = 0
@@ -79,9 +83,14 @@ class Records:
         self.idle = 0.0  # seconds of a call that does nothing
 
     def apart(self, each: float | None = None) -> bool:
-        """Whether the last record of the next chunk is made in a call of its own; `each` as all processes know it."""
+        """Whether the last record of the next chunk is made in a call of its own; `each` as all
+        processes know it."""
         self.chunks += 1
-        return not self.known or self.chunks % APART == 1 or (self.each if each is None else each) > LONG
+        return (
+            not self.known
+            or self.chunks % APART == 1
+            or (self.each if each is None else each) > LONG
+        )
 
     @property
     def known(self) -> bool:
@@ -89,7 +98,8 @@ class Records:
         return self.samples >= SAMPLES
 
     def timed_steps(self, lap: Seconds, steps: int) -> None:
-        """A call has made so many steps and no record; the quickest counts, since others waited for the machine."""
+        """A call has made so many steps and no record; the quickest counts, since others waited for
+        the machine."""
         self.samples += 1
         self.step = min(self.step, max(lap.steps - self.idle, 0.0) / steps)
 
@@ -109,11 +119,12 @@ class Records:
 
 
 class Pace:
-    """How many intervals to run at a time, and when to stop on request: the same answer in all processes.
+    """How many intervals to run at a time, and when to stop on request: the same answer in all
+    processes.
 
-    Processes of one run must call the compiled program alike, but each has its own clock and receives its own signals.
-    So each votes with every chunk how long the last one and a record took and whether it was asked to stop, and all get
-    the maximum.
+    Processes of one run must call the compiled program alike, but each has its own clock and
+    receives its own signals. So each votes with every chunk how long the last one and a record took
+    and whether it was asked to stop, and all get the maximum.
     """
 
     def __init__(self, placement: Placement | None):
@@ -126,7 +137,8 @@ class Pace:
         self.record = 0.0  # the seconds of a record on which all agree
 
     def votes(self, requested: str | None, failed: bool = False) -> jax.Array | None:
-        """The votes of this process: (asked to stop?, seconds of the last chunk, those of a record, has it failed?)."""
+        """The votes of this process: (asked to stop?, seconds of the last chunk, those of a record,
+        has it failed?)."""
         self.begun = time.perf_counter()
         if self.placement is None:
             return None
@@ -144,7 +156,8 @@ class Pace:
     def after(self, intervals: int, votes: jax.Array, requested: str | None) -> bool:
         """Choose the next count; returns whether to stop."""
         took = time.perf_counter() - self.begun
-        count, seconds = self.last if self.several else (intervals, took)  # what is agreed on is a chunk old
+        # what is agreed on is a chunk old
+        count, seconds = self.last if self.several else (intervals, took)
         seconds = float(votes[1]) if self.several else seconds
         self.record = float(votes[2]) if self.several else 0.0
         self.count = int(np.clip(count * min(8.0, SECONDS / max(seconds, 1e-6)), 1, INTERVALS))

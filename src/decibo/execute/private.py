@@ -1,11 +1,13 @@
-"""Whether a run resumes with the data it began with, without telling anybody anything about the data.
+"""Whether a run resumes with the data it began with, without telling anybody anything about the
+data.
 
 Every process marks the data of its own agents with a key that it draws itself,
 
     mark of agent i = HMAC-SHA256(key, data of agent i)
 
-and keeps both in a file of its own beside the checkpoints, which only its user may read. Marks are compared where the
-data is; no other process sees them, and without the key they say nothing, not even about a single bit.
+and keeps both in a file of its own beside the checkpoints, which only its user may read. Marks are
+compared where the data is; no other process sees them, and without the key they say nothing, not
+even about a single bit.
 
     DIR/data-0-4.json     the key and the marks of agents 0 to 4
 """
@@ -43,10 +45,14 @@ class Marks:
     def write(self) -> None:
         """Mark the data of a new run, with a new key."""
         key = secrets.token_bytes(32)
-        marks = {str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)}
+        marks = {
+            str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)
+        }
         body = {"key": key.hex(), "marks": marks}
         content = json.dumps({**body, "checksum": _checksum(body)}, indent=1)
-        atomic_write(self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json", content, PRIVATE)
+        atomic_write(
+            self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json", content, PRIVATE
+        )
 
     def clear(self) -> None:
         """Remove all marks and their drafts; for a new run, before any process writes its own."""
@@ -54,21 +60,27 @@ class Marks:
             path.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Reject other data than those with which the run began; warn where this cannot be found out."""
+        """Reject other data than those with which the run began; warn where this cannot be found
+        out."""
         known = self._known()
         unknown = [int(agent) for agent in self.agents if int(agent) not in known]
         for key in {key for key, _ in known.values()}:
             for agent, mark in zip(self.agents.tolist(), self._marks(key), strict=True):
-                if agent in known and known[agent][0] == key and not hmac.compare_digest(known[agent][1], mark):
+                if (
+                    agent in known
+                    and known[agent][0] == key
+                    and not hmac.compare_digest(known[agent][1], mark)
+                ):
                     raise InputError(
-                        f"The run in {self.folder} began with other data of agent {agent}, and a run resumes only with "
-                        "the same data.",
+                        f"The run in {self.folder} began with other data of agent {agent}, and a"
+                        " run resumes only with the same data.",
                         "Pass the same data, or choose another folder.",
                     )
         if unknown:
             warn(
-                f"Whether agent {unknown[0]} still has the data with which the run in {self.folder} began cannot be "
-                f"checked: no file {PATTERN} there that this process can read knows it ({len(unknown)} such agents)."
+                f"Whether agent {unknown[0]} still has the data with which the run in {self.folder}"
+                f" began cannot be checked: no file {PATTERN} there that this process can read"
+                f" knows it ({len(unknown)} such agents)."
             )
 
     def _known(self) -> dict[int, tuple[bytes, str]]:

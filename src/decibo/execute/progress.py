@@ -52,21 +52,35 @@ class Line:
         self.drawn = not over
         width = shutil.get_terminal_size().columns - 1
         text = line(step, steps, self._rate(now, step), latest, self.noun)
-        print("\r" + text[:width].ljust(width), end="\n" if over else "", file=sys.stderr, flush=True)
+        print(
+            "\r" + text[:width].ljust(width), end="\n" if over else "", file=sys.stderr, flush=True
+        )
 
     def _rate(self, now: float, step: int) -> float:
         """Steps a second since the first report, or since the beginning while there is only one."""
         since, first = self.mark or (now, step)
-        return (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
+        return (
+            (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
+        )
 
 
 def line(step: int, steps: int, rate: float, latest: Mapping[str, Any], noun: str = "step") -> str:
-    """The text: step, rate, time left, |grad Phi|, consensus error; other measures where these are not recorded."""
+    """The text: step, rate, time left, |grad Phi|, consensus error; other measures where these are
+    not recorded."""
     left = f"{_clock((steps - step) / rate)} left" if rate > 0 else ""
-    numbers = {name: float(value) for name, value in latest.items() if not getattr(value, "ndim", 0)}
-    shown = _slope(numbers) | {name: value for name, value in numbers.items() if name == "consensus_x"}
+    numbers = {
+        name: float(value) for name, value in latest.items() if not getattr(value, "ndim", 0)
+    }
+    shown = _slope(numbers) | {
+        name: value for name, value in numbers.items() if name == "consensus_x"
+    }
     shown = shown or dict(list(numbers.items())[:3])
-    parts = [f"{noun} {step}/{steps}", f"{rate:.0f}/s", left, *(f"{k} {v:.2g}" for k, v in shown.items())]
+    parts = [
+        f"{noun} {step}/{steps}",
+        f"{rate:.0f}/s",
+        left,
+        *(f"{k} {v:.2g}" for k, v in shown.items()),
+    ]
     return "  ".join(part for part in parts if part)
 
 

@@ -1,4 +1,5 @@
-"""A run on the host: a fold over chunks of steps, RunState -> RunState, and the solution at its end."""
+"""A run on the host: a fold over chunks of steps, RunState -> RunState, and the solution at its
+end."""
 
 from __future__ import annotations
 
@@ -35,13 +36,15 @@ from decibo.pytree import Tree
 
 LONGEST = 1000  # the most steps of an interval, so that the host can look in between
 PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out what to change
-LARGE = 1 << 28  # bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
+# bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
+LARGE = 1 << 28
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a run was given, checked and placed on its devices; nothing of it changes during the run.
+    """What a run was given, checked and placed on its devices; nothing of it changes during the
+    run.
 
     start   the starting rows of all agents, on the host where there are several devices
     center  their mean x
@@ -81,8 +84,11 @@ def begin(setup: Setup) -> RunState:
     return RunState(0, loop.begin(setup.program, setup.inputs, setup.rows()), history)
 
 
-def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, clock: Clock | None = None) -> Solution:
-    """Run chunk after chunk until the steps are done, a target is reached or the numbers stop being finite."""
+def finish(
+    setup: Setup, run: RunState, report: Report | None, throw: bool, clock: Clock | None = None
+) -> Solution:
+    """Run chunk after chunk until the steps are done, a target is reached or the numbers stop being
+    finite."""
     clock = Clock() if clock is None else clock
     pace = Pace(setup.placement)
     status = Status.done
@@ -117,7 +123,8 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
             if status is not Status.interrupted:
                 stop.pass_on()  # too late for this run, but not for what comes after it
     except KeyboardInterrupt:
-        if jax.process_count() > 1 or _is_gone(run.agents):  # the others are elsewhere, or there is nothing to save
+        # the others are elsewhere, or there is nothing to save
+        if jax.process_count() > 1 or _is_gone(run.agents):
             raise
         status = Status.interrupted
         if setup.checkpointer and run.step > max(saved, 0):
@@ -129,19 +136,21 @@ def finish(setup: Setup, run: RunState, report: Report | None, throw: bool, cloc
 
 
 def watched(progress: bool | Report | None) -> AbstractContextManager[Report | None]:
-    """What to call between chunks: the function that was passed, or a line if it is wanted and somebody watches."""
+    """What to call between chunks: the function that was passed, or a line if it is wanted and
+    somebody watches."""
     if callable(progress):
         return nullcontext(progress)
     if not isinstance(progress, bool | None):
         raise InputError(
-            f"progress must be True, False or a function (step, steps, latest measures), but it is "
+            "progress must be True, False or a function (step, steps, latest measures), but it is "
             f"{short(repr(progress))}."
         )
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
 
 def _fed(setup: Setup, feed: Feed | None, run: RunState) -> tuple[Inputs, StreamError | None]:
-    """The inputs of the next chunk; with several processes also why this one has none, of which it tells the others."""
+    """The inputs of the next chunk; with several processes also why this one has none, of which it
+    tells the others."""
     if feed is None or run.step >= setup.steps:
         return setup.inputs, None
     inputs, failure = feed.at(run.step, setup.inputs)
@@ -151,7 +160,8 @@ def _fed(setup: Setup, feed: Feed | None, run: RunState) -> tuple[Inputs, Stream
 
 
 class Part(NamedTuple):
-    """The next intervals: the steps at which they end, and whether the record of the last one is made apart."""
+    """The next intervals: the steps at which they end, and whether the record of the last one is
+    made apart."""
 
     ends: np.ndarray
     chunk: Chunk
@@ -160,19 +170,33 @@ class Part(NamedTuple):
 
 def _next(setup: Setup, run: RunState, pace: Pace, feed: Feed | None) -> Part:
     """The intervals to run next, as the compiled program takes them."""
-    alone = not pace.records.known or outside.pieces_of(setup.program, setup.inputs, run.agents) is not None
-    ends = _boundaries(setup, run, 1 if alone else pace.count, setup.steps if feed is None else feed.end)
+    alone = (
+        not pace.records.known
+        or outside.pieces_of(setup.program, setup.inputs, run.agents) is not None
+    )
+    ends = _boundaries(
+        setup, run, 1 if alone else pace.count, setup.steps if feed is None else feed.end
+    )
     record = (ends % setup.every == 0) | (ends == setup.steps)
     apart = bool(record[-1]) and pace.apart()
     if apart:
         record[-1] = False
-    return Part(ends, Chunk.of(np.diff(ends, prepend=run.step), record, missed=_missed(setup, run)), apart)
+    return Part(
+        ends, Chunk.of(np.diff(ends, prepend=run.step), record, missed=_missed(setup, run)), apart
+    )
 
 
 def _advance(
-    setup: Setup, inputs: Inputs, run: RunState, part: Part, votes: jax.Array | None, pace: Pace, clock: Clock
+    setup: Setup,
+    inputs: Inputs,
+    run: RunState,
+    part: Part,
+    votes: jax.Array | None,
+    pace: Pace,
+    clock: Clock,
 ) -> tuple[Progress, RunState]:
-    """Run these intervals: where they ended, and the state with their records; its agents are still those before."""
+    """Run these intervals: where they ended, and the state with their records; its agents are still
+    those before."""
     end = _call(setup, inputs, run.agents, run.step, part.chunk, votes)
     intervals = int(end.interval)
     lap = clock.lap()
@@ -195,8 +219,11 @@ def _advance(
     return end, run._replace(seconds=seconds)
 
 
-def _call(setup: Setup, inputs: Inputs, state: Tree, step: int, chunk: Chunk, votes: jax.Array | None) -> Progress:
-    """Run a chunk; a large state is changed in place. Steps that the host runs come before a chunk without steps."""
+def _call(
+    setup: Setup, inputs: Inputs, state: Tree, step: int, chunk: Chunk, votes: jax.Array | None
+) -> Progress:
+    """Run a chunk; a large state is changed in place. Steps that the host runs come before a chunk
+    without steps."""
     pieces = outside.pieces_of(setup.program, inputs, state)
     if pieces is not None and chunk.length:
         count = int(chunk.steps[0])
@@ -217,7 +244,8 @@ def _is_gone(state: Tree) -> bool:
 
 
 def _compiled(setup: Setup, inputs: Inputs, run: RunState, pace: Pace, clock: Clock) -> RunState:
-    """The same state after the program has been compiled; also sees what a call takes that does nothing."""
+    """The same state after the program has been compiled; also sees what a call takes that does
+    nothing."""
     nothing = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool))
     clock.lap()
     pace.records.idle = math.inf
@@ -227,18 +255,22 @@ def _compiled(setup: Setup, inputs: Inputs, run: RunState, pace: Pace, clock: Cl
         end.interval.block_until_ready()
         lap = clock.lap()
         pace.records.idle = min(pace.records.idle, lap.steps)
-        run = run._replace(agents=end.state, seconds=run.seconds.plus(Seconds(compiling=lap.compiling)))
+        run = run._replace(
+            agents=end.state, seconds=run.seconds.plus(Seconds(compiling=lap.compiling))
+        )
     return run
 
 
 def _missed(setup: Setup, run: RunState) -> bool:
-    """Whether a record so far was above a target: what holds from the start on does not end a run."""
+    """Whether a record so far was above a target: what holds from the start on does not end a
+    run."""
     rows = [np.asarray(run.history[name]) <= value for name, value in setup.targets.items()]
     return any(not row.all() for row in rows)
 
 
 def _boundaries(setup: Setup, run: RunState, count: int, block: int) -> np.ndarray:
-    """The steps at which the next intervals end, at most `count`, and none beyond the next stop of the host.
+    """The steps at which the next intervals end, at most `count`, and none beyond the next stop of
+    the host.
 
     block   the end of the block of minibatches that is there
 
@@ -248,7 +280,9 @@ def _boundaries(setup: Setup, run: RunState, count: int, block: int) -> np.ndarr
     stops = []
     if setup.checkpointer:
         stops.append(setup.checkpointer.every)
-    following = [period * (run.step // period + 1 + np.arange(count)) for period in (*periods, *stops)]
+    following = [
+        period * (run.step // period + 1 + np.arange(count)) for period in (*periods, *stops)
+    ]
     first = [0] if not len(run.history["step"]) and not run.step else []
     ends = np.unique(np.concatenate([*following, [setup.steps, block], first])).astype(int)
     limit = min([setup.steps, block, *(period * (run.step // period + 1) for period in stops)])
@@ -260,8 +294,13 @@ def _recorded(run: RunState, ends: np.ndarray, record: np.ndarray, end: Progress
     marked = np.flatnonzero(record[: len(ends)])
     if not len(marked):
         return run
-    rows = {"step": ends[marked]} | {name: np.asarray(row)[marked] for name, row in jax.device_get(end.rows).items()}
-    joined = {name: np.concatenate([old, rows[name]]) if len(old) else rows[name] for name, old in run.history.items()}
+    rows = {"step": ends[marked]} | {
+        name: np.asarray(row)[marked] for name, row in jax.device_get(end.rows).items()
+    }
+    joined = {
+        name: np.concatenate([old, rows[name]]) if len(old) else rows[name]
+        for name, old in run.history.items()
+    }
     return run._replace(history=joined)
 
 
@@ -281,7 +320,9 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
     first = float(loop.largest(setup.start)) if last > outcome.WORSE else 0.0
     found, note = outcome.judge(run.history, first, last)
     solution = _solution(setup, run, status, "")
-    moved = outcome.hardly_moved(setup.center, np.asarray(setup.program.functions.x.ravel(solution.x)))
+    moved = outcome.hardly_moved(
+        setup.center, np.asarray(setup.program.functions.x.ravel(solution.x))
+    )
     reasons = [note]
     if found is Status.diverged:
         reasons.append(_why_grown(setup, run))
@@ -289,7 +330,9 @@ def _ended(setup: Setup, run: RunState, status: Status, throw: bool) -> Solution
         reasons.append(_why_failed(setup, run, solution))
     elif run.step:
         chooses = setup.method.chosen is not None
-        suspect = (chooses and bool(moved)) or outcome.worsened(run.history) or _kept_y(setup, solution)
+        suspect = (
+            (chooses and bool(moved)) or outcome.worsened(run.history) or _kept_y(setup, solution)
+        )
         flat = _flat_inner(setup, solution) if suspect else ""
         found = Status.failed if flat else None
         reasons += [moved, flat]
@@ -309,14 +352,19 @@ def _chosen(setup: Setup, run: RunState) -> str:
         return ""
     rows = loop.chosen_of(setup.program, setup.inputs, run.agents)
     found = {name: float(np.median(np.asarray(row))) for name, row in rows.items()}
-    finite = [f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)]
+    finite = [
+        f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)
+    ]
     unlimited = [name for name, value in found.items() if np.isinf(value)]
     sentences = [f"Step sizes found by the agents: {', '.join(finite)}."] if finite else []
-    return " ".join([*sentences, *(f"No curvature was seen that would limit {name}." for name in unlimited)])
+    return " ".join(
+        [*sentences, *(f"No curvature was seen that would limit {name}." for name in unlimited)]
+    )
 
 
 def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
-    """A sentence, if the inner level has no curvature at the start, or at the end; if data is spread, nobody knows."""
+    """A sentence, if the inner level has no curvature at the start, or at the end; if data is
+    spread, nobody knows."""
     if setup.placement or setup.method.bias == MOREAU:
         return ""
     functions = setup.program.functions
@@ -331,7 +379,8 @@ def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
 
 
 def _kept_y(setup: Setup, solution: Solution) -> bool:
-    """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at where that is cheap."""
+    """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at
+    where that is cheap."""
     layout = setup.program.functions.y
     if setup.placement or setup.method.one_level or layout.size > outcome.SMALL_Y:
         return False
@@ -356,16 +405,25 @@ def _why_grown(setup: Setup, run: RunState) -> str:
 def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
     """Why a measure is not a finite number."""
     exact = any(not np.isfinite(run.history[name][-1]) for name in SOLVED if name in run.history)
-    why = "" if setup.placement or not exact else diagnose.unsolved_inner(setup.problem, setup.inputs, solution.x)
+    why = (
+        ""
+        if setup.placement or not exact
+        else diagnose.unsolved_inner(setup.problem, setup.inputs, solution.x)
+    )
     return why or "Check where the objectives and measures are defined."
 
 
-def _diverged(setup: Setup, inputs: Inputs, run: RunState, part: Part, end: Progress, throw: bool) -> Solution:
-    """Keep the records and the state before the first number that is not finite, and say what to change."""
+def _diverged(
+    setup: Setup, inputs: Inputs, run: RunState, part: Part, end: Progress, throw: bool
+) -> Solution:
+    """Keep the records and the state before the first number that is not finite, and say what to
+    change."""
     if _is_gone(run.agents):
         return _lost(setup, run, part, end, throw)
     good, step = diagnose.last_finite(setup.program, inputs, run.agents, run.step, int(end.k))
-    run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(step=step, agents=good)
+    run = _recorded(run, part.ends[part.ends <= step], part.chunk.record, end)._replace(
+        step=step, agents=good
+    )
     advice = _flat_inner(setup) or _explained(setup, inputs, run, step + 1)
     message = f"The state stopped being finite at step {step + 1} of {setup.steps}. {advice}"
     solution = _solution(setup, run, Status.diverged, message)
@@ -380,9 +438,10 @@ def _lost(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -
     run = _recorded(run, part.ends[part.ends <= before], part.chunk.record, end)
     run = run._replace(step=int(end.k), agents=end.state)
     message = (
-        f"The state stopped being finite between steps {before} and {run.step} of {setup.steps}. It is returned as it "
-        "is: a state this large is changed in place, and only a checkpoint has the one before. "
-    ) + _bad_start(setup)
+        f"The state stopped being finite between steps {before} and {run.step} of {setup.steps}. It"
+        " is returned as it is: a state this large is changed in place, and only a checkpoint has"
+        " the one before. " + _bad_start(setup)
+    )
     solution = _solution(setup, run, Status.diverged, message)
     if throw:
         raise DivergedError(solution)
@@ -390,14 +449,18 @@ def _lost(setup: Setup, run: RunState, part: Part, end: Progress, throw: bool) -
 
 
 def _bad_start(setup: Setup) -> str:
-    """Whether the objectives were finite where a large run started: they were not computed before it."""
+    """Whether the objectives were finite where a large run started: they were not computed before
+    it."""
     if setup.placement is None:
         start = setup.rows()
         key = setup.inputs.key if setup.method.stochastic and setup.source is None else None
         both = loop.values(setup.program.functions, setup.inputs.data, start["x"], start["y"], key)
         for name, row in zip(("outer", "inner"), map(np.asarray, both), strict=True):
             for agent in np.flatnonzero(~np.isfinite(row))[:1]:
-                return f"Already at the start {name} of agent {agent} was {row[agent]}: check the data of this agent."
+                return (
+                    f"Already at the start {name} of agent {agent} was {row[agent]}: check the data"
+                    " of this agent."
+                )
     return "Lower the step sizes."
 
 
@@ -413,7 +476,8 @@ def _solution(setup: Setup, run: RunState, status: Status, message: str) -> Solu
     method = setup.method
     rows: Mapping[str, jax.Array] = loop.rows_of(setup.program, setup.inputs, run.agents)
     if setup.placement:
-        rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}  # here, for this process alone
+        # here, for this process alone
+        rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}
     links = len(setup.network.edges) * (1 if setup.network.directed else 2)
     state: Tree = run.agents if setup.placement is None else None
     return Solution(

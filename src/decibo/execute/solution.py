@@ -26,8 +26,8 @@ class Status(StrEnum):
     done          all steps were made
     converged     every target of `until` was reached
     diverged      numbers of the state stopped being finite, or grew without bound
-    failed        the state stayed bounded, but the result is no answer: a measure is not a finite number, or the
-                  inner level is not strongly convex
+    failed        the state stayed bounded, but the result is no answer: a measure is not a finite
+                  number, or the inner level is not strongly convex
     interrupted   it was asked to stop
     """
 
@@ -51,7 +51,8 @@ class Solution:
     agents    every agent's own: agents.x, agents.y, ... with a leading axis of agents
     history   name of a measure -> array with one entry for each record; history["step"] says when
     cost      what a step costs and what the run cost: gradients, messages, bytes, seconds
-    status    done, converged, diverged, failed or interrupted (see `Status`); `message` says it in words
+    status    done, converged, diverged, failed or interrupted (see `Status`); `message` says it in
+              words
     steps     the number of steps after which x, y and agents were taken
     method    the method; the step sizes that agents have found themselves are in `message`
     """
@@ -69,10 +70,11 @@ class Solution:
     state: Tree = field(repr=False, default=None)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The history as a pandas DataFrame, a row for each record: what was spent so far, and every measure.
+        """The history as a pandas DataFrame, a row for each record: what was spent so far, and
+        every measure.
 
-        work, gradients and products are those of all agents, bytes those of all links; seconds are those of the steps,
-        shared out equally.
+        work, gradients and products are those of all agents, bytes those of all links; seconds are
+        those of the steps, shared out equally.
 
         A measure that is an array becomes several columns: name[0], name[1], ...
         """
@@ -84,7 +86,10 @@ class Solution:
         columns = {"step": step} | self.cost.so_far(step)
         for name, values in self.history.items():
             flat = values.reshape(len(values), -1)
-            columns |= {name if values.ndim == 1 else f"{name}[{i}]": flat[:, i] for i in range(flat.shape[1])}
+            columns |= {
+                name if values.ndim == 1 else f"{name}[{i}]": flat[:, i]
+                for i in range(flat.shape[1])
+            }
         return pandas.DataFrame(columns)
 
     def __repr__(self) -> str:
@@ -93,11 +98,15 @@ class Solution:
             for name, values in self.history.items()
             if name != "step" and len(values) and np.ndim(values[-1]) == 0
         )
-        return f"Solution({self.status} after {self.steps} steps of {self.method} on {self.network}: {last})"
+        return (
+            f"Solution({self.status} after {self.steps} steps of {self.method} on {self.network}:"
+            f" {last})"
+        )
 
 
 class DivergedError(RuntimeError):
-    """A run diverged or failed and `throw=True` was passed; `solution` holds everything up to then."""
+    """A run diverged or failed and `throw=True` was passed; `solution` holds everything up to
+    then."""
 
     def __init__(self, solution: Solution):
         super().__init__(solution.message)

@@ -32,7 +32,15 @@ from decibo.execute.progress import Report
 from decibo.execute.run import LARGE, SOLVED, Setup, begin, finish, watched
 from decibo.execute.solution import Solution
 from decibo.execute.start import Start, starting_rows
-from decibo.measure.cost import Cost, MarkedMix, Seconds, ShapedOracle, asks_for_products, state_size, step_cost
+from decibo.measure.cost import (
+    Cost,
+    MarkedMix,
+    Seconds,
+    ShapedOracle,
+    asks_for_products,
+    state_size,
+    step_cost,
+)
 from decibo.measure.measures import Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
@@ -75,22 +83,32 @@ def solve(
     checkpoint: Checkpoints | None = None,
     memory: str = "normal",
 ) -> Solution:
-    """Let the agents of `network` solve `problem` together by `method`; without one, by `ahead_exact()`.
+    """Let the agents of `network` solve `problem` together by `method`; without one, by
+    `ahead_exact()`.
 
-    network     a network, or one for each variable of the method: {"x": ring(10), "y": complete(10), "z": complete(10)}
+    network     a network, or one for each variable of the method: {"x": ring(10), "y":
+                complete(10), "z": complete(10)}
     steps       the number of steps
-    every       the number of steps between two records; by default there are about a hundred records
-    measures    what to record: names and functions of a snapshot; ["cheap"] by default, ["all"] adds the exact ones
-    start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0 and y0
+    every       the number of steps between two records; by default there are about a hundred
+                records
+    measures    what to record: names and functions of a snapshot; ["cheap"] by default, ["all"]
+                adds the exact ones
+    start       stacked starting points {"x": ..., "y": ...}, or `random_start(seed)`; by default x0
+                and y0
     seed        for methods and networks that draw random numbers
-    until       stop as converged once all these measures are at or below their values: {"stationarity": 1e-8}; what
-                already holds at the start, as consensus may, must have been missed in between
-    progress    a line on the terminal (default: if there is one), or a function (step, steps, latest measures)
-    throw       raise DivergedError if the run diverges or fails, instead of returning what was computed until then
+    until       stop as converged once all these measures are at or below their values:
+                {"stationarity": 1e-8}; what already holds at the start, as consensus may, must have
+                been missed in between
+    progress    a line on the terminal (default: if there is one), or a function (step, steps,
+                latest measures)
+    throw       raise DivergedError if the run diverges or fails, instead of returning what was
+                computed until then
     devices     the number of devices to use for the agents; by default all devices of all processes
-    checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a crash
-    memory      "less" computes one gradient after the other, so that the activations of one are in memory and not those
-                at y and at z together. "low" does so for one agent of a device after the other, too, and takes longer
+    checkpoint  `Checkpoints(folder)`: save the state there, so that the run can be resumed after a
+                crash
+    memory      "less" computes one gradient after the other, so that the activations of one are in
+                memory and not those at y and at z together. "low" does so for one agent of a device
+                after the other, too, and takes longer
     """
     clock = Clock()
     method = ahead_exact() if method is None else method
@@ -102,7 +120,9 @@ def solve(
     one_of_words("memory", memory, MEMORY)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if not isinstance(checkpoint, Checkpoints | None):
-        raise InputError(f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}.")
+        raise InputError(
+            f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}."
+        )
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
@@ -143,13 +163,18 @@ def check_types(problem: object, network: object, method: object) -> None:
     ):
         if not isinstance(value, kind):
             wanted = f"a decibo {name} such as {example}"
-            raise InputError(f"{name} must be {wanted}, but it is {short(repr(value))}.", _meant(name, value))
+            raise InputError(
+                f"{name} must be {wanted}, but it is {short(repr(value))}.", _meant(name, value)
+            )
 
 
 def _meant(name: str, value: object) -> str:
     """What was probably meant, for what people pass in good faith."""
     if name == "network" and is_graph(value):
-        return "Use decibo.from_graph(graph), or decibo.networks.from_digraph for a directed one: links need weights."
+        return (
+            "Use decibo.from_graph(graph), or decibo.networks.from_digraph for a directed one:"
+            " links need weights."
+        )
     if name == "network" and getattr(value, "ndim", 0) == 2:
         return "Use decibo.from_weights(W)."
     if name == "method" and callable(value):
@@ -163,13 +188,17 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     if isinstance(network, EachNetwork):
         if method.told:
             raise InputError(
-                f"{method!r} finds its step sizes over one network, but there is one for each variable.",
+                f"{method!r} finds its step sizes over one network, but there is one for each"
+                " variable.",
                 "Pass alpha and gamma, or one network.",
             )
-        network.check_variables(method.name, method.direction.variables if method.direction else None)
+        network.check_variables(
+            method.name, method.direction.variables if method.direction else None
+        )
     if network.directed and not method.directed:
         raise InputError(
-            f"{method.name} needs symmetric, doubly stochastic weights, which the directed {network!r} does not have.",
+            f"{method.name} needs symmetric, doubly stochastic weights, which the directed"
+            f" {network!r} does not have.",
             "Use a method with push_pull, such as decibo.methods.fab, or an undirected network.",
         )
     if method.stochastic and problem.sample is None:
@@ -179,8 +208,8 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
         )
     if method.batches and not isinstance(problem.sample, Batches):
         raise InputError(
-            f"{method.name} remembers what it found on every batch, but the problem draws minibatches that have no "
-            "number.",
+            f"{method.name} remembers what it found on every batch, but the problem draws"
+            " minibatches that have no number.",
             BATCHES,
         )
     if isinstance(problem.sample, Stream):
@@ -188,13 +217,14 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     parts = network.networks if isinstance(network, EachNetwork) else (network,)
     if method.fixed_network and any(isinstance(part, VaryingNetwork) for part in parts):
         raise InputError(
-            f"{method.name} keeps sums of what neighbours sent, which the changing links of {network!r} would "
-            "invalidate.",
+            f"{method.name} keeps sums of what neighbours sent, which the changing links of"
+            f" {network!r} would invalidate.",
             "Use a fixed network, or a method without compression.",
         )
     if method.noisy and any(isinstance(part, ChebyshevNetwork) for part in parts):
         raise InputError(
-            f"{method.name} adds noise to its messages, of which a step has one, but {network!r} exchanges several.",
+            f"{method.name} adds noise to its messages, of which a step has one, but {network!r}"
+            " exchanges several.",
             "Use the network inside it.",
         )
     if isinstance(network, AsynchronousNetwork):
@@ -202,11 +232,13 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
     if network not in parts and any(isinstance(part, AsynchronousNetwork) for part in parts):
         raise InputError(
             "There cannot be a network for each variable if agents do not wait for each other.",
-            "Use one asynchronous network for all; with split=True variables are late by themselves.",
+            "Use one asynchronous network for all; with split=True variables are late by"
+            " themselves.",
         )
     if method.centralised and network.agents > 1:
         raise InputError(
-            f"{method.name} is a centralised method and runs on one agent, but the network has {network.agents}.",
+            f"{method.name} is a centralised method and runs on one agent, but the network has"
+            f" {network.agents}.",
             "Use decibo.complete(1).",
         )
     _warn_of_small_lam(problem, method)
@@ -217,26 +249,35 @@ def _check_streamed(method: Algorithm) -> None:
     """A method for a problem whose minibatches come in a stream."""
     if not method.stochastic:
         raise InputError(
-            f"{method.name} takes gradients on all data at every step, but the data comes in a stream.",
-            "Use decibo.minibatch(method), or decibo.with_estimator(method, decibo.estimator.storm(0.1)).",
+            f"{method.name} takes gradients on all data at every step, but the data comes in a"
+            " stream.",
+            "Use decibo.minibatch(method), or decibo.with_estimator(method,"
+            " decibo.estimator.storm(0.1)).",
         )
     if method.full:
         raise InputError(
-            f"{method.name} takes gradients on all data now and then, but the data comes in a stream.",
+            f"{method.name} takes gradients on all data now and then, but the data comes in a"
+            " stream.",
             "Use estimator.minibatch() or estimator.storm(a).",
         )
 
 
 def check_products(problem: Problem, method: Algorithm, data: Tree) -> None:
-    """A method with second derivatives needs an inner objective that has them. Only traces, and only if it must."""
+    """A method with second derivatives needs an inner objective that has them. Only traces, and
+    only if it must."""
     one = one_of(data)
-    needed = asks_for_products(problem.functions, one, method.core) if method.products is None else method.products
+    needed = (
+        asks_for_products(problem.functions, one, method.core)
+        if method.products is None
+        else method.products
+    )
     if needed:
         require_products(method.name, problem.functions, one)
 
 
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
-    """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma 2)."""
+    """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma
+    2)."""
     lam = method.settings.get("lam")
     constants = problem.constants
     if constants is None or not isinstance(lam, int | float) or method.bias != "1/lam":
@@ -244,8 +285,9 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
     least = 2 * constants["L_f1"] / constants["mu_g"]
     if lam < least:
         warn(
-            f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not be strongly convex "
-            "in y, and the theory no longer bounds the bias of the penalty. Raise lam, or use ahead_exact."
+            f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not"
+            " be strongly convex in y, and the theory no longer bounds the bias of the penalty."
+            " Raise lam, or use ahead_exact."
         )
 
 
@@ -257,10 +299,14 @@ def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
     dtype = problem.y_layout.dtype
     lost = lam * float(jnp.finfo(dtype).eps)
     if lost > LOST:
-        advice = "Lower lam" if dtype == jnp.float64 else "Lower lam, or use double precision (jax_enable_x64)"
+        advice = (
+            "Lower lam"
+            if dtype == jnp.float64
+            else "Lower lam, or use double precision (jax_enable_x64)"
+        )
         warn(
-            f"lam = {lam:g} is too large for {dtype}: rounding errors, multiplied by it, reach {lost:.1g} of what "
-            f"it should find. {advice}."
+            f"lam = {lam:g} is too large for {dtype}: rounding errors, multiplied by it, reach"
+            f" {lost:.1g} of what it should find. {advice}."
         )
 
 
@@ -296,7 +342,9 @@ def prepare(
     identity: dict[str, str] = {}
     if several or checkpoints:
         one = one_of(given.data)
-        identity = fingerprint(problem, network, method, seed, given.names, given.rows, one, given.functions)
+        identity = fingerprint(
+            problem, network, method, seed, given.names, given.rows, one, given.functions
+        )
     if several:
         check_same(identity | shared)
     checkpointer = None
@@ -304,7 +352,9 @@ def prepare(
         marks = Marks(checkpoints.path, local, given.marked)
         checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
     inputs = _inputs(given, network, method, seed, placement, local)
-    program = Program(given.functions, given.measures, tuple(given.targets), placement, memory=memory)
+    program = Program(
+        given.functions, given.measures, tuple(given.targets), placement, memory=memory
+    )
     return Setup(
         problem,
         network,
@@ -359,14 +409,21 @@ def _checked(
     seed: int,
     until: Mapping[str, float] | None,
 ) -> Given:
-    """Read the data of these agents and check it, the start, the measures and the targets against each other."""
+    """Read the data of these agents and check it, the start, the measures and the targets against
+    each other."""
     functions = problem.functions
     source: Source | None = None
-    data = _agreed_data(problem, local.tolist()) if jax.process_count() > 1 else problem.local(local.tolist())
+    data = (
+        _agreed_data(problem, local.tolist())
+        if jax.process_count() > 1
+        else problem.local(local.tolist())
+    )
     if isinstance(problem.sample, Stream):
         source = open_stream(problem.sample, local, network.agents, seed)
         functions = functions._replace(sample=source.sampler)
-        problem.check_samples(jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data))
+        problem.check_samples(
+            jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data)
+        )
     check_products(problem, method, data)
     variables = variables_of(functions, data, method.core)
     rows = start_of(problem, network.agents, start, method, variables)
@@ -378,10 +435,13 @@ def _checked(
     names = [name for name, _ in recorded]
     _check_measurable(problem, names)
     targets = _targets(until, names)
-    here = rows if len(local) == network.agents else {name: row[local] for name, row in rows.items()}
+    here = (
+        rows if len(local) == network.agents else {name: row[local] for name, row in rows.items()}
+    )
     key = jax.random.key(seed) if method.stochastic and source is None else None
     numbers = network.agents * state_size(functions, one_of(data), one_of(rows), method.core)
-    if numbers * problem.y_layout.dtype.itemsize <= LARGE:  # beyond, no second program is compiled for this
+    # beyond, no second program is compiled for this
+    if numbers * problem.y_layout.dtype.itemsize <= LARGE:
         finite_at_start(functions, data, here, local, key)
     if isinstance(problem.sample, Batches) and method.stochastic:
         batches_add_up(functions, problem.sample.count, data, here, local)
@@ -399,16 +459,22 @@ def _inputs(
     """What stays the same during the run, where its agents are."""
     goals = {name: jnp.asarray(value) for name, value in given.targets.items()}
     if placement is not None:
-        return _placed(placement, network, method, placement.split(given.data, local), seed, given.known, goals)
+        return _placed(
+            placement, network, method, placement.split(given.data, local), seed, given.known, goals
+        )
     mixing = network.mixing()
     core = core_for(mixing, method)
-    return Inputs(core, mixing, given.data, jax.random.key(seed), given.known, goals, told(network, method))
+    return Inputs(
+        core, mixing, given.data, jax.random.key(seed), given.known, goals, told(network, method)
+    )
 
 
 def _cost(given: Given, network: Network | DirectedNetwork, method: Algorithm, rounds: int) -> Cost:
     """What one step costs one agent on this network."""
     shares = network.shares if isinstance(network, EachNetwork) else ()
-    cost = step_cost(given.functions, one_of(given.data), one_of(given.rows), method.core, shares).with_rounds(rounds)
+    cost = step_cost(
+        given.functions, one_of(given.data), one_of(given.rows), method.core, shares
+    ).with_rounds(rounds)
     if not isinstance(network, AsynchronousNetwork):
         return cost
     speed = float(np.mean(network.speeds))
@@ -433,7 +499,9 @@ def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
 def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...]:
     """The names of what the method shows of its state, found without computing anything."""
     layouts = {"x": functions.x, "y": functions.y}
-    start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
+    start = {
+        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
+    }
     names = lambda d, start: core.view(core.init(ShapedOracle(functions, d), MarkedMix(), start))
     return tuple(jax.eval_shape(names, one_of(data), start))
 
@@ -441,17 +509,22 @@ def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...
 def start_of(
     problem: Problem, agents: int, start: Start, method: Algorithm, variables: tuple[str, ...]
 ) -> dict[str, jax.Array]:
-    """The starting rows of all agents: x and y always, other variables that the method keeps where they are given."""
+    """The starting rows of all agents: x and y always, other variables that the method keeps where
+    they are given."""
     if start is None:
         return problem.start_rows(agents)
-    return starting_rows(problem, agents, start, method.direction.variables if method.direction else variables)
+    return starting_rows(
+        problem, agents, start, method.direction.variables if method.direction else variables
+    )
 
 
 def known_solution(problem: Problem) -> dict[str, jax.Array]:
     """The known x and y as flat vectors, where the problem has them."""
     layouts = {"x": problem.x_layout, "y": problem.y_layout}
     trees = problem.solution or {}
-    return {name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree)) for name, tree in trees.items()}
+    return {
+        name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree)) for name, tree in trees.items()
+    }
 
 
 def finite_at_start(
@@ -461,13 +534,17 @@ def finite_at_start(
     agents: np.ndarray,
     key: jax.Array | None = None,
 ) -> None:
-    """Reject a start where an objective of these agents is not a finite number; with a key on a minibatch only."""
-    for name, row in zip(("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"], key), strict=True):
+    """Reject a start where an objective of these agents is not a finite number; with a key on a
+    minibatch only."""
+    for name, row in zip(
+        ("outer", "inner"), loop.values(functions, data, rows["x"], rows["y"], key), strict=True
+    ):
         bad = np.flatnonzero(~np.isfinite(np.asarray(row)))
         if bad.size:
             raise InputError(
-                f"Both objectives must be finite where a run starts, but {name} of agent {agents[bad[0]]} is "
-                f"{float(row[bad[0]])} there ({bad.size} of {len(row)} agents).",
+                f"Both objectives must be finite where a run starts, but {name} of agent"
+                f" {agents[bad[0]]} is {float(row[bad[0]])} there ({bad.size} of {len(row)}"
+                " agents).",
                 "Check the data of this agent for NaN, or start elsewhere with start=.",
             )
 
@@ -475,27 +552,34 @@ def finite_at_start(
 def batches_add_up(
     functions: Functions, count: int, data: Tree, rows: Mapping[str, jax.Array], agents: np.ndarray
 ) -> None:
-    """Reject batches over which an objective of these agents has another mean than it has on all data."""
+    """Reject batches over which an objective of these agents has another mean than it has on all
+    data."""
     whole = loop.values(functions, data, rows["x"], rows["y"])
     means = loop.mean_values(functions, count, data, rows["x"], rows["y"])
     for name, value, mean in zip(("outer", "inner"), whole, means, strict=True):
         apart = np.abs(np.asarray(value) - np.asarray(mean))
-        allowed = float(jnp.finfo(mean.dtype).eps) ** 0.5 * (np.abs(np.asarray(value)) + np.abs(np.asarray(mean)))
+        allowed = float(jnp.finfo(mean.dtype).eps) ** 0.5 * (
+            np.abs(np.asarray(value)) + np.abs(np.asarray(mean))
+        )
         bad = np.flatnonzero(apart > allowed)
         if bad.size:
             raise InputError(
-                f"The mean of an objective over the {count} batches must be the objective itself, but {name} of agent "
-                f"{agents[bad[0]]} is {float(value[bad[0]]):.6g} on all data and {float(mean[bad[0]]):.6g} on average.",
-                "Average over samples instead of summing, or weight them, or pass Batches(count, take=...).",
+                f"The mean of an objective over the {count} batches must be the objective itself,"
+                f" but {name} of agent {agents[bad[0]]} is {float(value[bad[0]]):.6g} on all data"
+                f" and {float(mean[bad[0]]):.6g} on average.",
+                "Average over samples instead of summing, or weight them, or pass Batches(count,"
+                " take=...).",
             )
 
 
 def _check_measurable(problem: Problem, names: list[str]) -> None:
-    """Exact measures solve the inner level on the data that stays on the device; one batch is not the problem."""
+    """Exact measures solve the inner level on the data that stays on the device; one batch is not
+    the problem."""
     exact = [name for name in names if name in SOLVED]
     if exact and isinstance(problem.data, FirstBatch):
         raise InputError(
-            f"{exact[0]} solves the inner level exactly, but all data of this problem comes in a stream.",
+            f"{exact[0]} solves the inner level exactly, but all data of this problem comes in a"
+            " stream.",
             "Pass what it is to be solved on: Problem(outer, inner, data, x0, y0, sample=stream).",
         )
 
@@ -511,7 +595,8 @@ def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, f
     for name, value in (until or {}).items():
         if name not in names:
             raise InputError(
-                f"until names {name!r}, but a run can only wait for what it records: {', '.join(names)}.",
+                f"until names {name!r}, but a run can only wait for what it records:"
+                f" {', '.join(names)}.",
                 "Add it to measures.",
             )
         targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
@@ -528,7 +613,9 @@ def _placed(
     targets: dict[str, jax.Array],
 ) -> Inputs:
     """The inputs of a run on several devices, every part where it belongs."""
-    key = jax.jit(lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE))()
+    key = jax.jit(
+        lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE)
+    )()
     mixing = placement.split_devices(sharded_mixing(network, placement))
     everywhere = [placement.everywhere(part) for part in (known, targets, told(network, method))]
     return Inputs(method.core, mixing, data, key, *everywhere)

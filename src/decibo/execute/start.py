@@ -25,11 +25,13 @@ class RandomStart:
     common: bool
 
 
-def random_start(seed: int, scale: float | Mapping[str, float] = 1.0, *, common: bool = False) -> RandomStart:
+def random_start(
+    seed: int, scale: float | Mapping[str, float] = 1.0, *, common: bool = False
+) -> RandomStart:
     """A random start: x0 and y0 plus `scale` times standard normal numbers.
 
-    scale   one number for x and y (then z starts where y does), or one for each variable: {"x": 0.0, "y": 1.0,
-            "z": 1.0} leaves x at x0 and draws y and z independently
+    scale   one number for x and y (then z starts where y does), or one for each variable: {"x":
+            0.0, "y": 1.0, "z": 1.0} leaves x at x0 and draws y and z independently
     common  whether all agents start at the same point
     """
     scales = dict(scale) if isinstance(scale, Mapping) else {"x": scale, "y": scale}
@@ -41,13 +43,18 @@ Start = Mapping[str, Tree] | RandomStart | None
 
 
 def starting_rows(
-    problem: Problem, agents: int, start: Mapping[str, Tree] | RandomStart, variables: tuple[str, ...]
+    problem: Problem,
+    agents: int,
+    start: Mapping[str, Tree] | RandomStart,
+    variables: tuple[str, ...],
 ) -> dict[str, jax.Array]:
-    """The starting point of every agent: rows for x and y always, for other variables where they were given."""
+    """The starting point of every agent: rows for x and y always, for other variables where they
+    were given."""
     points = start.scale if isinstance(start, RandomStart) else start
     if not isinstance(points, Mapping):
         raise InputError(
-            f"start must be a dictionary of stacked points or decibo.random_start(seed), but it is {start!r:.60}."
+            "start must be a dictionary of stacked points or decibo.random_start(seed), but it is"
+            f" {start!r:.60}."
         )
     only_known("The start of this method", "variable", points, sorted({"x", "y", *variables}))
     rows = problem.start_rows(agents)
@@ -55,7 +62,9 @@ def starting_rows(
         base = lambda name: rows["x" if name == "x" else "y"][0]
         return rows | {name: _drawn(start, name, base(name), agents) for name in points}
     layout = lambda name: problem.x_layout if name == "x" else problem.y_layout
-    return rows | {name: _stacked(name, layout(name), tree, agents) for name, tree in points.items()}
+    return rows | {
+        name: _stacked(name, layout(name), tree, agents) for name, tree in points.items()
+    }
 
 
 def _drawn(start: RandomStart, name: str, base: jax.Array, agents: int) -> jax.Array:
@@ -70,8 +79,9 @@ def _stacked(name: str, layout: Layout, tree: Tree, agents: int) -> jax.Array:
     shapes = [np.shape(leaf) for leaf in leaves]
     if treedef != layout.treedef or shapes != wanted:
         raise InputError(
-            f"start[{name!r}] must have one point for each of the {agents} agents, that is shapes "
-            f"{jax.tree.unflatten(layout.treedef, wanted)}, but it has {jax.tree.unflatten(treedef, shapes)}.",
+            f"start[{name!r}] must have one point for each of the {agents} agents, that is shapes"
+            f" {jax.tree.unflatten(layout.treedef, wanted)}, but it has"
+            f" {jax.tree.unflatten(treedef, shapes)}.",
             "Stack the agents' points along a new first axis.",
         )
     for dtype in (np.asarray(leaf).dtype for leaf in leaves):

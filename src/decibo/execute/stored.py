@@ -1,14 +1,16 @@
 """A checkpoint on disk: complete or not there, and used only if every byte is what was written.
 
-    DIR/step-00001000/manifest.json     format, step, what the run is (fingerprint), versions, checksums of the files
+    DIR/step-00001000/manifest.json     format, step, what the run is (fingerprint), versions,
+                                        checksums of the files
     DIR/step-00001000/manifest.sha256   the checksum of the manifest, as sha256sum writes it
-    DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own agents
+    DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own
+                                        agents
     DIR/step-00001000/shared.npz        what is the same for all agents: the step and the history
 
-Processes that have no file system in common keep a folder each, with their own agents and all that is shared. A
-checkpoint is written under another name and renamed when it is complete and on the disk, so a crash at any instant
-leaves the one before. Plain arrays and JSON, nothing that could be executed, and nothing about processes: any number of
-them can continue from it.
+Processes that have no file system in common keep a folder each, with their own agents and all that
+is shared. A checkpoint is written under another name and renamed when it is complete and on the
+disk, so a crash at any instant leaves the one before. Plain arrays and JSON, nothing that could be
+executed, and nothing about processes: any number of them can continue from it.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Saved:
     def rows(self, agents: np.ndarray, own: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """The leaves with an axis of agents, by name, for the agents in `own`, in their order.
 
-        agents   all that must be there; without `own`, all are wanted. Files that hold nobody's rows are not read
+        agents   all that must be there; without `own`, all are wanted. Files that hold nobody's
+                 rows are not read
         """
         own = agents if own is None else own
         paths = [self.folder / name for name in self.files if name.startswith(AGENTS)]
@@ -73,7 +76,9 @@ class Saved:
         parts = [_load(paths[place]) for place in needed]
         there = [part.pop("agents") for part in parts]
         for part, numbered in zip(parts, there, strict=True):
-            if part.keys() != parts[0].keys() or any(rows.shape[:1] != numbered.shape for rows in part.values()):
+            if part.keys() != parts[0].keys() or any(
+                rows.shape[:1] != numbered.shape for rows in part.values()
+            ):
                 raise damaged(self.folder, "the states of its agents do not have the same parts")
         read = np.concatenate(there)
         place = np.argsort(read)[np.searchsorted(np.sort(read), own)]
@@ -81,7 +86,9 @@ class Saved:
         for name in list(parts[0]):  # leaf by leaf: what was joined is let go
             pieces = [part.pop(name) for part in parts]
             joined[name] = (
-                pieces[0] if np.array_equal(read, own) and len(pieces) == 1 else np.concatenate(pieces)[place]
+                pieces[0]
+                if np.array_equal(read, own) and len(pieces) == 1
+                else np.concatenate(pieces)[place]
             )
         return joined
 
@@ -108,10 +115,12 @@ def write(
     barrier: Callable[[str], None],
     keep: int,
 ) -> None:
-    """Write a checkpoint together with all other processes; the leader completes it and removes old ones.
+    """Write a checkpoint together with all other processes; the leader completes it and removes old
+    ones.
 
-    Where each process has a folder of its own, each is the leader of its folder; old checkpoints are removed only when
-    all have completed the new one, so that there is always a step that all of them have.
+    Where each process has a folder of its own, each is the leader of its folder; old checkpoints
+    are removed only when all have completed the new one, so that there is always a step that all of
+    them have.
 
     about   the fingerprint of the run, and the software that runs it
     """
@@ -133,7 +142,8 @@ def write(
                 draft.rename(final)
                 sync_folder(folder)
     except BaseException:
-        if leader and jax.process_count() == 1:  # others may be writing into it; the next run removes it
+        # others may be writing into it; the next run removes it
+        if leader and jax.process_count() == 1:
             remove(draft)
         raise
     barrier("a checkpoint is complete")
@@ -141,10 +151,14 @@ def write(
         _prune(folder, step, keep)
 
 
-def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]) -> T | None:
-    """As `newest`, where each process has a folder of its own: of the newest step that is sound in all of them.
+def newest_of_all(
+    folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]
+) -> T | None:
+    """As `newest`, where each process has a folder of its own: of the newest step that is sound in
+    all of them.
 
-    None if a process has no checkpoint: a run that was killed before all had completed their first one begins again.
+    None if a process has no checkpoint: a run that was killed before all had completed their first
+    one begins again.
     """
     everyone = share([step_of(path) for path in steps(folder)])
     common = sorted(set.intersection(*map(set, everyone)))
@@ -164,8 +178,9 @@ def newest_of_all(folder: Path, take: Callable[[Saved], T], share: Callable[[Any
         warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.")
     if all(everyone):  # else the first checkpoint was never completed
         raise CorruptedFileError(
-            f"The folders of the processes have no checkpoint of the same step that is sound in all of them: they have "
-            f"steps {', '.join(map(str, everyone))}. Start a new run in another folder."
+            "The folders of the processes have no checkpoint of the same step that is sound in all"
+            f" of them: they have steps {', '.join(map(str, everyone))}. Start a new run in another"
+            " folder."
         )
     return None
 
@@ -199,12 +214,16 @@ def read(folder: Path) -> Saved:
     except (InputError, CorruptedFileError):
         raise
     except Exception as error:  # whatever a damaged file may lead to
-        raise damaged(folder, f"its manifest cannot be used ({type(error).__name__}: {first_line(error)})") from error
+        raise damaged(
+            folder, f"its manifest cannot be used ({type(error).__name__}: {first_line(error)})"
+        ) from error
 
 
 def steps(folder: Path) -> list[Path]:
     """The completed checkpoints, oldest first."""
-    complete = [path for path in folder.iterdir() if DONE.fullmatch(path.name)] if folder.is_dir() else []
+    complete = (
+        [path for path in folder.iterdir() if DONE.fullmatch(path.name)] if folder.is_dir() else []
+    )
     return sorted(complete, key=step_of)
 
 
@@ -219,7 +238,8 @@ def name_of(step: int) -> str:
 
 
 def clear(folder: Path) -> None:
-    """Remove what was left unfinished when an earlier run was killed; only for who holds the lock."""
+    """Remove what was left unfinished when an earlier run was killed; only for who holds the
+    lock."""
     for draft in folder.glob(f"{WRITING}*"):
         remove(draft)
 
@@ -233,7 +253,8 @@ def remove(path: Path) -> None:
 
 
 def _prune(folder: Path, step: int, keep: int) -> None:
-    """Keep the newest ones. Those beyond the step just written cannot be used, or the run would have begun there."""
+    """Keep the newest ones. Those beyond the step just written cannot be used, or the run would
+    have begun there."""
     complete = steps(folder)
     beyond = [path for path in complete if step_of(path) > step]
     for old in (*beyond, *complete[: len(complete) - len(beyond)][:-keep]):
@@ -244,7 +265,11 @@ def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]]) -> Non
     """Write the manifest and its checksum, the last two files."""
     files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
     parts = {name: dict(part) for name, part in about.items()}
-    content = encode(json.dumps({"kind": KIND, "format": FORMAT, "step": step, **parts, "files": files}, indent=1))
+    content = encode(
+        json.dumps(
+            {"kind": KIND, "format": FORMAT, "step": step, **parts, "files": files}, indent=1
+        )
+    )
     for name, text in {MANIFEST: content, SEAL: encode(_seal_of(content))}.items():
         with synced(draft / name) as file:
             file.write(text)
@@ -269,7 +294,9 @@ def _read(folder: Path) -> Saved:
         raise damaged(folder, f"it holds step {step}")
     words = {name: manifest[name] for name in ("fingerprint", "software", "files")}
     for name, entries in words.items():
-        if not (isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())):
+        if not (
+            isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())
+        ):
             raise damaged(folder, f"{name!r} in its manifest is not a table of words")
     if SHARED not in files:
         raise damaged(folder, f"{SHARED} is missing")
@@ -294,8 +321,8 @@ def _check_format(folder: Path, manifest: object) -> None:
         raise damaged(folder, "this is not a checkpoint of decibo")
     if manifest.get("format") != FORMAT:
         raise InputError(
-            f"{folder} is a checkpoint of format {manifest.get('format')!r}, but this version of decibo reads format "
-            f"{FORMAT}.",
+            f"{folder} is a checkpoint of format {manifest.get('format')!r}, but this version of"
+            f" decibo reads format {FORMAT}.",
             "Resume with the version that wrote it, or start a new run in another folder.",
         )
 
@@ -304,10 +331,14 @@ def _load(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarra
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in (file.files if names is None else names)}
     # numpy does not know bfloat16, and reads it as two bytes of no type
-    return {name: array.view(jnp.bfloat16) if array.dtype == "V2" else array for name, array in arrays.items()}
+    return {
+        name: array.view(jnp.bfloat16) if array.dtype == "V2" else array
+        for name, array in arrays.items()
+    }
 
 
 def _save(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
-    """Write arrays one after the other, so that no more than one of those that come from a device is on the host."""
+    """Write arrays one after the other, so that no more than one of those that come from a device
+    is on the host."""
     with synced(path) as file:
         np.savez(file, allow_pickle=False, **arrays)

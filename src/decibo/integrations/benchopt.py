@@ -1,4 +1,5 @@
-"""decibo's methods inside the public benchopt benchmark of bilevel solvers (benchopt/benchmark_bilevel).
+"""decibo's methods inside the public benchopt benchmark of bilevel solvers
+(benchopt/benchmark_bilevel).
 
 A file solvers/decibo.py in a clone of the benchmark is all it needs:
 
@@ -9,8 +10,9 @@ A file solvers/decibo.py in a clone of the benchmark is all it needs:
         name = "decibo"
         parameters = {"method": ["ahead_exact"], "alpha": [None], "gamma": [None], "n_agents": [1]}
 
-The benchmark passes f(inner_var, outer_var, start, batch_size), the mean over `batch_size` samples from `start` on.
-The samples of both levels are shared out equally among `n_agents` agents on `network`.
+The benchmark passes f(inner_var, outer_var, start, batch_size), the mean over `batch_size` samples
+from `start` on. The samples of both levels are shared out equally among `n_agents` agents on
+`network`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,15 @@ Batched = Callable[..., jax.Array]
 
 
 class BilevelSolver:
-    """What the benchmark asks of a solver: set_objective, run, get_result; a mix-in for benchopt's BaseSolver.
+    """What the benchmark asks of a solver: set_objective, run, get_result; a mix-in for benchopt's
+    BaseSolver.
 
-    method      a name in decibo.CATALOG; settings that are None are left to the method (`ahead_exact` chooses its own)
+    method      a name in decibo.CATALOG; settings that are None are left to the method
+                (`ahead_exact` chooses its own)
     n_agents    how many agents share the samples; 1 is the benchmark's own, centralised setting
     network     the name of a network in decibo.networks
-    estimator   None for full gradients, or one of those in ESTIMATORS; page and sarah then have full gradients once in
-                `n_batches` steps
+    estimator   None for full gradients, or one of those in ESTIMATORS; page and sarah then have
+                full gradients once in `n_batches` steps
     n_batches   into how many batches the samples of an agent are divided for an estimator
     """
 
@@ -77,9 +81,17 @@ class BilevelSolver:
         batches = 1 if self.estimator is None else integer("n_batches", self.n_batches)
         fewest = min(n_inner_samples, n_outer_samples)
         if fewest < agents * batches:
-            needs = "Every agent needs samples" if batches == 1 else f"Every agent needs a sample in {batches} batches"
-            raise InputError(f"{needs}, but there are {agents} agents and {fewest} samples.", "Use fewer agents.")
-        places = lambda samples: np.arange(samples // (agents * batches) * agents * batches).reshape(agents, -1)
+            needs = (
+                "Every agent needs samples"
+                if batches == 1
+                else f"Every agent needs a sample in {batches} batches"
+            )
+            raise InputError(
+                f"{needs}, but there are {agents} agents and {fewest} samples.", "Use fewer agents."
+            )
+        places = lambda samples: np.arange(
+            samples // (agents * batches) * agents * batches
+        ).reshape(agents, -1)
         self.problem = decibo.Problem(
             _one_agent(f_outer, "outer"),
             _one_agent(f_inner, "inner"),
@@ -89,7 +101,9 @@ class BilevelSolver:
             sample=None if self.estimator is None else Batches(batches),
             name="benchopt",
         )
-        settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        settings = {
+            name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None
+        }
         self.algorithm = decibo.CATALOG[self.method](**settings)
         if self.estimator is not None:
             make = ESTIMATORS[one_of("estimator", self.estimator, tuple(ESTIMATORS))]
@@ -119,6 +133,9 @@ class BilevelSolver:
         return {"inner_var": self.inner_var, "outer_var": self.outer_var}
 
 
-def _one_agent(function: Batched, level: str) -> Callable[[Tree, Tree, dict[str, jax.Array]], jax.Array]:
-    """The mean over the samples of one agent, or of a batch of them, in decibo's order of arguments."""
+def _one_agent(
+    function: Batched, level: str
+) -> Callable[[Tree, Tree, dict[str, jax.Array]], jax.Array]:
+    """The mean over the samples of one agent, or of a batch of them, in decibo's order of
+    arguments."""
     return lambda x, y, d: function(y, x, start=d[level][0], batch_size=d[level].shape[0])

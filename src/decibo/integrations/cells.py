@@ -1,13 +1,16 @@
-"""A wire over cells: endpoints that another system names, connects and authenticates, such as those of NVFlare.
+"""A wire over cells: endpoints that another system names, connects and authenticates, such as those
+of NVFlare.
 
-    who is it       the cell that a message comes from, as the system has proven it; never what the message says
-    what travels    FRAME and a frame; or KNOCK, the 8 random bytes that a site has drawn when it started, and the 8 of
-                    the neighbour that it has heard last, zeros for none
-    knocking        a site knocks every second until its neighbour has knocked too; a new number is a connection made.
-                    A knock is answered if whoever knocks has not heard this start of the site: answers may be lost
+    who is it       the cell that a message comes from, as the system has proven it; never what the
+                    message says
+    what travels    FRAME and a frame; or KNOCK, the 8 random bytes that a site has drawn when it
+                    started, and the 8 of the neighbour that it has heard last, zeros for none
+    knocking        a site knocks every second until its neighbour has knocked too; a new number is
+                    a connection made. A knock is answered if whoever knocks has not heard this
+                    start of the site: answers may be lost
 
-Each neighbour has a queue and a thread of its own, since handing a message to a cell may take long if the other one is
-away. What does not fit into a queue is dropped: `Post` repeats it when asked.
+Each neighbour has a queue and a thread of its own, since handing a message to a cell may take long
+if the other one is away. What does not fit into a queue is dropped: `Post` repeats it when asked.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class Cell(Protocol):
     """The endpoint of one site."""
 
     def listen(self, heard: Callable[[str, bytes, bool], None]) -> None:
-        """Call heard(address, content, sealed) for every message; sealed: encrypted and signed by that address."""
+        """Call heard(address, content, sealed) for every message; sealed: encrypted and signed by
+        that address."""
         ...
 
     def send(self, address: str, content: bytes) -> None:
@@ -51,7 +55,9 @@ class CellWire:
     say      gets lines for the log
     """
 
-    def __init__(self, cell: Cell, peers: Mapping[str, str], say: Callable[[str], None], *, sealed: bool) -> None:
+    def __init__(
+        self, cell: Cell, peers: Mapping[str, str], say: Callable[[str], None], *, sealed: bool
+    ) -> None:
         self.cell = cell
         self.lines = {name: Line(self, name, address) for name, address in peers.items()}
         self.say = say
@@ -96,7 +102,9 @@ class CellWire:
         elif content[:1] == FRAME:
             receiver.deliver(name, content[1:])
         elif content[:1] == KNOCK and len(content) == 1 + 2 * NUMBER:
-            self._knocked(self.lines[name], content[1 : 1 + NUMBER], content[1 + NUMBER :], receiver)
+            self._knocked(
+                self.lines[name], content[1 : 1 + NUMBER], content[1 + NUMBER :], receiver
+            )
         else:
             self._refuse(address, "it is neither a frame nor a knock")
 
@@ -110,7 +118,8 @@ class CellWire:
             receiver.connected(line.name)
 
     def _refuse(self, address: str, why: str) -> None:
-        """A line in the log, but not one for each message of a flood, nor for each name that a flood makes up."""
+        """A line in the log, but not one for each message of a flood, nor for each name that a
+        flood makes up."""
         now = time.monotonic()
         who = self._names.get(address, "")
         if now - self._said.get(who, -EVERY) >= EVERY:

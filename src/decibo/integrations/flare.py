@@ -4,15 +4,17 @@
 
     flare.job_folder("job.toml", "heart")        # then: nvflare job submit -j heart
 
-`SiteExecutor` takes part at every client, as `decibo join` would: with the folder `local/decibo` of the client's
-workspace in place of ~/.decibo/site, which holds site.toml and the checkpoints. `SiteController`, at the server, starts
-all of them, and ends all of them if one fails. The same folder, submitted again, goes on from the checkpoints.
+`SiteExecutor` takes part at every client, as `decibo join` would: with the folder `local/decibo` of
+the client's workspace in place of ~/.decibo/site, which holds site.toml and the checkpoints.
+`SiteController`, at the server, starts all of them, and ends all of them if one fails. The same
+folder, submitted again, goes on from the checkpoints.
 
-Frames are messages between the job's cells, not the `aux` requests that workflows of NVFlare use: an aux request is
-encrypted only if it waits for an answer, and says itself who sent it. A message of a cell can be sealed (encrypted for
-the receiver, signed by the sender) without waiting, and its origin is the name in the certificate that signed it. The
-server passes every message on, and reads none that is sealed. It also says which cell is whose, and is not believed:
-the cell of a site is that of its name, and NVFlare must compare this name with the certificate's.
+Frames are messages between the job's cells, not the `aux` requests that workflows of NVFlare use:
+an aux request is encrypted only if it waits for an answer, and says itself who sent it. A message
+of a cell can be sealed (encrypted for the receiver, signed by the sender) without waiting, and its
+origin is the name in the certificate that signed it. The server passes every message on, and reads
+none that is sealed. It also says which cell is whose, and is not believed: the cell of a site is
+that of its name, and NVFlare must compare this name with the certificate's.
 """
 
 from __future__ import annotations
@@ -64,13 +66,16 @@ Header: Any = _defs.MessageHeaderKey
 Code: Any = _constants.ReturnCode
 
 
-def job_folder(job: str | Path, folder: str | Path, *, synthetic: bool = False, sealed: bool = True) -> Path:
-    """Write a job of NVFlare that runs the job in a file, each site at the client of its name; returns the folder.
+def job_folder(
+    job: str | Path, folder: str | Path, *, synthetic: bool = False, sealed: bool = True
+) -> Path:
+    """Write a job of NVFlare that runs the job in a file, each site at the client of its name;
+    returns the folder.
 
     job         a job file; its sites need neither certificates nor addresses
     synthetic   whether the sites compute with the data that the job's problem has, to try it
-    sealed      whether messages are encrypted and signed from end to end; False for NVFlare's simulator, which has no
-                certificates
+    sealed      whether messages are encrypted and signed from end to end; False for NVFlare's
+                simulator, which has no certificates
     """
     path = Path(job)
     names = read_members(path, certificates=False).names
@@ -87,11 +92,17 @@ def job_folder(job: str | Path, folder: str | Path, *, synthetic: bool = False, 
     }
     workflow = {"id": TASK, "path": f"{here}.SiteController", "args": {"sites": names}}
     executor = {"path": f"{here}.SiteExecutor", "args": {"synthetic": synthetic, "sealed": sealed}}
-    client = {"format_version": 2, "executors": [{"tasks": [TASK], "executor": executor}], "components": []}
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": [TASK], "executor": executor}],
+        "components": [],
+    }
     config = place / APP / "config"
     config.mkdir(parents=True)
     (place / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
-    (config / "config_fed_server.json").write_text(json.dumps({"format_version": 2, "workflows": [workflow]}) + "\n")
+    (config / "config_fed_server.json").write_text(
+        json.dumps({"format_version": 2, "workflows": [workflow]}) + "\n"
+    )
     (config / "config_fed_client.json").write_text(json.dumps(client) + "\n")
     (config / JOB).write_bytes(read_file(path, LONGEST))
     return place
@@ -115,7 +126,9 @@ class SiteExecutor(_executor.Executor):
             return _shareable.make_reply(Code.TASK_UNKNOWN)
         say = lambda line: self.log_info(fl_ctx, line)
         ended: list[str] = []  # why not, or "" if all went well
-        part = threading.Thread(target=lambda: ended.append(self._take_part(fl_ctx, say)), daemon=True)
+        part = threading.Thread(
+            target=lambda: ended.append(self._take_part(fl_ctx, say)), daemon=True
+        )
         part.start()
         while part.is_alive() and not abort_signal.triggered:
             part.join(POLL)
@@ -127,14 +140,18 @@ class SiteExecutor(_executor.Executor):
         return reply
 
     def _take_part(self, fl_ctx: Any, say: Callable[[str], None]) -> str:
-        """Why this site could not go on, for the server: who is missing, but no words that may quote its data."""
+        """Why this site could not go on, for the server: who is missing, but no words that may
+        quote its data."""
         try:
             with jax.enable_x64(read_dtype(job_file(fl_ctx)) == "float64"):
                 solution, place = self._solution(fl_ctx, say)
         except LostError as error:
             return str(error)
         except Exception as error:
-            say(f"{type(error).__name__}: {error if isinstance(error, InputError) else first_line(error)}")
+            say(
+                f"{type(error).__name__}:"
+                f" {error if isinstance(error, InputError) else first_line(error)}"
+            )
             return f"{type(error).__name__}: {OWN_LOG}"
         say(f"{solution.message} The result is in {place}")
         return solution.message if solution.status is Status.diverged else ""
@@ -147,15 +164,21 @@ class SiteExecutor(_executor.Executor):
         path = job_file(fl_ctx)
         home = home_of(Path(workspace.get_site_config_dir()) / "decibo", name)
         members = read_members(path, certificates=False)
-        peers = [members.names[other] for other in neighbours_of(members.network, members.number(name))]
+        peers = [
+            members.names[other] for other in neighbours_of(members.network, members.number(name))
+        ]
         wire = wire_of(engine, fl_ctx.get_job_id(), peers, say, sealed=self.sealed)
         if "estimator" in read_tables(path):
             from decibo.sklearn.stored import fit_job  # needs scikit-learn
 
             model, place = fit_job(path, home, say=say, wire=wire)
             return model.solution_, place
-        job = read_job(path, own=lambda named, where: agreed(home, named, where), certificates=False)
-        solution = join(job, site=name, data=self._data(home), folder=home.run(job), wire=wire, say=say)
+        job = read_job(
+            path, own=lambda named, where: agreed(home, named, where), certificates=False
+        )
+        solution = join(
+            job, site=name, data=self._data(home), folder=home.run(job), wire=wire, say=say
+        )
         return solution, write_solution(home.run(job), name, solution)
 
     def _data(self, home: Home) -> Tree:
@@ -163,7 +186,8 @@ class SiteExecutor(_executor.Executor):
             return None
         if home.data is None:
             raise InputError(
-                f"{home.folder / 'site.toml'} does not say what loads the data.", 'Add data = "module:function".'
+                f"{home.folder / 'site.toml'} does not say what loads the data.",
+                'Add data = "module:function".',
             )
         return _function(home.data, "data")()
 
@@ -189,9 +213,13 @@ class SiteController(_controller.Controller):
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """One task for all sites, and no end to it but theirs."""
-        task = _specification.Task(name=TASK, data=_shareable.Shareable(), timeout=0, result_received_cb=self._received)
+        task = _specification.Task(
+            name=TASK, data=_shareable.Shareable(), timeout=0, result_received_cb=self._received
+        )
         many = len(self.sites)
-        self.broadcast_and_wait(task, fl_ctx, targets=self.sites, min_responses=many, abort_signal=abort_signal)
+        self.broadcast_and_wait(
+            task, fl_ctx, targets=self.sites, min_responses=many, abort_signal=abort_signal
+        )
 
     def _received(self, client_task: Any, fl_ctx: Any) -> None:
         name = client_task.client.name
@@ -224,23 +252,33 @@ class JobCell:
     def send(self, address: str, content: bytes) -> None:
         """Send a message, and wait for no answer."""
         message = _message.Message(payload=content)
-        found = self.core.fire_and_forget(CHANNEL, TOPIC, [address], message, secure=self.sealed, optional=True)
+        found = self.core.fire_and_forget(
+            CHANNEL, TOPIC, [address], message, secure=self.sealed, optional=True
+        )
         if found and found.get(address):
             raise ConnectionError(found[address])
 
     @staticmethod
     def _before_it_is_opened(message: Any) -> None:
-        """Note whether it is sealed: NVFlare opens and checks only messages that say so, and lets others pass."""
-        sealed = message.get_header(Header.SECURE, False) and message.get_header(Header.ENCRYPTED, False)
+        """Note whether it is sealed: NVFlare opens and checks only messages that say so, and lets
+        others pass."""
+        sealed = message.get_header(Header.SECURE, False) and message.get_header(
+            Header.ENCRYPTED, False
+        )
         message.set_prop(SEALED, bool(sealed))
 
 
-def wire_of(engine: Any, job_id: str, peers: Iterable[str], say: Callable[[str], None], *, sealed: bool) -> CellWire:
+def wire_of(
+    engine: Any, job_id: str, peers: Iterable[str], say: Callable[[str], None], *, sealed: bool
+) -> CellWire:
     """The wire of this client to those of its neighbours that take part in the same job."""
     cell = engine.get_cell()
     if sealed:
         check_certificates(cell.core_cell)
-    addresses = {peer: f"{cell_of(peer, engine.get_client_from_name(peer), sealed=sealed)}.{job_id}" for peer in peers}
+    addresses = {
+        peer: f"{cell_of(peer, engine.get_client_from_name(peer), sealed=sealed)}.{job_id}"
+        for peer in peers
+    }
     return CellWire(JobCell(cell, sealed=sealed), addresses, say, sealed=sealed)
 
 
@@ -248,26 +286,29 @@ def check_certificates(core: Any) -> None:
     """Reject an NVFlare whose messages cannot be sealed, or could be opened by somebody else."""
     if not core.supports_secure_messages():
         raise InputError(
-            "This NVFlare has no certificates, so that messages cannot be encrypted and signed from end to end.",
-            "Use a provisioned one; or sealed=False in job_folder(...), to try a job in NVFlare's simulator.",
+            "This NVFlare has no certificates, so that messages cannot be encrypted and signed from"
+            " end to end.",
+            "Use a provisioned one; or sealed=False in job_folder(...), to try a job in NVFlare's"
+            " simulator.",
         )
     if not core.credential_manager.enforce_identity:
         raise InputError(
-            "This NVFlare does not compare the names of clients with those in their certificates, so that its server, "
-            "or any client, could pose as a neighbour.",
+            "This NVFlare does not compare the names of clients with those in their certificates,"
+            " so that its server, or any client, could pose as a neighbour.",
             "Set its connection_security to mtls.",
         )
 
 
 def cell_of(peer: str, client: Any, *, sealed: bool) -> str:
-    """The address of a site's client, as the server tells it; if messages are sealed, only that of its name will do."""
+    """The address of a site's client, as the server tells it; if messages are sealed, only that of
+    its name will do."""
     if client is None:
         raise InputError(f"{peer} is a site of the job, but no client takes part under this name.")
     address = str(client.get_fqcn())
     if sealed and address != peer:
         raise InputError(
-            f"The server says that the client {peer} is at {short(plain(address))}, for which the certificate of "
-            "another one would do.",
+            f"The server says that the client {peer} is at {short(plain(address))}, for which the"
+            " certificate of another one would do.",
             "Connect the client with the server directly, without a relay of NVFlare.",
         )
     return address
@@ -279,12 +320,15 @@ def job_file(fl_ctx: Any) -> Path:
 
 
 def home_of(folder: Path, name: str) -> Home:
-    """The site's own folder at a client, which only its user may read; without a site.toml it names no data."""
+    """The site's own folder at a client, which only its user may read; without a site.toml it names
+    no data."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(folder, 0o700)
     home = Home.at(folder) if (folder / "site.toml").is_file() else Home(folder, name)
     if home.name != name:
-        raise InputError(f"{folder / 'site.toml'} is that of {home.name}, but this client is {name}.")
+        raise InputError(
+            f"{folder / 'site.toml'} is that of {home.name}, but this client is {name}."
+        )
     return home
 
 

@@ -1,24 +1,28 @@
-r"""PyTorch modules and losses as objectives: gradients by torch, the loop and the network by decibo.
+r"""PyTorch modules and losses as objectives: gradients by torch, the loop and the network by
+decibo.
 
     from decibo.integrations import torch as bridge
 
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Tanh(), torch.nn.Linear(32, 10))
 
     def inner(x, y, d):
-        return cross_entropy(functional_call(model, y, d["images"]), d["digits"]) + x.exp() * penalty(y)
+        return cross_entropy(functional_call(model, y, d["images"]), d["digits"]) + x.exp() *
+        penalty(y)
 
     problem = bridge.problem(outer, inner, data, x0=0.0, y0=model)
     solution = decibo.solve(problem, decibo.ring(5))
     bridge.load(model, solution.y)
 
-outer and inner are functions (x, y, d) of ONE agent that take tensors and return a scalar that torch can differentiate.
-x, y and d are shaped like x0, y0 and the data of one agent; a module in x0 or y0 stands for its trainable parameters,
-a dictionary by their names. Tensors have the types that were passed, and lie on `device`.
+outer and inner are functions (x, y, d) of ONE agent that take tensors and return a scalar that
+torch can differentiate. x, y and d are shaped like x0, y0 and the data of one agent; a module in x0
+or y0 stands for its trainable parameters, a dictionary by their names. Tensors have the types that
+were passed, and lie on `device`.
 
-The compiled loop hands its arrays to torch and takes the gradients back (`decibo.integrations.host`), on a CPU without
-copying what it hands over. On a GPU that both share torch is called between compiled pieces of a step instead
-(`decibo.execute.outside`): arrays stay where they are, and each waits until the other is done.
-There are no second derivatives for the loop: methods that need them refuse such a problem.
+The compiled loop hands its arrays to torch and takes the gradients back
+(`decibo.integrations.host`), on a CPU without copying what it hands over. On a GPU that both share
+torch is called between compiled pieces of a step instead (`decibo.execute.outside`): arrays stay
+where they are, and each waits until the other is done. There are no second derivatives for the
+loop: methods that need them refuse such a problem.
 """
 
 from __future__ import annotations
@@ -75,26 +79,38 @@ def problem(
 
     outer, inner   functions (x, y, d) of ONE agent, of tensors, that return a scalar tensor
     data           a tree of tensors or arrays whose leaves all have a leading axis of agents
-    x0, y0         trees of tensors or arrays, or modules, which stand for their trainable parameters
-    together       all agents in one call of torch (torch.func.vmap), or one after the other, for code that vmap does
-                   not take; which is faster depends on the sizes
+    x0, y0         trees of tensors or arrays, or modules, which stand for their trainable
+                   parameters
+    together       all agents in one call of torch (torch.func.vmap), or one after the other, for
+                   code that vmap does not take; which is faster depends on the sizes
     device         where torch computes: "cpu", "cuda", "cuda:1"
-    pieces         run steps in compiled pieces with torch in between, so that arrays stay where they are; None: where
-                   JAX and torch share a GPU. The compiled loop (False) is faster on a CPU, and on a GPU up to ten times
-                   slower, because it hands arrays over through the host's memory
+    pieces         run steps in compiled pieces with torch in between, so that arrays stay where
+                   they are; None: where JAX and torch share a GPU. The compiled loop (False) is
+                   faster on a CPU, and on a GPU up to ten times slower, because it hands arrays
+                   over through the host's memory
     extras         sample, solution, name and constants of `Problem`; sample is a JAX function
     """
     where = _device(device)
     in_pieces = _shared(where) if pieces is None else flag("pieces", pieces)
     for name, function in (("outer", outer), ("inner", inner)):
         if not callable(function):
-            raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(function))}.")
+            raise InputError(
+                f"{name} must be a function (x, y, d), but it is {short(repr(function))}."
+            )
     stacked = arrays(data)
     for name, tree in (("x0", x0), ("y0", y0)):
         _check_precision(name, arrays(tree))
     held = _tensors(stacked, _kinds(data), where) if extras.get("sample") is None else None
     f, g = (
-        _Torch(function, _Parts.of(x0), _Parts.of(y0), _kinds(data), flag("together", together), where, held)
+        _Torch(
+            function,
+            _Parts.of(x0),
+            _Parts.of(y0),
+            _kinds(data),
+            flag("together", together),
+            where,
+            held,
+        )
         for function in (outer, inner)
     )
     for name, loss in (("outer", f), ("inner", g)):
@@ -113,7 +129,8 @@ def problem(
 
 
 def arrays(tree: Tree) -> Tree:
-    """Tensors and modules as numpy arrays, without copying where that is possible: y0 of a `Problem`."""
+    """Tensors and modules as numpy arrays, without copying where that is possible: y0 of a
+    `Problem`."""
     return jax.tree.map(_array, _opened(tree))
 
 
@@ -126,16 +143,22 @@ def load(module: Any, parameters: Tree) -> None:
     """Set a module's trainable parameters, in place: load(model, solution.y)."""
     own = _trainable(module)
     if not isinstance(parameters, dict) or set(parameters) != set(own):
-        names = ", ".join(sorted(parameters)) if isinstance(parameters, dict) else short(repr(parameters))
+        names = (
+            ", ".join(sorted(parameters))
+            if isinstance(parameters, dict)
+            else short(repr(parameters))
+        )
         raise InputError(
-            f"The parameters must be a dictionary with the names {', '.join(sorted(own))}, but they are {names}.",
+            f"The parameters must be a dictionary with the names {', '.join(sorted(own))}, but they"
+            f" are {names}.",
             "Pass the y or x of a solution whose y0 or x0 was this module.",
         )
     for name, parameter in own.items():
         shape = tuple(np.shape(parameters[name]))
         if shape != tuple(parameter.shape):
             raise InputError(
-                f"The parameter {name} has the shape {tuple(parameter.shape)}, but the new value has {shape}.",
+                f"The parameter {name} has the shape {tuple(parameter.shape)}, but the new value"
+                f" has {shape}.",
                 "Pass one answer, such as solution.y, and not those of all agents.",
             )
     with torch.no_grad():
@@ -146,14 +169,18 @@ def load(module: Any, parameters: Tree) -> None:
 def _opened(tree: Tree) -> Tree:
     """The tree with every module replaced by its trainable parameters."""
     is_module = lambda node: isinstance(node, torch.nn.Module)
-    return jax.tree.map(lambda node: _trainable(node) if is_module(node) else node, tree, is_leaf=is_module)
+    return jax.tree.map(
+        lambda node: _trainable(node) if is_module(node) else node, tree, is_leaf=is_module
+    )
 
 
 def _trainable(module: Any) -> dict[str, Any]:
     """Parameters by name, without those that are frozen (requires_grad=False)."""
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"A torch.nn.Module is needed here, but this is {short(repr(module))}.")
-    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return {
+        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
+    }
 
 
 def _kinds(tree: Tree) -> tuple[Any, ...]:
@@ -166,11 +193,16 @@ def _array(leaf: Any) -> np.ndarray:
     if not isinstance(leaf, torch.Tensor):
         return np.asarray(leaf)
     leaf = leaf.detach().cpu()
-    return leaf.view(torch.int16).numpy().view(BFLOAT16) if leaf.dtype == torch.bfloat16 else leaf.numpy()
+    return (
+        leaf.view(torch.int16).numpy().view(BFLOAT16)
+        if leaf.dtype == torch.bfloat16
+        else leaf.numpy()
+    )
 
 
 def _tensor(array: np.ndarray | jax.Array, kind: Any, device: Any) -> Any:
-    """An array as a tensor: the same memory where the device is that of the array, never written to."""
+    """An array as a tensor: the same memory where the device is that of the array, never written
+    to."""
     if isinstance(array, jax.Array) and next(iter(array.devices())).platform == "cpu":
         array = np.asarray(array)  # the same memory; waits until it is computed
     try:
@@ -178,15 +210,21 @@ def _tensor(array: np.ndarray | jax.Array, kind: Any, device: Any) -> Any:
             found = torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
         else:
             found = torch.from_dlpack(array)
-    except (BufferError, RuntimeError, TypeError):  # older versions do not take what must not be written to
+    # older versions do not take what must not be written to
+    except (BufferError, RuntimeError, TypeError):
         found = torch.tensor(np.asarray(array))
     if kind is None and array.dtype.kind in "iu":
         kind = torch.int64  # what torch counts classes and rows with
-    return found if kind is None and device == CPU else found.to(device=device, dtype=kind or found.dtype)
+    return (
+        found
+        if kind is None and device == CPU
+        else found.to(device=device, dtype=kind or found.dtype)
+    )
 
 
 def _on_device(tensor: Any, like: jax.Array) -> jax.Array:
-    """A tensor as a JAX array on the device of another: the same memory where it is there already."""
+    """A tensor as a JAX array on the device of another: the same memory where it is there
+    already."""
     tensor = tensor.detach().contiguous()
     (device,) = like.devices()
     here = tensor if (tensor.device == CPU) == (device.platform == "cpu") else tensor.cpu()
@@ -206,7 +244,8 @@ def _device(name: str) -> Any:
         torch.empty(0, device=device)
     except Exception as error:
         raise InputError(
-            f"PyTorch cannot compute on the device {name!r}: {first_line(error)}", "Use device='cpu'."
+            f"PyTorch cannot compute on the device {name!r}: {first_line(error)}",
+            "Use device='cpu'.",
         ) from error
     return device
 
@@ -217,8 +256,13 @@ def _shared(device: Any) -> bool:
 
 
 def _check_precision(name: str, tree: Tree) -> None:
-    """Parameters in double precision would be rounded by JAX, and no longer go together with the user's tensors."""
-    wide = [leaf for leaf in jax.tree.leaves(tree) if np.ndim(leaf) and np.asarray(leaf).dtype == np.float64]
+    """Parameters in double precision would be rounded by JAX, and no longer go together with the
+    user's tensors."""
+    wide = [
+        leaf
+        for leaf in jax.tree.leaves(tree)
+        if np.ndim(leaf) and np.asarray(leaf).dtype == np.float64
+    ]
     if wide and jnp.zeros(()).dtype != np.float64:
         raise InputError(
             f"{name} has tensors of type float64, but JAX is in single precision.",
@@ -227,21 +271,31 @@ def _check_precision(name: str, tree: Tree) -> None:
 
 
 def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
-    """Evaluate an objective and its gradient once, so that what is wrong is said here and not in the compiled loop."""
-    own_x, own_y = (np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y)))
+    """Evaluate an objective and its gradient once, so that what is wrong is said here and not in
+    the compiled loop."""
+    own_x, own_y = (
+        np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y))
+    )
     given = data if loss.held is None else np.zeros(1, int)
     try:
         value = loss.values(own_x, own_y, given)
         if value.shape == (1,):
             loss.gradients(own_x, own_y, given)
     except Exception as error:
-        advice = "If torch.func.vmap does not take it, pass together=False." if loss.together else "It gets tensors."
+        advice = (
+            "If torch.func.vmap does not take it, pass together=False."
+            if loss.together
+            else "It gets tensors."
+        )
         raise InputError(
-            f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error).rstrip('.')}.", advice
+            f"{name}(x0, y0, data of one agent) raised {type(error).__name__}:"
+            f" {first_line(error).rstrip('.')}.",
+            advice,
         ) from error
     if value.shape != (1,):
         raise InputError(
-            f"An objective must return one number, but {name} returns a tensor of the shape {value.shape[1:]}.",
+            f"An objective must return one number, but {name} returns a tensor of the shape"
+            f" {value.shape[1:]}.",
             "Sum or average inside the function.",
         )
 
@@ -271,8 +325,8 @@ class _Parts:
 class _Torch:
     """A loss of one agent, evaluated at flat rows x and y of all of them.
 
-    held   the data of all agents on the device, where an agent's number stands for it; None with minibatches, which
-           come from the compiled loop
+    held   the data of all agents on the device, where an agent's number stands for it; None with
+           minibatches, which come from the compiled loop
     """
 
     function: Loss
@@ -296,7 +350,9 @@ class _Torch:
         in_x, in_y = self._slopes(self._given(x, y, d))
         return _array(in_x), _array(in_y)
 
-    def gradients_on_device(self, x: jax.Array, y: jax.Array, d: Tree) -> tuple[jax.Array, jax.Array]:
+    def gradients_on_device(
+        self, x: jax.Array, y: jax.Array, d: Tree
+    ) -> tuple[jax.Array, jax.Array]:
         """The same where the arrays are."""
         jax.block_until_ready((x, y, d))  # JAX and torch order their work in streams of their own
         in_x, in_y = self._slopes(self._given(x, y, d))
@@ -321,7 +377,9 @@ class _Torch:
         """The loss of one agent at flat vectors."""
         return self.function(self.x(x), self.y(y), d)
 
-    def _given(self, x: np.ndarray | jax.Array, y: np.ndarray | jax.Array, d: Tree) -> tuple[Any, Any, Tree]:
+    def _given(
+        self, x: np.ndarray | jax.Array, y: np.ndarray | jax.Array, d: Tree
+    ) -> tuple[Any, Any, Tree]:
         """Rows and data as tensors on the device."""
         rows = [_tensor(part, None, self.device) for part in (x, y)]
         if self.held is None:
@@ -365,7 +423,10 @@ class _Gradient:
         return loss.x.layout.unravel(in_x), loss.y.layout.unravel(in_y)
 
     def flat(self, x: Vector, y: Vector, d: Tree) -> tuple[Vector, Vector]:
-        """The same in flat vectors, which the loop keeps: nothing is taken apart on the way to torch."""
+        """The same in flat vectors, which the loop keeps: nothing is taken apart on the way to
+        torch."""
         like = tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in (x, y))
         direct = self.loss.gradients_on_device
-        return on_all(self.loss.gradients, like, x, y, self.loss.data_of(d), together=True, on_device=direct)
+        return on_all(
+            self.loss.gradients, like, x, y, self.loss.data_of(d), together=True, on_device=direct
+        )

@@ -1,9 +1,10 @@
 """What a step costs, in every currency, found by tracing the step once.
 
-The step is traced with an oracle and a mix whose calls leave a mark in the traced program; the marks are then
-counted, inner loops as often as they run. Nothing is counted in the user's functions, and nothing at run time. Where a
-step does one thing or another at random, the expected numbers are counted (`sometimes`), and where it works on a
-minibatch, the share of the data that it sees.
+The step is traced with an oracle and a mix whose calls leave a mark in the traced program; the
+marks are then counted, inner loops as often as they run. Nothing is counted in the user's
+functions, and nothing at run time. Where a step does one thing or another at random, the expected
+numbers are counted (`sometimes`), and where it works on a minibatch, the share of the data that it
+sees.
 """
 
 from __future__ import annotations
@@ -30,10 +31,18 @@ from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
 SOMETIMES = "sometimes:"
-# What a call costs, in gradients. A product is one forward derivative of a gradient, be it J v, H v or both together.
+# What a call costs, in gradients. A product is one forward derivative of a gradient, be it J v, H v
+# or both together.
 PRODUCT = 2.0
 VALUE = 0.5
-WORK = {"outer": 1.0, "inner": 1.0, "products": PRODUCT, "hessian": PRODUCT, "jacobian": PRODUCT, "value": VALUE}
+WORK = {
+    "outer": 1.0,
+    "inner": 1.0,
+    "products": PRODUCT,
+    "hessian": PRODUCT,
+    "jacobian": PRODUCT,
+    "value": VALUE,
+}
 P = ParamSpec("P")
 T = TypeVar("T")
 Marks = dict[str, float]  # how often each mark was met
@@ -69,17 +78,20 @@ class Seconds(NamedTuple):
 class Cost:
     """The cost of one step: what one agent computes, and what it sends to EACH neighbour.
 
-    With a network for each variable, what it sends is the mean over all links, which need not be a whole number.
+    With a network for each variable, what it sends is the mean over all links, which need not be a
+    whole number.
 
-    calls       of products with second derivatives: J v and H v together are two products, but one call
-    share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth; 1 with a stream
+    calls       of products with second derivatives: J v and H v together are two products, but one
+                call
+    share       of the agent's data that all these see, on average: 0.1 with minibatches of a tenth;
+                1 with a stream
     state       numbers that one agent keeps from one step to the next
     seconds     of all steps, without compiling and measuring
     compiling   seconds of tracing and compiling, which a second run of the same kind does not need
     measuring   seconds of recording the measures
 
-    What a step does only sometimes is counted by how often it is expected. The properties that end in `_total` are for
-    the whole run and all agents.
+    What a step does only sometimes is counted by how often it is expected. The properties that end
+    in `_total` are for the whole run and all agents.
     """
 
     outer_gradients: float = 0
@@ -112,7 +124,9 @@ class Cost:
             "outer_gradients", "inner_gradients", "hessian_products", "jacobian_products", "values", "calls"
         )  # fmt: skip
         shares = dict.fromkeys(computed, computing) | dict.fromkeys(sent, talking)
-        return replace(self, **{name: _whole(share * getattr(self, name)) for name, share in shares.items()})
+        return replace(
+            self, **{name: _whole(share * getattr(self, name)) for name, share in shares.items()}
+        )
 
     @property
     def gradients(self) -> float:
@@ -126,8 +140,9 @@ class Cost:
 
     @property
     def work(self) -> float:
-        """What one agent computes in one step, in gradients on all its data: a call of products counts PRODUCT, a value
-        VALUE, and all of them the share of the data that they see."""
+        """What one agent computes in one step, in gradients on all its data: a call of products
+        counts PRODUCT, a value VALUE, and all of them the share of the data that they see.
+        """
         return self.share * (self.gradients + PRODUCT * self.calls + VALUE * self.values)
 
     @property
@@ -148,7 +163,8 @@ class Cost:
     def so_far(self, step: np.ndarray) -> dict[str, np.ndarray]:
         """What the run has spent after so many steps: the columns of every table of a history.
 
-        Seconds are those of all steps, shared out equally; they are left out where they are not known.
+        Seconds are those of all steps, shared out equally; they are left out where they are not
+        known.
         """
         sums = {
             "work": step * (self.work * self.agents),
@@ -173,7 +189,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class ShapedOracle(Oracle):
-    """An oracle whose derivatives have the right shapes and no meaning: most of the time of a trace goes into them."""
+    """An oracle whose derivatives have the right shapes and no meaning: most of the time of a trace
+    goes into them."""
 
     def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
         return x * 1, y * 1
@@ -196,7 +213,8 @@ class ShapedOracle(Oracle):
 
 @dataclass(frozen=True)
 class MarkedOracle(Oracle):
-    """An oracle whose calls can be counted in a traced program, with the share of the agent's data that it sees."""
+    """An oracle whose calls can be counted in a traced program, with the share of the agent's data
+    that it sees."""
 
     share: float = 1.0
 
@@ -238,9 +256,11 @@ class CountedOracle(MarkedOracle, ShapedOracle):
 
 @dataclass(frozen=True)
 class AskedOracle(Oracle):
-    """An oracle that answers with zeros and remembers whether it was asked for products with second derivatives.
+    """An oracle that answers with zeros and remembers whether it was asked for products with second
+    derivatives.
 
-    Nothing of the objectives is traced, so that it takes no time to find out what a method asks for.
+    Nothing of the objectives is traced, so that it takes no time to find out what a method asks
+    for.
     """
 
     asked: set[str] = field(default_factory=set)
@@ -273,15 +293,20 @@ class AskedOracle(Oracle):
 
 
 def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
-    """Whether a method asks for products with second derivatives, in init or in a step. `data` is one agent's."""
+    """Whether a method asks for products with second derivatives, in init or in a step. `data` is
+    one agent's."""
     asked: set[str] = set()
 
     def run(data: Tree, start: Mapping[str, Vector], key: jax.Array) -> Tree:
         oracle = AskedOracle(functions, data, asked)
-        return core.step(oracle, MarkedMix(), core.init(oracle, MarkedMix(), start), jnp.int32(0), key)
+        return core.step(
+            oracle, MarkedMix(), core.init(oracle, MarkedMix(), start), jnp.int32(0), key
+        )
 
     layouts = {"x": functions.x, "y": functions.y}
-    start = {name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()}
+    start = {
+        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
+    }
     with _by_mix_alone():
         jax.eval_shape(run, data, start, jax.random.key(0))
     return bool(asked)
@@ -289,7 +314,8 @@ def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
 
 @contextmanager
 def _by_mix_alone() -> Iterator[None]:
-    """While a step is traced: an axis of agents that is not there would be traffic that nobody counts."""
+    """While a step is traced: an axis of agents that is not there would be traffic that nobody
+    counts."""
     try:
         yield
     except NameError as error:
@@ -300,7 +326,11 @@ def _by_mix_alone() -> Iterator[None]:
 
 
 def sometimes(
-    probability: float, due: jax.Array, then: Callable[[T], Tree], otherwise: Callable[[T], Tree], operand: T
+    probability: float,
+    due: jax.Array,
+    then: Callable[[T], Tree],
+    otherwise: Callable[[T], Tree],
+    operand: T,
 ) -> Tree:
     """`lax.cond(due, then, otherwise, operand)`, counted with the probability that it is due."""
     choose = lambda due, operand: lax.cond(due, then, otherwise, operand)
@@ -316,7 +346,8 @@ def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
 
 
 class MarkedMix:
-    """A mix whose messages can be counted. `bits` is what one message really carries, if less than its numbers.
+    """A mix whose messages can be counted. `bits` is what one message really carries, if less than
+    its numbers.
 
     groups   variables that share a network, if not all do: their parts are messages of their own
     """
@@ -339,7 +370,9 @@ class MarkedMix:
         size = sum(leaf.size for leaf in leaves)
         if bits is None:
             bits = sum(leaf.size * leaf.dtype.itemsize * 8 for leaf in leaves)
-        return _marked(f"mix:{size}:{bits}:{group}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t))(tree)
+        return _marked(
+            f"mix:{size}:{bits}:{group}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t)
+        )(tree)
 
     push = __call__
     difference = __call__
@@ -351,7 +384,11 @@ class MarkedMix:
 
 
 def step_cost(
-    functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps, shares: Sequence[Share] = ()
+    functions: Functions,
+    data: Tree,
+    start: Mapping[str, Tree],
+    core: Steps,
+    shares: Sequence[Share] = (),
 ) -> Cost:
     """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes.
 
@@ -359,7 +396,9 @@ def step_cost(
     """
     marks: Marks = defaultdict(float)
     groups = tuple(share.group for share in shares)
-    _count(trace_step(functions, data, start, core, groups, derivatives=False).jaxpr, 1, False, marks)
+    _count(
+        trace_step(functions, data, start, core, groups, derivatives=False).jaxpr, 1, False, marks
+    )
     calls: Marks = defaultdict(float)
     work = 0.0
     seen = 0.0
@@ -408,12 +447,15 @@ def trace_step(
     groups: tuple[tuple[str, ...], ...] = (),
     derivatives: bool = True,
 ) -> ClosedJaxpr:
-    """The first step of one agent as a traced program, whose arguments are the numbers of the method among others.
+    """The first step of one agent as a traced program, whose arguments are the numbers of the
+    method among others.
 
     derivatives   whether those of the objectives are part of it
     """
     with _by_mix_alone():
-        return _traced.trace(functions, groups, derivatives, core, data, start, jax.random.key(0)).jaxpr
+        return _traced.trace(
+            functions, groups, derivatives, core, data, start, jax.random.key(0)
+        ).jaxpr
 
 
 @partial(jax.jit, static_argnames=("functions", "groups", "derivatives"))
@@ -430,10 +472,14 @@ def _traced(
     mix = MarkedMix(groups)
     first, marked = (Oracle, MarkedOracle) if derivatives else (ShapedOracle, CountedOracle)
     state = core.init(first(functions, data), mix, start)
-    return _marked("step", lambda s: core.step(marked(functions, data), mix, s, jnp.int32(0), key))(state)
+    return _marked("step", lambda s: core.step(marked(functions, data), mix, s, jnp.int32(0), key))(
+        state
+    )
 
 
-def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None) -> None:
+def _count(
+    jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None
+) -> None:
     """Add the marks of a traced program.
 
     inside   whether this is part of the step (and not of init)
@@ -449,7 +495,9 @@ def _count(jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float |
         if mark and mark != "step":
             marks[mark] += times * inside
             continue
-        repeats = times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
+        repeats = (
+            times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
+        )
         branches: list[Marks] = [defaultdict(float)]
         for sub in subprograms(equation.params):
             branch: Marks = defaultdict(float)

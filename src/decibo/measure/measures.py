@@ -1,7 +1,9 @@
-r"""What can be recorded along a run. Every measure is a function of a `Snapshot`, inside the compiled program.
+r"""What can be recorded along a run. Every measure is a function of a `Snapshot`, inside the
+compiled program.
 
 outer, inner     mean_i f_i(xbar, ybar) and mean_i g_i(xbar, ybar)         at the answer that `solve` returns
-outer_local, inner_local   mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own point
+outer_local, inner_local   mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own
+                           point
 gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
 rest             max_i |h q|, the largest entry that an agent will still move  (methods with robust_tracking)
 direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x      (methods with a direction)
@@ -11,9 +13,10 @@ stationarity     |grad Phi(xbar)|^2                                        exact
 inner_error      |ybar - y*(xbar)|^2                                       exact
 distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                              (problems with a known solution)
 
-ybar is the mean of the variable that answers for y*(x). outer_local falls where agents fit their own data and disagree,
-so that the smallest may be the worst answer: judge by outer. direction_norm estimates stationarity at the cost of a few
-gradients: it is as good as the inner variables are near their solutions, and no process needs all data for it.
+ybar is the mean of the variable that answers for y*(x). outer_local falls where agents fit their
+own data and disagree, so that the smallest may be the worst answer: judge by outer. direction_norm
+estimates stationarity at the cost of a few gradients: it is as good as the inner variables are near
+their solutions, and no process needs all data for it.
 """
 
 from __future__ import annotations
@@ -82,8 +85,10 @@ class Snapshot:
         """The data of all agents, stacked."""
         if is_spread():
             raise InputError(
-                "A measure uses the data of all agents in a run on several devices, but data stays with its agents.",
-                "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function of one agent.",
+                "A measure uses the data of all agents in a run on several devices, but data stays"
+                " with its agents.",
+                "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function"
+                " of one agent.",
             )
         return self.here
 
@@ -96,7 +101,9 @@ class Snapshot:
         """The mean over the agents of function(x_i, y_i, d_i)."""
         x = self.functions.x.unravel
         y = self.functions.y.unravel
-        values = jax.vmap(lambda d, a, b: function(x(a), y(b), d))(self.here, self.local["x"], self.local["y"])
+        values = jax.vmap(lambda d, a, b: function(x(a), y(b), d))(
+            self.here, self.local["x"], self.local["y"]
+        )
         return jax.tree.map(average, values)
 
     @property
@@ -120,14 +127,17 @@ class Snapshot:
 
     @cached_property
     def mean_direction(self) -> Tree:
-        """The mean over the agents of the direction of each variable, each agent at its own point."""
+        """The mean over the agents of the direction of each variable, each agent at its own
+        point."""
         direction = self.direction
         if direction is None:
             raise InputError(
                 "This method declares no direction whose mean could be measured.",
                 "Compose the method with `decibo.compose`, or record other measures.",
             )
-        one = lambda d, rows: direction.at(Oracle(self.functions, d), direction.start(rows), self.step)
+        one = lambda d, rows: direction.at(
+            Oracle(self.functions, d), direction.start(rows), self.step
+        )
         return jax.tree.map(average, jax.vmap(one)(self.here, self.local))
 
     @cached_property
@@ -141,9 +151,12 @@ Measures = Iterable[str | Measure | tuple[str, Measure]] | None  # what users pa
 
 
 def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNamespace:
-    """Rows of flat vectors as the user's pytrees with a leading axis of agents; x like x0, all others like y0."""
+    """Rows of flat vectors as the user's pytrees with a leading axis of agents; x like x0, all
+    others like y0."""
     layouts = {name: functions.x if name == "x" else functions.y for name in rows}
-    return SimpleNamespace(**{name: layouts[name].unravel_agents(row) for name, row in rows.items()})
+    return SimpleNamespace(
+        **{name: layouts[name].unravel_agents(row) for name, row in rows.items()}
+    )
 
 
 def outer(s: Snapshot) -> jax.Array:
@@ -161,9 +174,12 @@ def inner(s: Snapshot) -> jax.Array:
 
 
 def outer_local(s: Snapshot) -> jax.Array:
-    """The outer objective with every agent at its own point: mean_i f_i(x_i, y_i). Disagreement may lower it."""
+    """The outer objective with every agent at its own point: mean_i f_i(x_i, y_i). Disagreement may
+    lower it."""
     return average(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(s.here, s.local["x"], s.local["y"])
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(
+            s.here, s.local["x"], s.local["y"]
+        )
     )
 
 
@@ -173,23 +189,27 @@ def inner_local(s: Snapshot) -> jax.Array:
 
 
 def gap(s: Snapshot) -> jax.Array:
-    """How far y is from solving the inner level, for methods with a z: mean_i g_i(x_i, y_i) - g_i(x_i, z_i)."""
+    """How far y is from solving the inner level, for methods with a z: mean_i g_i(x_i, y_i) -
+    g_i(x_i, z_i)."""
     return _inner_at(s, "y") - _inner_at(s, "z")
 
 
 def direction_norm(s: Snapshot) -> jax.Array:
-    """The method's own estimate of stationarity: |mean_i d_x,i|^2. It vanishes wherever the method comes to rest."""
+    """The method's own estimate of stationarity: |mean_i d_x,i|^2. It vanishes wherever the method
+    comes to rest."""
     return jnp.sum(s.mean_direction.x**2)
 
 
 def rest(s: Snapshot) -> jax.Array:
-    """The largest entry that an agent will still move, for methods with robust_tracking: each can tell by itself."""
+    """The largest entry that an agent will still move, for methods with robust_tracking: each can
+    tell by itself."""
     assert s.left is not None
     return jnp.max(gather(s.left))
 
 
 def phi(s: Snapshot) -> jax.Array:
-    """The outer objective at the mean x and the exact answer to it: Phi(xbar) = mean_i f_i(xbar, y*(xbar))."""
+    """The outer objective at the mean x and the exact answer to it: Phi(xbar) = mean_i f_i(xbar,
+    y*(xbar))."""
     return s.exact.phi
 
 
@@ -227,14 +247,21 @@ class Consensus:
 
 def _inner_at(s: Snapshot, name: str) -> jax.Array:
     return average(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(s.here, s.local["x"], s.local[name])
+        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(
+            s.here, s.local["x"], s.local[name]
+        )
     )
 
 
 def available(
-    variables: Iterable[str], known: Iterable[str] = (), *, has_direction: bool = False, has_rest: bool = False
+    variables: Iterable[str],
+    known: Iterable[str] = (),
+    *,
+    has_direction: bool = False,
+    has_rest: bool = False,
 ) -> dict[str, Measure]:
-    """The built-in measures of a method with these variables, on a problem with this known solution.
+    """The built-in measures of a method with these variables, on a problem with this known
+    solution.
 
     has_direction   whether the method declares its direction
     has_rest        whether it can tell how far from rest it is
@@ -249,10 +276,13 @@ def available(
     measures |= {f"consensus_{name}": Consensus(name) for name in variables}
     measures |= {"outer_local": outer_local, "inner_local": inner_local}
     measures |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
-    return measures | {f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known}
+    return measures | {
+        f"distance_{name}": {"x": distance_x, "y": distance_y}[name] for name in known
+    }
 
 
-SOLVED = ("phi", "stationarity", "inner_error")  # by Newton's method, with second derivatives of inner
+# by Newton's method, with second derivatives of inner
+SOLVED = ("phi", "stationarity", "inner_error")
 EXACT = (*SOLVED, "distance_x", "distance_y")
 LOCAL = ("outer_local", "inner_local")
 
@@ -266,15 +296,19 @@ def resolve(
     has_rest: bool = False,
     no_exact: Callable[[], str] = str,
 ) -> tuple[tuple[str, Measure], ...]:
-    """Measures with their names, checked: by default every cheap one; "all" adds the exact and the local ones.
+    """Measures with their names, checked: by default every cheap one; "all" adds the exact and the
+    local ones.
 
     A function is recorded under its `__name__`; a pair (name, function) gives it another.
 
-    no_exact   why there are no second derivatives of inner, which SOLVED need; asked only if they are wanted. Without
-               them, "all" leaves these measures out
+    no_exact   why there are no second derivatives of inner, which SOLVED need; asked only if they
+               are wanted. Without them, "all" leaves these measures out
     """
     built_in = available(tuple(variables), known, has_direction=has_direction, has_rest=has_rest)
-    groups = {"all": list(built_in), "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)]}
+    groups = {
+        "all": list(built_in),
+        "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)],
+    }
     if (
         not isinstance(requested, Iterable | None)
         or isinstance(requested, str | bytes | Mapping)
@@ -288,7 +322,9 @@ def resolve(
     for item in ["cheap"] if requested is None else requested:
         if isinstance(item, str):
             if item in SOLVED and (reason := no_exact()):
-                raise NoSecondDerivativesError(f"The measure {item!r}", reason, "Record 'direction_norm' or 'outer'.")
+                raise NoSecondDerivativesError(
+                    f"The measure {item!r}", reason, "Record 'direction_norm' or 'outer'."
+                )
             if item == "all" and no_exact():
                 groups["all"] = [name for name in groups["all"] if name not in SOLVED]
             measures |= {name: _built_in(name, built_in) for name in groups.get(item, [item])}
@@ -302,7 +338,8 @@ def resolve(
 def _built_in(name: str, built_in: Mapping[str, Measure]) -> Measure:
     if name not in built_in:
         raise InputError(
-            f"There is no measure {name!r} here. Available are {', '.join(built_in)}, cheap and all.",
+            f"There is no measure {name!r} here. Available are {', '.join(built_in)}, cheap and"
+            " all.",
             did_you_mean(name, built_in),
         )
     return built_in[name]
@@ -310,10 +347,20 @@ def _built_in(name: str, built_in: Mapping[str, Measure]) -> Measure:
 
 def _named(item: Measure | tuple[str, Measure]) -> tuple[str, Measure]:
     if isinstance(item, tuple) and not (len(item) == 2 and isinstance(item[0], str)):
-        raise InputError(f"A measure must be a pair (name, function), but it is {short(repr(item))}.")
-    name, measure = item if isinstance(item, tuple) else (getattr(item, "__name__", type(item).__name__), item)
+        raise InputError(
+            f"A measure must be a pair (name, function), but it is {short(repr(item))}."
+        )
+    name, measure = (
+        item if isinstance(item, tuple) else (getattr(item, "__name__", type(item).__name__), item)
+    )
     if not callable(measure):
-        raise InputError(f"A measure must be a name or a function of a snapshot, but it is {short(repr(measure))}.")
+        raise InputError(
+            "A measure must be a name or a function of a snapshot, but it is"
+            f" {short(repr(measure))}."
+        )
     if name == "step":
-        raise InputError("A measure cannot be called 'step', under which the history keeps the steps.", "Rename it.")
+        raise InputError(
+            "A measure cannot be called 'step', under which the history keeps the steps.",
+            "Rename it.",
+        )
     return name, cast("Measure", measure)

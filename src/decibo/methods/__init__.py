@@ -1,6 +1,8 @@
-"""Every method by name. A call returns an `Algorithm` to pass to `decibo.solve`; `decibo.CATALOG` holds them all.
+"""Every method by name. A call returns an `Algorithm` to pass to `decibo.solve`; `decibo.CATALOG`
+holds them all.
 
-Methods that are composed of a direction and a consensus strategy come from one file, each of the others has its own.
+Methods that are composed of a direction and a consensus strategy come from one file, each of the
+others has its own.
 """
 
 from decibo.algorithm.algorithm import CATALOG

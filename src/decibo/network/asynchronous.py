@@ -1,6 +1,7 @@
 r"""Networks whose agents do not wait for each other, simulated tick by tick.
 
-A tick is one step of an agent of speed 1. Every agent keeps the newest message that it has from each neighbour:
+A tick is one step of an agent of speed 1. Every agent keeps the newest message that it has from
+each neighbour:
 
     (1)  awake_i(k)  at every (1/speed_i)-th tick, or with probability speed_i
     (2)  said_j(k)   what agent j would send at tick k: it changes when j has made a step
@@ -8,11 +9,12 @@ A tick is one step of an agent of speed 1. Every agent keeps the newest message 
     (4)  newest_ij   = said_j(u) if it arrived and u is later than that of the newest so far
     (5)  mix_i       = s_i + sum_j w_ij (newest_ij - s_i) over the neighbours heard of within the last `patience` ticks
 
-With speed 1, delay 1 and no loss this is lockstep. Agents repeat what they said last at every tick, so that a message
-that is lost is late and not gone for ever. Who is away neither sends nor receives nor moves.
+With speed 1, delay 1 and no loss this is lockstep. Agents repeat what they said last at every tick,
+so that a message that is lost is late and not gone for ever. Who is away neither sends nor receives
+nor moves.
 
-What is stored does not depend on how long messages have been lost: the last `delay` messages of each agent, and one
-for each neighbour.
+What is stored does not depend on how long messages have been lost: the last `delay` messages of
+each agent, and one for each neighbour.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ Away = Mapping[int, tuple[int, int | None]]
 
 
 class Post(NamedTuple):
-    """What arrives for one agent at a tick, in one parcel: for each neighbour whether, and of which tick."""
+    """What arrives for one agent at a tick, in one parcel: for each neighbour whether, and of which
+    tick."""
 
     arrives: jax.Array  # (slots,)
     made: jax.Array  # (slots,)
@@ -84,13 +87,17 @@ class Asynchronous(Mixing):
         return Post(there & ~lost[own] & (self.weights[:, agent] != 0), made)
 
     def delivered(self, said: jax.Array, made: jax.Array) -> jax.Array:
-        """What neighbours said at these ticks: said is (agents, delay, ...), made is (agents, D)."""
+        """What neighbours said at these ticks: said is (agents, delay, ...), made is (agents,
+        D)."""
         return said[self.neighbours.T, made % self.delay]
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """Agents that do not wait have no common step."""
         raise InputError(
-            "On an asynchronous network agents mix what they have, which depends on what they were sent before.",
+            "On an asynchronous network agents mix what they have, which depends on what they were"
+            " sent before.",
             "Run the method with decibo.solve.",
         )
 
@@ -99,7 +106,8 @@ class Asynchronous(Mixing):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AsynchronousNetwork(Network):
-    """A network whose agents do not wait for each other; W, rho and edges are those of all links."""
+    """A network whose agents do not wait for each other; W, rho and edges are those of all
+    links."""
 
     speeds: tuple[float, ...] = ()
     delay: int = 1
@@ -113,7 +121,16 @@ class AsynchronousNetwork(Network):
     @property
     def rate(self) -> str:
         """All that it has beside its links, in words."""
-        parts = self.speeds, self.delay, self.loss, self.patience, self.away, self.random, self.relay, self.split
+        parts = (
+            self.speeds,
+            self.delay,
+            self.loss,
+            self.patience,
+            self.away,
+            self.random,
+            self.relay,
+            self.split,
+        )
         return repr(parts)
 
     def mixing(self, kernel: str | None = None) -> Mixing:
@@ -146,18 +163,24 @@ def asynchronous(
 ) -> AsynchronousNetwork:
     """The network with agents that do not wait for each other. A step of a run is then a tick.
 
-    speeds     steps of each agent in a tick, at most 1: one number, one for each, or {agent: speed} for those below 1
+    speeds     steps of each agent in a tick, at most 1: one number, one for each, or {agent: speed}
+               for those below 1
     delay      a message takes from 1 to so many ticks, drawn anew for each link and tick
     loss       the probability that a message does not arrive
-    patience   a neighbour that is silent for more ticks than this is left out until it is heard again; by default never
-    away       {agent: (first, back)}: who is away from one tick on, and back at another, or for good with None
+    patience   a neighbour that is silent for more ticks than this is left out until it is heard
+               again; by default never
+    away       {agent: (first, back)}: who is away from one tick on, and back at another, or for
+               good with None
     random     whether an agent ends a step with probability `speed` at each tick, or regularly
-    relay      whether a slow agent goes on talking while it computes, with the last direction that it has finished
-    split      whether every variable travels by itself, so that those of one agent may be of different age
+    relay      whether a slow agent goes on talking while it computes, with the last direction that
+               it has finished
+    split      whether every variable travels by itself, so that those of one agent may be of
+               different age
     """
     if type(network) is not Network:
         raise InputError(
-            f"Only an undirected network whose links stay can be asynchronous, but this is {network!r}.",
+            "Only an undirected network whose links stay can be asynchronous, but this is"
+            f" {network!r}.",
             "Use delay and loss in place of failing links.",
         )
     table("away", {} if away is None else away, "{3: (100, 200)}")
@@ -179,7 +202,9 @@ def asynchronous(
     )
 
 
-def _speeds(speeds: float | Sequence[float] | Mapping[int, float], agents: int) -> tuple[float, ...]:
+def _speeds(
+    speeds: float | Sequence[float] | Mapping[int, float], agents: int
+) -> tuple[float, ...]:
     if isinstance(speeds, Mapping):
         _known(speeds, agents)
         given = [speeds.get(agent, 1.0) for agent in range(agents)]
@@ -188,18 +213,27 @@ def _speeds(speeds: float | Sequence[float] | Mapping[int, float], agents: int) 
     else:
         given = list(np.asarray(speeds).tolist())
     if len(given) != agents:
-        raise InputError(f"speeds must have one number for each of the {agents} agents, but it has {len(given)}.")
-    return tuple(fraction(f"The speed of agent {i}", speed, zero=False) for i, speed in enumerate(given))
+        raise InputError(
+            f"speeds must have one number for each of the {agents} agents, but it has {len(given)}."
+        )
+    return tuple(
+        fraction(f"The speed of agent {i}", speed, zero=False) for i, speed in enumerate(given)
+    )
 
 
 def _absence(agent: int, times: tuple[int, int | None], agents: int) -> tuple[int, int, int]:
     _known({agent: times}, agents)
     if not isinstance(times, tuple | list) or len(times) != 2:
         raise InputError(
-            f"away[{agent}] must be a pair (first, back), but it is {times!r}.", "Pass None for never back."
+            f"away[{agent}] must be a pair (first, back), but it is {times!r}.",
+            "Pass None for never back.",
         )
     first = integer(f"The first tick of away[{agent}]", times[0], least=0)
-    back = NEVER if times[1] is None else integer(f"The end of away[{agent}]", times[1], least=first + 1)
+    back = (
+        NEVER
+        if times[1] is None
+        else integer(f"The end of away[{agent}]", times[1], least=first + 1)
+    )
     return agent, first, back
 
 

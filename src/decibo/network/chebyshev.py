@@ -1,6 +1,8 @@
-r"""Several exchanges in place of one: networks on which agents agree faster, at the price of more messages.
+r"""Several exchanges in place of one: networks on which agents agree faster, at the price of more
+messages.
 
-T_K is the K-th Chebyshev polynomial; [low, high] holds the eigenvalues of W, apart from the 1 of the constant vector.
+T_K is the K-th Chebyshev polynomial; [low, high] holds the eigenvalues of W, apart from the 1 of
+the constant vector.
 
     (1)  M    = (W - mid I)/half,   mid = (low + high)/2,   half = (high - low)/2,   s = (1 - mid)/half > 1
     (2)  P    = T_K(M)/T_K(s)                               symmetric, P 1 = 1, |P - 11'/m| = 1/T_K(s)
@@ -13,12 +15,13 @@ T_K is the K-th Chebyshev polynomial; [low, high] holds the eigenvalues of W, ap
 
 and (P - I) S = e_K is found from differences between agents alone.
 
-No polynomial of degree K that is 1 at 1 is smaller on [low, high] than (2). What it leaves of a disagreement, 1/T_K(s),
-is about 2 exp(-K sqrt(2 (1 - high)/half)) where K plain exchanges leave about exp(-K (1 - high)). P has negative
-eigenvalues, down to -1/T_K(s): exact diffusion and EXTRA use (I + P)/2 and do not mind; other strategies need smaller
-steps where 1/T_K(s) is close to 1.
+No polynomial of degree K that is 1 at 1 is smaller on [low, high] than (2). What it leaves of a
+disagreement, 1/T_K(s), is about 2 exp(-K sqrt(2 (1 - high)/half)) where K plain exchanges leave
+about exp(-K (1 - high)). P has negative eigenvalues, down to -1/T_K(s): exact diffusion and EXTRA
+use (I + P)/2 and do not mind; other strategies need smaller steps where 1/T_K(s) is close to 1.
 
-Sources: Golub & Varga 1961 for the iteration; Scaman, Bach, Bubeck, Lee & Massoulié 2017 for its use in gossip.
+Sources: Golub & Varga 1961 for the iteration; Scaman, Bach, Bubeck, Lee & Massoulié 2017 for its
+use in gossip.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ from decibo.validate import integer
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-NARROW = 1e-3  # half the width of the eigenvalues where they are all equal and one exchange is enough
+# half the width of the eigenvalues where they are all equal and one exchange is enough
+NARROW = 1e-3
 
 
 @jax.tree_util.register_dataclass
@@ -87,7 +91,8 @@ class Chebyshev(Mixing):
 class ChebyshevNetwork(Network):
     """A network with several exchanges in a step.
 
-    `weights` and the links are those of one exchange; W and rho are those of all of them, W = P of (2).
+    `weights` and the links are those of one exchange; W and rho are those of all of them, W = P of
+    (2).
     """
 
     rounds: int = 1
@@ -103,7 +108,8 @@ class ChebyshevNetwork(Network):
         W = dense(self.weights, "W", "weights")
         before = v = np.eye(self.agents)
         for omega in self.recursion.omegas:
-            before, v = v, omega * (v + self.recursion.gain * (W @ v - v)) - (omega - 1) * before  # (4)
+            # (4)
+            before, v = v, omega * (v + self.recursion.gain * (W @ v - v)) - (omega - 1) * before
         return v
 
     @cached_property
@@ -127,19 +133,26 @@ class ChebyshevNetwork(Network):
 
 
 def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:
-    """The network with this many exchanges in a step, so combined that agents agree as fast as possible.
+    """The network with this many exchanges in a step, so combined that agents agree as fast as
+    possible.
 
-    All methods run on it unchanged. A step sends `rounds` times as much; on poor networks (paths, rings, trees) that
-    is repaid several times over.
+    All methods run on it unchanged. A step sends `rounds` times as much; on poor networks (paths,
+    rings, trees) that is repaid several times over.
     """
-    if not isinstance(network, Network) or isinstance(network, VaryingNetwork | AsynchronousNetwork | ChebyshevNetwork):
+    if not isinstance(network, Network) or isinstance(
+        network, VaryingNetwork | AsynchronousNetwork | ChebyshevNetwork
+    ):
         raise InputError(
-            "chebyshev needs an undirected network with the same links in every step and one exchange in it, but "
-            f"this is {network!r}."
+            "chebyshev needs an undirected network with the same links in every step and one"
+            f" exchange in it, but this is {network!r}."
         )
     rounds = integer("rounds", rounds)
     return ChebyshevNetwork(
-        network.weights, f"{network.name}, {rounds} Chebyshev rounds", network.labels, network.shape, rounds=rounds
+        network.weights,
+        f"{network.name}, {rounds} Chebyshev rounds",
+        network.labels,
+        network.shape,
+        rounds=rounds,
     )
 
 

@@ -1,4 +1,5 @@
-r"""Directed networks for push-pull methods: along a link j -> i agent i receives from j, and not the reverse.
+r"""Directed networks for push-pull methods: along a link j -> i agent i receives from j, and not
+the reverse.
 
 pull   A, rows sum to one:      a receiver averages what it receives, and agents reach consensus
 push   B, columns sum to one:   a sender divides what it sends, and the sum over agents is kept
@@ -68,7 +69,8 @@ class PushPull(Mixing):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectedNetwork:
-    """Agents 0, 1, ... on a strongly connected digraph, a matrix to pull and one to push; checked on construction."""
+    """Agents 0, 1, ... on a strongly connected digraph, a matrix to pull and one to push; checked
+    on construction."""
 
     pull: csr_array
     push: csr_array
@@ -86,7 +88,8 @@ class DirectedNetwork:
             object.__setattr__(self, field, matrix)
         if self.pull.shape != self.push.shape:
             raise InputError(
-                f"A and B must both have one row for each agent, but A is {self.pull.shape} and B is {self.push.shape}."
+                f"A and B must both have one row for each agent, but A is {self.pull.shape} and B"
+                f" is {self.push.shape}."
             )
 
     @property
@@ -151,20 +154,27 @@ def directed_ring(agents: int) -> DirectedNetwork:
 def directed_exponential(agents: int) -> DirectedNetwork:
     """Agent i sends to i + 1, i + 2, i + 4, ... (mod agents)."""
     agents = integer("agents", agents)
-    return DirectedNetwork(*_equal_shares(agents, shifted(agents, powers_of_two(agents))), "directed_exponential")
+    return DirectedNetwork(
+        *_equal_shares(agents, shifted(agents, powers_of_two(agents))), "directed_exponential"
+    )
 
 
 def from_digraph(
-    graph: networkx.DiGraph, A: ArrayLike | sparray | None = None, B: ArrayLike | sparray | None = None
+    graph: networkx.DiGraph,
+    A: ArrayLike | sparray | None = None,
+    B: ArrayLike | sparray | None = None,
 ) -> DirectedNetwork:
-    """The network on a networkx digraph; an arrow j -> i lets i receive from j, and agent i is list(graph.nodes)[i].
+    """The network on a networkx digraph; an arrow j -> i lets i receive from j, and agent i is
+    list(graph.nodes)[i].
 
-    Agents share equally unless A or B is passed: a_ij = 1/(1 + arrows into i), b_ij = 1/(1 + arrows out of j).
+    Agents share equally unless A or B is passed: a_ij = 1/(1 + arrows into i), b_ij = 1/(1 + arrows
+    out of j).
     """
     check_graph(graph)
     if not graph.is_directed():
         raise InputError(
-            f"A DirectedNetwork needs a directed graph, but the links of {graph} have no direction.",
+            f"A DirectedNetwork needs a directed graph, but the links of {graph} have no"
+            " direction.",
             "Use from_graph, or graph.to_directed().",
         )
     labels = tuple(graph.nodes)
@@ -184,7 +194,8 @@ def from_push_pull(A: ArrayLike | sparray, B: ArrayLike | sparray) -> DirectedNe
 
 
 def _equal_shares(agents: int, links: np.ndarray) -> tuple[csr_array, csr_array]:
-    """A and B in which every agent divides equally, from links (j, i); self-loops and repeats are dropped."""
+    """A and B in which every agent divides equally, from links (j, i); self-loops and repeats are
+    dropped."""
     from scipy.sparse import csr_array, diags_array, eye_array
 
     links = links[links[:, 0] != links[:, 1]]
@@ -192,14 +203,16 @@ def _equal_shares(agents: int, links: np.ndarray) -> tuple[csr_array, csr_array]
     receives.sum_duplicates()
     receives.data[:] = 1
     receives = (receives + eye_array(agents)).tocsr()
-    return diags_array(1 / receives.sum(axis=1)) @ receives, receives @ diags_array(1 / receives.sum(axis=0))
+    return diags_array(1 / receives.sum(axis=1)) @ receives, receives @ diags_array(
+        1 / receives.sum(axis=0)
+    )
 
 
 def _self_weights(name: str, matrix: csr_array) -> None:
     lacking = np.flatnonzero(matrix.diagonal() <= 0)
     if len(lacking):
         raise InputError(
-            f"The diagonal of {name} must be positive, but {name}[{lacking[0]}, {lacking[0]}] = 0: agents could swap "
-            "their values for ever and never agree.",
+            f"The diagonal of {name} must be positive, but {name}[{lacking[0]}, {lacking[0]}] = 0:"
+            " agents could swap their values for ever and never agree.",
             "Give every agent a weight for itself.",
         )

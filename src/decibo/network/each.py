@@ -1,8 +1,8 @@
 """A network for each variable: x may agree over other links than y and z.
 
-Every variable is mixed by its own W. A message says what it carries: the trees that a strategy mixes are dictionaries
-with one entry for each variable, and each entry travels over the links of its variable. Variables with the same network
-share their messages.
+Every variable is mixed by its own W. A message says what it carries: the trees that a strategy
+mixes are dictionaries with one entry for each variable, and each entry travels over the links of
+its variable. Variables with the same network share their messages.
 """
 
 from __future__ import annotations
@@ -33,19 +33,24 @@ class Each(Mixing):
     mixings: tuple[Mixing, ...]
     groups: tuple[Group, ...] = field(metadata={"static": True})
 
-    def shared_out(self, tree: T, exchange: Callable[[Mixing, list[jax.Array]], list[jax.Array]]) -> T:
+    def shared_out(
+        self, tree: T, exchange: Callable[[Mixing, list[jax.Array]], list[jax.Array]]
+    ) -> T:
         """Exchange the part of each group by its own mixing."""
         leaves, treedef = jax.tree.flatten(tree)
         for mixing, places in zip(self.mixings, places_of(tree, self.groups), strict=True):
             if places:
-                for place, leaf in zip(places, exchange(mixing, [leaves[i] for i in places]), strict=True):
+                for place, leaf in zip(
+                    places, exchange(mixing, [leaves[i] for i in places]), strict=True
+                ):
                     leaves[place] = leaf
         return jax.tree.unflatten(treedef, leaves)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EachNetwork(Network):
-    """A network for each group of variables; W, rho and edges are those of all links together, W their mean."""
+    """A network for each group of variables; W, rho and edges are those of all links together, W
+    their mean."""
 
     networks: tuple[Network, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -59,7 +64,8 @@ class EachNetwork(Network):
     def rate(self) -> str:
         """All else that they consist of, in words."""
         return "; ".join(
-            f"{group} {network!r} {getattr(network, 'rate', '')} {[turn.data.tolist() for turn in _turns(network)]}"
+            f"{group} {network!r} {getattr(network, 'rate', '')}"
+            f" {[turn.data.tolist() for turn in _turns(network)]}"
             for group, network in zip(self.groups, self.networks, strict=True)
         )
 
@@ -86,49 +92,66 @@ class EachNetwork(Network):
         own = {variable for group in self.groups for variable in group}
         if variables is None:
             raise InputError(
-                f"{name} does not say which variable a message carries, so there cannot be a network for each.",
-                "Use one network for all, or a method that is a direction times a consensus strategy.",
+                f"{name} does not say which variable a message carries, so there cannot be a"
+                " network for each.",
+                "Use one network for all, or a method that is a direction times a consensus"
+                " strategy.",
             )
         if own != set(variables):
             raise InputError(
-                f"{name} moves {', '.join(variables)}, but there are networks for {', '.join(sorted(own))}.",
+                f"{name} moves {', '.join(variables)}, but there are networks for"
+                f" {', '.join(sorted(own))}.",
                 "Pass exactly one for each variable.",
             )
 
 
 class Share(NamedTuple):
-    """Variables that share a network: over all links, on average, `messages` for each that they exchange."""
+    """Variables that share a network: over all links, on average, `messages` for each that they
+    exchange."""
 
     group: Group
     messages: float
 
 
 def each(networks: Mapping[str, Network]) -> EachNetwork:
-    """A network for each variable of the method: each({"x": ring(10), "y": complete(10), "z": complete(10)}).
+    """A network for each variable of the method: each({"x": ring(10), "y": complete(10), "z":
+    complete(10)}).
 
-    `solve` takes the dictionary itself. Networks may change during the run or have several rounds, and need not be
-    alike; all must be undirected and have the same agents.
+    `solve` takes the dictionary itself. Networks may change during the run or have several rounds,
+    and need not be alike; all must be undirected and have the same agents.
     """
-    if not isinstance(networks, Mapping) or not networks or not all(isinstance(name, str) for name in networks):
+    if (
+        not isinstance(networks, Mapping)
+        or not networks
+        or not all(isinstance(name, str) for name in networks)
+    ):
         raise InputError(
-            f"A network for each variable is a dictionary {{'x': ..., 'y': ...}}, but it is {short(repr(networks))}."
+            "A network for each variable is a dictionary {'x': ..., 'y': ...}, but it is"
+            f" {short(repr(networks))}."
         )
     for name, network in networks.items():
         if not isinstance(network, Network) or isinstance(network, EachNetwork):
             raise InputError(
-                f"The network of {name} must be an undirected decibo network, but it is {short(repr(network))}."
+                f"The network of {name} must be an undirected decibo network, but it is"
+                f" {short(repr(network))}."
             )
     sizes = sorted({network.agents for network in networks.values()})
     if len(sizes) > 1:
-        raise InputError(f"The networks of all variables must have the same agents, but there are {sizes} of them.")
+        raise InputError(
+            f"The networks of all variables must have the same agents, but there are {sizes} of"
+            " them."
+        )
     groups: dict[int, list[str]] = {}
     for name, network in networks.items():
         groups.setdefault(id(network), []).append(name)
     apart = {id(network): network for network in networks.values()}
     members = [apart[key] for key in groups]
-    mean = sum([network.weights for network in members[1:]], start=members[0].weights) / len(members)
+    mean = sum([network.weights for network in members[1:]], start=members[0].weights) / len(
+        members
+    )
     name = ", ".join(
-        f"{' '.join(group)}: {network.name}" for group, network in zip(groups.values(), members, strict=True)
+        f"{' '.join(group)}: {network.name}"
+        for group, network in zip(groups.values(), members, strict=True)
     )
     return EachNetwork(
         mean,
@@ -144,10 +167,13 @@ def places_of(tree: object, groups: tuple[Group, ...]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in groups]
     for place, (path, _) in enumerate(jax.tree_util.tree_flatten_with_path(tree)[0]):
         names = [getattr(key, "key", getattr(key, "name", None)) for key in path]
-        owner = next((i for i, group in enumerate(groups) if any(name in group for name in names)), None)
+        owner = next(
+            (i for i, group in enumerate(groups) if any(name in group for name in names)), None
+        )
         if owner is None:
             raise InputError(
-                "A message does not say which variable it is for, so there cannot be a network for each.",
+                "A message does not say which variable it is for, so there cannot be a network for"
+                " each.",
                 "Mix dictionaries with one entry for each variable, or use one network for all.",
             )
         found[owner].append(place)

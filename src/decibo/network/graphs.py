@@ -1,8 +1,10 @@
-"""Networks by name, and from what you already have: a graph, an adjacency matrix or a weight matrix.
+"""Networks by name, and from what you already have: a graph, an adjacency matrix or a weight
+matrix.
 
     ring(10), erdos_renyi(10, 0.7, seed=0, rho=0.644), torus(30, 40, weights="best_constant")
 
-Random graphs take a `seed`: the same seed gives the same graph, and a draw that is not connected is drawn again.
+Random graphs take a `seed`: the same seed gives the same graph, and a draw that is not connected is
+drawn again.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def path(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) ->
 def star(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
     """Agent 0 linked to all others, which have no other link."""
     leaves = np.arange(1, integer("agents", agents))
-    return from_edges("star", agents, np.stack([np.zeros_like(leaves), leaves], axis=1), weights, rho)
+    return from_edges(
+        "star", agents, np.stack([np.zeros_like(leaves), leaves], axis=1), weights, rho
+    )
 
 
 def complete(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
@@ -51,24 +55,32 @@ def complete(agents: int, *, weights: str = METROPOLIS, rho: float | None = None
     return from_edges("complete", agents, _all_pairs(integer("agents", agents)), weights, rho)
 
 
-def grid(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """A rectangle of agents, linked to the nearest four or fewer; (r, c) is agent r * columns + c."""
+def grid(
+    rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
+    """A rectangle of agents, linked to the nearest four or fewer; (r, c) is agent r * columns +
+    c."""
     places = np.arange(integer("rows", rows) * integer("columns", columns)).reshape(rows, columns)
     down = np.stack([places[:-1].ravel(), places[1:].ravel()], axis=1)
     right = np.stack([places[:, :-1].ravel(), places[:, 1:].ravel()], axis=1)
     return from_edges("grid", places.size, np.concatenate([down, right]), weights, rho)
 
 
-def torus(rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+def torus(
+    rows: int, columns: int, *, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
     """A grid whose borders are joined: every agent has four neighbours."""
     shape = (integer("rows", rows), integer("columns", columns))
     places = np.arange(rows * columns).reshape(shape)
-    edges = [np.stack([places.ravel(), np.roll(places, -1, axis).ravel()], axis=1) for axis in (0, 1)]
+    edges = [
+        np.stack([places.ravel(), np.roll(places, -1, axis).ravel()], axis=1) for axis in (0, 1)
+    ]
     return from_edges("torus", places.size, np.concatenate(edges), weights, rho, shape)
 
 
 def exponential(agents: int, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """Agent i linked to i + 2^j and i - 2^j (mod agents): few links, and consensus in about log(agents) steps."""
+    """Agent i linked to i + 2^j and i - 2^j (mod agents): few links, and consensus in about
+    log(agents) steps."""
     agents = integer("agents", agents)
     return from_edges("exponential", agents, shifted(agents, powers_of_two(agents)), weights, rho)
 
@@ -77,10 +89,14 @@ def hypercube(k: int, *, weights: str = METROPOLIS, rho: float | None = None) ->
     """2^k agents, linked if their numbers differ in one binary digit."""
     corners = np.arange(2 ** integer("k", k, least=0))
     edges = [np.stack([corners, corners ^ 2**bit], axis=1) for bit in range(k)]
-    return from_edges("hypercube", len(corners), np.concatenate([_no_links(), *edges]), weights, rho, (2,) * k)
+    return from_edges(
+        "hypercube", len(corners), np.concatenate([_no_links(), *edges]), weights, rho, (2,) * k
+    )
 
 
-def erdos_renyi(agents: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+def erdos_renyi(
+    agents: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
     """Every pair of agents linked with probability p."""
     agents = integer("agents", agents)
     p = fraction("p", p)
@@ -97,14 +113,19 @@ def erdos_renyi(agents: int, p: float, *, seed: int, weights: str = METROPOLIS, 
         i = np.minimum(i, agents - 2)
         return np.stack([i, drawn - starts[i] + i + 1], axis=1)
 
-    remedy = f"Below p = log(agents)/agents = {math.log(agents) / agents:.3g} it seldom is; raise p."
-    return from_edges("erdos_renyi", agents, _redraw(agents, draw, seed, f"p = {p:g}", remedy), weights, rho)
+    remedy = (
+        f"Below p = log(agents)/agents = {math.log(agents) / agents:.3g} it seldom is; raise p."
+    )
+    return from_edges(
+        "erdos_renyi", agents, _redraw(agents, draw, seed, f"p = {p:g}", remedy), weights, rho
+    )
 
 
 def random_regular(
     agents: int, degree: int, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
 ) -> Network:
-    """A random graph in which every agent has `degree` neighbours; a million agents take seconds."""
+    """A random graph in which every agent has `degree` neighbours; a million agents take
+    seconds."""
     agents = integer("agents", agents)
     degree = integer("degree", degree, least=0)
     if degree >= agents or agents * degree % 2:
@@ -116,7 +137,8 @@ def random_regular(
     def draw(random: np.random.Generator) -> np.ndarray:
         if 2 * degree < agents:
             return _pairing(random, agents, degree)
-        absent = _pairing(random, agents, agents - 1 - degree)  # dense: easier to say who is not linked
+        # dense: easier to say who is not linked
+        absent = _pairing(random, agents, agents - 1 - degree)
         pairs = _all_pairs(agents)
         return pairs[~np.isin(_keys(agents, pairs), _keys(agents, absent))]
 
@@ -125,9 +147,16 @@ def random_regular(
 
 
 def small_world(
-    agents: int, neighbours: int, p: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
+    agents: int,
+    neighbours: int,
+    p: float,
+    *,
+    seed: int,
+    weights: str = METROPOLIS,
+    rho: float | None = None,
 ) -> Network:
-    """A Watts-Strogatz graph: a ring with links to the nearest `neighbours`, each rewired with probability p."""
+    """A Watts-Strogatz graph: a ring with links to the nearest `neighbours`, each rewired with
+    probability p."""
     import networkx
 
     agents = integer("agents", agents)
@@ -135,12 +164,14 @@ def small_world(
     p = fraction("p", p)
     if neighbours % 2 or neighbours >= agents:
         raise InputError(
-            f"neighbours must be even, half of them on either side, and below agents = {agents}, but it is "
-            f"{neighbours}."
+            f"neighbours must be even, half of them on either side, and below agents = {agents},"
+            f" but it is {neighbours}."
         )
 
     def draw(random: np.random.Generator) -> np.ndarray:
-        graph = networkx.watts_strogatz_graph(agents, neighbours, p, seed=int(random.integers(2**31)))
+        graph = networkx.watts_strogatz_graph(
+            agents, neighbours, p, seed=int(random.integers(2**31))
+        )
         return np.array(graph.edges, dtype=np.int64).reshape(-1, 2)
 
     remedy = "Choose more neighbours or a smaller p."
@@ -148,7 +179,9 @@ def small_world(
     return from_edges("small_world", agents, edges, weights, rho)
 
 
-def geometric(agents: int, radius: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None) -> Network:
+def geometric(
+    agents: int, radius: float, *, seed: int, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
     """Agents at random points of the unit square, linked if no further apart than `radius`."""
     from scipy.spatial import KDTree
 
@@ -159,8 +192,16 @@ def geometric(agents: int, radius: float, *, seed: int, weights: str = METROPOLI
         return KDTree(random.random((agents, 2))).query_pairs(radius, output_type="ndarray")
 
     threshold = math.sqrt(math.log(agents) / (math.pi * agents))
-    remedy = f"Below radius = sqrt(log(agents)/(pi agents)) = {threshold:.3g} it seldom is; raise it."
-    return from_edges("geometric", agents, _redraw(agents, draw, seed, f"radius = {radius:g}", remedy), weights, rho)
+    remedy = (
+        f"Below radius = sqrt(log(agents)/(pi agents)) = {threshold:.3g} it seldom is; raise it."
+    )
+    return from_edges(
+        "geometric",
+        agents,
+        _redraw(agents, draw, seed, f"radius = {radius:g}", remedy),
+        weights,
+        rho,
+    )
 
 
 def from_edges(
@@ -172,11 +213,14 @@ def from_edges(
     shape: tuple[int, ...] | None = None,
     labels: tuple[Hashable, ...] | None = None,
 ) -> Network:
-    """A network from links (i, j) in any order; repeated ones count once and self-loops not at all."""
+    """A network from links (i, j) in any order; repeated ones count once and self-loops not at
+    all."""
     edges = np.sort(np.asarray(edges, dtype=np.int64).reshape(-1, 2), axis=1)
     edges = edges[edges[:, 0] < edges[:, 1]]
     edges = np.stack(np.divmod(np.unique(edges[:, 0] * agents + edges[:, 1]), agents), axis=1)
-    return Network(weigh(agents, edges, weights, shape or (agents,)), name, labels, shape).with_rho(rho)
+    return Network(weigh(agents, edges, weights, shape or (agents,)), name, labels, shape).with_rho(
+        rho
+    )
 
 
 def shifted(agents: int, offsets: list[int]) -> np.ndarray:
@@ -200,7 +244,8 @@ def _all_pairs(agents: int) -> np.ndarray:
 
 
 def _pairing(random: np.random.Generator, agents: int, degree: int) -> np.ndarray:
-    """Every agent's `degree` ends of links paired at random; self-loops and double links are paired again.
+    """Every agent's `degree` ends of links paired at random; self-loops and double links are paired
+    again.
 
     Their expected number does not grow with the agents, so a few rounds are enough [Bollobas 1980].
     """
@@ -232,7 +277,11 @@ def _keys(agents: int, links: np.ndarray) -> np.ndarray:
 
 
 def _redraw(
-    agents: int, draw: Callable[[np.random.Generator], np.ndarray], seed: int, settings: str, remedy: str
+    agents: int,
+    draw: Callable[[np.random.Generator], np.ndarray],
+    seed: int,
+    settings: str,
+    remedy: str,
 ) -> np.ndarray:
     """The links of the first connected draw."""
     random = np.random.default_rng(integer("seed", seed, least=0))
@@ -241,7 +290,9 @@ def _redraw(
         if _is_connected(agents, edges):
             return edges
     raise InputError(
-        f"The graph must be connected, but none of {DRAWS} draws with agents = {agents} and {settings} was.", remedy
+        f"The graph must be connected, but none of {DRAWS} draws with agents = {agents} and"
+        f" {settings} was.",
+        remedy,
     )
 
 
@@ -260,13 +311,18 @@ def from_graph(
     weights: str = METROPOLIS,
     rho: float | None = None,
 ) -> Network:
-    """The network on a networkx graph; agent i is list(graph.nodes)[i], whatever the nodes are called.
+    """The network on a networkx graph; agent i is list(graph.nodes)[i], whatever the nodes are
+    called.
 
-    W, if passed, must be zero where the graph has no link. Self-loops are ignored, since they are implied.
+    W, if passed, must be zero where the graph has no link. Self-loops are ignored, since they are
+    implied.
     """
     check_graph(graph)
     if graph.is_directed():
-        raise InputError(f"The links of a Network go in both directions, but {graph} is directed.", "Use from_digraph.")
+        raise InputError(
+            f"The links of a Network go in both directions, but {graph} is directed.",
+            "Use from_digraph.",
+        )
     labels = tuple(graph.nodes)
     integer("the number of nodes", len(labels))
     edges = node_pairs(graph, labels)
@@ -277,8 +333,11 @@ def from_graph(
     return Network(matrix, name, labels).with_rho(rho)
 
 
-def from_adjacency(A: ArrayLike | sparray, *, weights: str = METROPOLIS, rho: float | None = None) -> Network:
-    """The network with a link wherever the symmetric matrix A of zeros and ones, dense or sparse, has a one.
+def from_adjacency(
+    A: ArrayLike | sparray, *, weights: str = METROPOLIS, rho: float | None = None
+) -> Network:
+    """The network with a link wherever the symmetric matrix A of zeros and ones, dense or sparse,
+    has a one.
 
     The diagonal is ignored, since self-loops are implied.
     """
@@ -291,11 +350,14 @@ def from_adjacency(A: ArrayLike | sparray, *, weights: str = METROPOLIS, rho: fl
         )
     check_symmetric("A", matrix)
     coo = matrix.tocoo()
-    return from_edges("adjacency", matrix.shape[0], np.stack([coo.row, coo.col], axis=1), weights, rho)
+    return from_edges(
+        "adjacency", matrix.shape[0], np.stack([coo.row, coo.col], axis=1), weights, rho
+    )
 
 
 def from_weights(W: ArrayLike | sparray, *, rho: float | None = None) -> Network:
-    """The network with these weights: a symmetric, doubly stochastic matrix without negative entries."""
+    """The network with these weights: a symmetric, doubly stochastic matrix without negative
+    entries."""
     return Network(check_square("W", W), "weights").with_rho(rho)
 
 

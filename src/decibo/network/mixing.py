@@ -1,4 +1,5 @@
-"""How W acts: S -> W S for all agents at once, in the way that suits the network, and as one agent sees it.
+"""How W acts: S -> W S for all agents at once, in the way that suits the network, and as one agent
+sees it.
 
 Mixing is the only way agents learn of each other. S has one row for each agent.
 """
@@ -26,24 +27,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Step = jax.Array | int | None  # the number of a step, where it matters
 
-# The name of the axis of agents. Thanks to it `mix` cannot take another axis for the agents, such as a sweep
-# of step sizes around the step or a vmap inside it.
+# The name of the axis of agents. Thanks to it `mix` cannot take another axis for the agents, such
+# as a sweep of step sizes around the step or a vmap inside it.
 AGENTS = "agents"
 KERNELS = ("dense", "circulant", "sparse")
 
-# Measured on two cores, float32: up to 64 agents all kernels take about 10 microseconds; beyond, gathering one
-# neighbour costs as much as 4 to 6 columns of a dense product. A GPU moves both numbers in favour of dense.
+# Measured on two cores, float32: up to 64 agents all kernels take about 10 microseconds; beyond,
+# gathering one neighbour costs as much as 4 to 6 columns of a dense product. A GPU moves both
+# numbers in favour of dense.
 DENSE_AGENTS = 64
 DENSE_SHARE = 4
-# Slots of neighbours that are written out one by one; more of them become a loop over as many at a time. One at a
-# time, which reads and writes all of S for each neighbour, took 3 to 4 times as long.
+# Slots of neighbours that are written out one by one; more of them become a loop over as many at a
+# time. One at a time, which reads and writes all of S for each neighbour, took 3 to 4 times as
+# long.
 UNROLLED = 16
 
 
 class Mix(Protocol):
     """What a step sees of the other agents: mix(tree) is sum_j w_ij tree_j, leaf by leaf.
 
-    `bits` says what a message really carries if less than its numbers; only the count of costs reads it.
+    `bits` says what a message really carries if less than its numbers; only the count of costs
+    reads it.
     """
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
@@ -51,30 +55,33 @@ class Mix(Protocol):
         ...
 
     def push(self, tree: T, bits: int | None = None) -> T:
-        """The same with column-stochastic weights, which keep the sum over agents; no different if undirected."""
+        """The same with column-stochastic weights, which keep the sum over agents; no different if
+        undirected."""
         ...
 
     def difference(self, tree: T, bits: int | None = None) -> T:
-        """By how much the neighbours differ from the agent: sum_j w_ij (tree_j - tree_i), so (W - I) tree.
+        """By how much the neighbours differ from the agent: sum_j w_ij (tree_j - tree_i), so (W -
+        I) tree.
 
-        The same message as that of mix(tree), but what the agents have in common is not rounded: a strategy that
-        adds differences up must not add up the rounding errors of mix(tree) - tree.
+        The same message as that of mix(tree), but what the agents have in common is not rounded: a
+        strategy that adds differences up must not add up the rounding errors of mix(tree) - tree.
         """
         ...
 
     def largest(self, tree: T, bits: int | None = None) -> T:
         """The largest of what the agent and its neighbours send, number by number, leaf by leaf.
 
-        Repeated `reach.width` times it gives every agent the largest number of all, so that all can change a step
-        size at a step that they all know.
+        Repeated `reach.width` times it gives every agent the largest number of all, so that all can
+        change a step size at a step that they all know.
         """
         ...
 
     def others(self, tree: T) -> T:
-        """The agent's own tree times the weight of all its neighbours, sum_j w_ij over j != i; nothing is sent.
+        """The agent's own tree times the weight of all its neighbours, sum_j w_ij over j != i;
+        nothing is sent.
 
-        For messages that are not what the agent counts as its own: sum_j w_ij (message_j - own_i) over the neighbours
-        is difference(message) + others(message - own).
+        For messages that are not what the agent counts as its own: sum_j w_ij (message_j - own_i)
+        over the neighbours is difference(message) + others(message - own).
         """
         ...
 
@@ -88,7 +95,8 @@ class Reach(NamedTuple):
     """What every agent is told about the network before a run.
 
     width   how many exchanges it takes until the news of one agent have reached all
-    slow    what one exchange takes off the disagreement that it takes least off: 1 - the second largest eigenvalue of W
+    slow    what one exchange takes off the disagreement that it takes least off: 1 - the second
+            largest eigenvalue of W
     """
 
     width: jax.Array | int
@@ -96,14 +104,17 @@ class Reach(NamedTuple):
 
 
 class Mixing:
-    """One exchange between all agents. `k` is the step and `key` a random key that all agents share.
+    """One exchange between all agents. `k` is the step and `key` a random key that all agents
+    share.
 
-    A kernel says how differences are found, `differing`; and, for directed networks, what the rows of W sum to.
+    A kernel says how differences are found, `differing`; and, for directed networks, what the rows
+    of W sum to.
     """
 
     @property
     def fused(self) -> bool:
-        """Whether all that an agent sends at once should travel as one vector: a message costs, not its parts."""
+        """Whether all that an agent sends at once should travel as one vector: a message costs, not
+        its parts."""
         return False
 
     @property
@@ -115,12 +126,17 @@ class Mixing:
         """Exchange a tree: as a whole, unless there is a network for each variable."""
         return exchange(self, tree)
 
-    def stacked(self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def stacked(
+        self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """Row i of the result is sum_j w_ij S_j; shape and type are those of S."""
         return self.mixed(S, S, k, key)
 
-    def mixed(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The same for the agents with rows S, which receive the rows `received`, their own first."""
+    def mixed(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """The same for the agents with rows S, which receive the rows `received`, their own
+        first."""
         apart = self.differing(S, received, k, key)
         return self.summed(S) + apart
 
@@ -129,11 +145,15 @@ class Mixing:
         return self.stacked(S, k, key)
 
     def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """Row i of the result is sum_j w_ij (S_j - S_i); only differences between agents are rounded."""
+        """Row i of the result is sum_j w_ij (S_j - S_i); only differences between agents are
+        rounded."""
         return self.differing(S, S, k, key)
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The same for the agents with rows S, which receive the rows `received`, their own first."""
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """The same for the agents with rows S, which receive the rows `received`, their own
+        first."""
         raise NotImplementedError
 
     def summed(self, S: jax.Array) -> jax.Array:
@@ -141,26 +161,31 @@ class Mixing:
         return S
 
     def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """Row i of the result is the largest of S_i and the S_j of its neighbours, number by number."""
+        """Row i of the result is the largest of S_i and the S_j of its neighbours, number by
+        number."""
         S = jnp.asarray(S)
         return self.largest_of(S, S, k, key)
 
-    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The same for the agents with rows S, which receive the rows `received`, their own first."""
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """The same for the agents with rows S, which receive the rows `received`, their own
+        first."""
         raise NotImplementedError
 
     def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
         """The weight that each agent gives to all its neighbours together."""
         raise InputError(
-            "What an agent sends differs from what it counts as its own, for which it must know the weights of the "
-            "one exchange of a step, and this network has no such weights.",
+            "What an agent sends differs from what it counts as its own, for which it must know the"
+            " weights of the one exchange of a step, and this network has no such weights.",
             "Use an undirected network with one exchange in a step.",
         )
 
 
 @dataclass(frozen=True, eq=False)
 class AgentMix:
-    """The `Mix` of step k on a network, for use under jax.vmap(..., axis_name=AGENTS); all agents share `key`."""
+    """The `Mix` of step k on a network, for use under jax.vmap(..., axis_name=AGENTS); all agents
+    share `key`."""
 
     mixing: Mixing
     k: Step
@@ -184,7 +209,8 @@ class AgentMix:
         """What every agent was told about the network, if the method asked for it."""
         if self.told is None:
             raise InputError(
-                "The step uses mix.reach, but the method does not say so, and the agents were not told.",
+                "The step uses mix.reach, but the method does not say so, and the agents were not"
+                " told.",
                 "Pass told=True to decibo.Algorithm.",
             )
         return self.told
@@ -197,15 +223,20 @@ class AgentMix:
         """The agent's own tree times the weight of all its neighbours."""
         agent = _agent()
         weight = lambda mixing: own_row(agent, mixing.others(self.k, self.key))
-        scaled = lambda mixing, tree: jax.tree.map(lambda leaf: weight(mixing).astype(leaf.dtype) * leaf, tree)
+        scaled = lambda mixing, tree: jax.tree.map(
+            lambda leaf: weight(mixing).astype(leaf.dtype) * leaf, tree
+        )
         return self.mixing.shared_out(tree, scaled)
 
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         agent = _agent()
 
         def over(mixing: Mixing, tree: T) -> T:
-            # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed at once.
-            one = lambda leaf: own_row(agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key))
+            # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed
+            # at once.
+            one = lambda leaf: own_row(
+                agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key)
+            )
             return as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
 
         return self.mixing.shared_out(tree, over)
@@ -229,8 +260,10 @@ def _agent() -> jax.Array:
         return lax.axis_index(AGENTS)
     except NameError:
         raise InputError(
-            "mix was called for no agent in particular, but it only works inside jax.vmap(step, axis_name='agents').",
-            "Run the step with decibo.solve, or use network.mixing().stacked(S) for all agents at once.",
+            "mix was called for no agent in particular, but it only works inside jax.vmap(step,"
+            " axis_name='agents').",
+            "Run the step with decibo.solve, or use network.mixing().stacked(S) for all agents at"
+            " once.",
         ) from None
 
 
@@ -241,7 +274,9 @@ def own_row(agent: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @own_row.defjvp
-def _own_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _own_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     agent, rows = primals
     return own_row(agent, rows), own_row(agent, tangents[1])
 
@@ -252,8 +287,11 @@ def _take(agent: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @_take.def_vmap
-def _take_all(size: int, batched: list[bool], agent: jax.Array, rows: jax.Array) -> tuple[jax.Array, bool]:
-    """All agents taking one row each is all rows: the rule only spares a copy and never changes a value."""
+def _take_all(
+    size: int, batched: list[bool], agent: jax.Array, rows: jax.Array
+) -> tuple[jax.Array, bool]:
+    """All agents taking one row each is all rows: the rule only spares a copy and never changes a
+    value."""
     by_agent, by_rows = batched
     if not by_rows:
         return rows, True
@@ -274,13 +312,17 @@ class Dense(Mixing):
         """The rows of S times the row sums of W."""
         return _scaled(self.total, S)
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """(W - I) times what was received."""
         S = _rows(S, self.links.shape[0])
         received = _rows(received, self.links.shape[1])
         return _product(self.links, received.reshape(received.shape[0], -1)).reshape(S.shape)
 
-    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The largest of the rows that a row of W has a weight for, and of the own."""
         return jnp.maximum(S, _largest(self.links, received))
 
@@ -294,19 +336,23 @@ class Dense(Mixing):
 class Circulant(Mixing):
     """Shifts of S, those of equal weight summed first.
 
-    S is continued at both ends once and then sliced: 35 offsets take a tenth of the time of 35 rolls.
+    S is continued at both ends once and then sliced: 35 offsets take a tenth of the time of 35
+    rolls.
     """
 
     total: jax.Array  # the sum of a row
     weights: jax.Array  # one for each group
-    groups: tuple[tuple[int, ...], ...] = field(metadata={"static": True})  # offsets between -agents/2 and agents/2
+    # offsets between -agents/2 and agents/2
+    groups: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
     agents: int = field(metadata={"static": True})
 
     def summed(self, S: jax.Array) -> jax.Array:
         """The rows of S times the row sums of W."""
         return _scaled(self.total, S)
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The sum of w (S[a + offset] - S[a])."""
         S = _rows(S, self.agents)
         weights = self.weights.astype(S.dtype)
@@ -322,7 +368,9 @@ class Circulant(Mixing):
             total = total + weight * differences
         return total
 
-    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The largest of S[a] and all S[a + offset]."""
         shifted = [jnp.roll(S, -offset, axis=0) for group in self.groups for offset in group]
         return reduce(jnp.maximum, shifted, S)
@@ -336,7 +384,8 @@ class Circulant(Mixing):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sparse(Mixing):
-    """One gather for each of D neighbours, D the same for all; agents with more are rows of a product.
+    """One gather for each of D neighbours, D the same for all; agents with more are rows of a
+    product.
 
     Nothing as large as the number of links times the width of S is ever made.
     """
@@ -351,7 +400,9 @@ class Sparse(Mixing):
         """The rows of S times the row sums of W."""
         return _scaled(self.total, S)
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The sum of w_ij (received_j - S_i), one slot of neighbours after another."""
         S = _rows(S, self.total.shape[0])
         flat = S.reshape(S.shape[0], -1)
@@ -370,16 +421,24 @@ class Sparse(Mixing):
         else:
             total = lax.fori_loop(0, slots, slot, total, unroll=UNROLLED)
         if self.hubs.shape[0]:
-            total = total.at[self.hubs].set(_product(self.hub_links, received), mode="promise_in_bounds")
+            total = total.at[self.hubs].set(
+                _product(self.hub_links, received), mode="promise_in_bounds"
+            )
         return total.reshape(S.shape)
 
-    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The largest of the own row and of every slot of neighbours."""
-        slot = lambda r, most: jnp.maximum(most, received.at[self.neighbours[r]].get(mode="promise_in_bounds"))
+        slot = lambda r, most: jnp.maximum(
+            most, received.at[self.neighbours[r]].get(mode="promise_in_bounds")
+        )
         slots = self.neighbours.shape[0]
         most = lax.fori_loop(0, slots, slot, S) if slots else S
         if self.hubs.shape[0]:
-            hubs = jnp.maximum(S.at[self.hubs].get(mode="promise_in_bounds"), _largest(self.hub_links, received))
+            hubs = jnp.maximum(
+                S.at[self.hubs].get(mode="promise_in_bounds"), _largest(self.hub_links, received)
+            )
             most = most.at[self.hubs].set(hubs, mode="promise_in_bounds")
         return most
 
@@ -394,8 +453,9 @@ class Sparse(Mixing):
 def _product(links: jax.Array, flat: jax.Array) -> jax.Array:
     """The product with a matrix whose rows sum to 0, so that S - S_0 does as well as S.
 
-    This rounds what the agents differ by and not what they have in common, which strategies with a memory (EXTRA,
-    exact diffusion) would add up: in single precision they drifted away by 1e-7 a step.
+    This rounds what the agents differ by and not what they have in common, which strategies with a
+    memory (EXTRA, exact diffusion) would add up: in single precision they drifted away by 1e-7 a
+    step.
     """
     return jnp.matmul(links.astype(flat.dtype), flat - flat[:1], precision=lax.Precision.HIGHEST)
 
@@ -417,10 +477,14 @@ def _total(weights: csr_array | np.ndarray) -> np.ndarray:
     return np.where(np.abs(sums - 1) < 1e-9, 1.0, sums)
 
 
-def choose_mixing(weights: csr_array, circulant: Callable[[], Shifts | None], kernel: str | None) -> Mixing:
+def choose_mixing(
+    weights: csr_array, circulant: Callable[[], Shifts | None], kernel: str | None
+) -> Mixing:
     """The mixing with this kernel, or with the fastest one if None."""
     if kernel is not None and kernel not in KERNELS:
-        raise InputError(f"The kernel must be one of {', '.join(KERNELS)}, but it is {short(repr(kernel))}.")
+        raise InputError(
+            f"The kernel must be one of {', '.join(KERNELS)}, but it is {short(repr(kernel))}."
+        )
     if kernel == "dense" or (kernel is None and suits_dense(weights)):
         return make_dense(weights)
     shifts = None if kernel == "sparse" else circulant()
@@ -428,8 +492,8 @@ def choose_mixing(weights: csr_array, circulant: Callable[[], Shifts | None], ke
         return _make_circulant(shifts)
     if kernel == "circulant":
         raise InputError(
-            "The kernel 'circulant' needs a W whose rows are shifts of the first, but those of this network of "
-            f"{weights.shape[0]} agents are not.",
+            "The kernel 'circulant' needs a W whose rows are shifts of the first, but those of"
+            f" this network of {weights.shape[0]} agents are not.",
             "Leave the kernel out.",
         )
     return make_sparse(weights, *split_hubs(links_of(weights)))
@@ -457,11 +521,14 @@ def _make_circulant(shifts: Shifts) -> Circulant:
         if signed:  # an agent's weight for itself is in the total
             groups.setdefault(round(weight, 15), []).append(signed)
     total = _total(np.array([shifts.weights]))[0]
-    return Circulant(jnp.asarray(total), jnp.asarray(list(groups)), tuple(map(tuple, groups.values())), agents)
+    return Circulant(
+        jnp.asarray(total), jnp.asarray(list(groups)), tuple(map(tuple, groups.values())), agents
+    )
 
 
 def make_sparse(weights: csr_array, slots: int, hubs: np.ndarray) -> Sparse:
-    """Mixing by neighbours: `slots` of them, the rows of hubs as products. Row i's own column is i."""
+    """Mixing by neighbours: `slots` of them, the rows of hubs as products. Row i's own column is
+    i."""
     rows = weights.shape[0]
     coo = weights.tocoo()
     is_link = coo.row != coo.col
@@ -487,7 +554,8 @@ def links_of(weights: csr_array) -> np.ndarray:
 
 
 def split_hubs(degrees: np.ndarray) -> tuple[int, np.ndarray]:
-    """D and the agents above it such that D gathers and one dense row for each of those cost least."""
+    """D and the agents above it such that D gathers and one dense row for each of those cost
+    least."""
     order = np.argsort(-degrees, kind="stable")
     first = int((degrees[order] + np.arange(len(order))).argmin())
     slots = int(degrees[order[first]])
@@ -498,8 +566,9 @@ def _rows(S: jax.Array, agents: int) -> jax.Array:
     S = jnp.asarray(S)
     if S.ndim == 0 or S.shape[0] != agents or not jnp.issubdtype(S.dtype, jnp.inexact):
         raise InputError(
-            f"What is mixed must be floating-point with one entry for each of the {agents} agents of the network, but "
-            f"it is {S.dtype}{list(S.shape)}.",
-            "Check that problem and network have the same number of agents; keep counters out of mix.",
+            f"What is mixed must be floating-point with one entry for each of the {agents} agents"
+            f" of the network, but it is {S.dtype}{list(S.shape)}.",
+            "Check that problem and network have the same number of agents; keep counters out of"
+            " mix.",
         )
     return S

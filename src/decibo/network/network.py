@@ -36,11 +36,14 @@ RHO_LIMIT = 500  # up to here rho is computed at once, and shown; beyond, when s
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """Agents 0, 1, ... and a symmetric, doubly stochastic matrix of weights; checked on construction.
+    """Agents 0, 1, ... and a symmetric, doubly stochastic matrix of weights; checked on
+    construction.
 
-    weights   a scipy csr_array (any square matrix is accepted): weights[i, j] is the weight i gives to j's message
+    weights   a scipy csr_array (any square matrix is accepted): weights[i, j] is the weight i gives
+              to j's message
     labels    the names of the agents in the graph they came from; agent i is labels[i]
-    shape     the shape in which agents are arranged, such as (rows, columns) of a torus; (agents,) by default
+    shape     the shape in which agents are arranged, such as (rows, columns) of a torus; (agents,)
+              by default
     """
 
     weights: csr_array
@@ -94,7 +97,8 @@ class Network:
 
     @cached_property
     def shifts(self) -> Shifts | None:
-        """The shifts that W is made of if every agent sees the same (ring, torus, hypercube, ...), otherwise None."""
+        """The shifts that W is made of if every agent sees the same (ring, torus, hypercube, ...),
+        otherwise None."""
         return find_shifts(self.weights, self.shape or (self.agents,))
 
     @property
@@ -130,14 +134,16 @@ class Network:
         return Reach(self.width, 1 - self.spectrum.high)
 
     def with_rho(self, rho: float | None) -> Network:
-        """The network with W moved towards or away from the identity to have this rho; None keeps it."""
+        """The network with W moved towards or away from the identity to have this rho; None keeps
+        it."""
         if rho is None:
             return self
         weights = rescale(self.weights, rho, self.shape or (self.agents,))
         return dataclasses.replace(self, weights=weights)
 
     def mixing(self, kernel: str | None = None) -> Mixing:
-        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is fastest."""
+        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is
+        fastest."""
         return choose_mixing(self.weights, lambda: self.circulant, kernel)
 
     def __repr__(self) -> str:
@@ -155,7 +161,8 @@ def dense(matrix: csr_array, name: str, sparse_name: str) -> np.ndarray:
     agents = matrix.shape[0]
     if agents > W_LIMIT:
         raise InputError(
-            f"{name} of {agents} agents is too large for a dense array; the limit is {W_LIMIT} agents.",
+            f"{name} of {agents} agents is too large for a dense array; the limit is {W_LIMIT}"
+            " agents.",
             f"Use .{sparse_name}, the sparse matrix.",
         )
     return matrix.toarray()

@@ -1,13 +1,15 @@
-r"""Mixing when the agents are in blocks on several devices: rows that others need are sent, then each block is mixed.
+r"""Mixing when the agents are in blocks on several devices: rows that others need are sent, then
+each block is mixed.
 
-The plan of an exchange says who sends which rows to which device, in rounds in which every device sends to one and
-receives from one:
+The plan of an exchange says who sends which rows to which device, in rounds in which every device
+sends to one and receives from one:
 
     (1)  p sends agent j to q     if j is on p, q is another device, and some agent on q gives j a weight
     (2)  rounds                   a colouring of the links p -> q with as many colours as the busiest device has links
     (3)  parts                    within a round, pairs with more to send continue while the others are silent
 
-By (1) a row crosses a border once, however many agents beyond it need it; by (3) nothing but such rows travels.
+By (1) a row crosses a border once, however many agents beyond it need it; by (3) nothing but such
+rows travels.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from jax import lax
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork, PushPull
 from decibo.network.each import EachNetwork
-from decibo.network.mixing import Mixing, Step, links_of, make_dense, make_sparse, split_hubs, suits_dense
+from decibo.network.mixing import (
+    Mixing,
+    Step,
+    links_of,
+    make_dense,
+    make_sparse,
+    split_hubs,
+    suits_dense,
+)
 from decibo.network.network import Network
 from decibo.network.varying import Varying, VaryingNetwork, make_varying
 from decibo.parallel.placement import DEVICES, Placement
@@ -41,7 +51,8 @@ M = TypeVar("M", bound=Mixing)
 class Exchange(Mixing):
     """Send the rows that cross a border, then mix the block with what was received.
 
-    Works inside `jax.shard_map` over the axis DEVICES. Arrays have a leading axis of devices, of length 1 inside.
+    Works inside `jax.shard_map` over the axis DEVICES. Arrays have a leading axis of devices, of
+    length 1 inside.
     """
 
     local: Mixing
@@ -74,7 +85,9 @@ class Exchange(Mixing):
 
     def _received(self, S: jax.Array) -> tuple[Mixing, jax.Array]:
         """The mixing of this device, and its block with the rows that others sent."""
-        local, sends = jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends))
+        local, sends = jax.tree.map(
+            lambda leaf: leaf.reshape(leaf.shape[1:]), (self.local, self.sends)
+        )
         received = [
             lax.ppermute(S.at[rows].get(mode="promise_in_bounds"), DEVICES, pairs)
             for rows, pairs in zip(sends, self.parts, strict=True)
@@ -87,22 +100,29 @@ def sharded_mixing(network: Network | DirectedNetwork, placement: Placement) -> 
     if isinstance(network, EachNetwork):
         return network.around(lambda one: sharded_mixing(one, placement))
     if isinstance(network, DirectedNetwork):
-        return PushPull(_exchange(network, network.pull, placement), _exchange(network, network.push, placement))
+        return PushPull(
+            _exchange(network, network.pull, placement), _exchange(network, network.push, placement)
+        )
     exchange = _exchange(network, network.weights, placement)
     return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
 
-def _exchange(network: Network | DirectedNetwork, weights: csr_array, placement: Placement) -> Exchange:
+def _exchange(
+    network: Network | DirectedNetwork, weights: csr_array, placement: Placement
+) -> Exchange:
     plan = make_plan(weights, placement.agents)
     if isinstance(network, VaryingNetwork):
         local = _varying_blocks(make_varying(network), plan, placement)
     else:
-        local = _blocks([_block(weights, *rows) for rows in zip(placement.agents, plan.received, strict=True)])
+        local = _blocks(
+            [_block(weights, *rows) for rows in zip(placement.agents, plan.received, strict=True)]
+        )
     return Exchange(local, tuple(jnp.asarray(send) for send in plan.sends), plan.parts)
 
 
 def _block(weights: csr_array, agents: np.ndarray, received: np.ndarray) -> csr_array:
-    """The rows of W for a block, with a column for each row received; a clone receives what its original receives."""
+    """The rows of W for a block, with a column for each row received; a clone receives what its
+    original receives."""
     from scipy.sparse import csr_array
 
     rows = weights[agents].tocoo()
@@ -110,8 +130,11 @@ def _block(weights: csr_array, agents: np.ndarray, received: np.ndarray) -> csr_
     return csr_array((rows.data, (rows.row, column)), shape=(len(agents), len(received)))
 
 
-def _places(receiver: np.ndarray, sender: np.ndarray, row: np.ndarray, received: np.ndarray) -> np.ndarray:
-    """Where senders are among the rows received; an agent is its own sender in its own row, even if it is a clone."""
+def _places(
+    receiver: np.ndarray, sender: np.ndarray, row: np.ndarray, received: np.ndarray
+) -> np.ndarray:
+    """Where senders are among the rows received; an agent is its own sender in its own row, even if
+    it is a clone."""
     present = np.flatnonzero(received >= 0)[::-1]
     where = np.zeros(int(max(received.max(), sender.max(initial=0))) + 1, int)
     where[received[present]] = present  # backwards, so that of several places the first stays
@@ -126,24 +149,35 @@ def _blocks(blocks: list[csr_array]) -> Mixing:
     hubs = [np.flatnonzero(links_of(block) > slots) for block in blocks]
     most = max(map(len, hubs))
     # Where a device has fewer hubs, other rows are computed as if they were.
-    filled = [np.union1d(own, np.setdiff1d(np.arange(blocks[0].shape[0]), own)[: most - len(own)]) for own in hubs]
-    return _stacked([make_sparse(block, slots, rows) for block, rows in zip(blocks, filled, strict=True)])
+    filled = [
+        np.union1d(own, np.setdiff1d(np.arange(blocks[0].shape[0]), own)[: most - len(own)])
+        for own in hubs
+    ]
+    return _stacked(
+        [make_sparse(block, slots, rows) for block, rows in zip(blocks, filled, strict=True)]
+    )
 
 
 def _varying_blocks(whole: Varying, plan: Plan, placement: Placement) -> Varying:
-    return _stacked([_varying_block(whole, *rows) for rows in zip(placement.agents, plan.received, strict=True)])
+    return _stacked(
+        [_varying_block(whole, *rows) for rows in zip(placement.agents, plan.received, strict=True)]
+    )
 
 
 def _varying_block(whole: Varying, agents: np.ndarray, received: np.ndarray) -> Varying:
     of = lambda array: np.asarray(array)[..., agents]
     neighbours = of(whole.neighbours)
     places = _places(agents, neighbours, np.arange(len(agents)), received)
-    arrays = [jnp.asarray(array) for array in (agents, neighbours, places, of(whole.weights), of(whole.links))]
+    arrays = [
+        jnp.asarray(array)
+        for array in (agents, neighbours, places, of(whole.weights), of(whole.links))
+    ]
     return Varying(*arrays, rate=whole.rate, unreliable=whole.unreliable, count=whole.count)
 
 
 def mixing_of_one(network: Network, agent: int) -> tuple[Mixing, np.ndarray]:
-    """How one agent mixes its row with those that its neighbours send; and whose rows these are, its own first."""
+    """How one agent mixes its row with those that its neighbours send; and whose rows these are,
+    its own first."""
     row = network.weights[[agent]].tocoo()
     received = np.concatenate([[agent], np.sort(row.col[row.col != agent])]).astype(int)
     if isinstance(network, VaryingNetwork):
@@ -195,7 +229,8 @@ def make_plan(weights: csr_array, agents: Int[np.ndarray, "devices rows"]) -> Pl
 
 
 def _needs(weights: csr_array, agents: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-    """For each pair (p, q) of devices the agents on p that some agent on q receives from, in order."""
+    """For each pair (p, q) of devices the agents on p that some agent on q receives from, in
+    order."""
     device = np.zeros(int(agents.max()) + 1, int)
     device[agents] = np.arange(len(agents))[:, None]
     links = weights.tocoo()
@@ -208,14 +243,16 @@ def _needs(weights: csr_array, agents: np.ndarray) -> dict[tuple[int, int], np.n
 
 
 def colour(links: list[tuple[int, int]]) -> list[Pairs]:
-    """Links p -> q in the fewest rounds in which nobody sends or receives twice (König's theorem)."""
+    """Links p -> q in the fewest rounds in which nobody sends or receives twice (König's
+    theorem)."""
     target: dict[tuple[int, int], int] = {}  # (p, round) -> q
     source: dict[tuple[int, int], int] = {}  # (q, round) -> p
     free = lambda taken, device: next(r for r in range(len(links) + 1) if (device, r) not in taken)
     for p, q in links:
         a = free(target, p)
         b = free(source, q)
-        # Make round a free for q too: along the path of links that alternate between rounds a and b, swap the two.
+        # Make round a free for q too: along the path of links that alternate between rounds a and
+        # b, swap the two.
         path: list[tuple[int, int, int]] = []
         end = q
         now = a

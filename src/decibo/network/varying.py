@@ -47,7 +47,9 @@ class Varying(Mixing):
     unreliable: str = field(metadata={"static": True})  # "links" or "agents"
     count: int = field(metadata={"static": True})  # of links, or of agents, in the whole network
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """W_k - I times what was received."""
         assert k is not None
         assert key is not None
@@ -58,9 +60,14 @@ class Varying(Mixing):
         weights = (self.weights[k % self.weights.shape[0]] * self.alive(key)).astype(S.dtype)
         neighbour = lambda r: received.at[self.places[r]].get(mode="promise_in_bounds")
         add = lambda r, total: total + weights[r][:, None] * (neighbour(r) - flat)
-        return lax.fori_loop(0, self.neighbours.shape[0], add, jnp.zeros_like(flat)).reshape(S.shape)  # (1)
+        # (1)
+        return lax.fori_loop(0, self.neighbours.shape[0], add, jnp.zeros_like(flat)).reshape(
+            S.shape
+        )
 
-    def largest_of(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The largest of the own row and of those that arrive at step k."""
         assert k is not None
         assert key is not None
@@ -69,7 +76,9 @@ class Varying(Mixing):
         arrives = (self.weights[k % self.weights.shape[0]] != 0) & self.alive(key)
         for r in range(self.neighbours.shape[0]):
             there = arrives[r].reshape(-1, *(1,) * (S.ndim - 1))
-            S = jnp.where(there, jnp.maximum(S, received.at[self.places[r]].get(mode="promise_in_bounds")), S)
+            S = jnp.where(
+                there, jnp.maximum(S, received.at[self.places[r]].get(mode="promise_in_bounds")), S
+            )
         return S
 
     def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
@@ -90,7 +99,8 @@ class Varying(Mixing):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VaryingNetwork(Network):
-    """A network whose links change from step to step; W, rho and edges are those of all links together."""
+    """A network whose links change from step to step; W, rho and edges are those of all links
+    together."""
 
     turns: tuple[csr_array, ...] = ()
     rate: float = 0.0
@@ -98,10 +108,12 @@ class VaryingNetwork(Network):
 
     @cached_property
     def width(self) -> int:
-        """How many exchanges are enough, almost surely, for the news of one agent to reach all others.
+        """How many exchanges are enough, almost surely, for the news of one agent to reach all
+        others.
 
-        A link that works with probability p at its turn is crossed once in 1/p turns; PATIENCE more crossings leave
-        less than exp(-PATIENCE) of a chance that a path of links was slower than that.
+        A link that works with probability p at its turn is crossed once in 1/p turns; PATIENCE more
+        crossings leave less than exp(-PATIENCE) of a chance that a path of links was slower than
+        that.
         """
         works = (1 - self.rate) ** (2 if self.unreliable == "agents" else 1)
         crossings = super().width if works == 1 else 2 * (super().width + PATIENCE) / works
@@ -118,7 +130,8 @@ def failing(network: Network, probability: float) -> VaryingNetwork:
 
 
 def sleeping(network: Network, probability: float) -> VaryingNetwork:
-    """The network with every agent asleep at every step with this probability: it sends and receives nothing.
+    """The network with every agent asleep at every step with this probability: it sends and
+    receives nothing.
 
     A sleeping agent still follows its own gradient.
     """
@@ -126,26 +139,43 @@ def sleeping(network: Network, probability: float) -> VaryingNetwork:
 
 
 def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwork:
-    """Networks, or weight matrices, that take turns: the k-th step uses number k modulo their count.
+    """Networks, or weight matrices, that take turns: the k-th step uses number k modulo their
+    count.
 
-    Matrices must be symmetric and doubly stochastic; all together must connect the agents, each alone need not.
+    Matrices must be symmetric and doubly stochastic; all together must connect the agents, each
+    alone need not.
     """
     if not isinstance(networks, Sequence | None) or isinstance(networks, str):
         raise InputError(f"networks must be a list of networks, but it is {short(repr(networks))}.")
     if not networks:
-        raise InputError("periodic needs at least one network.", "Pass [decibo.ring(8), decibo.networks.star(8)].")
-    matrices = [network.weights if isinstance(network, Network) else network for network in networks]
-    turns = tuple(check_doubly_stochastic(f"network {i}", matrix) for i, matrix in enumerate(matrices))
+        raise InputError(
+            "periodic needs at least one network.",
+            "Pass [decibo.ring(8), decibo.networks.star(8)].",
+        )
+    matrices = [
+        network.weights if isinstance(network, Network) else network for network in networks
+    ]
+    turns = tuple(
+        check_doubly_stochastic(f"network {i}", matrix) for i, matrix in enumerate(matrices)
+    )
     sizes = sorted({turn.shape[0] for turn in turns})
     if len(sizes) > 1:
-        raise InputError(f"All networks must have the same number of agents, but there are networks of {sizes} agents.")
+        raise InputError(
+            f"All networks must have the same number of agents, but there are networks of {sizes}"
+            " agents."
+        )
     mean = sum(turns[1:], start=turns[0]) / len(turns)
     return VaryingNetwork(mean, f"{len(turns)} networks in turn", turns=turns)
 
 
-def _unreliable(network: Network, probability: float, unreliable: str, words: str) -> VaryingNetwork:
+def _unreliable(
+    network: Network, probability: float, unreliable: str, words: str
+) -> VaryingNetwork:
     if type(network) not in (Network, VaryingNetwork):
-        raise InputError(f"Only undirected networks, mixed once a step, can have {words}, but this is {network!r}.")
+        raise InputError(
+            f"Only undirected networks, mixed once a step, can have {words}, but this is"
+            f" {network!r}."
+        )
     if fraction("probability", probability) == 1:
         raise InputError("probability must be below 1, but it is 1.")
     turns = network.turns if isinstance(network, VaryingNetwork) else (network.weights,)
@@ -199,6 +229,9 @@ def make_varying(network: VaryingNetwork) -> Varying:
     weights = np.zeros((len(network.turns), slots, agents))
     for t, turn in enumerate(network.turns):
         weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
-    arrays = [jnp.asarray(array) for array in (np.arange(agents), neighbours, neighbours, weights, links, network.rate)]
+    arrays = [
+        jnp.asarray(array)
+        for array in (np.arange(agents), neighbours, neighbours, weights, links, network.rate)
+    ]
     count = agents if network.unreliable == "agents" else len(network.edges)
     return Varying(*arrays, unreliable=network.unreliable, count=count)

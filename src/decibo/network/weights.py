@@ -1,18 +1,20 @@
-r"""Weights on the links of a graph: rules for them, the conditions they must meet, and how fast they mix.
+r"""Weights on the links of a graph: rules for them, the conditions they must meet, and how fast
+they mix.
 
     metropolis        w_ij = 1/(1 + max(d_i, d_j))        needs nothing but the neighbours' degrees
     lazy_metropolis   half of that: (I + W)/2             no negative eigenvalue
     max_degree        w_ij = 1/(1 + d_max)
     best_constant     w_ij = 2/(l_2 + l_max)              least rho of all constant weights [Xiao & Boyd 2004]
 
-with l_2 and l_max the extreme eigenvalues of the Laplacian; best_constant is capped at 1/d_max so that no
-self-weight is negative. Self-weights w_ii = 1 - sum_j w_ij make rows and columns sum to one.
+with l_2 and l_max the extreme eigenvalues of the Laplacian; best_constant is capped at 1/d_max so
+that no self-weight is negative. Self-weights w_ii = 1 - sum_j w_ij make rows and columns sum to
+one.
 
     rho = ||W - 11'/m||_2^2 = max(low^2, high^2)          what one mix leaves of the squared disagreement
 
-low and high are the smallest and the largest eigenvalue of W, the 1 of the constant vector left out. Networks on which
-every agent sees the same (ring, torus, hypercube, ...) are made of shifts, and a Fourier transform gives their
-eigenvalues.
+low and high are the smallest and the largest eigenvalue of W, the 1 of the constant vector left
+out. Networks on which every agent sees the same (ring, torus, hypercube, ...) are made of shifts,
+and a Fourier transform gives their eigenvalues.
 """
 
 from __future__ import annotations
@@ -56,14 +58,18 @@ def _assemble(agents: int, edges: np.ndarray, values: np.ndarray | float) -> csr
     diagonal = np.arange(agents)
     rows = np.concatenate([i, j, diagonal])
     columns = np.concatenate([j, i, diagonal])
-    return csr_array((np.concatenate([values, values, own]), (rows, columns)), shape=(agents, agents))
+    return csr_array(
+        (np.concatenate([values, values, own]), (rows, columns)), shape=(agents, agents)
+    )
 
 
 def _metropolis(agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape) -> np.ndarray:
     return 1 / (1 + degrees[edges].max(axis=1, initial=0))
 
 
-def _lazy_metropolis(agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape) -> np.ndarray:
+def _lazy_metropolis(
+    agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape
+) -> np.ndarray:
     return _metropolis(agents, edges, degrees, shape) / 2
 
 
@@ -92,8 +98,8 @@ RULES: dict[str, Callable[[int, np.ndarray, np.ndarray, Shape], np.ndarray | flo
 def rescale(weights: csr_array, target: float, shape: Shape) -> csr_array:
     r"""W_t = I - t (I - W) with rho(W_t) = target.
 
-    The eigenvalues become 1 - t (1 - l), so sqrt(rho) falls as 1 - t a, a = 1 - high, until the lower end
-    takes over at t = 2/(a + b), b = 1 - low, or a self-weight reaches zero.
+    The eigenvalues become 1 - t (1 - l), so sqrt(rho) falls as 1 - t a, a = 1 - high, until the
+    lower end takes over at t = 2/(a + b), b = 1 - low, or a self-weight reaches zero.
     """
     from scipy.sparse import eye_array
 
@@ -118,16 +124,20 @@ def _reachable(target: float, least: float, lonely: bool) -> None:
             "rho = ||W - 11'/m||^2; leave it out to keep the rule's own.",
         )
     if lonely and target > 0:
-        raise InputError(f"rho must be 0 for a single agent, but it is {target:g}.", "Leave rho out.")
+        raise InputError(
+            f"rho must be 0 for a single agent, but it is {target:g}.", "Leave rho out."
+        )
     if target < least - slack:
         raise InputError(
-            f"rho = {target:g} cannot be reached: this graph with these weights reaches rho in [{least:.6g}, 1).",
-            "Choose rho in that interval, other weights (best_constant reaches lowest on regular graphs) "
-            "or a denser graph.",
+            f"rho = {target:g} cannot be reached: this graph with these weights reaches rho in"
+            f" [{least:.6g}, 1).",
+            "Choose rho in that interval, other weights (best_constant reaches lowest on regular"
+            " graphs) or a denser graph.",
         )
 
 
-# A weight matrix is rejected if a sum or a pair is off by more; float32 input is, and drifts over many steps.
+# A weight matrix is rejected if a sum or a pair is off by more; float32 input is, and drifts over
+# many steps.
 TOLERANCE = 1e-10
 
 
@@ -140,12 +150,14 @@ def check_square(name: str, matrix: ArrayLike | sparray) -> csr_array:
             matrix = np.asarray(matrix, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{name} must be a matrix of numbers, but it is {short(repr(matrix))}.", "Pass a 2-D array."
+                f"{name} must be a matrix of numbers, but it is {short(repr(matrix))}.",
+                "Pass a 2-D array.",
             ) from error
     shape = tuple(matrix.shape)  # pyright: ignore[reportAttributeAccessIssue]  (of an array or a sparse array)
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 1:
         raise InputError(
-            f"{name} must be square, with one row and one column for each agent, but its shape is {shape}."
+            f"{name} must be square, with one row and one column for each agent, but its shape is"
+            f" {shape}."
         )
     result = csr_array(matrix, dtype=np.float64, copy=True)
     result.sum_duplicates()
@@ -162,7 +174,8 @@ def check_nonnegative(name: str, matrix: csr_array) -> None:
         i, j = _first(matrix, matrix.data < -TOLERANCE)
         raise InputError(
             f"Weights must not be negative, but {name}[{i}, {j}] = {matrix[i, j]:.6g}.",
-            "Use weights='metropolis', or move W towards the identity: I - t (I - W) with a smaller t.",
+            "Use weights='metropolis', or move W towards the identity: I - t (I - W) with a"
+            " smaller t.",
         )
     if (matrix.data < 0).any():
         np.maximum(matrix.data, 0, out=matrix.data)
@@ -177,10 +190,11 @@ def check_symmetric(name: str, matrix: csr_array) -> None:
         i = int(gap.row[worst])
         j = int(gap.col[worst])
         raise InputError(
-            f"{name} must be symmetric, since agents of a network exchange both ways, but "
-            f"{name}[{i}, {j}] = {matrix[i, j]:.6g} and {name}[{j}, {i}] = {matrix[j, i]:.6g} differ by "
-            f"{gap.data[worst]:.2g}.",
-            "Use (W + W.T)/2 against rounding; for one-way links use from_digraph or from_push_pull.",
+            f"{name} must be symmetric, since agents of a network exchange both ways, but"
+            f" {name}[{i}, {j}] = {matrix[i, j]:.6g} and {name}[{j}, {i}] = {matrix[j, i]:.6g}"
+            f" differ by {gap.data[worst]:.2g}.",
+            "Use (W + W.T)/2 against rounding; for one-way links use from_digraph or"
+            " from_push_pull.",
         )
 
 
@@ -191,14 +205,15 @@ def check_stochastic(name: str, matrix: csr_array, axis: int) -> None:
     if abs(sums[worst] - 1) > TOLERANCE:
         line = "row" if axis == 1 else "column"
         raise InputError(
-            f"Every {line} of {name} must sum to 1, to {TOLERANCE:g}, but {line} {worst} of {name} sums to "
-            f"{sums[worst]:.12g}.",
+            f"Every {line} of {name} must sum to 1, to {TOLERANCE:g}, but {line} {worst} of {name}"
+            f" sums to {sums[worst]:.12g}.",
             f"Set {name}[i, i] to 1 minus the other weights of its {line}, in float64.",
         )
 
 
 def check_doubly_stochastic(name: str, matrix: ArrayLike | sparray) -> csr_array:
-    """The matrix, if it is square, symmetric and without negative entries, and its rows (and columns) sum to one."""
+    """The matrix, if it is square, symmetric and without negative entries, and its rows (and
+    columns) sum to one."""
     result = check_square(name, matrix)
     check_nonnegative(name, result)
     check_symmetric(name, result)
@@ -215,8 +230,8 @@ def check_connected(name: str, matrix: csr_array) -> None:
         sizes = np.bincount(member)
         smallest = np.flatnonzero(member == sizes.argmin())
         raise InputError(
-            f"Every agent must be reachable from every other, but {name} has {number} components; the smallest has "
-            f"{_listed(smallest)}.",
+            f"Every agent must be reachable from every other, but {name} has {number} components;"
+            f" the smallest has {_listed(smallest)}.",
             "Add links between the components, or use the largest component alone.",
         )
 
@@ -232,28 +247,34 @@ def check_aperiodic(name: str, matrix: csr_array) -> None:
     double = block_array([[None, matrix], [matrix.T, None]], format="csr")
     if connected_components(double, directed=False)[0] > 1:
         raise InputError(
-            f"rho must be below 1, but {name} has no self-weight and its links form a bipartite graph, so that rho is "
-            "1: the two halves would oscillate and never reach consensus.",
+            f"rho must be below 1, but {name} has no self-weight and its links form a bipartite"
+            " graph, so that rho is 1: the two halves would oscillate and never reach consensus.",
             "Use (I + W)/2, or weights='metropolis'.",
         )
 
 
-def check_on_links(name: str, weights: ArrayLike | sparray, links: np.ndarray, agents: int) -> csr_array:
-    """The matrix, if it has one row for each agent, and no weight at (i, j) where `links` has no row (i, j)."""
+def check_on_links(
+    name: str, weights: ArrayLike | sparray, links: np.ndarray, agents: int
+) -> csr_array:
+    """The matrix, if it has one row for each agent, and no weight at (i, j) where `links` has no
+    row (i, j)."""
     matrix = check_square(name, weights)
     if matrix.shape[0] != agents:
         raise InputError(
-            f"{name} must have one row for each of the {agents} nodes of the graph, but it has {matrix.shape[0]}.",
+            f"{name} must have one row for each of the {agents} nodes of the graph, but it has"
+            f" {matrix.shape[0]}.",
             "Order its rows as list(graph.nodes).",
         )
     coo = matrix.tocoo()
-    foreign = (coo.row != coo.col) & ~np.isin(coo.row.astype(np.int64) * agents + coo.col, links @ [agents, 1])
+    foreign = (coo.row != coo.col) & ~np.isin(
+        coo.row.astype(np.int64) * agents + coo.col, links @ [agents, 1]
+    )
     if foreign.any():
         i = int(coo.row[foreign][0])
         j = int(coo.col[foreign][0])
         raise InputError(
-            f"{name}[{i}, {j}] = {matrix[i, j]:.6g}, but the graph has no link between agents {i} and {j}, and agents "
-            "exchange with their neighbours only.",
+            f"{name}[{i}, {j}] = {matrix[i, j]:.6g}, but the graph has no link between agents {i}"
+            f" and {j}, and agents exchange with their neighbours only.",
             "Set the weight to zero, or add the link to the graph.",
         )
     return matrix
@@ -277,10 +298,12 @@ DENSE_LIMIT = 2000
 
 @dataclass(frozen=True)
 class Shifts:
-    """Agent a receives from agent a + offset with that weight; on a torus both are points of `shape`."""
+    """Agent a receives from agent a + offset with that weight; on a torus both are points of
+    `shape`."""
 
     shape: tuple[int, ...]
-    offsets: tuple[int, ...]  # as numbers of agents: a point (r, c) of shape (R, C) is agent r C + c
+    # as numbers of agents: a point (r, c) of shape (R, C) is agent r C + c
+    offsets: tuple[int, ...]
     weights: tuple[float, ...]
 
 
@@ -300,7 +323,8 @@ def find_shifts(weights: csr_array, shape: tuple[int, ...]) -> Shifts | None:
 
 
 def _offsets(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Where each neighbour is relative to the agent of the row, one dimension of the shape at a time."""
+    """Where each neighbour is relative to the agent of the row, one dimension of the shape at a
+    time."""
     rows = np.arange(len(columns))[:, None]
     offsets = np.zeros_like(columns)
     stride = 1
@@ -311,14 +335,16 @@ def _offsets(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 class Spectrum(NamedTuple):
-    """The smallest and largest eigenvalue of W, the eigenvalue 1 of the constant vector left out."""
+    """The smallest and largest eigenvalue of W, the eigenvalue 1 of the constant vector left
+    out."""
 
     low: float
     high: float
 
 
 def width_of(weights: csr_array, shifts: Shifts | None) -> int:
-    """The largest distance between two agents; of many agents that see different things, at most twice that."""
+    """The largest distance between two agents; of many agents that see different things, at most
+    twice that."""
     from scipy.sparse.csgraph import shortest_path
 
     few = weights.shape[0] <= DENSE_LIMIT
@@ -339,7 +365,8 @@ def fourier_spectrum(shifts: Shifts) -> Spectrum:
     """Exact for any size, if W is made of shifts."""
     row = np.zeros(math.prod(shifts.shape))
     row[list(shifts.offsets)] = shifts.weights
-    values = np.real(np.fft.fftn(row.reshape(shifts.shape)).ravel()[1:])  # the first belongs to the constant vector
+    # the first belongs to the constant vector
+    values = np.real(np.fft.fftn(row.reshape(shifts.shape)).ravel()[1:])
     return Spectrum(float(values.min()), float(values.max()))
 
 
@@ -354,7 +381,8 @@ def lanczos_spectrum(weights: csr_array) -> Spectrum:
     from scipy.sparse.linalg import LinearOperator
 
     def deflated(vector: np.ndarray) -> np.ndarray:
-        return weights @ vector - 2 * vector.mean()  # the constant vector becomes -1 and leaves the upper end
+        # the constant vector becomes -1 and leaves the upper end
+        return weights @ vector - 2 * vector.mean()
 
     upper = LinearOperator(weights.shape, matvec=deflated, dtype=np.float64)  # type: ignore[call-arg]
     high = _extreme(upper, "LA", tolerance=1e-8)
@@ -369,7 +397,8 @@ def lanczos_spectrum(weights: csr_array) -> Spectrum:
 
 
 def _extreme(operator: Any, which: str, tolerance: float) -> float | None:
-    """One end of the spectrum, or None if that takes too long; its error is about the tolerance squared."""
+    """One end of the spectrum, or None if that takes too long; its error is about the tolerance
+    squared."""
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
@@ -390,9 +419,12 @@ def _extreme(operator: Any, which: str, tolerance: float) -> float | None:
 
 
 def _close_to_one(weights: csr_array) -> float:
-    """The second largest eigenvalue where Lanczos is slow: large grids and paths, whose factors are small."""
+    """The second largest eigenvalue where Lanczos is slow: large grids and paths, whose factors are
+    small."""
     from scipy.sparse.linalg import eigsh
 
     start = np.random.default_rng(0).standard_normal(weights.shape[0])
-    values = eigsh(weights.tocsc(), k=2, sigma=1 + 1e-9, which="LM", v0=start, return_eigenvectors=False)
+    values = eigsh(
+        weights.tocsc(), k=2, sigma=1 + 1e-9, which="LM", v0=start, return_eigenvectors=False
+    )
     return float(min(values))

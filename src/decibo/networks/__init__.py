@@ -5,7 +5,13 @@ All named graphs take `weights`, the rule for W, and `rho`, to which W is then s
 
 from decibo.network.asynchronous import AsynchronousNetwork, asynchronous
 from decibo.network.chebyshev import ChebyshevNetwork, chebyshev
-from decibo.network.directed import DirectedNetwork, directed_exponential, directed_ring, from_digraph, from_push_pull
+from decibo.network.directed import (
+    DirectedNetwork,
+    directed_exponential,
+    directed_ring,
+    from_digraph,
+    from_push_pull,
+)
 from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import (
     complete,

@@ -1,4 +1,5 @@
-"""The data of the experiments (MNIST and a9a, or bundled sets instead) and how a classifier of digits is judged."""
+"""The data of the experiments (MNIST and a9a, or bundled sets instead) and how a classifier of
+digits is judged."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ from decibo.problem.problem import Problem
 from decibo.problems.logistic import logistic_hyperparameters
 
 AGENTS = 10
-SCALE = 28.0  # figures 2 to 4 divide pixels by this, so that AHEAD's printed steps are below 1/L and curves are smooth
+# figures 2 to 4 divide pixels by this, so that AHEAD's printed steps are below 1/L and curves are
+# smooth
+SCALE = 28.0
 SAMPLES = 2000  # to train on, and as many to validate on: 4,000 in all, as in the paper
 Folder = str | Path | None
 
 
 def pair_of_digits(folder: Folder = None) -> Dataset:
-    """The digits 1 and 3: MNIST from `folder`, $DECIBO_DATA or the cache, or else 8 x 8 digits; never downloaded."""
+    """The digits 1 and 3: MNIST from `folder`, $DECIBO_DATA or the cache, or else 8 x 8 digits;
+    never downloaded."""
     if folder is not None:
         return mnist(folder=_existing(folder))
     source = next((source for source in folders() if _has_mnist(source)), None)
@@ -30,12 +34,14 @@ def pair_of_digits(folder: Folder = None) -> Dataset:
 
 
 def adults(folder: Folder = None) -> Dataset:
-    """a9a from `folder`, $DECIBO_DATA or the cache, or else the breast cancer data; never downloaded."""
+    """a9a from `folder`, $DECIBO_DATA or the cache, or else the breast cancer data; never
+    downloaded."""
     sources = folders() if folder is None else [_existing(folder)]
     source = next((source for source in sources if (source / "a9a").is_file()), None)
     if source is None and folder is not None:
         raise InputError(
-            f"minimax runs on a9a, but there is no file a9a in {folder}.", "Omit --data to run on bundled data."
+            f"minimax runs on a9a, but there is no file a9a in {folder}.",
+            "Omit --data to run on bundled data.",
         )
     if source is None:
         return breast_cancer()
@@ -46,7 +52,10 @@ def adults(folder: Folder = None) -> Dataset:
 def describe(data: Dataset) -> str:
     """Name, size and origin in words that are the same on every machine."""
     origin = data.source if "/" not in data.source else Path(data.source).name
-    size = f"{len(data.labels)} + {len(data.test_labels)} test samples, {data.features.shape[1]} features"
+    size = (
+        f"{len(data.labels)} + {len(data.test_labels)} test samples, {data.features.shape[1]}"
+        " features"
+    )
     return f"{data.name} ({size}, {origin})"
 
 
@@ -60,7 +69,14 @@ def subsample(data: Dataset, samples: int) -> Dataset:
     if len(data.labels) <= samples:
         return data
     keep = np.sort(np.random.default_rng(0).permutation(len(data.labels))[:samples])
-    return Dataset(data.features[keep], data.labels[keep], data.test_features, data.test_labels, data.name, data.source)
+    return Dataset(
+        data.features[keep],
+        data.labels[keep],
+        data.test_features,
+        data.test_labels,
+        data.name,
+        data.source,
+    )
 
 
 def regression(
@@ -79,7 +95,14 @@ def regression(
     each = min(samples, len(data.labels) // 2)
     scale = _smooth_scale(data) if smooth else 1.0
     return logistic_hyperparameters(
-        data, AGENTS, training=each, validation=each, seed=seed, scale=scale, split=split, ratios=ratios
+        data,
+        AGENTS,
+        training=each,
+        validation=each,
+        seed=seed,
+        scale=scale,
+        split=split,
+        ratios=ratios,
     )
 
 
@@ -99,7 +122,8 @@ def mean_y(s: Snapshot) -> jax.Array:
 
 
 def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:
-    """The share of test samples that each row of Y (..., features) classifies correctly; NaN where Y is not finite."""
+    """The share of test samples that each row of Y (..., features) classifies correctly; NaN where
+    Y is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a run that is about to diverge
         scores = np.nan_to_num(Y) @ data.test_features.T.astype(Y.dtype)
     correct = np.mean((scores > 0) == (data.test_labels > 0), axis=-1)
@@ -107,9 +131,12 @@ def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:
 
 
 def loss(problem: Problem, kind: str, Y: np.ndarray) -> np.ndarray:
-    """Mean logistic loss of each row of Y on all agents' samples of a kind, "training" or "validation"."""
+    """Mean logistic loss of each row of Y on all agents' samples of a kind, "training" or
+    "validation"."""
     samples = problem.data[kind]
-    features, labels, weights = (np.asarray(samples[name]) for name in ("features", "labels", "weights"))
+    features, labels, weights = (
+        np.asarray(samples[name]) for name in ("features", "labels", "weights")
+    )
     flat = features.reshape(-1, features.shape[-1])
     weights = weights.ravel()
     with np.errstate(invalid="ignore", over="ignore"):
@@ -118,7 +145,8 @@ def loss(problem: Problem, kind: str, Y: np.ndarray) -> np.ndarray:
 
 
 def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> float:
-    """The first recorded step from which values stay at or above the level; infinite if there is none."""
+    """The first recorded step from which values stay at or above the level; infinite if there is
+    none."""
     below = np.flatnonzero(~(values >= level))
     after = 0 if below.size == 0 else below[-1] + 1
     return float(steps[after]) if after < len(steps) else float("inf")

@@ -45,7 +45,9 @@ def run(size: Size, progress: Progress) -> Result:
     starts = [random_start(seed, {"x": SPREAD, "y": SPREAD, "z": SPREAD}) for seed in seeds]
     histories: dict[str, Table] = {}
     for done, (name, method) in enumerate(METHODS.items(), start=1):
-        histories[name] = record(synthetic(), networks, method, steps=steps, measures=MEASURES, start=starts).history
+        histories[name] = record(
+            synthetic(), networks, method, steps=steps, measures=MEASURES, start=starts
+        ).history
         progress(done / len(METHODS))
     return Result(
         name="fig1",
@@ -63,12 +65,19 @@ def run(size: Size, progress: Progress) -> Result:
             "seeds": list(seeds),
         },
         notes=(
-            "The paper gives neither W nor the random start. Metropolis weights are the natural choice of W, and the "
-            "floor depends on it.",
-            "ahead_exact runs with ten times AHEAD's alpha, which its matched steps allow. With AHEAD's own alpha, "
-            "1,500 steps are too few for it: it was at (x - x*)^2 = 6e-5 in a trial from a wider start.",
-            "Curves show the median over seeds with the range from the 10th to the 90th percentile; trajectories "
-            "are those of the first seed.",
+            (
+                "The paper gives neither W nor the random start. Metropolis weights are the natural"
+                " choice of W, and the floor depends on it."
+            ),
+            (
+                "ahead_exact runs with ten times AHEAD's alpha, which its matched steps allow. With"
+                " AHEAD's own alpha, 1,500 steps are too few for it: it was at (x - x*)^2 = 6e-5 in"
+                " a trial from a wider start."
+            ),
+            (
+                "Curves show the median over seeds with the range from the 10th to the 90th"
+                " percentile; trajectories are those of the first seed."
+            ),
         ),
     )
 
@@ -102,18 +111,28 @@ def trajectories(histories: dict[str, Table]) -> Table:
 
 
 def last_break(holds: np.ndarray) -> np.ndarray:
-    """For each seed the first step from which a condition always holds; the number of records if it never does."""
+    """For each seed the first step from which a condition always holds; the number of records if it
+    never does."""
     broken = ~holds
     return np.where(broken.any(axis=1), holds.shape[1] - np.argmax(broken[:, ::-1], axis=1), 0)
 
 
 def claims(ours: Table, exact: Table) -> tuple[Claim, ...]:
-    """The statements of section VI-A, judged by the histories (seeds, records) of AHEAD and of ahead_exact."""
-    return (_same_rate(ours), _gap_sign(ours), _gap_faster(ours), _optimal(ours, exact), _x_first(ours), _fifty(ours))
+    """The statements of section VI-A, judged by the histories (seeds, records) of AHEAD and of
+    ahead_exact."""
+    return (
+        _same_rate(ours),
+        _gap_sign(ours),
+        _gap_faster(ours),
+        _optimal(ours, exact),
+        _x_first(ours),
+        _fifty(ours),
+    )
 
 
 def _settled(values: np.ndarray, share: float = 0.01) -> np.ndarray:
-    """The step from which each seed is within `share` of its initial distance from its last value."""
+    """The step from which each seed is within `share` of its initial distance from its last
+    value."""
     ways = np.abs(values - values[:, -1:])
     return last_break(ways <= share * ways[:, :1])
 
@@ -124,7 +143,8 @@ def _same_rate(ours: Table) -> Claim:
     near = [bool(max(p, q) <= 3 * max(1, min(p, q))) for p, q in zip(f, g, strict=True)]
     return Claim(
         "f and g decrease at approximately the same rate",
-        f"99 % of the change is done at step {np.median(f):.0f} for f and {np.median(g):.0f} for g (medians)",
+        f"99 % of the change is done at step {np.median(f):.0f} for f and {np.median(g):.0f} for g"
+        " (medians)",
         judge(*near),
         "we read it as: these steps differ by at most a factor of 3",
     )
@@ -137,7 +157,8 @@ def _gap_sign(ours: Table) -> Claim:
     always = broken == 0
     return Claim(
         "g(x, y) - g(x, z) <= 0 always",
-        f"true from step {worst} on for every seed; before that, {broken} of {len(from_step)} seeds violate it",
+        f"true from step {worst} on for every seed; before that, {broken} of {len(from_step)} seeds"
+        " violate it",
         Verdict.holds if always else (Verdict.open if worst > 20 else Verdict.fails),
         "" if always else "at a random start the difference can have either sign",
     )
@@ -178,7 +199,8 @@ def _x_first(ours: Table) -> Claim:
     worst = int(from_step.max())
     return Claim(
         "consensus errors of x converge faster than those of y and z",
-        f"the smallest of the three from step {worst} on for every seed (median: {np.median(from_step):.0f})",
+        f"the smallest of the three from step {worst} on for every seed (median:"
+        f" {np.median(from_step):.0f})",
         judge(bool(worst <= 150)) if worst < X.shape[1] else Verdict.fails,
         "not before, since all three start equally far apart",
     )
@@ -188,12 +210,17 @@ def _fifty(ours: Table) -> Claim:
     """When the consensus errors of y and z first fall."""
     errors = [ours["consensus_y"], ours["consensus_z"]]
     if errors[0].shape[1] <= 150:
-        return Claim("consensus errors of y and z begin to decrease around step 50", "run too short", Verdict.open)
+        return Claim(
+            "consensus errors of y and z begin to decrease around step 50",
+            "run too short",
+            Verdict.open,
+        )
     falls = [np.argmax(np.diff(values, axis=1) < 0, axis=1) for values in errors]
     late = [bool(p >= 25 or q >= 25) for p, q in zip(*falls, strict=True)]
     return Claim(
         "consensus errors of y and z begin to decrease around step 50",
-        f"they decrease from step {int(np.median(falls[0]))} (y) and {int(np.median(falls[1]))} (z) on (medians)",
+        f"they decrease from step {int(np.median(falls[0]))} (y) and {int(np.median(falls[1]))} (z)"
+        " on (medians)",
         judge(*late),
         "the paper does not give its start; from independent random points they decrease at once",
     )
@@ -229,13 +256,23 @@ def draw(result: Result) -> Figure:
     _trajectories(above, result.tables["trajectories"], "outer")
     _trajectories(below, result.tables["trajectories"], "inner")
     above.legend(loc="upper right", fontsize=7)
-    titles = ["losses and constraint", "optimality gap and consensus", "paths on the outer objective"]
+    titles = [
+        "losses and constraint",
+        "optimality gap and consensus",
+        "paths on the outer objective",
+    ]
     letter(axes, [*titles, "paths on the inner objective"])
     return figure
 
 
 def _line(
-    ax: Axes, table: Table, name: str, label: str | None, colour: str, line: str = "-", alpha: float = 0.18
+    ax: Axes,
+    table: Table,
+    name: str,
+    label: str | None,
+    colour: str,
+    line: str = "-",
+    alpha: float = 0.18,
 ) -> None:
     steps, rows = over_seeds(table, "step", name)
     band(ax, steps, rows, colour, label, line, alpha)
@@ -251,7 +288,9 @@ def _trajectories(ax: Axes, paths: Table, level: str) -> None:
         Z = np.mean([(2 * Y - b) ** 2 / 2 for b in np.arange(1.0, 11.0)], axis=0)
     else:
         Z = np.mean([(c * (X + Y) - 10.0) ** 2 / 2 for c in np.repeat([2.0, 4.0], 5)], axis=0)
-    ax.contour(X, Y, Z, levels=np.quantile(Z, np.linspace(0.02, 0.95, 12)), colors="0.7", linewidths=0.7)
+    ax.contour(
+        X, Y, Z, levels=np.quantile(Z, np.linspace(0.02, 0.95, 12)), colors="0.7", linewidths=0.7
+    )
     for (agent,), part in groups(ours, "agent"):
         if agent == -1:
             ax.plot(part["x"], part["y"], color=COLOURS[1], linewidth=2, label="mean")

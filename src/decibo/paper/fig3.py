@@ -1,4 +1,5 @@
-"""Figure 3: agents of equal size with unequal labels, in three degrees.                [paper, section VI-B, iii]"""
+"""Figure 3: agents of equal size with unequal labels, in three degrees.                [paper,
+section VI-B, iii]"""
 
 from __future__ import annotations
 
@@ -9,10 +10,28 @@ import numpy as np
 
 from decibo.data.dataset import Dataset
 from decibo.network.graphs import erdos_renyi
-from decibo.paper.datasets import AGENTS, SAMPLES, describe, first_step, is_mnist, pixels, regression
+from decibo.paper.datasets import (
+    AGENTS,
+    SAMPLES,
+    describe,
+    first_step,
+    is_mnist,
+    pixels,
+    regression,
+)
 from decibo.paper.fig2 import SETTINGS, accuracies, paths
 from decibo.paper.plotting import COLOURS, bands
-from decibo.paper.result import Claim, Progress, Result, Size, judge, or_never, ordered, seed_by_seed, tally
+from decibo.paper.result import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    judge,
+    or_never,
+    ordered,
+    seed_by_seed,
+    tally,
+)
 from decibo.paper.tables import Table, across, block, columns, groups, join
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
@@ -21,7 +40,8 @@ from decibo.report.figures import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEGREES = {"low": (0.5, 0.5), "medium": (0.25, 0.75), "high": (0.02, 0.98)}  # share of positives, first to last agent
+# share of positives, first to last agent
+DEGREES = {"low": (0.5, 0.5), "medium": (0.25, 0.75), "high": (0.02, 0.98)}
 STEPS = 200
 
 
@@ -53,7 +73,9 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
         tables={"samples": shares, "heterogeneity": unequal, "curves": curves, "outcome": summary},
         claims=claims(summary, unequal, level),
         settings={
-            "share_of_positives": {name: f"{low:g} to {high:g}" for name, (low, high) in DEGREES.items()},
+            "share_of_positives": {
+                name: f"{low:g} to {high:g}" for name, (low, high) in DEGREES.items()
+            },
             "network": "Erdos-Renyi 0.7, Metropolis weights, drawn anew for each seed",
             "AHEAD": SETTINGS,
             "steps": steps,
@@ -86,8 +108,12 @@ def distribution(data: Dataset, seed: int, samples: int) -> tuple[Table, Table]:
         training = problem.data["training"]
         labels = np.asarray(training["labels"])
         weights = np.asarray(training["weights"])
-        positive, negative = ((weights * (labels * sign > 0)).sum(axis=1).astype(int) for sign in (1, -1))
-        shares.append(block({"degree": degree}, agent=np.arange(AGENTS), positive=positive, negative=negative))
+        positive, negative = (
+            (weights * (labels * sign > 0)).sum(axis=1).astype(int) for sign in (1, -1)
+        )
+        shares.append(
+            block({"degree": degree}, agent=np.arange(AGENTS), positive=positive, negative=negative)
+        )
     return join(shares), columns(spreads)
 
 
@@ -95,8 +121,14 @@ def outcome(curves: Table, level: float) -> Table:
     """Final accuracy and steps to the level, for each degree and seed."""
     rows = [
         {"degree": degree, "seed": seed, "level": level}
-        | {f"final_{name}": float(np.mean(part[name][-5:])) for name in ("accuracy", "own_accuracy")}
-        | {f"steps_{name}": first_step(part["step"], part[name], level) for name in ("accuracy", "own_accuracy")}
+        | {
+            f"final_{name}": float(np.mean(part[name][-5:]))
+            for name in ("accuracy", "own_accuracy")
+        }
+        | {
+            f"steps_{name}": first_step(part["step"], part[name], level)
+            for name in ("accuracy", "own_accuracy")
+        }
         for (degree, seed), part in groups(curves, "degree", "seed")
     ]
     return columns(rows)
@@ -106,7 +138,10 @@ def claims(summary: Table, unequal: Table, level: float) -> tuple[Claim, ...]:
     """Less heterogeneity, higher speed and accuracy."""
     f = unequal["b_f2"]
     g = unequal["b_g2"]
-    measured = "; ".join(f"{d}: b_f^2 {p:.3g}, b_g^2 {q:.3g}" for d, p, q in zip(unequal["degree"], f, g, strict=True))
+    measured = "; ".join(
+        f"{d}: b_f^2 {p:.3g}, b_g^2 {q:.3g}"
+        for d, p, q in zip(unequal["degree"], f, g, strict=True)
+    )
     degrees = Claim(
         "the three splits differ in heterogeneity",
         measured,
@@ -141,7 +176,8 @@ def _final(summary: Table, name: str) -> Claim:
     medians = ", ".join(f"{value:.4f}" for value in np.median(last, axis=0))
     return Claim(
         f"less heterogeneity: higher final accuracy ({WHOSE[name]})",
-        f"medians for low, medium, high: {medians}; in this order for {tally(fall)}, low above high for {tally(ends)}",
+        f"medians for low, medium, high: {medians}; in this order for {tally(fall)}, low above high"
+        f" for {tally(ends)}",
         judge(*fall),
     )
 
@@ -154,7 +190,13 @@ def draw(result: Result) -> Figure:
     unequal = result.tables["heterogeneity"]
     for k, ((degree,), part) in enumerate(groups(result.tables["samples"], "degree")):
         bars[k].bar(part["agent"] + 1, part["positive"], color=COLOURS[0], label="digit 1")
-        bars[k].bar(part["agent"] + 1, part["negative"], bottom=part["positive"], color=COLOURS[4], label="digit 3")
+        bars[k].bar(
+            part["agent"] + 1,
+            part["negative"],
+            bottom=part["positive"],
+            color=COLOURS[4],
+            label="digit 3",
+        )
         title = f"{degree}: $b_f^2$ = {unequal['b_f2'][k]:.3g}, $b_g^2$ = {unequal['b_g2'][k]:.3g}"
         bars[k].set_title(("(a) " if k == 0 else "") + title, loc="left", fontsize=8.5)
         bars[k].grid(False)
@@ -164,7 +206,9 @@ def draw(result: Result) -> Figure:
     axes = right.subplots(1, 2, sharey=True)
     label = lambda degree: f"{degree} heterogeneity"
     for ax, name in zip(axes, ("accuracy", "own_accuracy"), strict=True):
-        bands(ax, result.tables["curves"], "degree", "step", name, label=label, lines=("-", "--", ":"))
+        bands(
+            ax, result.tables["curves"], "degree", "step", name, label=label, lines=("-", "--", ":")
+        )
         ax.set(xlabel="step", ylim=(0.8, 1.0), xlim=(0, None))
     axes[0].set_ylabel("test accuracy")
     axes[0].legend(loc="lower right")

@@ -1,8 +1,10 @@
-"""Figure 4: AHEAD against SLDBO and MA-DSBO in wall time, and against steps, gradients and bytes. [section VI-B]
+"""Figure 4: AHEAD against SLDBO and MA-DSBO in wall time, and against steps, gradients and bytes.
+[section VI-B]
 
-Step sizes are tuned by a grid of equal size for every method, for the lowest mean validation loss over all splits
-of the data, on each of which a setting must stay finite. All settings get the same amount of work: a gradient counts
-1, and so do H v and J v each, which together are one product that costs about two gradients.
+Step sizes are tuned by a grid of equal size for every method, for the lowest mean validation loss
+over all splits of the data, on each of which a setting must stay finite. All settings get the same
+amount of work: a gradient counts 1, and so do H v and J v each, which together are one product that
+costs about two gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +29,17 @@ from decibo.execute.solve import prepare
 from decibo.measure.cost import Cost
 from decibo.network.graphs import erdos_renyi
 from decibo.network.network import Network
-from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, first_step, loss, mean_y, pixels, regression
+from decibo.paper.datasets import (
+    AGENTS,
+    SAMPLES,
+    accuracy,
+    describe,
+    first_step,
+    loss,
+    mean_y,
+    pixels,
+    regression,
+)
 from decibo.paper.plotting import COLOURS, band, over_seeds
 from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, tally
 from decibo.paper.tables import Table, block, columns, groups, join
@@ -42,7 +54,8 @@ GAMMAS = (0.06, 0.12, 0.18, 0.27)
 BUDGET = 1500  # gradients and products of one agent: 500 steps of AHEAD
 ALIKE = 0.9  # step times whose ratio is nearer to 1 than this count as equal
 NEAR = 0.02  # a loss counts as reached when this share of the way from the start is left
-Grid = list[list[Algorithm]]  # settings of a method; those of one list differ in numbers only and cost the same
+# settings of a method; those of one list differ in numbers only and cost the same
+Grid = list[list[Algorithm]]
 
 
 def run(data: Dataset, size: Size, progress: Progress) -> Result:
@@ -81,18 +94,29 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "curves": curves,
             "needed": steps_needed,
             "cost": _costs(costs),
-            "tuned": columns([{"method": name, "settings": repr(method)} for name, method in best.items()]),
+            "tuned": columns(
+                [{"method": name, "settings": repr(method)} for name, method in best.items()]
+            ),
             "seconds": columns(
-                [{"method": n, "repeat": k, "seconds_per_step": s} for n, v in seconds.items() for k, s in enumerate(v)]
+                [
+                    {"method": n, "repeat": k, "seconds_per_step": s}
+                    for n, v in seconds.items()
+                    for k, s in enumerate(v)
+                ]
             ),
         },
         claims=claims(steps_needed, medians, costs),
         settings={
             "network": f"Erdos-Renyi 0.7, Metropolis weights, rho = {network.rho:.3f}",
-            "grid": f"{sum(map(len, all_grids['AHEAD']))} settings each: "
-            "lowest mean validation loss, finite for every seed",
+            "grid": (
+                f"{sum(map(len, all_grids['AHEAD']))} settings each: "
+                "lowest mean validation loss, finite for every seed"
+            ),
             "budget": f"{budget} gradients and products of one agent",
-            "tuned": {name: {k: v for k, v in m.settings.items() if v is not None} for name, m in best.items()},
+            "tuned": {
+                name: {k: v for k, v in m.settings.items() if v is not None}
+                for name, m in best.items()
+            },
             "at the edge of the grid": edges,
             "samples": f"{samples} training, {samples} validation, dealt at random",
             "features": pixels(data),
@@ -101,36 +125,61 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "seeds": list(seeds),
         },
         notes=(
-            "Test accuracy comes within 0.005 of its best after a few steps of any method and falls a little later, so "
-            "that it hardly tells the methods apart. The validation loss, which is the outer objective, does.",
-            "The order depends on the tuning. With other grids sometimes AHEAD and sometimes SLDBO came first, and "
-            "settings that were tuned on one or two splits, AHEAD's among them, diverged on others. We therefore tune "
-            "on all splits, the same ones on which the methods are judged. In three runs under different load AHEAD "
-            "was 1.1 to 1.4 times as fast as SLDBO to a validation loss: verdicts about time need an idle machine. "
-            "The settings below say which of the best settings lie at the edge of their grid.",
-            "Wall time is the number of steps times the median time of a step. The methods are timed in turn, after "
-            "compiling.",
-            "The MA-DSBO of the catalogue tracks the linear system; the lengths of its loops, 5 or 20, are part of "
-            "its grid.",
+            (
+                "Test accuracy comes within 0.005 of its best after a few steps of any method and"
+                " falls a little later, so that it hardly tells the methods apart. The validation"
+                " loss, which is the outer objective, does."
+            ),
+            (
+                "The order depends on the tuning. With other grids sometimes AHEAD and sometimes"
+                " SLDBO came first, and settings that were tuned on one or two splits, AHEAD's"
+                " among them, diverged on others. We therefore tune on all splits, the same ones on"
+                " which the methods are judged. In three runs under different load AHEAD was 1.1 to"
+                " 1.4 times as fast as SLDBO to a validation loss: verdicts about time need an idle"
+                " machine. The settings below say which of the best settings lie at the edge of"
+                " their grid."
+            ),
+            (
+                "Wall time is the number of steps times the median time of a step. The methods are"
+                " timed in turn, after compiling."
+            ),
+            (
+                "The MA-DSBO of the catalogue tracks the linear system; the lengths of its loops, 5"
+                " or 20, are part of its grid."
+            ),
         ),
     )
 
 
 def grids(size: Size) -> dict[str, Grid]:
-    """24 settings of each method (12 if quick, 2 if tiny); the paper compares the first three methods."""
+    """24 settings of each method (12 if quick, 2 if tiny); the paper compares the first three
+    methods."""
     pairs = list(itertools.product(*size.pick((ALPHAS, GAMMAS), (ALPHAS[:2], GAMMAS[1:]))))
     pairs = size.pick(pairs, pairs, pairs[:1])
     return {
-        "AHEAD": [[ahead(alpha=a, beta=g / lam, gamma=g, lam=lam) for lam in (10.0, 100.0) for a, g in pairs]],
+        "AHEAD": [
+            [
+                ahead(alpha=a, beta=g / lam, gamma=g, lam=lam)
+                for lam in (10.0, 100.0)
+                for a, g in pairs
+            ]
+        ],
         "SLDBO": [[sldbo(alpha=a, beta=g, gamma=g / v) for v in (1.0, 3.0) for a, g in pairs]],
-        "MA-DSBO": [[ma_dsbo(alpha=a, beta=g, gamma=g, T=n, N=n) for a, g in pairs] for n in (5, 20)],
-        "ahead_exact": [[ahead_exact(alpha=a, gamma=g, lam=lam) for lam in (10.0, 100.0) for a, g in pairs]],
-        "SPARKLE-ED": [[sparkle_ed(alpha=a, beta=g, gamma=g, theta=t) for t in (0.2, 1.0) for a, g in pairs]],
+        "MA-DSBO": [
+            [ma_dsbo(alpha=a, beta=g, gamma=g, T=n, N=n) for a, g in pairs] for n in (5, 20)
+        ],
+        "ahead_exact": [
+            [ahead_exact(alpha=a, gamma=g, lam=lam) for lam in (10.0, 100.0) for a, g in pairs]
+        ],
+        "SPARKLE-ED": [
+            [sparkle_ed(alpha=a, beta=g, gamma=g, theta=t) for t in (0.2, 1.0) for a, g in pairs]
+        ],
     }
 
 
 def at_edge(grid: Grid, best: Algorithm) -> list[str]:
-    """Which step sizes of the best setting are the smallest or largest tried: a wider grid could do better."""
+    """Which step sizes of the best setting are the smallest or largest tried: a wider grid could do
+    better."""
     names = [name for name in ("alpha", "beta", "gamma") if name in best.settings]
     values = {name: [method.settings[name] for part in grid for method in part] for name in names}
     return [name for name in names if best.settings[name] in (min(values[name]), max(values[name]))]
@@ -142,7 +191,8 @@ def work(cost: Cost) -> int:
 
 
 def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int) -> Algorithm:
-    """The setting with the lowest mean validation loss at the end of the budget; diverging once excludes it."""
+    """The setting with the lowest mean validation loss at the end of the budget; diverging once
+    excludes it."""
     scores = [np.zeros(len(part)) for part in grid]
     for problem, (part, score) in itertools.product(problems, zip(grid, scores, strict=True)):
         steps = max(1, budget // work(_setup(problem, network, part[0]).cost))
@@ -153,7 +203,8 @@ def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int)
 
 
 def seconds_per_step(setups: Mapping[str, Setup], repeats: int) -> dict[str, list[float]]:
-    """Wall time of a step of each method, over about 150 gradients and products, in turn; compiled beforehand."""
+    """Wall time of a step of each method, over about 150 gradients and products, in turn; compiled
+    beforehand."""
     programs = {}
     for name, setup in setups.items():
         steps = max(1, 150 // work(setup.cost))
@@ -175,12 +226,21 @@ def _setup(problem: Problem, network: Network, method: Algorithm) -> Setup:
 
 
 def curve(
-    data: Dataset, problem: Problem, network: Network, name: str, method: Algorithm, cost: Cost, budget: int, seed: int
+    data: Dataset,
+    problem: Problem,
+    network: Network,
+    name: str,
+    method: Algorithm,
+    cost: Cost,
+    budget: int,
+    seed: int,
 ) -> Table:
     """A method's curve on one split."""
     steps = max(1, budget // work(cost))
     every = max(1, steps // 200)
-    history = record(problem, network, method, steps=steps, every=every, measures=[("y", mean_y)]).history
+    history = record(
+        problem, network, method, steps=steps, every=every, measures=[("y", mean_y)]
+    ).history
     step = history["step"]
     Y = history["y"][0]
     return block(
@@ -199,7 +259,9 @@ def needed(curves: Table) -> Table:
     """Steps of each method and seed to the levels that the best method of that seed sets."""
     rows = []
     for (seed,), mine in groups(curves, "seed"):
-        level = float(np.nanmax([part["accuracy"][-1] for _, part in groups(mine, "method")])) - 0.005
+        level = (
+            float(np.nanmax([part["accuracy"][-1] for _, part in groups(mine, "method")])) - 0.005
+        )
         ends = [part["validation_loss"][-1] for _, part in groups(mine, "method")]
         start = float(mine["validation_loss"][0])
         low = float(np.nanmin(ends)) + NEAR * (start - float(np.nanmin(ends)))
@@ -220,13 +282,16 @@ def reached(steps: np.ndarray, there: np.ndarray) -> float:
 
 
 def claims(steps: Table, seconds: dict[str, float], costs: dict[str, Cost]) -> tuple[Claim, ...]:
-    """Wall time to the same accuracy and to the same validation loss; `seconds` of a step by method."""
+    """Wall time to the same accuracy and to the same validation loss; `seconds` of a step by
+    method."""
     each = "; ".join(
-        f"{name} {1e3 * value:.2f} ms ({costs[name].gradients} gradients, {costs[name].products} products)"
+        f"{name} {1e3 * value:.2f} ms ({costs[name].gradients} gradients, {costs[name].products}"
+        " products)"
         for name, value in seconds.items()
     )
     ratio = seconds["AHEAD"] / min(seconds["SLDBO"], seconds["MA-DSBO"])
-    cheaper = None if ALIKE < ratio < 1 / ALIKE else ratio < 1  # times of steps are not known better than that
+    # times of steps are not known better than that
+    cheaper = None if ALIKE < ratio < 1 / ALIKE else ratio < 1
     alike = 0.8 < seconds["AHEAD"] / seconds["SLDBO"] < 1.25
     note = "a step of AHEAD costs about as much as one of SLDBO" if alike else ""
     return (
@@ -260,29 +325,52 @@ def _fastest(steps: Table, seconds: dict[str, float], name: str, what: str) -> C
     ours = arrivals["AHEAD"]
     others = rivals(steps, arrivals)
     wins = [faster(*pair) for pair in zip(ours, others, strict=True)]
-    diverged = {method: int(steps["diverged"][steps["method"] == method].sum()) for method in seconds}
-    lost = "".join(f"; {method} diverged for {k} of {len(ours)} seeds" for method, k in diverged.items() if k)
+    diverged = {
+        method: int(steps["diverged"][steps["method"] == method].sum()) for method in seconds
+    }
+    lost = "".join(
+        f"; {method} diverged for {k} of {len(ours)} seeds" for method, k in diverged.items() if k
+    )
     medians = {method: float(np.median(values)) for method, values in arrivals.items()}
     listed = ", ".join(
-        f"{m} {v:.3g} ({v / seconds[m]:.3g} steps)" if np.isfinite(v) else f"{m} never" for m, v in medians.items()
+        f"{m} {v:.3g} ({v / seconds[m]:.3g} steps)" if np.isfinite(v) else f"{m} never"
+        for m, v in medians.items()
     )
     verdict = judge(*wins)
     there = others[~np.isnan(others)]
-    ratio = float(np.median(there) / np.median(ours)) if there.size and np.isfinite(np.median(ours)) else 0.0
+    ratio = (
+        float(np.median(there) / np.median(ours))
+        if there.size and np.isfinite(np.median(ours))
+        else 0.0
+    )
     if verdict is Verdict.holds and ratio < 1.2:
         verdict = Verdict.open
-    why = f"the better of SLDBO and MA-DSBO takes {ratio:.2g} times AHEAD's time" if 0 < ratio < np.inf else ""
+    why = (
+        f"the better of SLDBO and MA-DSBO takes {ratio:.2g} times AHEAD's time"
+        if 0 < ratio < np.inf
+        else ""
+    )
     return Claim(
         f"AHEAD has a significant advantage in time ({what})",
-        f"the fastest of the paper's three methods for {tally(wins)}; median seconds: {listed}{lost}",
+        f"the fastest of the paper's three methods for {tally(wins)}; median seconds:"
+        f" {listed}{lost}",
         verdict,
         why if ratio or not there.size else "AHEAD does not get there within the budget",
     )
 
 
 def _costs(costs: dict[str, Cost]) -> Table:
-    names = ("outer_gradients", "inner_gradients", "hessian_products", "jacobian_products", "messages", "bytes")
-    return columns([{"method": n} | {name: getattr(c, name) for name in names} for n, c in costs.items()])
+    names = (
+        "outer_gradients",
+        "inner_gradients",
+        "hessian_products",
+        "jacobian_products",
+        "messages",
+        "bytes",
+    )
+    return columns(
+        [{"method": n} | {name: getattr(c, name) for name in names} for n, c in costs.items()]
+    )
 
 
 def draw(result: Result) -> Figure:
@@ -292,12 +380,23 @@ def draw(result: Result) -> Figure:
     figure = new_figure(10.5, 6.6)
     axes = figure.subplots(3, 4, sharex="col", sharey="row")
     table = result.tables["seconds"]
-    seconds = {name: np.median(part["seconds_per_step"]) for (name,), part in groups(table, "method")}
+    seconds = {
+        name: np.median(part["seconds_per_step"]) for (name,), part in groups(table, "method")
+    }
     curves = dict(result.tables["curves"])
     curves["seconds"] = curves["step"] * np.array([seconds[name] for name in curves["method"]])
     curves["megabytes"] = curves["bytes"] / 1e6
-    xs = {"seconds": "seconds", "step": "steps", "work": "gradients + products", "megabytes": "megabytes sent"}
-    ys = {"accuracy": "test accuracy", "training_loss": "training loss", "validation_loss": "validation loss"}
+    xs = {
+        "seconds": "seconds",
+        "step": "steps",
+        "work": "gradients + products",
+        "megabytes": "megabytes sent",
+    }
+    ys = {
+        "accuracy": "test accuracy",
+        "training_loss": "training loss",
+        "validation_loss": "validation loss",
+    }
     lines = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
     for row, (y, ylabel) in zip(axes, ys.items(), strict=True):
         for ax, x in zip(row, xs, strict=True):

@@ -1,7 +1,8 @@
 """Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve.         [paper, section III-C]
 
-The problem is the saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of positives. The
-paper's method is compared with descent ascent (dgda), with gt_gda, and with its own direction under gradient tracking.
+The problem is the saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of
+positives. The paper's method is compared with descent ascent (dgda), with gt_gda, and with its own
+direction under gradient tracking.
 """
 
 from __future__ import annotations
@@ -47,12 +48,15 @@ METHODS = {
     "AHEAD, lam = 2": method(2.0),
     "dgda": dgda(alpha=ALPHA, beta=GAMMA),
     "gt_gda": gt_gda(alpha=ALPHA, beta=GAMMA),
-    "AHEAD with tracking": compose(direction.minimax_penalty(2.0), consensus.tracking(), x=ALPHA, y=GAMMA / 2, z=GAMMA),
+    "AHEAD with tracking": compose(
+        direction.minimax_penalty(2.0), consensus.tracking(), x=ALPHA, y=GAMMA / 2, z=GAMMA
+    ),
 }
 
 
 def stationarity(s: Snapshot) -> jax.Array:
-    """|grad Phi(xbar)|^2, cheap enough for every step: f is quadratic in its one y, so one Newton step finds y*(x)."""
+    """|grad Phi(xbar)|^2, cheap enough for every step: f is quadratic in its one y, so one Newton
+    step finds y*(x)."""
     unravel = s.functions.x.unravel
 
     def f(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -71,7 +75,8 @@ def mean_x(s: Snapshot) -> jax.Array:
 
 
 def make(data: Dataset, seed: int) -> tuple[Problem, Network]:
-    """Agents of equal size whose shares of positives range from 0.2 to 1.8 times the mean, and their network."""
+    """Agents of equal size whose shares of positives range from 0.2 to 1.8 times the mean, and
+    their network."""
     share = float((data.labels > 0).mean())
     ratios = np.linspace(0.2, 1.8, AGENTS) * min(share, 0.5)
     problem = minimax_auc(data, AGENTS, ridge=RIDGE, split="by_label", ratios=ratios, seed=seed)
@@ -101,14 +106,21 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "steps": steps,
             "alpha": ALPHA,
             "gamma": GAMMA,
-            "Corollary 2": "lam = 2, alpha = {alpha:g} K^(-1/3), gamma = lam beta = {gamma:g} K^(-1/3)".format(**FIRST),
+            "Corollary 2": (
+                "lam = 2, alpha = {alpha:g} K^(-1/3), gamma = lam beta = {gamma:g} K^(-1/3)".format(
+                    **FIRST
+                )
+            ),
             "precision": "float64",
             "seeds": list(seeds),
         },
         notes=(
             "|grad Phi|^2 is exact, and R(K) is its mean over every step.",
-            "With alpha = 0.1 and gamma = 0.3 the methods with gradient tracking diverge and the others do not; with a "
-            "ridge of 0.01, 1,000 steps are too few for any method to settle. Hence these step sizes and this ridge.",
+            (
+                "With alpha = 0.1 and gamma = 0.3 the methods with gradient tracking diverge and"
+                " the others do not; with a ridge of 0.01, 1,000 steps are too few for any method"
+                " to settle. Hence these step sizes and this ridge."
+            ),
         ),
     )
 
@@ -120,10 +132,14 @@ def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
     every = max(1, steps // 50)
     parts = []
     for name, entry in METHODS.items():
-        history = record(problem, network, entry, steps=steps, every=every, measures=measures).history
+        history = record(
+            problem, network, entry, steps=steps, every=every, measures=measures
+        ).history
         areas = np.array([area(data, x) for x in history["x"][0]])
         fixed = {"method": name, "seed": seed}
-        parts.append(block(fixed, step=history["step"], stationarity=history["stationarity"][0], auc=areas))
+        parts.append(
+            block(fixed, step=history["step"], stationarity=history["stationarity"][0], auc=areas)
+        )
     return parts
 
 
@@ -135,7 +151,9 @@ def area(data: Dataset, x: np.ndarray) -> float:
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     positives = int(positive.sum())
     negatives = int((~positive).sum())
-    return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    return float(
+        (ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives)
+    )
 
 
 def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
@@ -147,12 +165,15 @@ def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
         gamma = FIRST["gamma"] * K ** (-1 / 3)
         by = method(2.0, alpha, gamma)
         runs = record(problem, network, by, steps=K, measures=[("s", stationarity)])
-        rows.append({"K": K, "R": float(np.mean(runs.history["s"][0][:-1])), "alpha": alpha, "gamma": gamma})
+        rows.append(
+            {"K": K, "R": float(np.mean(runs.history["s"][0][:-1])), "alpha": alpha, "gamma": gamma}
+        )
     return columns(rows)
 
 
 def same_as_dgda(data: Dataset) -> float:
-    """The largest difference of xbar between lam = 1, beta = gamma, y0 = z0 and descent ascent, over 50 steps."""
+    """The largest difference of xbar between lam = 1, beta = gamma, y0 = z0 and descent ascent,
+    over 50 steps."""
     problem, network = make(data, 0)
     ours, theirs = (
         record(problem, network, by, steps=50, every=10, measures=[("x", mean_x)]).history["x"]
@@ -167,9 +188,13 @@ def slope(rate: Table) -> float:
 
 
 def claims(curves: Table, rate: Table, difference: float) -> tuple[Claim, ...]:
-    """The corollary's rate, its reduction to descent ascent, the missing penalty error, and the floor."""
+    """The corollary's rate, its reduction to descent ascent, the missing penalty error, and the
+    floor."""
     last = {name: _ends(curves, name) for name in METHODS}
-    exact = [vanishes(*pair) for pair in zip(last["AHEAD with tracking"], last["AHEAD, lam = 2"], strict=True)]
+    exact = [
+        vanishes(*pair)
+        for pair in zip(last["AHEAD with tracking"], last["AHEAD, lam = 2"], strict=True)
+    ]
     overall = slope(rate)
     late = slope({name: values[-2:] for name, values in rate.items()})
     listed = ", ".join(f"{name} {np.median(values[:, 1]):.1e}" for name, values in last.items())
@@ -181,13 +206,16 @@ def claims(curves: Table, rate: Table, difference: float) -> tuple[Claim, ...]:
         ),
         Claim(
             "Corollary 2: R(K) falls like K^(-2/3) or faster",
-            f"slope {overall:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f} between the last two",
+            f"slope {overall:+.3f} for K from {rate['K'][0]} to {rate['K'][-1]}, {late:+.3f}"
+            " between the last two",
             judge(True if late <= -2 / 3 + 0.02 else (False if late > -1 / 3 else None)),
-            "a statement about large K: while slow directions still contribute, slopes stay above it",
+            "a statement about large K: while slow directions still contribute, slopes stay"
+            " above it",
         ),
         Claim(
             "no penalty error for finite lam: what is left is heterogeneity",
-            f"with gradient tracking the floor vanishes for {tally(exact)}; |grad Phi|^2 at the end: {listed}",
+            f"with gradient tracking the floor vanishes for {tally(exact)}; |grad Phi|^2 at the"
+            f" end: {listed}",
             judge(*exact),
         ),
     )
@@ -219,7 +247,9 @@ def draw(result: Result) -> Figure:
     axes[1].set(xlabel="step", ylabel="test AUC", ylim=(best - 0.06, best + 0.005))
     axes[1].legend(loc="lower right")
     axes[2].loglog(rate["K"], rate["R"], "o-", color=COLOURS[0], label="AHEAD, lam = 2")
-    axes[2].loglog(rate["K"], rate["R"][-1] * (rate["K"] / rate["K"][-1]) ** (-2 / 3), "k:", label="slope -2/3")
+    axes[2].loglog(
+        rate["K"], rate["R"][-1] * (rate["K"] / rate["K"][-1]) ** (-2 / 3), "k:", label="slope -2/3"
+    )
     axes[2].set(xlabel="K", ylabel="R(K)")
     axes[2].legend()
     letter(axes, ["stationarity", "area under the ROC curve", "Corollary 2"])

@@ -1,4 +1,5 @@
-"""What the paper's figures share: colours safe for the colour-blind, and several seeds as a median with a band."""
+"""What the paper's figures share: colours safe for the colour-blind, and several seeds as a median
+with a band."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def save(draw: Callable[[Result], Figure], result: Result, folder: Path) -> list
 
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         figure = draw(result)
-        return [atomic_write(folder / f"{result.name}.{kind}", saved(figure, kind)) for kind in ("png", "pdf")]
+        return [
+            atomic_write(folder / f"{result.name}.{kind}", saved(figure, kind))
+            for kind in ("png", "pdf")
+        ]
 
 
 def bands(
@@ -50,7 +54,8 @@ def bands(
     positive: bool = False,
     lines: Sequence[str] = ("-",),
 ) -> None:
-    """For each value of `by` the median over seeds and the range from the 10th to the 90th percentile."""
+    """For each value of `by` the median over seeds and the range from the 10th to the 90th
+    percentile."""
     for k, ((key,), part) in enumerate(groups(table, by)):
         steps, values = over_seeds(part, x, y)
         if positive:
@@ -59,9 +64,16 @@ def bands(
 
 
 def band(
-    ax: Axes, x: np.ndarray, rows: np.ndarray, colour: str, label: str | None, line: object = "-", alpha: float = 0.18
+    ax: Axes,
+    x: np.ndarray,
+    rows: np.ndarray,
+    colour: str,
+    label: str | None,
+    line: object = "-",
+    alpha: float = 0.18,
 ) -> None:
-    """The median of the rows as a line, with the range from the 10th to the 90th percentile unless alpha is 0."""
+    """The median of the rows as a line, with the range from the 10th to the 90th percentile unless
+    alpha is 0."""
     middle, low, high = spread(rows)
     ax.plot(x, middle, linestyle=line, color=colour, label=label)  # type: ignore[arg-type]
     if alpha:

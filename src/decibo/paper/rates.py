@@ -2,13 +2,15 @@ r"""The rates of Corollaries 1 and 2, measured.                                 
 
     (1)  R(K) = (1/K) sum over k < K of |grad Phi(xbar^k)|^2,   a run of its own for each K, with the rule's steps
     (2)  slope of log R over log K by least squares;   predicted at most -1/3 (Corollary 1), -2/3 (Corollary 2)
-    (3)  effect of one quantity at a time, low and high: of rho, b_f and b_g on where |grad Phi|^2 settles (the
-         initial term would hide them), of kappa on R(K)/|grad Phi(x0)|^2, with the rule's powers of kappa
+    (3)  effect of one quantity at a time, low and high: of rho, b_f and b_g on where |grad Phi|^2
+         settles (the initial term would hide them), of kappa on R(K)/|grad Phi(x0)|^2, with the
+         rule's powers of kappa
 
-The steps that Theorem 1 admits are so small that |grad Phi| hardly changes in 10^5 steps (one of the curves shows it);
-the slopes are therefore measured with the same powers of K and practical constants in front. A run starts far from x*,
-so that the initial term dominates. Nearer, the floors C + B dominate; they fall like K^(-1/3) too, but with corrections
-of relative size 1/lam = O(K^(-1/6)), so that slopes between 10^2 and 10^5 lie on either side of -1/3.
+The steps that Theorem 1 admits are so small that |grad Phi| hardly changes in 10^5 steps (one of
+the curves shows it); the slopes are therefore measured with the same powers of K and practical
+constants in front. A run starts far from x*, so that the initial term dominates. Nearer, the floors
+C + B dominate; they fall like K^(-1/3) too, but with corrections of relative size 1/lam =
+O(K^(-1/6)), so that slopes between 10^2 and 10^5 lie on either side of -1/3.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from decibo.theory.estimate import constants
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PLAIN = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)  # for rules whose constants are all given
+# for rules whose constants are all given
+PLAIN = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
 DISTANCE = 10.0
 KS = (100, 1000, 10_000, 100_000)
 PRACTICAL = {"alpha": 1.0, "beta": 0.25, "gamma": 0.5, "lam": 2.0}
@@ -80,7 +83,8 @@ class Curve:
 
 
 class Effect(NamedTuple):
-    """What is measured where one quantity is low and where it is high; `bound` is its part in the corollary's bound."""
+    """What is measured where one quantity is low and where it is high; `bound` is its part in the
+    corollary's bound."""
 
     quantity: str
     bound: str
@@ -94,7 +98,8 @@ def run(size: Size, progress: Progress) -> Result:
     K = size.pick(10_000, 2_000, 200)
     seeds = size.seed_range(5, 3)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="lam = ")  # the rule's small lam at small K is what is measured
+        # the rule's small lam at small K is what is measured
+        warnings.filterwarnings("ignore", message="lam = ")
         curves = slopes(Ks)
         progress(0.5)
         spread = ranges(size.pick(KS[:3], KS[:2], (30, 100)), seeds=seeds)
@@ -117,14 +122,18 @@ def run(size: Size, progress: Progress) -> Result:
         },
         notes=(
             "R(K) is the mean of |grad Phi(xbar)|^2 over the steps of a run of K steps.",
-            "The steps that Theorem 1 admits are so small that hardly anything moves, so their slope says nothing. The "
-            "slopes judged here are those of the same powers of K with practical constants in front.",
+            (
+                "The steps that Theorem 1 admits are so small that hardly anything moves, so their"
+                " slope says nothing. The slopes judged here are those of the same powers of K with"
+                " practical constants in front."
+            ),
         ),
     )
 
 
 def quadratic_stationarity(s: Snapshot) -> jax.Array:
-    """|grad Phi(xbar)|^2 where y*(x) has a closed form: no Newton steps, so that every step can be recorded."""
+    """|grad Phi(xbar)|^2 where y*(x) has a closed form: no Newton steps, so that every step can be
+    recorded."""
     inner_solution = s.functions.inner_solution
     assert inner_solution is not None
 
@@ -136,15 +145,24 @@ def quadratic_stationarity(s: Snapshot) -> jax.Array:
     return jnp.sum(jax.grad(phi)(s.mean("x")) ** 2)
 
 
-def path(problem: Problem, network: Network, method: Algorithm, K: int, distance: float = 0.0) -> np.ndarray:
-    """|grad Phi(xbar^k)|^2 for k < K, from x0 or this far from the solution; infinite if the run diverged."""
+def path(
+    problem: Problem, network: Network, method: Algorithm, K: int, distance: float = 0.0
+) -> np.ndarray:
+    """|grad Phi(xbar^k)|^2 for k < K, from x0 or this far from the solution; infinite if the run
+    diverged."""
     start = None
     if distance and problem.solution:
         x = problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))
         point = problem.x_layout.unravel(x + distance * jnp.full_like(x, x.size**-0.5))
-        start = {"x": jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (network.agents, *leaf.shape)), point)}
+        start = {
+            "x": jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (network.agents, *leaf.shape)), point
+            )
+        }
     measures = [("stationarity", quadratic_stationarity)]
-    solution = solve(problem, network, method, steps=K, every=1, measures=measures, start=start, progress=False)
+    solution = solve(
+        problem, network, method, steps=K, every=1, measures=measures, start=start, progress=False
+    )
     return solution.history["stationarity"][:K] if solution.steps == K else np.full(K, np.inf)
 
 
@@ -157,18 +175,30 @@ def curve(
     practical: bool = True,
     distance: float = DISTANCE,
 ) -> Curve:
-    """R(K) under Corollary 1's or 2's rule, with practical constants or with those Theorem 1 admits."""
+    """R(K) under Corollary 1's or 2's rule, with practical constants or with those Theorem 1
+    admits."""
     region = constants(problem, minimax=corollary == 2)
     first = PRACTICAL if practical else None
     rule = corollary1 if corollary == 1 else corollary2
     method = ahead if corollary == 1 else ahead_minimax
     rules = tuple(rule(region, network.rho, K, first=first) for K in Ks)
-    paths = [path(problem, network, method(**r.settings), K, distance) for r, K in zip(rules, Ks, strict=True)]
-    return Curve(corollary, practical, distance, tuple(Ks), tuple(float(values.mean()) for values in paths), rules)
+    paths = [
+        path(problem, network, method(**r.settings), K, distance)
+        for r, K in zip(rules, Ks, strict=True)
+    ]
+    return Curve(
+        corollary,
+        practical,
+        distance,
+        tuple(Ks),
+        tuple(float(values.mean()) for values in paths),
+        rules,
+    )
 
 
 def slopes(Ks: Sequence[int] = KS, agents: int = 6, seed: int = 0) -> list[Curve]:
-    """Both corollaries on a ring: practical constants from afar and from x0, and Theorem 1's constants, (2)."""
+    """Both corollaries on a ring: practical constants from afar and from x0, and Theorem 1's
+    constants, (2)."""
     problems = {
         1: quadratic(agents, 2, 2, seed=seed, condition=2.0),
         2: minimax_quadratic(agents, 2, 2, seed=seed, condition=2.0),
@@ -185,11 +215,18 @@ def slopes(Ks: Sequence[int] = KS, agents: int = 6, seed: int = 0) -> list[Curve
 def ranges(
     Ks: Sequence[int] = KS[:3], agents: int = 4, seeds: Iterable[int] = range(5)
 ) -> list[tuple[str, list[float]]]:
-    """(start, fitted slopes of Corollary 1 for several random problems): how far one problem's slope can be trusted."""
+    """(start, fitted slopes of Corollary 1 for several random problems): how far one problem's
+    slope can be trusted."""
     problems = [quadratic(agents, 2, 2, seed=seed, condition=2.0) for seed in seeds]
     starts = {f"{DISTANCE:g} from x*": DISTANCE, "x0": 0.0}
     return [
-        (name, [curve(problem, ring(agents), 1, Ks=Ks, distance=distance).slope for problem in problems])
+        (
+            name,
+            [
+                curve(problem, ring(agents), 1, Ks=Ks, distance=distance).slope
+                for problem in problems
+            ],
+        )
         for name, distance in starts.items()
     ]
 
@@ -201,9 +238,21 @@ def effects(K: int = 10_000, agents: int = 6, seeds: Iterable[int] = range(4)) -
     make = lambda seed, condition=2.0: quadratic(agents, 2, 2, seed=seed, condition=condition)
     base = lambda seed: _tail(make(seed), near, K)
     pairs: list[tuple[str, str, Callable[[int], Sequence[float]]]] = [
-        (f"rho {near.rho:.2f} -> 0.95", "1/(1 - rho)^2", lambda seed: (base(seed), _tail(make(seed), far, K))),
-        ("b_f x 10", "b_f^2", lambda seed: (base(seed), _tail(_spread(make(seed), "pq", 10.0), near, K))),
-        ("b_g x 10", "b_g^2", lambda seed: (base(seed), _tail(_spread(make(seed), "s", 10.0), near, K))),
+        (
+            f"rho {near.rho:.2f} -> 0.95",
+            "1/(1 - rho)^2",
+            lambda seed: (base(seed), _tail(make(seed), far, K)),
+        ),
+        (
+            "b_f x 10",
+            "b_f^2",
+            lambda seed: (base(seed), _tail(_spread(make(seed), "pq", 10.0), near, K)),
+        ),
+        (
+            "b_g x 10",
+            "b_g^2",
+            lambda seed: (base(seed), _tail(_spread(make(seed), "s", 10.0), near, K)),
+        ),
         (
             "kappa, condition 1.5 -> 6",
             "kappa^4",
@@ -224,7 +273,14 @@ def _spread(problem: Problem, names: str, factor: float) -> Problem:
     for name in names:
         centre = data[name].mean(axis=0)
         data[name] = centre + factor * (data[name] - centre)
-    return Problem(problem.outer, problem.inner, data, problem.x0, problem.y0, inner_solution=problem.inner_solution)
+    return Problem(
+        problem.outer,
+        problem.inner,
+        data,
+        problem.x0,
+        problem.y0,
+        inner_solution=problem.inner_solution,
+    )
 
 
 def _tail(problem: Problem, network: Network, K: int) -> float:
@@ -234,13 +290,18 @@ def _tail(problem: Problem, network: Network, K: int) -> float:
 
 
 def _conditioned(problems: Sequence[Problem], network: Network, K: int) -> list[float]:
-    """R(K)/|grad Phi(x0)|^2 with the rule's powers of kappa: alpha kappa^-3, beta kappa^-1, lam kappa."""
+    """R(K)/|grad Phi(x0)|^2 with the rule's powers of kappa: alpha kappa^-3, beta kappa^-1, lam
+    kappa."""
     kappas = [constants(problem).kappa for problem in problems]
     powers = {"alpha": -3, "beta": -1, "gamma": 0, "lam": 1}
     ratios = []
     for problem, kappa in zip(problems, kappas, strict=True):
-        first = {name: value * (kappa / kappas[0]) ** powers[name] for name, value in PRACTICAL.items()}
-        values = path(problem, network, ahead(**corollary1(PLAIN, network.rho, K, first=first).settings), K)
+        first = {
+            name: value * (kappa / kappas[0]) ** powers[name] for name, value in PRACTICAL.items()
+        }
+        values = path(
+            problem, network, ahead(**corollary1(PLAIN, network.rho, K, first=first).settings), K
+        )
         ratios.append(float(np.mean(values) / values[0]))
     return ratios
 
@@ -257,7 +318,9 @@ def claims(
         judged.append(Claim(claim, f"{listed}: true for {tally(below)}", judge(*below)))
     for effect in changes:
         claim = f"the error grows with {effect.quantity} (bound: {effect.bound})"
-        judged.append(Claim(claim, f"{effect.low:.3g} -> {effect.high:.3g}", judge(effect.high > effect.low)))
+        judged.append(
+            Claim(claim, f"{effect.low:.3g} -> {effect.high:.3g}", judge(effect.high > effect.low))
+        )
     return tuple(judged)
 
 
@@ -265,14 +328,26 @@ def _slope(curve: Curve) -> Claim:
     claim = f"{curve.name}: R(K) falls like K^({FRACTIONS[curve.corollary]}) or faster"
     measured = f"slope {curve.slope:+.3f}"
     if not curve.practical:
-        return Claim(claim, measured, Verdict.open, "steps that Theorem 1 admits are too small for anything to move")
+        return Claim(
+            claim,
+            measured,
+            Verdict.open,
+            "steps that Theorem 1 admits are too small for anything to move",
+        )
     return Claim(claim, measured, judge(curve.slope <= PREDICTED[curve.corollary] + SLACK))
 
 
 def _curves(curves: Sequence[Curve]) -> Table:
     return columns(
         [
-            {"curve": curve.name, "K": K, "R": R, "slope": curve.slope, "admitted": int(rule.admitted)} | rule.settings
+            {
+                "curve": curve.name,
+                "K": K,
+                "R": R,
+                "slope": curve.slope,
+                "admitted": int(rule.admitted),
+            }
+            | rule.settings
             for curve in curves
             for K, R, rule in zip(curve.K, curve.R, curve.rules, strict=True)
         ]
@@ -281,12 +356,21 @@ def _curves(curves: Sequence[Curve]) -> Table:
 
 def _ranges(spread: Sequence[tuple[str, list[float]]]) -> Table:
     return columns(
-        [{"start": s, "problem": k, "slope": slope} for s, fitted in spread for k, slope in enumerate(fitted)]
+        [
+            {"start": s, "problem": k, "slope": slope}
+            for s, fitted in spread
+            for k, slope in enumerate(fitted)
+        ]
     )
 
 
 def _effects(changes: Sequence[Effect]) -> Table:
-    return columns([{"quantity": effect.quantity, "low": effect.low, "high": effect.high} for effect in changes])
+    return columns(
+        [
+            {"quantity": effect.quantity, "low": effect.low, "high": effect.high}
+            for effect in changes
+        ]
+    )
 
 
 def draw(result: Result) -> Figure:
@@ -295,10 +379,14 @@ def draw(result: Result) -> Figure:
     axes = figure.subplots(1, 3)
     for ax, corollary in zip(axes, PREDICTED, strict=False):
         curves = [(name, part) for (name,), part in groups(result.tables["curves"], "curve")]
-        curves = [(name, part) for name, part in curves if name.startswith(f"Corollary {corollary}")]
+        curves = [
+            (name, part) for name, part in curves if name.startswith(f"Corollary {corollary}")
+        ]
         for k, (name, part) in enumerate(curves):
             label = name.split(", ", 1)[1].replace("practical constants, ", "")
-            ax.loglog(part["K"], part["R"], "os^"[k] + "-", color=COLOURS[k], markersize=4, label=label)
+            ax.loglog(
+                part["K"], part["R"], "os^"[k] + "-", color=COLOURS[k], markersize=4, label=label
+            )
             if k == 0:
                 guide = part["R"][0] * (part["K"] / part["K"][0]) ** PREDICTED[corollary]
                 ax.loglog(part["K"], guide, "k:", label=f"slope {FRACTIONS[corollary]}")
@@ -306,9 +394,18 @@ def draw(result: Result) -> Figure:
         ax.legend(fontsize=6.5, loc="lower left")
     table = result.tables["ranges"]
     for k, ((start,), part) in enumerate(groups(table, "start")):
-        axes[2].plot(np.full(len(part["slope"]), k), part["slope"], "o", color=COLOURS[k], alpha=0.7, label=start)
+        axes[2].plot(
+            np.full(len(part["slope"]), k),
+            part["slope"],
+            "o",
+            color=COLOURS[k],
+            alpha=0.7,
+            label=start,
+        )
     axes[2].axhline(-1 / 3, color="k", linestyle=":", label="-1/3")
-    axes[2].set(xticks=range(2), xticklabels=list(dict.fromkeys(table["start"].tolist())), xlim=(-0.5, 1.5))
+    axes[2].set(
+        xticks=range(2), xticklabels=list(dict.fromkeys(table["start"].tolist())), xlim=(-0.5, 1.5)
+    )
     axes[2].set(xlabel="start", ylabel="slope")
     letter(axes, ["Corollary 1", "Corollary 2", "Corollary 1, other problems"])
     return figure

@@ -1,4 +1,5 @@
-"""What an experiment returns: every number it draws, the paper's claims with verdicts, and its settings."""
+"""What an experiment returns: every number it draws, the paper's claims with verdicts, and its
+settings."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, what was measured, and the verdict; `note` gives the reason where it is known."""
+    """A statement of the paper, what was measured, and the verdict; `note` gives the reason where
+    it is known."""
 
     paper: str
     measured: str
@@ -50,7 +52,8 @@ class Claim:
 class Result:
     """An experiment that was run.
 
-    tables    name -> columns; figures are drawn from these alone; a table called "seconds" holds wall times
+    tables    name -> columns; figures are drawn from these alone; a table called "seconds" holds
+              wall times
     settings  everything needed to run it again
     notes     sentences for the reader: choices that the paper leaves open, surprises
     """
@@ -75,7 +78,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Size:
-    """How much to compute: the full experiment or a quick version of it, and over how many seeds."""
+    """How much to compute: the full experiment or a quick version of it, and over how many
+    seeds."""
 
     quick: bool = False
     seeds: int | None = None
@@ -103,8 +107,9 @@ def quiet(share: float) -> None:
 def judge(*answers: bool | None, share: float = 0.8) -> Verdict:
     """The verdict of a test, with one answer for each seed, or a single one.
 
-    It holds if it does for at least this share of the seeds, fails if for at most 1 - share, and is undecided in
-    between. Seeds for which the test could not decide (None) are left out; if they are more than half, so is the claim.
+    It holds if it does for at least this share of the seeds, fails if for at most 1 - share, and is
+    undecided in between. Seeds for which the test could not decide (None) are left out; if they are
+    more than half, so is the claim.
     """
     decided = [answer for answer in answers if answer is not None]
     if not decided or 2 * len(decided) < len(answers):
@@ -120,7 +125,9 @@ def tally(answers: Sequence[bool | None]) -> str:
     decided = [answer for answer in answers if answer is not None]
     undecided = len(answers) - len(decided)
     seeds = "seed" if len(decided) == 1 else "seeds"
-    return f"{sum(decided)} of {len(decided)} {seeds}" + (f" ({undecided} undecided)" if undecided else "")
+    return f"{sum(decided)} of {len(decided)} {seeds}" + (
+        f" ({undecided} undecided)" if undecided else ""
+    )
 
 
 def true_for(paper: str, answers: Sequence[bool | None], more: str = "", note: str = "") -> Claim:
@@ -129,7 +136,8 @@ def true_for(paper: str, answers: Sequence[bool | None], more: str = "", note: s
 
 
 def ordered(row: np.ndarray) -> bool | None:
-    """Whether numbers never fall and the last is above the first; None if none of them is finite."""
+    """Whether numbers never fall and the last is above the first; None if none of them is
+    finite."""
     return None if np.isinf(row).all() else bool((row[:-1] <= row[1:]).all() and row[0] < row[-1])
 
 
@@ -138,8 +146,11 @@ def or_never(value: float, form: str = ".0f") -> str:
     return f"{value:{form}}" if np.isfinite(value) else "never"
 
 
-def seed_by_seed(seeds: range, work: Callable[[int], Sequence[T]], progress: Progress, after: int = 0) -> list[T]:
-    """What `work` returns for each seed, in one list; `after` is how many parts as long as a seed's will follow."""
+def seed_by_seed(
+    seeds: range, work: Callable[[int], Sequence[T]], progress: Progress, after: int = 0
+) -> list[T]:
+    """What `work` returns for each seed, in one list; `after` is how many parts as long as a seed's
+    will follow."""
     parts: list[T] = []
     for done, seed in enumerate(seeds, start=1):
         parts += work(seed)
@@ -157,7 +168,16 @@ def record(
     every: int = 1,
     start: Start | Sequence[Start] = None,
 ) -> Sweep:
-    """Run each case once and silently; seeds of experiments are those of problems, networks and starts."""
+    """Run each case once and silently; seeds of experiments are those of problems, networks and
+    starts."""
     return sweep(
-        problem, network, method, steps=steps, every=every, measures=measures, start=start, seeds=[0], progress=False
+        problem,
+        network,
+        method,
+        steps=steps,
+        every=every,
+        measures=measures,
+        start=start,
+        seeds=[0],
+        progress=False,
     )

@@ -1,6 +1,8 @@
-"""decibo reproduce: all experiments by name; everything is checked first, then each is run, drawn and written.
+"""decibo reproduce: all experiments by name; everything is checked first, then each is run, drawn
+and written.
 
-On disk a result is a folder of CSV, JSON and figures; docs/reproduction.md is a page about all of them.
+On disk a result is a folder of CSV, JSON and figures; docs/reproduction.md is a page about all of
+them.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ PLURAL = {Verdict.holds: "hold", Verdict.fails: "do not hold", Verdict.open: "ar
 SHOWN = {
     "table1": (
         "columns",
-        "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus error):",
+        (
+            "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus"
+            " error):"
+        ),
     ),
     "fig4": ("cost", "What a step of one agent costs:"),
 }
@@ -74,14 +79,19 @@ def reproduce(
     docs: Path | None = None,
     watch: Watch = lambda name: nullcontext(quiet),
 ) -> list[Outcome]:
-    """Run one experiment or "all" and write each as soon as it is done; with `docs`, also the page about all.
+    """Run one experiment or "all" and write each as soon as it is done; with `docs`, also the page
+    about all.
 
     watch   for the name of an experiment, what shows its progress while it runs
     """
-    names = list(EXPERIMENTS) if one_of("EXPERIMENT", name, [*EXPERIMENTS, "all"]) == "all" else [name]
+    names = (
+        list(EXPERIMENTS) if one_of("EXPERIMENT", name, [*EXPERIMENTS, "all"]) == "all" else [name]
+    )
     size = Size(quick, seeds)
     if docs is not None and name != "all":
-        raise InputError("--docs writes a page about all experiments.", "Use: decibo reproduce all --docs DOCS.")
+        raise InputError(
+            "--docs writes a page about all experiments.", "Use: decibo reproduce all --docs DOCS."
+        )
     plotting.check_installed()
     for folder in (out, docs):
         if folder is not None:
@@ -109,7 +119,8 @@ def run(name: str, data: dict[Loader, Dataset], size: Size, progress: Progress =
 
 
 def save(result: Result, folder: Path) -> Path:
-    """Draw a result and write it to folder/NAME, which is replaced as a whole; returns that folder."""
+    """Draw a result and write it to folder/NAME, which is replaced as a whole; returns that
+    folder."""
     target = folder / result.name
     with replace_folder(target) as draft:
         for name, table in result.tables.items():
@@ -135,11 +146,14 @@ def as_dict(result: Result) -> dict[str, object]:
 def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
     """What --json prints."""
     return [
-        as_dict(outcome.result) | {"folder": str(outcome.folder), "seconds": outcome.seconds} for outcome in outcomes
+        as_dict(outcome.result) | {"folder": str(outcome.folder), "seconds": outcome.seconds}
+        for outcome in outcomes
     ]
 
 
-def _reproduce(name: str, data: dict[Loader, Dataset], size: Size, out: Path, watch: Watch) -> Outcome:
+def _reproduce(
+    name: str, data: dict[Loader, Dataset], size: Size, out: Path, watch: Watch
+) -> Outcome:
     begun = time.perf_counter()
     with watch(name) as progress:
         result = run(name, data, size, progress)
@@ -166,15 +180,22 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
     lines = [
         "# The paper, reproduced",
         "",
-        "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization via Penalization with "
-        "Time-Scale Separation*, IEEE Transactions on Automatic Control, "
-        "[arXiv 2412.11218](https://arxiv.org/abs/2412.11218).",
+        (
+            "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization"
+            " via Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control,"
+            " [arXiv 2412.11218](https://arxiv.org/abs/2412.11218)."
+        ),
         "",
-        f"This page is written by `{command}`, which took {max(1, round(seconds / 60))} minutes; please do not edit "
-        "it. The same seeds give the same numbers, except for wall times. `decibo reproduce table1` runs a single "
-        "experiment.",
+        (
+            f"This page is written by `{command}`, which took {max(1, round(seconds / 60))}"
+            " minutes; please do not edit it. The same seeds give the same numbers, except for"
+            " wall times. `decibo reproduce table1` runs a single experiment."
+        ),
         "",
-        f"Of {sum(total.values())} claims, {listed([f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict])}.",
+        (
+            f"Of {sum(total.values())} claims,"
+            f" {listed([f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict])}."
+        ),
         "",
         "| experiment | holds | does not hold | undecided |",
         "|---|---|---|---|",
@@ -186,8 +207,14 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         lines.append(f"| [{title}](#{_anchor(title)}) | {cells} |")
     lines += [
         "",
-        "A claim that is tested on several seeds holds if it is true for at least 80 % of them (60 % for whether a",
-        "column of Table I converges), does not hold if it is true for at most 20 % (40 %), and is undecided between.",
+        (
+            "A claim that is tested on several seeds holds if it is true for at least 80 % of them"
+            " (60 % for whether a"
+        ),
+        (
+            "column of Table I converges), does not hold if it is true for at most 20 % (40 %), and"
+            " is undecided between."
+        ),
         "How we read a claim, or why it fails, follows in parentheses where it helps.",
         "What the paper leaves open or misprints is listed in the [errata](explanation/errata.md).",
         "",
@@ -227,7 +254,11 @@ def _settings(settings: dict[str, object]) -> str:
 def _table(table: Table) -> list[str]:
     head = [name.replace("_", " ") for name in table]
     rows = zip(*(map(_number, values.tolist()) for values in table.values()), strict=True)
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
+    return [
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def _number(value: object) -> str:

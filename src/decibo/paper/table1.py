@@ -1,8 +1,9 @@
 """Table I: eight choices of alpha, beta, gamma and lam, 800 steps.                     [paper, section VI-B, ii]
 
-The paper does not say where a run starts, and the start decides which columns fail: z decays at the rate gamma, and
-until it has, x grows by about alpha lam/(4 gamma) z0^2, which e^x then feeds. Here all agents start at one point,
-x0 = 0, y0 and z0 from N(0, 1), and losses are sums over samples. All columns run in one compiled program.
+The paper does not say where a run starts, and the start decides which columns fail: z decays at the
+rate gamma, and until it has, x grows by about alpha lam/(4 gamma) z0^2, which e^x then feeds. Here
+all agents start at one point, x0 = 0, y0 and z0 from N(0, 1), and losses are sums over samples. All
+columns run in one compiled program.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from decibo.measure.measures import Consensus
 from decibo.network.graphs import erdos_renyi
 from decibo.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
 from decibo.paper.plotting import COLOURS
-from decibo.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, seed_by_seed, tally, true_for
+from decibo.paper.result import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Verdict,
+    judge,
+    record,
+    seed_by_seed,
+    tally,
+    true_for,
+)
 from decibo.paper.tables import Table, columns
 from decibo.report.figures import letter, new_figure
 
@@ -58,7 +70,9 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
     seeds = size.seed_range(5, 2)
     samples = size.pick(SAMPLES, SAMPLES, 200)
     steps = size.pick(STEPS, STEPS, 100)
-    table = columns(seed_by_seed(seeds, lambda seed: one_seed(data, seed, samples, steps), progress))
+    table = columns(
+        seed_by_seed(seeds, lambda seed: one_seed(data, seed, samples, steps), progress)
+    )
     return Result(
         name="table1",
         title="Table I: step sizes and penalty parameters",
@@ -78,20 +92,28 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
         },
         notes=(
             "A run has diverged if any number of any agent is not finite after 800 steps.",
-            "Consensus errors are sums over the agents of the squared distance from the mean. The paper's are smaller; "
-            "ours have the same order of magnitude if the features are divided by about 28 to 60, but then columns 3 "
-            "to 5 are less accurate.",
+            (
+                "Consensus errors are sums over the agents of the squared distance from the mean."
+                " The paper's are smaller; ours have the same order of magnitude if the features"
+                " are divided by about 28 to 60, but then columns 3 to 5 are less accurate."
+            ),
             "Column 3 is a borderline case: whether it survives depends on the seed.",
-            "The paper gives neither the scaling of features nor the precision. We chose ours after trying features "
-            "divided by 1, 5, 12, 28 and 40 in float32 and by 10, 28 and 40 in float64, with up to five seeds each. "
-            "Which columns diverge did not depend on it: 2, 6 and 7 always, 1, 4, 5 and 8 never, and 3 for 1 or 2 of 5 "
-            "seeds in float32 and never in float64. The accuracy did: column 3 reaches the printed number only with "
-            "the divisors 1 and 5 (means 0.80 to 0.92 with larger ones), and column 5 misses it with 12 (0.959).",
+            (
+                "The paper gives neither the scaling of features nor the precision. We chose ours"
+                " after trying features divided by 1, 5, 12, 28 and 40 in float32 and by 10, 28 and"
+                " 40 in float64, with up to five seeds each. Which columns diverge did not depend"
+                " on it: 2, 6 and 7 always, 1, 4, 5 and 8 never, and 3 for 1 or 2 of 5 seeds in"
+                " float32 and never in float64. The accuracy did: column 3 reaches the printed"
+                " number only with the divisors 1 and 5 (means 0.80 to 0.92 with larger ones), and"
+                " column 5 misses it with 12 (0.959)."
+            ),
         ),
     )
 
 
-def one_seed(data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEPS) -> list[dict[str, float]]:
+def one_seed(
+    data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEPS
+) -> list[dict[str, float]]:
     """A row for each column."""
     runs = record(
         regression(data, seed, samples, smooth=False),
@@ -102,17 +124,21 @@ def one_seed(data: Dataset, seed: int, samples: int = SAMPLES, steps: int = STEP
         measures=[("y", mean_y), *((name, Consensus(name[-1])) for name in NAMES)],
         start=random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}, common=True),
     )
-    ends = {name: runs.history[name][:, -1] for name in NAMES} | {"accuracy": accuracy(data, runs.history["y"][:, -1])}
+    ends = {name: runs.history[name][:, -1] for name in NAMES} | {
+        "accuracy": accuracy(data, runs.history["y"][:, -1])
+    }
     rows = []
     for k in range(len(runs)):
-        finite = bool(np.isfinite(runs.history["y"][k, -1]).all())  # NaN if any number of the state is not finite
+        # NaN if any number of the state is not finite
+        finite = bool(np.isfinite(runs.history["y"][k, -1]).all())
         numbers = {name: float(values[k]) if finite else np.nan for name, values in ends.items()}
         rows.append({"column": k + 1, "seed": seed, "diverged": int(not finite)} | numbers)
     return rows
 
 
 def summary(table: Table) -> Table:
-    """A row for each column: its settings, the printed accuracy, how many runs diverged, and means over the others."""
+    """A row for each column: its settings, the printed accuracy, how many runs diverged, and means
+    over the others."""
     rows = []
     for k, c in enumerate(COLUMNS, start=1):
         mine = table["column"] == k
@@ -134,7 +160,11 @@ def claims(table: Table, mnist: bool) -> tuple[Claim, ...]:
     printed = {k: c.accuracy for k, c in enumerate(COLUMNS, start=1)}
     return (
         *(_pattern(k, value, diverged[k]) for k, value in printed.items()),
-        *(_accurate(k, value, accuracies[k], mnist) for k, value in printed.items() if value is not None),
+        *(
+            _accurate(k, value, accuracies[k], mnist)
+            for k, value in printed.items()
+            if value is not None
+        ),
         *_findings(accuracies, diverged, errors),
     )
 
@@ -154,7 +184,9 @@ def _accurate(k: int, printed: float, accuracies: np.ndarray, mnist: bool) -> Cl
     measured = f"{mean:.4f} on average" if np.isfinite(mean) else "every run diverged"
     holds = bool(mean >= printed) if np.isfinite(mean) and mnist else None
     note = "" if mnist else "the printed number is for MNIST"
-    return Claim(f"column {k}: accuracy {printed:.4f} (we read: at least)", measured, judge(holds), note)
+    return Claim(
+        f"column {k}: accuracy {printed:.4f} (we read: at least)", measured, judge(holds), note
+    )
 
 
 ByColumn = dict[int, np.ndarray]
@@ -171,10 +203,15 @@ def _findings(accuracies: ByColumn, diverged: ByColumn, errors: dict[str, ByColu
         for a, b, c, d in zip(diverged[4], diverged[5], diverged[6], diverged[7], strict=True)
     ]
     better = _compare(accuracies[5], accuracies[8], lambda a, b: a > b)
-    larger = {name: _compare(errors[name][5], errors[name][8], lambda a, b: a > b) for name in NAMES}
+    larger = {
+        name: _compare(errors[name][5], errors[name][8], lambda a, b: a > b) for name in NAMES
+    }
     all_larger = all(judge(*answers) is Verdict.holds for answers in larger.values())
     return [
-        true_for("columns 1 and 2: with small gamma, small lam converges and large lam does not", small_lam),
+        true_for(
+            "columns 1 and 2: with small gamma, small lam converges and large lam does not",
+            small_lam,
+        ),
         Claim(
             "column 1: small lam converges with low accuracy",
             f"less accurate than column 4 for {tally(lower)}; "
@@ -203,14 +240,20 @@ def _findings(accuracies: ByColumn, diverged: ByColumn, errors: dict[str, ByColu
             "columns 5 and 8: larger lam gives larger consensus errors",
             ", ".join(f"{name[-1]} for {tally(answers)}" for name, answers in larger.items()),
             Verdict.holds if all_larger else Verdict.fails,
-            "the paper's own errors of z contradict it too: 4.4e-3 in column 5 and 1.2e-2 in column 8",
+            "the paper's own errors of z contradict it too: 4.4e-3 in column 5 and 1.2e-2 in"
+            " column 8",
         ),
     ]
 
 
-def _compare(a: np.ndarray, b: np.ndarray, test: Callable[[float, float], bool]) -> list[bool | None]:
+def _compare(
+    a: np.ndarray, b: np.ndarray, test: Callable[[float, float], bool]
+) -> list[bool | None]:
     """The test for each seed in which both are numbers."""
-    return [bool(test(p, q)) if np.isfinite(p) and np.isfinite(q) else None for p, q in zip(a, b, strict=True)]
+    return [
+        bool(test(p, q)) if np.isfinite(p) and np.isfinite(q) else None
+        for p, q in zip(a, b, strict=True)
+    ]
 
 
 def _by_column(table: Table, name: str) -> ByColumn:
@@ -230,19 +273,51 @@ def draw(result: Result) -> Figure:
     table = result.tables["columns"]
     runs = result.tables["runs"]
     numbers = table["column"]
-    left.plot(runs["column"], runs["accuracy"], "o", color=COLOURS[0], alpha=0.45, markersize=4, label="each seed")
-    left.plot(numbers, table["accuracy"], "_", color=COLOURS[0], markersize=14, markeredgewidth=2, label="mean")
-    left.plot(numbers, table["printed_accuracy"], "D", color=COLOURS[1], markersize=4.5, label="printed")
+    left.plot(
+        runs["column"],
+        runs["accuracy"],
+        "o",
+        color=COLOURS[0],
+        alpha=0.45,
+        markersize=4,
+        label="each seed",
+    )
+    left.plot(
+        numbers,
+        table["accuracy"],
+        "_",
+        color=COLOURS[0],
+        markersize=14,
+        markeredgewidth=2,
+        label="mean",
+    )
+    left.plot(
+        numbers, table["printed_accuracy"], "D", color=COLOURS[1], markersize=4.5, label="printed"
+    )
     for number, diverged, seeds in zip(numbers, table["diverged"], table["seeds"], strict=True):
         if diverged:
-            left.text(number, 0.865, f"N.A.\n{diverged} of {seeds}", ha="center", va="bottom", fontsize=7.5)
+            left.text(
+                number,
+                0.865,
+                f"N.A.\n{diverged} of {seeds}",
+                ha="center",
+                va="bottom",
+                fontsize=7.5,
+            )
     left.set(xlabel="column", ylabel="test accuracy", xticks=numbers, ylim=(0.86, 1.005))
     left.legend(loc="lower left", bbox_to_anchor=(0.28, 0.12), fontsize=7.5)
     for k, name in enumerate(NAMES):
         x = numbers + 0.22 * (k - 1)
         hollow = {"markerfacecolor": "none", "markersize": 5}
         right.plot(x, table[name], "o", color=COLOURS[k], label=f"{name[-1]}, measured")
-        right.plot(x, table[f"printed_{name}"], "D", color=COLOURS[k], label=f"{name[-1]}, printed", **hollow)
+        right.plot(
+            x,
+            table[f"printed_{name}"],
+            "D",
+            color=COLOURS[k],
+            label=f"{name[-1]}, printed",
+            **hollow,
+        )
     right.set(xlabel="column", ylabel="consensus error", xticks=numbers, yscale="log")
     right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     letter(axes, ["accuracy after 800 steps", "consensus errors, means over seeds"])

@@ -17,7 +17,9 @@ def columns(rows: Sequence[Mapping[str, Value]]) -> Table:
 
 def join(parts: Sequence[Table]) -> Table:
     """Tables with the same columns, one below the other."""
-    return {name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]}
+    return {
+        name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]
+    }
 
 
 def block(fixed: Mapping[str, Value], **series: np.ndarray) -> Table:

@@ -1,6 +1,7 @@
 """Averages, sums and maxima over all agents, whether they are on one device or spread over several.
 
-Inside `across` an array has rows for the agents of one device only; these functions take the others into account.
+Inside `across` an array has rows for the agents of one device only; these functions take the others
+into account.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ Result = TypeVar("Result")
 _placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
 
 
-def across(placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any) -> Callable[..., Result]:
+def across(
+    placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any
+) -> Callable[..., Result]:
     """The function on every device of a placement, each with its own block of agents.
 
-    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for each of its values.
+    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for
+    each of its values.
     """
     if placement is None:
         return function
@@ -57,8 +61,11 @@ def total(rows: Shaped[Array, "agents ..."]) -> Shaped[Array, " ..."]:
     placement = _placement.get()
     if placement is None:
         return jnp.sum(rows, axis=0)
-    is_agent = jnp.arange(rows.shape[0]) < jnp.asarray(placement.sizes)[lax.axis_index(DEVICES)]  # not a clone
-    counted = jnp.where(is_agent.reshape(-1, *(1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype))
+    # not a clone
+    is_agent = jnp.arange(rows.shape[0]) < jnp.asarray(placement.sizes)[lax.axis_index(DEVICES)]
+    counted = jnp.where(
+        is_agent.reshape(-1, *(1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype)
+    )
     return lax.psum(jnp.sum(counted, axis=0), DEVICES)
 
 
@@ -81,4 +88,8 @@ def gather(rows: Shaped[Array, "block ..."]) -> Shaped[Array, "agents ..."]:
 def agent_numbers(count: int) -> Int[Array, " block"]:
     """The numbers of the agents whose `count` rows are on this device."""
     placement = _placement.get()
-    return jnp.arange(count) if placement is None else jnp.asarray(placement.agents)[lax.axis_index(DEVICES)]
+    return (
+        jnp.arange(count)
+        if placement is None
+        else jnp.asarray(placement.agents)[lax.axis_index(DEVICES)]
+    )

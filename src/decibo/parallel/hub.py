@@ -1,16 +1,18 @@
-"""The hub, a thread in process 0 where the lines of all processes meet, and the messages on these lines.
+"""The hub, a thread in process 0 where the lines of all processes meet, and the messages on these
+lines.
 
 A message is a line of JSON. From a process to the hub:
 
-    process  its number, with a proof that it knows the secret of the run: nothing else counts before that
+    process  its number, with a proof that it knows the secret of the run: nothing else counts
+             before that
     inside   every few seconds: whether the process is inside a run
     broke    the run ended in an exception here, and the program goes on
     failed   the program ends, and why
     leaving  the program is at its end; it may go when all others are, too
 
-and from the hub to all: `alive` every few seconds, `port` (of JAX's coordinator) when all have joined, `failed` with
-the first failure, `released` when all are leaving. A line that breaks without a word means that the process at its
-other end is gone.
+and from the hub to all: `alive` every few seconds, `port` (of JAX's coordinator) when all have
+joined, `failed` with the first failure, `released` when all are leaving. A line that breaks without
+a word means that the process at its other end is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ _agents: dict[int, str] = {}  # the agents of each process, in words
 
 @dataclass
 class Peer:
-    """One connection of the hub. Nothing that it says counts before it has proved that it knows the secret."""
+    """One connection of the hub. Nothing that it says counts before it has proved that it knows the
+    secret."""
 
     line: socket.socket
     address: str
@@ -50,7 +53,8 @@ class Peer:
     pid: int = 0
     host: str = ""
     inside: float | None = None  # since when it has been inside a run
-    absent: tuple[float, str] | None = None  # since when it is out of a run that it did not finish, and why
+    # since when it is out of a run that it did not finish, and why
+    absent: tuple[float, str] | None = None
     busy: bool = False  # whether it may be in a long call that keeps Python's other threads out
     left: bool = False  # whether it is at its end
 
@@ -61,9 +65,12 @@ class Peer:
 
 
 class Hub(threading.Thread):
-    """Where all lines meet: admits processes, finds out who is gone, and passes the first failure on."""
+    """Where all lines meet: admits processes, finds out who is gone, and passes the first failure
+    on."""
 
-    def __init__(self, server: socket.socket, processes: int, secret: bytes, heartbeat: float, port: int):
+    def __init__(
+        self, server: socket.socket, processes: int, secret: bytes, heartbeat: float, port: int
+    ):
         super().__init__(name="decibo hub", daemon=True)
         self.server = server
         self.processes = processes
@@ -99,10 +106,13 @@ class Hub(threading.Thread):
             self._judge(now)
 
     def has_company(self) -> bool:
-        """Whether another process than this one still has its line, and has been heard of lately."""
+        """Whether another process than this one still has its line, and has been heard of
+        lately."""
         now = time.monotonic()
         others = [peer for number, peer in list(self.members.items()) if number]
-        return any(peer.line.fileno() >= 0 and now - peer.heard <= self.heartbeat for peer in others)
+        return any(
+            peer.line.fileno() >= 0 and now - peer.heard <= self.heartbeat for peer in others
+        )
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -139,7 +149,10 @@ class Hub(threading.Thread):
             peer.absent = (now, str(message["broke"]))
         elif "leaving" in message:
             peer.left = True
-            peer.absent = peer.absent or (now, f"{describe(peer.process)} ended before the run was over")
+            peer.absent = peer.absent or (
+                now,
+                f"{describe(peer.process)} ended before the run was over",
+            )
             if self._all_left():
                 self._tell({"released": True})
         elif message.get("inside"):
@@ -156,16 +169,26 @@ class Hub(threading.Thread):
         self._tell({"alive": 0 in self.members and self.members[0].answers})
 
     def _admit(self, peer: Peer, message: Mapping[str, object]) -> None:
-        """Let a process in that knows the secret, whose number is free and which belongs to a run of this size."""
+        """Let a process in that knows the secret, whose number is free and which belongs to a run
+        of this size."""
         number = message.get("process")
         count = message.get("processes")
         nonce = str(message.get("nonce"))
         proof = proof_of(self.secret, "process", peer.nonce, nonce, str(number))
         why = ""
-        if not isinstance(number, int) or not 0 <= number < self.processes or count != self.processes:
-            why = f"it says that it is process {number!r} of {count!r}, and this run has {self.processes} processes"
+        if (
+            not isinstance(number, int)
+            or not 0 <= number < self.processes
+            or count != self.processes
+        ):
+            why = (
+                f"it says that it is process {number!r} of {count!r}, and this run has"
+                f" {self.processes} processes"
+            )
         elif not hmac.compare_digest(proof, str(message.get("proof"))):
-            why = f"it says that it is process {number}, but it does not know the secret of this run"
+            why = (
+                f"it says that it is process {number}, but it does not know the secret of this run"
+            )
         elif number in self.members:
             why = f"it says that it is process {number}, but that one has joined already"
         if why or not isinstance(number, int):
@@ -206,7 +229,8 @@ class Hub(threading.Thread):
         peer.line.close()
 
     def _judge(self, now: float) -> None:
-        """Look at the clock: who has not joined, who is silent, and who waits for one that will not come?"""
+        """Look at the clock: who has not joined, who is silent, and who waits for one that will not
+        come?"""
         for key in list(self.selector.get_map().values()):
             peer = key.data
             if peer is not None and peer.process is None and now - peer.begun > WAIT / 3:
@@ -229,7 +253,8 @@ class Hub(threading.Thread):
             self._tell({"failed": sentence, "process": process})
 
     def _tell(self, message: Mapping[str, object]) -> None:
-        for _, peer in sorted(self.members.items(), reverse=True):  # process 0 last: it may end at once
+        # process 0 last: it may end at once
+        for _, peer in sorted(self.members.items(), reverse=True):
             send(peer.line, message)
 
 
@@ -280,7 +305,8 @@ def _listed(numbers: list[int]) -> str:
 
 
 def is_silent(seconds: float, heartbeat: float, answers: bool, host: str, pid: int) -> bool:
-    """Whether a process counts as lost. While it runs code of the user's it need not answer, but must not be frozen."""
+    """Whether a process counts as lost. While it runs code of the user's it need not answer, but
+    must not be frozen."""
     return seconds > heartbeat and (answers or (host == socket.gethostname() and is_stopped(pid)))
 
 
@@ -294,7 +320,10 @@ def is_stopped(pid: int) -> bool:
 
 def gone(process: int) -> str:
     """The sentence about a process whose line broke."""
-    return f"{describe(process)} is gone: its connection broke without a message, as after a kill or a crash"
+    return (
+        f"{describe(process)} is gone: its connection broke without a message, as after a kill or a"
+        " crash"
+    )
 
 
 def silent(process: int, heartbeat: float) -> str:

@@ -1,7 +1,9 @@
-"""`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if one is lost.
+"""`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if
+one is lost.
 
-The processes themselves end when one of them fails (watch.py). The supervisor says once, for all of them, who failed,
-with which agents and why, and leaves no process behind, even if it is killed itself.
+The processes themselves end when one of them fails (watch.py). The supervisor says once, for all of
+them, who failed, with which agents and why, and leaves no process behind, even if it is killed
+itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ import jax
 
 from decibo.errors import InputError
 from decibo.parallel.hub import introduce, is_stopped
-from decibo.parallel.processes import HEARTBEAT, LOOPBACK, OURS, SECRET, GracefulStop, free_port, seconds
+from decibo.parallel.processes import (
+    HEARTBEAT,
+    LOOPBACK,
+    OURS,
+    SECRET,
+    GracefulStop,
+    free_port,
+    seconds,
+)
 from decibo.parallel.watch import INTERRUPTED, LOST, STATUS, write_status
 from decibo.validate import integer
 
@@ -39,7 +49,8 @@ def _to_stderr(line: str) -> None:
 
 
 def report_agents(agents: Mapping[int, str]) -> None:
-    """Let messages name the agents of each process, in words; those of the supervisor too, if there is one."""
+    """Let messages name the agents of each process, in words; those of the supervisor too, if there
+    is one."""
     introduce(agents)
     write_status(f"process-{jax.process_index()}.agents", agents[jax.process_index()])
 
@@ -103,19 +114,21 @@ def launch(
 ) -> int:
     """Run a command in several processes that find each other; returns the exit code.
 
-    command    a decibo command such as ["run", "config.toml"], or any other such as ["python", "script.py"]
+    command    a decibo command such as ["run", "config.toml"], or any other such as ["python",
+               "script.py"]
     restarts   how often to restart from the last checkpoint after a process was lost
     heartbeat  seconds of silence after which a process counts as lost
     host       the address of the process that the others find each other through
 
-    The code is 0 if all processes succeeded, 130 if they were asked to stop and did, 71 if one was lost for good,
-    otherwise that of the process that failed first.
+    The code is 0 if all processes succeeded, 130 if they were asked to stop and did, 71 if one was
+    lost for good, otherwise that of the process that failed first.
     """
     count = integer("the number of processes", processes)
     attempts = integer("restarts", restarts, least=0) + 1
     heartbeat = seconds(heartbeat)
     arguments, is_decibo = _arguments(command)
-    final = (*FINAL, 1) if is_decibo else FINAL  # decibo's own commands end with 1 after a run that diverged
+    # decibo's own commands end with 1 after a run that diverged
+    final = (*FINAL, 1) if is_decibo else FINAL
     code = LOST
     with GracefulStop(patience=None) as stop:
         for attempt in range(attempts):
@@ -130,17 +143,26 @@ def launch(
 def _arguments(command: Sequence[str]) -> tuple[list[str], bool]:
     """What to start, and whether it is a command of decibo."""
     if not command:
-        raise InputError("There is no command to start.", "For example: decibo launch -n 4 -- run config.toml")
+        raise InputError(
+            "There is no command to start.", "For example: decibo launch -n 4 -- run config.toml"
+        )
     first, *rest = command
     if first in ("python", "python3"):
         return [sys.executable, *rest], False
     if first in ("run", "resume", "compare", "sweep", "demo"):
-        return [sys.executable, "-P", "-m", "decibo", first, *rest], True  # -P: imports nothing from this folder
+        # -P: imports nothing from this folder
+        return [sys.executable, "-P", "-m", "decibo", first, *rest], True
     return ([sys.executable, "-m", *command], True) if first == "decibo" else (list(command), False)
 
 
 def _attempt(
-    command: list[str], count: int, again: bool, heartbeat: float, host: str, stop: GracefulStop, report: Report
+    command: list[str],
+    count: int,
+    again: bool,
+    heartbeat: float,
+    host: str,
+    stop: GracefulStop,
+    report: Report,
 ) -> int:
     with tempfile.TemporaryDirectory(prefix="decibo-") as status:
         group = _start(command, count, again, heartbeat, host, Path(status))
@@ -150,7 +172,9 @@ def _attempt(
             group.end()
 
 
-def _start(command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path) -> ProcessGroup:
+def _start(
+    command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path
+) -> ProcessGroup:
     shared = {
         OURS[0]: f"{host}:{free_port()}",
         OURS[1]: str(count),
@@ -164,24 +188,29 @@ def _start(command: list[str], count: int, again: bool, heartbeat: float, host: 
             env = os.environ | shared | {OURS[2]: str(number)} | ({RESTARTED: "1"} if again else {})
             cores = _cores(number, count)
             prepare = lambda cores=cores: _prepare(cores)
-            group.members.append(subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare))
+            group.members.append(
+                subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare)
+            )
     except OSError as error:
         group.end()
         raise InputError(
-            f"{command[0]} cannot be started: {error.strerror or error}.", "Check the name of the command."
+            f"{command[0]} cannot be started: {error.strerror or error}.",
+            "Check the name of the command.",
         ) from error
     return group
 
 
 def _watch(group: ProcessGroup, heartbeat: float, stop: GracefulStop, report: Report) -> int:
-    """Wait until all have succeeded or one has not; then end the others and report what happened."""
+    """Wait until all have succeeded or one has not; then end the others and report what
+    happened."""
     passed_on = 0
     deadline = float("inf")
     while True:
         codes = group.codes()
         if all(code is not None for code in codes) and not any(codes):
             return 0
-        if len(stop.received) > passed_on:  # pass the signal on, and leave the processes time for a checkpoint
+        # pass the signal on, and leave the processes time for a checkpoint
+        if len(stop.received) > passed_on:
             number = stop.received[passed_on]
             passed_on += 1
             group.signal(number if passed_on < 3 else signal.SIGKILL)
@@ -202,8 +231,14 @@ def _lost(group: ProcessGroup, report: Report) -> int:
         time.sleep(INTERVAL)
     codes = group.codes()
     stopped = group.frozen(0)
-    killed = {number: -code for number, code in enumerate(codes) if code and code < 0 and -code != signal.SIGABRT}
-    failed = {number: code for number, code in enumerate(codes) if code and code > 0 and code != LOST}
+    killed = {
+        number: -code
+        for number, code in enumerate(codes)
+        if code and code < 0 and -code != signal.SIGABRT
+    }
+    failed = {
+        number: code for number, code in enumerate(codes) if code and code > 0 and code != LOST
+    }
     for number in stopped:
         report(f"{group.name(number)} stopped answering (it is frozen)")
     for number, what in killed.items():
@@ -211,7 +246,9 @@ def _lost(group: ProcessGroup, report: Report) -> int:
     if not stopped and not killed:
         for reason in _reasons(group, codes, failed):
             report(reason)
-    running = [number for number, code in enumerate(codes) if code is None and number not in stopped]
+    running = [
+        number for number, code in enumerate(codes) if code is None and number not in stopped
+    ]
     if running:
         report(f"ending process {', '.join(map(str, running))}")
     return LOST if stopped or killed else next(iter(failed.values()), LOST)
@@ -220,15 +257,26 @@ def _lost(group: ProcessGroup, report: Report) -> int:
 def _reasons(group: ProcessGroup, codes: list[int | None], failed: dict[int, int]) -> list[str]:
     """Why processes failed, each reason once: in their own words, or by their exit codes."""
     own = {number: group.word(number, "failed") for number in failed}
-    texts = {text.partition(" failed: ")[2] or text: text for text in reversed(own.values()) if text}
+    texts = {
+        text.partition(" failed: ")[2] or text: text for text in reversed(own.values()) if text
+    }
     said = [group.word(number, "said") for number in range(len(codes))]
-    silent = [f"{group.name(number)} ended with exit code {failed[number]}" for number, text in own.items() if not text]
-    aborted = [f"{group.name(number)} ended with SIGABRT" for number, code in enumerate(codes) if (code or 0) < 0]
+    silent = [
+        f"{group.name(number)} ended with exit code {failed[number]}"
+        for number, text in own.items()
+        if not text
+    ]
+    aborted = [
+        f"{group.name(number)} ended with SIGABRT"
+        for number, code in enumerate(codes)
+        if (code or 0) < 0
+    ]
     return [*reversed(texts.values())] or silent or [text for text in said if text][:1] or aborted
 
 
 def _cores(number: int, count: int) -> set[int] | None:
-    """A process's share of the cores, if there is one for each: threads of two processes do not wait for each other."""
+    """A process's share of the cores, if there is one for each: threads of two processes do not
+    wait for each other."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     cores = sorted(os.sched_getaffinity(0))
@@ -237,7 +285,8 @@ def _cores(number: int, count: int) -> set[int] | None:
 
 
 def _prepare(cores: set[int] | None) -> None:
-    """In the new process: its cores, and an end when the supervisor ends, however that happens (Linux)."""
+    """In the new process: its cores, and an end when the supervisor ends, however that happens
+    (Linux)."""
     if cores:
         os.sched_setaffinity(0, cores)
     if sys.platform == "linux":

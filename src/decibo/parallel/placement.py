@@ -1,8 +1,9 @@
 """Where the agents are: together on one device, or in blocks on several.
 
-A run on several devices has the same number of rows on each. Agents come in blocks of nearly equal size, and where
-a block is short its last agent is repeated: a clone sees the same data, neighbours and random numbers, so it stays
-equal to the original bit for bit, and counts for nothing in an average.
+A run on several devices has the same number of rows on each. Agents come in blocks of nearly equal
+size, and where a block is short its last agent is repeated: a clone sees the same data, neighbours
+and random numbers, so it stays equal to the original bit for bit, and counts for nothing in an
+average.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Placement:
 
     def own(self, process: int) -> Int[np.ndarray, " agents"]:
         """The agents of a process."""
-        devices = [d for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
+        devices = [
+            d for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process
+        ]
         return np.unique(self.agents[devices])
 
     @cached_property
@@ -77,50 +80,72 @@ class Placement:
 
     def split_devices(self, tree: Tree) -> Tree:
         """Arrays with a leading axis of devices, each device given its own part."""
-        put = lambda leaf: self._assemble(np.shape(leaf), SPLIT, [np.asarray(leaf)[d : d + 1] for d, _ in self._local])
+        put = lambda leaf: self._assemble(
+            np.shape(leaf), SPLIT, [np.asarray(leaf)[d : d + 1] for d, _ in self._local]
+        )
         return jax.tree.map(put, tree)
 
     def everywhere(self, tree: Tree) -> Tree:
         """The same arrays on all devices."""
-        put = lambda leaf: self._assemble(np.shape(leaf), EVERYWHERE, [np.asarray(leaf)] * len(self._local))
+        put = lambda leaf: self._assemble(
+            np.shape(leaf), EVERYWHERE, [np.asarray(leaf)] * len(self._local)
+        )
         return jax.tree.map(put, tree)
 
     @property
     def _local(self) -> list[tuple[int, Any]]:
         process = jax.process_index()
-        return [(d, device) for d, device in enumerate(self.mesh.devices.flat) if device.process_index == process]
+        return [
+            (d, device)
+            for d, device in enumerate(self.mesh.devices.flat)
+            if device.process_index == process
+        ]
 
-    def _assemble(self, shape: tuple[int, ...], spec: PartitionSpec, parts: list[np.ndarray]) -> jax.Array:
+    def _assemble(
+        self, shape: tuple[int, ...], spec: PartitionSpec, parts: list[np.ndarray]
+    ) -> jax.Array:
         """One array from the parts of this process's devices."""
-        arrays = [jax.device_put(part, device) for part, (_, device) in zip(parts, self._local, strict=True)]
-        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), arrays)
+        arrays = [
+            jax.device_put(part, device)
+            for part, (_, device) in zip(parts, self._local, strict=True)
+        ]
+        return jax.make_array_from_single_device_arrays(
+            shape, NamedSharding(self.mesh, spec), arrays
+        )
 
 
 def place_agents(agents: int, devices: int | None = None) -> Placement | None:
     """Where to put the agents, on at most so many devices; None if one device does for all.
 
-    Every process gets agents, and every process the same number of devices, as many as there are agents for.
+    Every process gets agents, and every process the same number of devices, as many as there are
+    agents for.
     """
     processes = jax.process_count()
     local = jax.local_device_count()
     if processes > agents:
         raise InputError(
-            f"There are {processes} processes for {agents} agents, but every process needs at least one agent.",
+            f"There are {processes} processes for {agents} agents, but every process needs at least"
+            " one agent.",
             f"Start at most {agents} processes.",
         )
     if devices is not None:
         devices = integer("devices", devices)
         if devices < processes or devices > jax.device_count():
             raise InputError(
-                f"devices must be between {processes} and {jax.device_count()}, but it is {devices}: each of the "
-                f"{processes} processes uses at least one of the {jax.device_count()} devices.",
+                f"devices must be between {processes} and {jax.device_count()}, but it is"
+                f" {devices}: each of the {processes} processes uses at least one of the"
+                f" {jax.device_count()} devices.",
                 "Leave it out to use all.",
             )
         local = min(local, devices // processes)
     per_process = min(local, agents // processes)
     if per_process * processes == 1:
         return None
-    used = [device for p in range(processes) for device in jax.local_devices(process_index=p)[:per_process]]
+    used = [
+        device
+        for p in range(processes)
+        for device in jax.local_devices(process_index=p)[:per_process]
+    ]
     return Placement(Mesh(np.array(used), (DEVICES,)), agents)
 
 

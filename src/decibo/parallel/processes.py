@@ -1,8 +1,9 @@
-"""Several processes, one run: how they find each other, make sure that they do the same, and stop when asked to.
+"""Several processes, one run: how they find each other, make sure that they do the same, and stop
+when asked to.
 
-How they end together if one of them fails is in watch.py. The transport is JAX's (gloo on CPUs, NCCL on GPUs). It is
-not encrypted, and on CPUs every process listens on the address that the machine's own name resolves to, even if all
-processes are on one machine: use a private network.
+How they end together if one of them fails is in watch.py. The transport is JAX's (gloo on CPUs,
+NCCL on GPUs). It is not encrypted, and on CPUs every process listens on the address that the
+machine's own name resolves to, even if all processes are on one machine: use a private network.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Launcher:
-    """What the program that started this process says: where process 0 is, how many there are and which one this is."""
+    """What the program that started this process says: where process 0 is, how many there are and
+    which one this is."""
 
     name: str
     coordinator: str
@@ -60,15 +62,18 @@ def init_distributed(
     process: int | None = None,
     heartbeat: float | None = None,
 ) -> int:
-    """Join the other processes of this run; call it before anything else touches JAX. Returns this process's number.
+    """Join the other processes of this run; call it before anything else touches JAX. Returns this
+    process's number.
 
-    Does nothing in a process started alone. Recognises `decibo launch`, mpiexec and srun; otherwise pass the
-    coordinator as "host:port" of process 0, the number of processes and the number of this one.
+    Does nothing in a process started alone. Recognises `decibo launch`, mpiexec and srun; otherwise
+    pass the coordinator as "host:port" of process 0, the number of processes and the number of this
+    one.
 
     heartbeat   seconds of silence after which a process counts as lost, 30 by default
 
-    From then on the processes end together: after an exception, a kill or a crash in one of them, all others print
-    the reason and end with exit code 71. The traffic is not encrypted: use a private network.
+    From then on the processes end together: after an exception, a kill or a crash in one of them,
+    all others print the reason and end with exit code 71. The traffic is not encrypted: use a
+    private network.
     """
     if jax.distributed.is_initialized():
         return jax.process_index()
@@ -84,11 +89,15 @@ def init_distributed(
     else:
         count = integer("processes", processes)
         number = integer("process", process, least=0)
-        launcher = Launcher("arguments", coordinator, count, number, secret=os.environ.get(SECRET, ""))
+        launcher = Launcher(
+            "arguments", coordinator, count, number, secret=os.environ.get(SECRET, "")
+        )
     if launcher is None or launcher.processes == 1:
         return 0
     if launcher.process >= launcher.processes:
-        raise InputError(f"process must be below processes = {launcher.processes}, but it is {launcher.process}.")
+        raise InputError(
+            f"process must be below processes = {launcher.processes}, but it is {launcher.process}."
+        )
     if heartbeat is None:
         heartbeat = _number(os.environ, "DECIBO_HEARTBEAT", float, HEARTBEAT)
     _join(launcher, seconds(heartbeat))
@@ -98,7 +107,9 @@ def init_distributed(
 def seconds(heartbeat: float) -> float:
     """The heartbeat timeout, if it is one."""
     if at_least("heartbeat", heartbeat, 1) > LONGEST:
-        raise InputError(f"heartbeat must be at most {LONGEST:.0f} seconds (a day), but it is {heartbeat:g}.")
+        raise InputError(
+            f"heartbeat must be at most {LONGEST:.0f} seconds (a day), but it is {heartbeat:g}."
+        )
     return float(heartbeat)
 
 
@@ -109,8 +120,8 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
         missing_names = [name for name in OURS if name not in env]
         if missing_names:
             raise InputError(
-                f"{', '.join(given)} is set in the environment but {', '.join(missing_names)} is not, and they belong "
-                "together.",
+                f"{', '.join(given)} is set in the environment but {', '.join(missing_names)} is"
+                " not, and they belong together.",
                 "Start the processes with decibo launch, or unset all three.",
             )
         address = env[OURS[0]]
@@ -123,8 +134,13 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
             address.startswith(LOOPBACK),
             env.get(SECRET, ""),
         )
-    mpi = next((_number(env, name, int) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1)
-    slurm = all(name in env for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID"))
+    mpi = next(
+        (_number(env, name, int) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1
+    )
+    slurm = all(
+        name in env
+        for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
+    )
     if mpi > 1 and (_has_mpi4py() or not slurm):
         return _from_mpi()
     if slurm and _number(env, "SLURM_NTASKS", int) > 1:
@@ -132,7 +148,9 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
     return None
 
 
-def _number(env: Mapping[str, str], name: str, kind: type[Number], default: Number | None = None) -> Number:
+def _number(
+    env: Mapping[str, str], name: str, kind: type[Number], default: Number | None = None
+) -> Number:
     """A number from the environment."""
     if name not in env and default is not None:
         return default
@@ -147,12 +165,19 @@ def _number(env: Mapping[str, str], name: str, kind: type[Number], default: Numb
 
 
 def _from_slurm(env: Mapping[str, str]) -> Launcher:
-    """Process 0 is on the first of the nodes, as in 'node[001,007-015],host2', and the port follows from the job."""
+    """Process 0 is on the first of the nodes, as in 'node[001,007-015],host2', and the port follows
+    from the job."""
     first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", env["SLURM_STEP_NODELIST"])
     host = "".join(part or "" for part in first.groups()) if first else ""
     port = _number(env, "SLURM_JOB_ID", int) % 2**12 + 2**16 - 2**12
     count = _number(env, "SLURM_NTASKS", int)
-    return Launcher("srun", f"{host}:{port}", count, _number(env, "SLURM_PROCID", int), secret=env.get(SECRET, ""))
+    return Launcher(
+        "srun",
+        f"{host}:{port}",
+        count,
+        _number(env, "SLURM_PROCID", int),
+        secret=env.get(SECRET, ""),
+    )
 
 
 def _has_mpi4py() -> bool:
@@ -179,7 +204,14 @@ def _from_mpi() -> Launcher:
     secret = np.frombuffer(secrets.token_bytes(32), np.uint8).copy()
     world.Bcast(secret, root=0)
     host = LOOPBACK if local else bytes(all_names[0]).rstrip(b"\0").decode()
-    return Launcher("mpiexec", f"{host}:{port[0]}", world.Get_size(), world.Get_rank(), local, bytes(secret).hex())
+    return Launcher(
+        "mpiexec",
+        f"{host}:{port[0]}",
+        world.Get_size(),
+        world.Get_rank(),
+        local,
+        bytes(secret).hex(),
+    )
 
 
 def free_port() -> int:
@@ -193,11 +225,18 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
     host, _, port = launcher.coordinator.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise InputError(
-            f"coordinator must be an address and a port such as 'host:1234', but it is {launcher.coordinator!r}."
+            "coordinator must be an address and a port such as 'host:1234', but it is"
+            f" {launcher.coordinator!r}."
         )
     bind = LOOPBACK if launcher.local else ""
     number = watch.join(
-        launcher.coordinator, launcher.processes, launcher.process, launcher.secret, heartbeat, bind, free_port
+        launcher.coordinator,
+        launcher.processes,
+        launcher.process,
+        launcher.secret,
+        heartbeat,
+        bind,
+        free_port,
     )
     coordinator = f"{host}:{number}"
     if launcher.process:  # JAX would end the process without an error that could be caught
@@ -210,13 +249,17 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
             initialization_timeout=int(WAIT),
             heartbeat_timeout_seconds=int(heartbeat) + SLACK,
             shutdown_timeout_seconds=int(heartbeat) + SLACK,
-            coordinator_bind_address=coordinator if launcher.local and launcher.process == 0 else None,
+            coordinator_bind_address=(
+                coordinator if launcher.local and launcher.process == 0 else None
+            ),
         )
     except RuntimeError as error:
         if "must be called before" in str(error):
             raise InputError(
-                "JAX was used before init_distributed(), but the processes must find each other first.",
-                "Call decibo.init_distributed() at the top of the script, before any array is created.",
+                "JAX was used before init_distributed(), but the processes must find each other"
+                " first.",
+                "Call decibo.init_distributed() at the top of the script, before any array is"
+                " created.",
             ) from error
         raise watch.unreachable(coordinator, first_line(error)) from error
     with _quiet():
@@ -259,7 +302,8 @@ def all_gather(values: np.ndarray) -> np.ndarray:
 
 
 def share(value: Json) -> list[Any]:
-    """What each process passes, in their order: a few numbers and words, as JSON. All processes call it together."""
+    """What each process passes, in their order: a few numbers and words, as JSON. All processes
+    call it together."""
     content = json.dumps(value).encode()
     longest = int(all_gather(np.array([len(content)], np.int32)).max())
     rows = all_gather(np.frombuffer(content.ljust(longest), np.uint8))
@@ -269,8 +313,8 @@ def share(value: Json) -> list[Any]:
 def check_same(fields: Mapping[str, object], failure: Exception | None = None) -> None:
     """Raise unless all processes have the same fields and none of them has failed.
 
-    Every process must come here, even one that failed, or the others would wait for it; its own failure is raised
-    there, and a LostError with the same sentence in all others.
+    Every process must come here, even one that failed, or the others would wait for it; its own
+    failure is raised there, and a LostError with the same sentence in all others.
     """
     digests = [hashlib.sha256(str(value).encode()).digest()[:4] for value in fields.values()]
     numbers = [int.from_bytes(digest, "big") for digest in digests]
@@ -287,8 +331,9 @@ def check_same(fields: Mapping[str, object], failure: Exception | None = None) -
         if others.size:
             listed = ", ".join(map(str, others))
             raise InputError(
-                f"{name} differs between processes, but all processes of a run must have the same: process "
-                f"{jax.process_index()} has {short(value)}, and in process {listed} it is not what it is in process 0.",
+                f"{name} differs between processes, but all processes of a run must have the same:"
+                f" process {jax.process_index()} has {short(value)}, and in process {listed} it is"
+                " not what it is in process 0.",
                 "Start every process with the same configuration and program.",
             )
 
@@ -300,14 +345,16 @@ def _padded(text: str, length: int = 500) -> np.ndarray:
 
 
 class GracefulStop:
-    """Inside `with GracefulStop() as stop`, Ctrl-C and SIGTERM set `stop.requested` instead of ending the process.
+    """Inside `with GracefulStop() as stop`, Ctrl-C and SIGTERM set `stop.requested` instead of
+    ending the process.
 
-    patience   how many signals are only recorded; the next Ctrl-C then raises KeyboardInterrupt. With 0 either signal
-               raises it at once, and with None nothing ever does.
+    patience   how many signals are only recorded; the next Ctrl-C then raises KeyboardInterrupt.
+               With 0 either signal raises it at once, and with None nothing ever does.
 
-    Previous handlers are restored at the end. Outside the main thread, where Python allows none, nothing happens.
-    Python drops an exception that is raised while it collects garbage. No request is lost that way: a block inside
-    another one begins with what the outer one has received, and without patience the block ends in KeyboardInterrupt.
+    Previous handlers are restored at the end. Outside the main thread, where Python allows none,
+    nothing happens. Python drops an exception that is raised while it collects garbage. No request
+    is lost that way: a block inside another one begins with what the outer one has received, and
+    without patience the block ends in KeyboardInterrupt.
     """
 
     active: ClassVar[list[GracefulStop]] = []
@@ -333,10 +380,14 @@ class GracefulStop:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python
+            # None: not installed from Python
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._previous:
             GracefulStop.active.remove(self)
             self._previous.clear()

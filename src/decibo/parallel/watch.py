@@ -1,8 +1,9 @@
 """If one process of a run fails, all of them end soon, and all give the same reason.
 
-Every process keeps a line, a TCP connection, to the hub in process 0 (hub.py). The thread that reads it ends its
-process when another one has failed, even while the main thread waits for a message of JAX's runtime that will never
-come. Exceptions that nobody catches, signals and the end of the program are announced on the line.
+Every process keeps a line, a TCP connection, to the hub in process 0 (hub.py). The thread that
+reads it ends its process when another one has failed, even while the main thread waits for a
+message of JAX's runtime that will never come. Exceptions that nobody catches, signals and the end
+of the program are announced on the line.
 """
 
 from __future__ import annotations
@@ -45,14 +46,22 @@ from decibo.parallel.hub import (
 
 LOST = 71  # the exit code of a process that ends because another one failed
 INTERRUPTED = 130
-STATUS = "DECIBO_STATUS"  # an environment variable: the folder of the supervisor, which then prints for all
+# an environment variable: the folder of the supervisor, which then prints for all
+STATUS = "DECIBO_STATUS"
 PATIENCE = 2.0  # seconds for an answer from the hub
 
 
 class Member(threading.Thread):
     """This process's end of its line to the hub, and its end of life."""
 
-    def __init__(self, line: socket.socket, process: int, heartbeat: float, hub: tuple[str, int], unread: bytes):
+    def __init__(
+        self,
+        line: socket.socket,
+        process: int,
+        heartbeat: float,
+        hub: tuple[str, int],
+        unread: bytes,
+    ):
         super().__init__(name="decibo line", daemon=True)
         self.line = line
         self.process = process
@@ -66,7 +75,8 @@ class Member(threading.Thread):
         self.released = threading.Event()
         self.verdict: tuple[int, str] | None = None  # who failed first, and the sentence about it
         self.since = 0.0
-        self.alone: float | None = None  # since when process 0 is gone, without which JAX's runtime soon ends this one
+        # since when process 0 is gone, without which JAX's runtime soon ends this one
+        self.alone: float | None = None
         self.inside = 1  # how many blocks of code are open in which only the others can help
         self.busy = False  # whether the user's own code is loading data
         self.ending = threading.Lock()  # whoever has it ends this process, and never gives it back
@@ -74,7 +84,8 @@ class Member(threading.Thread):
         self.wake, self.alarm = socket.socketpair()
 
     def run(self) -> None:
-        """Read the line, tell the hub that this process is alive, and end the process when it is time to."""
+        """Read the line, tell the hub that this process is alive, and end the process when it is
+        time to."""
         self.wake.setblocking(False)
         heard = sent = before = time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -89,9 +100,14 @@ class Member(threading.Thread):
                             self._decide(0, gone(0))
                             self.alone = time.monotonic()
                     else:
-                        self.signals += [(time.monotonic(), number) for number in self._alarms() if number in SIGNALS]
+                        self.signals += [
+                            (time.monotonic(), number)
+                            for number in self._alarms()
+                            if number in SIGNALS
+                        ]
                 now = time.monotonic()
-                heard = now if now - before > self.heartbeat / 2 else heard  # it was this process that slept
+                # it was this process that slept
+                heard = now if now - before > self.heartbeat / 2 else heard
                 before = now
                 if now - sent > pulse(self.heartbeat):
                     sent = now
@@ -135,16 +151,19 @@ class Member(threading.Thread):
             self.decided.set()
 
     def _end_if_due(self, now: float) -> None:
-        """Inside a run the end comes at once; outside, the program has the time of a heartbeat to finish what it does.
+        """Inside a run the end comes at once; outside, the program has the time of a heartbeat to
+        finish what it does.
 
-        Without process 0 it has no such time, since JAX's runtime would end it.
-        A signal asks a run to stop after the steps under way. If these do not end in time, or if Ctrl-C follows, the
+        Without process 0 it has no such time, since JAX's runtime would end it. A signal asks a run
+        to stop after the steps under way. If these do not end in time, or if Ctrl-C follows, the
         process ends without them.
         """
         if self.ending.locked():
             return
         if self.verdict is not None:
-            late = now - self.since > self.heartbeat or (self.alone is not None and now - self.alone > PATIENCE)
+            late = now - self.since > self.heartbeat or (
+                self.alone is not None and now - self.alone > PATIENCE
+            )
             if self.inside or late or self.verdict[0] == 0:
                 self.claim()
                 end(LOST, conclusion(self.verdict[1]))
@@ -152,7 +171,9 @@ class Member(threading.Thread):
             self.signals.clear()
         elif self._is_overdue(now):
             self.claim()
-            sentence = f"{describe(self.process)} was interrupted before the steps under way were done"
+            sentence = (
+                f"{describe(self.process)} was interrupted before the steps under way were done"
+            )
             self.tell_failure(sentence)
             end(INTERRUPTED, sentence)
 
@@ -160,10 +181,13 @@ class Member(threading.Thread):
         """Whether a signal has waited too long, or Ctrl-C has followed it."""
         again = [since for since, number in self.signals[1:] if number == signal.SIGINT]
         first = [since for since, _ in self.signals[:1]]
-        return any(now - since > TICK for since in again) or any(now - since > self.heartbeat for since in first)
+        return any(now - since > TICK for since in again) or any(
+            now - since > self.heartbeat for since in first
+        )
 
     def claim(self) -> None:
-        """From now on only this thread ends the process; a thread that comes later waits for that."""
+        """From now on only this thread ends the process; a thread that comes later waits for
+        that."""
         self.ending.acquire()
 
     def tell_failure(self, sentence: str) -> None:
@@ -178,9 +202,16 @@ _hub: Hub | None = None  # in process 0
 
 
 def join(
-    address: str, processes: int, process: int, secret: str, heartbeat: float, bind: str, port: Callable[[], int]
+    address: str,
+    processes: int,
+    process: int,
+    secret: str,
+    heartbeat: float,
+    bind: str,
+    port: Callable[[], int],
 ) -> int:
-    """Meet the other processes at this address, where process 0 listens; returns the port for JAX's coordinator.
+    """Meet the other processes at this address, where process 0 listens; returns the port for JAX's
+    coordinator.
 
     From then on this process ends when another one does, and the others end when this one does.
     """
@@ -205,12 +236,16 @@ def _listen(bind: str, port: int, address: str) -> socket.socket:
         return socket.create_server((bind, port), family=family, dualstack_ipv6=dual)
     except OSError as error:
         raise InputError(
-            f"Process 0 cannot listen at {address}: {error.strerror or error}.", "Choose another port."
+            f"Process 0 cannot listen at {address}: {error.strerror or error}.",
+            "Choose another port.",
         ) from error
 
 
-def _call(host: str, port: int, processes: int, process: int, secret: bytes, heartbeat: float) -> Member:
-    """Connect to the hub, prove to each other that both know the secret, and return the open line."""
+def _call(
+    host: str, port: int, processes: int, process: int, secret: bytes, heartbeat: float
+) -> Member:
+    """Connect to the hub, prove to each other that both know the secret, and return the open
+    line."""
     line = connect(host, port)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
@@ -233,7 +268,9 @@ def connect(host: str, port: int) -> socket.socket:
     raise unreachable(f"{host}:{port}", reason)
 
 
-def _greet(line: socket.socket, address: str, processes: int, process: int, secret: bytes, heartbeat: float) -> Member:
+def _greet(
+    line: socket.socket, address: str, processes: int, process: int, secret: bytes, heartbeat: float
+) -> Member:
     nonce = secrets.token_hex(16)
     try:
         greeting, unread = next_message(line, b"")
@@ -247,9 +284,12 @@ def _greet(line: socket.socket, address: str, processes: int, process: int, secr
     if "refused" in answer:
         raise InputError(
             f"Process 0 at {address} refused this process: {answer['refused']}.",
-            "Start every process of a run once, with the same number of processes and the same DECIBO_SECRET.",
+            "Start every process of a run once, with the same number of processes and the same"
+            " DECIBO_SECRET.",
         )
-    if not hmac.compare_digest(str(answer.get("proof")), proof_of(secret, "hub", nonce, theirs, str(process))):
+    if not hmac.compare_digest(
+        str(answer.get("proof")), proof_of(secret, "hub", nonce, theirs, str(process))
+    ):
         raise InputError(
             f"Whoever listens at {address} does not know the secret of this run.",
             "Choose another port, and give every process the same DECIBO_SECRET.",
@@ -261,8 +301,9 @@ def _greet(line: socket.socket, address: str, processes: int, process: int, secr
 def unreachable(coordinator: str, reason: str) -> UnreachableError:
     """The error for a coordinator that does not answer."""
     return UnreachableError(
-        f"There was no answer from the coordinator {coordinator} within {WAIT:g} s ({reason}), but all processes must "
-        "start within that time and reach process 0. Check that process 0 is running and that its port is not blocked."
+        f"There was no answer from the coordinator {coordinator} within {WAIT:g} s ({reason}), but"
+        " all processes must start within that time and reach process 0. Check that process 0 is"
+        " running and that its port is not blocked."
     )
 
 
@@ -283,8 +324,9 @@ def _install(member: Member) -> None:
         if other != -1:  # an event loop needs it
             signal.set_wakeup_fd(other)
         if signal.getsignal(signal.SIGABRT) is signal.SIG_DFL and not faulthandler.is_enabled():
-            # When process 0 is gone, JAX's runtime aborts the others. Its thread calls sleep(6) first, since SIGABRT
-            # is 6: time enough for the thread above to give the reason and to end the process in order.
+            # When process 0 is gone, JAX's runtime aborts the others. Its thread calls sleep(6)
+            # first, since SIGABRT is 6: time enough for the thread above to give the reason and to
+            # end the process in order.
             libc = ctypes.CDLL(None)
             libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
             libc.signal(int(signal.SIGABRT), ctypes.cast(libc.sleep, ctypes.c_void_p))
@@ -294,7 +336,8 @@ def _install(member: Member) -> None:
 def inside() -> Iterator[None]:
     """A block of code in which this process waits for the others, and they for it.
 
-    An error of the transport is what a process notices first when another one is gone: the reason follows at once.
+    An error of the transport is what a process notices first when another one is gone: the reason
+    follows at once.
     """
     member = _member
     if member is None:
@@ -309,7 +352,8 @@ def inside() -> Iterator[None]:
             member.decided.wait(PATIENCE + TICK)
             time.sleep(PATIENCE)  # the line's own thread ends this process in the meantime
             raise LostError(
-                f"{describe(member.process)} lost contact with another process: {first_line(error)}."
+                f"{describe(member.process)} lost contact with another process:"
+                f" {first_line(error)}."
             ) from error
         send(member.line, {"broke": f"{describe(member.process)} failed: {summary(error)}"})
         raise
@@ -320,7 +364,8 @@ def inside() -> Iterator[None]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Code of the user's that may take long: it counts as alive without an answer, unless it is frozen."""
+    """Code of the user's that may take long: it counts as alive without an answer, unless it is
+    frozen."""
     if _member is None:
         yield
         return
@@ -334,16 +379,19 @@ def loading() -> Iterator[None]:
 
 
 def left_start() -> None:
-    """All processes have met and JAX's runtime has started: this process no longer waits for the others."""
+    """All processes have met and JAX's runtime has started: this process no longer waits for the
+    others."""
     if _member is not None:
         _member.inside -= 1
         _member.report()
 
 
 def announce(error: BaseException, text: str | None = None) -> str | None:
-    """Tell all other processes that this one fails. Returns a reason to say nothing more here, or None.
+    """Tell all other processes that this one fails. Returns a reason to say nothing more here, or
+    None.
 
-    That reason is the same error in another process, or the failure of another one of which this is only the effect.
+    That reason is the same error in another process, or the failure of another one of which this is
+    only the effect.
     """
     member = _member
     if member is None:
@@ -378,12 +426,20 @@ def is_lost(error: BaseException) -> bool:
 def is_transport(error: BaseException) -> bool:
     """Whether an error is one of JAX's runtime about a connection."""
     text = str(error)
-    return "Gloo" in text or "NCCL" in text or ("UNAVAILABLE" in text and "Error" in type(error).__name__)
+    return (
+        "Gloo" in text
+        or "NCCL" in text
+        or ("UNAVAILABLE" in text and "Error" in type(error).__name__)
+    )
 
 
 def summary(error: BaseException) -> str:
     """An error in one line: its message if it is a sentence of decibo's, otherwise its type too."""
-    line = " ".join(str(error).split())[:500] if isinstance(error, InputError) else first_line(error)[:300]
+    line = (
+        " ".join(str(error).split())[:500]
+        if isinstance(error, InputError)
+        else first_line(error)[:300]
+    )
     kind = type(error).__name__
     return line if isinstance(error, InputError) or line == kind else f"{kind}: {line}"
 
@@ -400,7 +456,10 @@ def _leave() -> None:
                 member.claim()
                 end(LOST, conclusion(member.verdict[1]))
     except KeyboardInterrupt:
-        end(INTERRUPTED, f"{describe(member.process)} was interrupted while it waited for the others to end")
+        end(
+            INTERRUPTED,
+            f"{describe(member.process)} was interrupted while it waited for the others to end",
+        )
 
 
 def end(code: int, line: str = "") -> NoReturn:
@@ -417,9 +476,11 @@ def end(code: int, line: str = "") -> NoReturn:
 
 
 def _go_last(hub: Hub, most: float) -> None:
-    """Wait until the others have ended: JAX's coordinator is in this process, and its runtime aborts who is without it.
+    """Wait until the others have ended: JAX's coordinator is in this process, and its runtime
+    aborts who is without it.
 
-    If another process failed, one that is outside a run has the time of a heartbeat; if it was this one, it has none.
+    If another process failed, one that is outside a run has the time of a heartbeat; if it was this
+    one, it has none.
     """
     deadline = time.monotonic() + most
     while hub.has_company() and time.monotonic() < deadline:
@@ -427,7 +488,8 @@ def _go_last(hub: Hub, most: float) -> None:
 
 
 def _tell(line: str) -> None:
-    """Print why the run ends, or leave it to the supervisor, which prints it once for all processes."""
+    """Print why the run ends, or leave it to the supervisor, which prints it once for all
+    processes."""
     if STATUS in os.environ:
         write_status(f"process-{_member.process if _member else 0}.said", line)
     else:
@@ -443,7 +505,8 @@ def _flush(line: str) -> None:
 
 
 def write_status(name: str, text: str) -> None:
-    """Leave a word for the supervisor, if there is one: only the wording of its messages depends on it."""
+    """Leave a word for the supervisor, if there is one: only the wording of its messages depends on
+    it."""
     if folder := os.environ.get(STATUS):
         with suppress(OSError):
             Path(folder, name).write_text(text, encoding="utf-8", errors="replace")

@@ -1,1 +1,2 @@
-"""What is to be solved: two objectives, private data, local derivatives, and the exact answer to judge by."""
+"""What is to be solved: two objectives, private data, local derivatives, and the exact answer to
+judge by."""

@@ -60,7 +60,9 @@ def _spread(gradients: jax.Array) -> jax.Array:
     return jnp.mean(jnp.sum(deviations**2, axis=1))  # (1)
 
 
-def gradient_spreads(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
+def gradient_spreads(
+    functions: Functions, data: Tree, x: Vector, y: Vector
+) -> tuple[jax.Array, ...]:
     """(1) of (f, x), (f, y), (g, x), (g, y), in flat vectors."""
 
     def one(d: Tree) -> tuple[Vector, Vector, Vector, Vector]:

@@ -1,14 +1,16 @@
-r"""The exact answer of the averaged problem: pure functions of flat vectors, for use in compiled loops.
+r"""The exact answer of the averaged problem: pure functions of flat vectors, for use in compiled
+loops.
 
     (1)  0 = mean_i g_y(x, y*)                     Newton: y+ = y + t p,  H p = -mean_i g_y
     (2)  H v = mean_i f_y(x, y*)                    H = mean_i H_i(x, y*)
     (3)  grad Phi = mean_i f_x(x, y*) - mean_i J_i v                        [paper, eq. hypergradient]
 
-Steps are halved until |mean g_y| falls, not until g falls: near y* the value of g is all rounding while its
-gradient still is not. The last digits are reached when a full step no longer halves the gradient.
+Steps are halved until |mean g_y| falls, not until g falls: near y* the value of g is all rounding
+while its gradient still is not. The last digits are reached when a full step no longer halves the
+gradient.
 
-Up to DENSE inner variables H is formed and factored (Cholesky: it must be positive definite); beyond, linear systems
-are solved by conjugate gradients, which need products with H only.
+Up to DENSE inner variables H is formed and factored (Cholesky: it must be positive definite);
+beyond, linear systems are solved by conjugate gradients, which need products with H only.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ HALVINGS = 40  # of one step, at most
 DENSE = 256  # inner variables up to which the Hessian is formed
 PRODUCTS = 10_000  # with the Hessian in one solve by conjugate gradients, at most
 
-precise = partial(jax.default_matmul_precision, "highest")  # some devices round products to save time
+# some devices round products to save time
+precise = partial(jax.default_matmul_precision, "highest")
 Solve = Callable[[Vector, float], tuple[Vector, jax.Array]]
 Values = TypeVar("Values")
 
@@ -44,7 +47,8 @@ class Exact(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A guess of y*, the mean gradient there, and how large the agents' own values and gradients are."""
+    """A guess of y*, the mean gradient there, and how large the agents' own values and gradients
+    are."""
 
     y: Vector
     gradient: Vector
@@ -67,8 +71,11 @@ class Inner(NamedTuple):
         return self.solved & self.small & self.done
 
 
-def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: int | None = None) -> Inner:
-    """(1) from a guess, or from the closed form if there is one: a wrong formula costs time, never truth."""
+def newton(
+    functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: int | None = None
+) -> Inner:
+    """(1) from a guess, or from the closed form if there is one: a wrong formula costs time, never
+    truth."""
 
     def at(y: Vector) -> Point:
         def one(d: Tree) -> tuple[jax.Array, Vector]:
@@ -79,7 +86,12 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
 
         with precise():
             values, gradients = jax.vmap(one)(data)
-        return Point(y, average(gradients), average(jnp.abs(values)), average(jnp.linalg.norm(gradients, axis=1)))
+        return Point(
+            y,
+            average(gradients),
+            average(jnp.abs(values)),
+            average(jnp.linalg.norm(gradients, axis=1)),
+        )
 
     def body(s: Inner) -> Inner:
         now = s.point
@@ -91,7 +103,11 @@ def newton(functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: 
         return Inner(point, solved, small, s.steps + 1, ~solved | ~fell)
 
     # The closed form needs the data of all agents, and they may be elsewhere.
-    guess = y_guess if functions.inner_solution is None or is_spread() else closed_form(functions, data, x)
+    guess = (
+        y_guess
+        if functions.inner_solution is None or is_spread()
+        else closed_form(functions, data, x)
+    )
     false = jnp.array(False)
     start = Inner(at(jnp.where(jnp.isfinite(guess), guess, 0)), false, false, jnp.array(0), false)
     return jax.lax.while_loop(lambda s: ~s.done & (s.steps < STEPS), body, start)
@@ -103,7 +119,9 @@ def closed_form(functions: Functions, data: Tree, x: Vector) -> Vector:
     return functions.y.ravel(functions.inner_solution(functions.x.unravel(x), data))
 
 
-def solve_inner(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> tuple[Vector, jax.Array]:
+def solve_inner(
+    functions: Functions, data: Tree, x: Vector, y_guess: Vector
+) -> tuple[Vector, jax.Array]:
     """(y*(x), whether it converged); the first is meaningless without the second."""
     inner = newton(functions, data, x, y_guess)
     return inner.point.y, inner.converged
@@ -112,7 +130,8 @@ def solve_inner(functions: Functions, data: Tree, x: Vector, y_guess: Vector) ->
 def hypergradient(
     functions: Functions, data: Tree, x: Vector, y: Vector, dense: int | None = None
 ) -> tuple[jax.Array, Vector]:
-    """(Phi, grad Phi) at x, given y = y*(x); the gradient is NaN if the inner Hessian is not definite."""
+    """(Phi, grad Phi) at x, given y = y*(x); the gradient is NaN if the inner Hessian is not
+    definite."""
     phi = mean(functions, data, lambda oracle: oracle.outer_value(x, y))
     f_x, f_y = mean(functions, data, lambda oracle: oracle.outer(x, y))
     v, solved = linear_solver(functions, data, x, y, dense)(f_y, eps(y) ** 0.75)  # (2)
@@ -130,7 +149,9 @@ def exact(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> Exact
     return Exact(y, phi, grad, sound)
 
 
-def _halve(at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Array) -> tuple[Point, jax.Array]:
+def _halve(
+    at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Array
+) -> tuple[Point, jax.Array]:
     """The first of p, p/2, p/4, ... that lowers the gradient, and whether there is one."""
     # Small steps may be mere rounding: few tries, and more must be gained than rounding would.
     tries = jnp.where(small, 3, HALVINGS)
@@ -149,7 +170,8 @@ def _halve(at: Callable[[Vector], Point], now: Point, p: Vector, small: jax.Arra
 
 
 def _is_small(now: Point, p: Vector) -> jax.Array:
-    """Whether p changes y*, the value of g, or the agents' gradients, by no more than rounding may."""
+    """Whether p changes y*, the value of g, or the agents' gradients, by no more than rounding
+    may."""
     rounding = eps(p)
     in_y = norm(p) <= rounding**0.5 * norm(now.y)
     in_value = -dot(now.gradient, p) <= rounding * now.value_size
@@ -174,10 +196,14 @@ def mean_hessian(functions: Functions, data: Tree, x: Vector, y: Vector) -> jax.
     return jax.vmap(column)(eye) if y.size <= 32 else jax.lax.map(column, eye, batch_size=32)
 
 
-def conjugate_gradient(product: Callable[[Vector], Vector], b: Vector, tolerance: float) -> tuple[Vector, jax.Array]:
-    """Solve H v = b by products with H; the flag is False if H is not positive definite or PRODUCTS are not enough.
+def conjugate_gradient(
+    product: Callable[[Vector], Vector], b: Vector, tolerance: float
+) -> tuple[Vector, jax.Array]:
+    """Solve H v = b by products with H; the flag is False if H is not positive definite or PRODUCTS
+    are not enough.
 
-    JAX's own cg does not say whether it met a direction of negative curvature, and Newton must know.
+    JAX's own cg does not say whether it met a direction of negative curvature, and Newton must
+    know.
     """
 
     def unfinished(state: tuple) -> jax.Array:
@@ -200,13 +226,18 @@ def conjugate_gradient(product: Callable[[Vector], Vector], b: Vector, tolerance
     return v, positive & (left <= 2 * max(tolerance, eps(b) ** 0.5) * norm(b))
 
 
-def linear_solver(functions: Functions, data: Tree, x: Vector, y: Vector, dense: int | None = None) -> Solve:
+def linear_solver(
+    functions: Functions, data: Tree, x: Vector, y: Vector, dense: int | None = None
+) -> Solve:
     """A function (b, tolerance) -> (v, solved) for H v = b with H = mean_i H_i(x, y)."""
     if y.size > (DENSE if dense is None else dense):
         return lambda b, tolerance: conjugate_gradient(
-            lambda v: mean(functions, data, lambda oracle: oracle.products(x, y, v)[1]), b, tolerance
+            lambda v: mean(functions, data, lambda oracle: oracle.products(x, y, v)[1]),
+            b,
+            tolerance,
         )
-    factor = jnp.linalg.cholesky(mean_hessian(functions, data, x, y))  # NaN if not positive definite
+    # NaN if not positive definite
+    factor = jnp.linalg.cholesky(mean_hessian(functions, data, x, y))
 
     def solve(b: Vector, tolerance: float) -> tuple[Vector, jax.Array]:
         v = jax.scipy.linalg.cho_solve((factor, True), b)

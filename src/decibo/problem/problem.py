@@ -1,17 +1,19 @@
-r"""A distributed bilevel problem: every agent's two objectives and private data, and what an agent can compute of it.
+r"""A distributed bilevel problem: every agent's two objectives and private data, and what an agent
+can compute of it.
 
     minimise over x   Phi(x) = mean_i f_i(x, y*(x))
     subject to        y*(x)  = argmin over y of mean_i g_i(x, y)              [paper, eq. P1]
 
-with f_i(x, y) = outer(x, y, d_i) and g_i(x, y) = inner(x, y, d_i). One agent alone computes first gradients and
-products with second derivatives of its own f and g, in flat vectors x, y and v:
+with f_i(x, y) = outer(x, y, d_i) and g_i(x, y) = inner(x, y, d_i). One agent alone computes first
+gradients and products with second derivatives of its own f and g, in flat vectors x, y and v:
 
     (1)  outer(x, y)        = (f_x, f_y)
     (2)  inner(x, y)        = (g_x, g_y)
     (3)  products(x, y, v)  = (J v, H v),   J = d2 g / dx dy,   H = d2 g / dy dy
 
-(1) and (2) are found by differentiating outer and inner, or by functions that come with the problem. (3) is the forward
-derivative of (2), which not every objective has: decibo.problem.second finds out.
+(1) and (2) are found by differentiating outer and inner, or by functions that come with the
+problem. (3) is the forward derivative of (2), which not every objective has: decibo.problem.second
+finds out.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypedDict,
+    Unpack,
+    cast,
+    runtime_checkable,
+)
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +49,16 @@ if TYPE_CHECKING:
 
 
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
-Gradient = Callable[[Tree, Tree, Tree], tuple[Tree, Tree]]  # the same -> its gradients, shaped like x and like y
-Sampler = Callable[[Tree, jax.Array], Tree]  # (data of one agent, key) -> a minibatch that looks like it
+# the same -> its gradients, shaped like x and like y
+Gradient = Callable[[Tree, Tree, Tree], tuple[Tree, Tree]]
+# (data of one agent, key) -> a minibatch that looks like it
+Sampler = Callable[[Tree, jax.Array], Tree]
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 
 BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
-OUTSIDE_JAX = "Pure callbacks do not support JVP"  # how JAX begins when asked to differentiate a call of the host
+# how JAX begins when asked to differentiate a call of the host
+OUTSIDE_JAX = "Pure callbacks do not support JVP"
 OUTSIDE = "it is computed outside JAX"
 FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
 
@@ -76,17 +90,23 @@ class Problem:
     """Two objectives, private data and a starting point.
 
     outer, inner    functions (x, y, d) of ONE agent that return a scalar
-    data            a pytree whose leaves all have a leading axis of agents, or a function agent -> its data; or a
-                    `decibo.data.Stream`, whose first batches are then what the measures see
+    data            a pytree whose leaves all have a leading axis of agents, or a function agent ->
+                    its data; or a `decibo.data.Stream`, whose first batches are then what the
+                    measures see
     x0, y0          where to start, and the shapes of x and y: any pytrees of floating-point numbers
-    sample          optional, (d, key) -> a minibatch that looks like d; or `decibo.data.Batches(count)`, a fixed list;
-                    or a `decibo.data.Stream` of minibatches from the host, beside which data is for the measures
-    inner_solution  optional closed form (x, data of all agents) -> y*(x), used by `decibo.reference` only
-    solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and distance_y only
+    sample          optional, (d, key) -> a minibatch that looks like d; or
+                    `decibo.data.Batches(count)`, a fixed list; or a `decibo.data.Stream` of
+                    minibatches from the host, beside which data is for the measures
+    inner_solution  optional closed form (x, data of all agents) -> y*(x), used by
+                    `decibo.reference` only
+    solution        optional known answer {"x": ..., "y": ...}, used by the measures distance_x and
+                    distance_y only
     agents          how many agents there are; needed only if data is a function
     constants       optional, what is known of the problem: mu_g, L_f1, ... as in decibo.theory
-    outer_gradient, inner_gradient   optional functions (x, y, d) of ONE agent that return a pair, the gradients of
-                    outer or inner in x and in y, shaped like x0 and y0: for gradients that JAX cannot find itself
+    outer_gradient, inner_gradient   optional functions (x, y, d) of ONE agent that return a pair,
+                                     the gradients of
+                    outer or inner in x and in y, shaped like x0 and y0: for gradients that JAX
+                    cannot find itself
     """
 
     outer: Objective
@@ -115,13 +135,21 @@ class Problem:
             self._take_stream()
         for name in ("outer", "inner"):
             if not callable(getattr(self, name)):
-                raise InputError(f"{name} must be a function (x, y, d), but it is {short(repr(getattr(self, name)))}.")
+                raise InputError(
+                    f"{name} must be a function (x, y, d), but it is"
+                    f" {short(repr(getattr(self, name)))}."
+                )
         for name in ("sample", "inner_solution", "outer_gradient", "inner_gradient"):
             value = getattr(self, name)
             if not (value is None or callable(value) or isinstance(value, Stream)):
-                raise InputError(f"{name} must be a function or None, but it is {short(repr(value))}.")
+                raise InputError(
+                    f"{name} must be a function or None, but it is {short(repr(value))}."
+                )
         if not isinstance(self.constants, Mapping | None):
-            raise InputError(f"constants must be a dictionary such as {{'mu_g': 1.0}}, but it is {self.constants!r}.")
+            raise InputError(
+                "constants must be a dictionary such as {'mu_g': 1.0}, but it is"
+                f" {self.constants!r}."
+            )
         object.__setattr__(self, "x0", _floating("x0", self.x0))
         object.__setattr__(self, "y0", _floating("y0", self.y0))
         self._check_solution()
@@ -130,7 +158,8 @@ class Problem:
             count = jax.tree.leaves(self.data)[0].shape[0]
             if self.agents not in (None, count):
                 raise InputError(
-                    f"agents is {self.agents}, but data has entries for {count} agents.", "Leave agents out."
+                    f"agents is {self.agents}, but data has entries for {count} agents.",
+                    "Leave agents out.",
                 )
             object.__setattr__(self, "agents", count)
             self._trace(self.data)
@@ -149,7 +178,8 @@ class Problem:
     @property
     def functions(self) -> Functions:
         """The part of the problem that a compiled program depends on; the data is passed to it."""
-        sample = None if isinstance(self.sample, Stream) else self.sample  # what it looks like is known when it is read
+        # what it looks like is known when it is read
+        sample = None if isinstance(self.sample, Stream) else self.sample
         return Functions(
             self.outer,
             self.inner,
@@ -162,9 +192,13 @@ class Problem:
         )
 
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
-        """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there once."""
+        """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there
+        once."""
         points = {"x": self.x_layout.ravel(self.x0), "y": self.y_layout.ravel(self.y0)}
-        return {name: cast("jax.Array", np.broadcast_to(p, (agents, p.size))) for name, p in points.items()}
+        return {
+            name: cast("jax.Array", np.broadcast_to(p, (agents, p.size)))
+            for name, p in points.items()
+        }
 
     def check_agents(self, agents: int) -> None:
         """Reject a number of agents for which there is no data."""
@@ -175,7 +209,8 @@ class Problem:
             )
 
     def local(self, agents: Sequence[int]) -> Tree:
-        """The data of these agents, stacked. Calls a data function for these agents and no others."""
+        """The data of these agents, stacked. Calls a data function for these agents and no
+        others."""
         if not callable(self.data):
             index = np.asarray(agents)
             if len(index) == self.agents and (index == np.arange(len(index))).all():
@@ -188,7 +223,8 @@ class Problem:
         return [_numbers_of(agent, self.data) for agent in agents]
 
     def stacked(self, parts: list[Tree], agents: Sequence[int], share: Share | None = None) -> Tree:
-        """The data of these agents with a leading axis, if that of all agents has one shape; `Samples` are padded.
+        """The data of these agents with a leading axis, if that of all agents has one shape;
+        `Samples` are padded.
 
         share   tells all processes what this one has found, and returns what each has
         """
@@ -200,8 +236,9 @@ class Problem:
                 raise InputError(
                     "The data of all agents must have the same structure and shapes, but "
                     f"data({first}) has {words} and data({agent}) has {other}.",
-                    "Where only the number of samples differs, return decibo.data.samples(features=..., labels=...): "
-                    "it pads them to one size and adds weights, 0 for padding.",
+                    "Where only the number of samples differs, return"
+                    " decibo.data.samples(features=..., labels=...): it pads them to one size and"
+                    " adds weights, 0 for padding.",
                 )
         largest = np.max([sizes for _, _, sizes in everyone], axis=0)
         padded = [_padded(part, largest) for part in parts]
@@ -211,15 +248,18 @@ class Problem:
         return stacked
 
     def check_samples(self, data: Tree) -> None:
-        """Reject minibatches of all agents, or their shapes, of which the objectives can make nothing."""
+        """Reject minibatches of all agents, or their shapes, of which the objectives can make
+        nothing."""
         self._trace(data)
 
     def _take_stream(self) -> None:
-        """A stream in place of the data: minibatches come from it, and the first ones are what measures see."""
+        """A stream in place of the data: minibatches come from it, and the first ones are what
+        measures see."""
         if isinstance(self.data, Stream):
             if self.sample is not None or self.data.join is not None:
                 raise InputError(
-                    "Where a stream is the data, there is nothing else to draw from or to join it with.",
+                    "Where a stream is the data, there is nothing else to draw from or to join it"
+                    " with.",
                     "Pass what stays on the device as data, and the stream as sample.",
                 )
             object.__setattr__(self, "sample", self.data)
@@ -228,7 +268,9 @@ class Problem:
         if self.agents is None:
             object.__setattr__(self, "agents", self.sample.agents)
         elif self.sample.agents not in (None, self.agents):
-            raise InputError(f"agents is {self.agents}, but the stream is for {self.sample.agents} agents.")
+            raise InputError(
+                f"agents is {self.agents}, but the stream is for {self.sample.agents} agents."
+            )
 
     def _check_batches(self, data: Tree) -> None:
         """A fixed list of batches must fit the data."""
@@ -238,19 +280,23 @@ class Problem:
     def _check_solution(self) -> None:
         """The known answer looks like x0 and y0."""
         if not isinstance(self.solution, Mapping | None):
-            raise InputError(f"solution must be a dictionary {{'x': ..., 'y': ...}}, but it is {self.solution!r:.60}.")
+            raise InputError(
+                "solution must be a dictionary {'x': ..., 'y': ...}, but it is"
+                f" {self.solution!r:.60}."
+            )
         only_known("The solution of a problem", "variable", self.solution or {}, ("x", "y"))
         for name, tree in (self.solution or {}).items():
             layout = Layout.of(_floating(f"solution[{name!r}]", tree))
             wanted = self.x_layout if name == "x" else self.y_layout
             if (layout.treedef, layout.shapes) != (wanted.treedef, wanted.shapes):
                 raise InputError(
-                    f"solution[{name!r}] must look like {name}0, with shapes {list(wanted.shapes)}, but it has "
-                    f"{list(layout.shapes)}."
+                    f"solution[{name!r}] must look like {name}0, with shapes {list(wanted.shapes)},"
+                    f" but it has {list(layout.shapes)}."
                 )
 
     def _trace(self, data: Tree) -> None:
-        """Check, without computing anything, that both objectives return one number for the data of one agent."""
+        """Check, without computing anything, that both objectives return one number for the data of
+        one agent."""
         x = jax.tree.map(_struct, self.x0)
         y = jax.tree.map(_struct, self.y0)
         d = one_of(data)
@@ -263,10 +309,12 @@ class Problem:
                 raise
             except Exception as error:
                 raise InputError(
-                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}: {first_line(error)} "
-                    f"({name} must accept x shaped like x0, y shaped like y0 and the data of ONE agent.)",
-                    "The data arrives without its leading axis of agents; write it with jax.numpy, or wrap what is not "
-                    "JAX with decibo.integrations.host or decibo.integrations.torch.",
+                    f"{name}(x0, y0, data of one agent) raised {type(error).__name__}:"
+                    f" {first_line(error)} ({name} must accept x shaped like x0, y shaped like y0"
+                    " and the data of ONE agent.)",
+                    "The data arrives without its leading axis of agents; write it with jax.numpy,"
+                    " or wrap what is not JAX with decibo.integrations.host or"
+                    " decibo.integrations.torch.",
                 ) from error
             if name in gradients:
                 _check_gradient(name, value, (x, y))
@@ -287,15 +335,19 @@ class Extras(TypedDict, total=False):
 def single_level(
     objective: Callable[[Tree, Tree], jax.Array], data: Tree, x0: Tree, **extras: Unpack[Extras]
 ) -> Problem:
-    """The problem min_x mean_i objective(x, d_i), as a bilevel problem whose inner level is a dummy y of one number.
+    """The problem min_x mean_i objective(x, d_i), as a bilevel problem whose inner level is a dummy
+    y of one number.
 
     For the one-level methods of the catalogue. `extras` are the other arguments of `Problem`.
     """
-    return Problem(_IgnoringY(objective), _half_square, data, x0, jnp.zeros((), jnp.zeros(()).dtype), **extras)
+    return Problem(
+        _IgnoringY(objective), _half_square, data, x0, jnp.zeros((), jnp.zeros(()).dtype), **extras
+    )
 
 
 class _IgnoringY:
-    """The objective with a y that it ignores; equal for equal objectives, so that programs are shared."""
+    """The objective with a y that it ignores; equal for equal objectives, so that programs are
+    shared."""
 
     def __init__(self, objective: Callable[[Tree, Tree], jax.Array]):
         self.objective = objective
@@ -321,7 +373,12 @@ def _struct(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 def _check_scalar(name: str, value: Tree) -> None:
     leaves = jax.tree.leaves(value)
     alone = jax.tree_util.treedef_is_leaf(jax.tree.structure(value))
-    if not alone or not leaves or leaves[0].shape != () or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+    if (
+        not alone
+        or not leaves
+        or leaves[0].shape != ()
+        or not jnp.issubdtype(leaves[0].dtype, jnp.floating)
+    ):
         listed = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
         listed = listed if alone or not leaves else f"a {type(value).__name__} of {listed}"
         raise InputError(
@@ -334,15 +391,16 @@ def _check_gradient(name: str, value: Tree, wanted: tuple[Tree, Tree]) -> None:
     """A gradient is a pair of trees like x0 and y0."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise InputError(
-            f"{name} must return the pair (gradient in x, gradient in y), but it returns a {type(value).__name__}.",
+            f"{name} must return the pair (gradient in x, gradient in y), but it returns a"
+            f" {type(value).__name__}.",
             "Where the objective does not depend on one of them, return zeros for it.",
         )
     for variable, found, like in zip(("x", "y"), value, wanted, strict=True):
         words = [_shapes_of(tree) for tree in (found, like)]
         if words[0] != words[1]:
             raise InputError(
-                f"The gradient in {variable} that {name} returns must look like {variable}0, that is {words[1]}, but "
-                f"it is {words[0]}.",
+                f"The gradient in {variable} that {name} returns must look like {variable}0, that"
+                f" is {words[1]}, but it is {words[0]}."
             )
 
 
@@ -358,18 +416,22 @@ def _floating(name: str, tree: Tree) -> Tree:
     for leaf in leaves:
         if callable(leaf):
             raise InputError(
-                f"The leaves of {name} must be arrays, but one is the function {getattr(leaf, '__name__', leaf)}.",
-                "Pass the arrays only, and put the model together inside outer and inner; for an equinox module: "
-                f"{name}, static = equinox.partition(model, equinox.is_inexact_array), then equinox.combine.",
+                f"The leaves of {name} must be arrays, but one is the function"
+                f" {getattr(leaf, '__name__', leaf)}.",
+                "Pass the arrays only, and put the model together inside outer and inner; for an"
+                f" equinox module: {name}, static = equinox.partition(model,"
+                " equinox.is_inexact_array), then equinox.combine.",
             )
         try:
             array = np.asarray(leaf)
         except Exception as error:
-            raise InputError(f"The leaves of {name} must be arrays, but one is {short(repr(leaf))}.") from error
+            raise InputError(
+                f"The leaves of {name} must be arrays, but one is {short(repr(leaf))}."
+            ) from error
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise InputError(
-                f"{name} must be floating-point, since gradients are taken with respect to it, but it has a leaf of "
-                f"type {array.dtype}.",
+                f"{name} must be floating-point, since gradients are taken with respect to it, but"
+                f" it has a leaf of type {array.dtype}.",
                 "Write 0.0 instead of 0, or convert with .astype(float).",
             )
         if not np.isfinite(array).all():
@@ -383,7 +445,8 @@ def _stacked(data: Tree) -> Tree:
     leaves = jax.tree_util.tree_leaves_with_path(data)
     if not leaves:
         raise InputError(
-            f"data must hold at least one array with a leading axis of agents, but it is {short(repr(data))}.",
+            "data must hold at least one array with a leading axis of agents, but it is"
+            f" {short(repr(data))}.",
             "If the agents need no data, give every agent its number: data=jnp.arange(agents).",
         )
     sizes = {}
@@ -394,18 +457,21 @@ def _stacked(data: Tree) -> Tree:
             raise InputError(
                 "Every leaf of data must have a leading axis with one entry for each agent, but "
                 f"{name} is {short(repr(leaf))}.",
-                "Use an array of shape (agents, ...), or close over constants that all agents share.",
+                "Use an array of shape (agents, ...), or close over constants that all agents"
+                " share.",
             )
         sizes[name] = np.shape(leaf)[0]
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{size} of {name}" for name, size in sizes.items())
         raise InputError(
-            "All leaves of data must have the same leading axis, one entry for each agent, but their lengths are "
-            f"{listed}.",
+            "All leaves of data must have the same leading axis, one entry for each agent, but"
+            f" their lengths are {listed}.",
             "Reshape them to (agents, ...).",
         )
     if 0 in sizes.values():
-        raise InputError("There must be at least one agent, but the leading axis of data has length 0.")
+        raise InputError(
+            "There must be at least one agent, but the leading axis of data has length 0."
+        )
     return jax.tree.map(jnp.asarray, data)
 
 
@@ -414,7 +480,9 @@ def _numbers_of(agent: int, data: Callable[[int], Tree]) -> Tree:
     try:
         inspect.signature(data).bind(agent)
     except TypeError as error:
-        raise InputError(f"data must be a function of an agent's number, but it is not: {error}.") from error
+        raise InputError(
+            f"data must be a function of an agent's number, but it is not: {error}."
+        ) from error
     except ValueError:  # a function of C, whose signature is not known
         pass
     own = data(int(agent))
@@ -428,16 +496,20 @@ def _is_samples(node: object) -> bool:
 
 
 def _described(part: Tree) -> tuple[str, list[int]]:
-    """The structure and shapes of an agent's data, and how many samples it has where that may differ."""
+    """The structure and shapes of an agent's data, and how many samples it has where that may
+    differ."""
     nodes = jax.tree.leaves(part, is_leaf=_is_samples)
     shapes = jax.tree.map(
-        lambda node: node.shapes() if _is_samples(node) else jnp.shape(node), part, is_leaf=_is_samples
+        lambda node: node.shapes() if _is_samples(node) else jnp.shape(node),
+        part,
+        is_leaf=_is_samples,
     )
     return str(shapes), [len(node) for node in nodes if isinstance(node, Samples)]
 
 
 def _padded(part: Tree, sizes: np.ndarray) -> Tree:
-    """The data with `Samples` as dictionaries of arrays of these sizes, in the order of the tree."""
+    """The data with `Samples` as dictionaries of arrays of these sizes, in the order of the
+    tree."""
     left = iter(sizes.tolist())
     pad = lambda node: node.padded(next(left)) if isinstance(node, Samples) else node
     return jax.tree.map(jnp.asarray, jax.tree.map(pad, part, is_leaf=_is_samples))
@@ -455,7 +527,8 @@ def _check_numbers(name: str, leaf: object) -> None:
         kind = "text" if dtype.kind in "SU" else f"of type {dtype}"
         raise InputError(
             f"Data must be numbers, but {name} is {kind}: {short(repr(leaf))}.",
-            "Encode labels as integers, with numpy.unique(labels, return_inverse=True)[1], for example.",
+            "Encode labels as integers, with numpy.unique(labels, return_inverse=True)[1], for"
+            " example.",
         )
 
 
@@ -464,35 +537,47 @@ class NoSecondDerivativesError(InputError):
 
     def __init__(self, what: str, reason: str, remedy: str = FIRST_GRADIENTS):
         has = "which has first gradients only"
-        super().__init__(f"{what} needs products with second derivatives of inner, {has}: {reason}.", remedy)
+        super().__init__(
+            f"{what} needs products with second derivatives of inner, {has}: {reason}.", remedy
+        )
         self.reason = reason
 
 
-def _differentiated(gradient: Callable[..., Tree], at: tuple[Vector, ...], along: tuple[Vector, ...]) -> Tree:
-    """The forward derivative of a gradient, which fused kernels and functions on the host do not have."""
+def _differentiated(
+    gradient: Callable[..., Tree], at: tuple[Vector, ...], along: tuple[Vector, ...]
+) -> Tree:
+    """The forward derivative of a gradient, which fused kernels and functions on the host do not
+    have."""
     try:
         return jax.jvp(gradient, at, along)[1]
     except InputError:
         raise
     except (NotImplementedError, TypeError, ValueError) as error:
-        reason = OUTSIDE if OUTSIDE_JAX in str(error) else f"JAX says {first_line(error).rstrip('.')!r}"
+        reason = (
+            OUTSIDE if OUTSIDE_JAX in str(error) else f"JAX says {first_line(error).rstrip('.')!r}"
+        )
         raise NoSecondDerivativesError("What is computed here", reason) from error
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """One agent's objectives and derivatives, in flat vectors. Nothing here knows of other agents."""
+    """One agent's objectives and derivatives, in flat vectors. Nothing here knows of other
+    agents."""
 
     functions: Functions
     data: Tree
 
     def outer_value(self, x: Vector, y: Vector) -> jax.Array:
         """f(x, y)."""
-        return self.functions.outer(self.functions.x.unravel(x), self.functions.y.unravel(y), self.data)
+        return self.functions.outer(
+            self.functions.x.unravel(x), self.functions.y.unravel(y), self.data
+        )
 
     def inner_value(self, x: Vector, y: Vector) -> jax.Array:
         """g(x, y)."""
-        return self.functions.inner(self.functions.x.unravel(x), self.functions.y.unravel(y), self.data)
+        return self.functions.inner(
+            self.functions.x.unravel(x), self.functions.y.unravel(y), self.data
+        )
 
     def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
         """The gradient of f: (f_x, f_y)."""
@@ -519,7 +604,8 @@ class Oracle:
         return _differentiated(lambda y: self._slope(x, y, 0), (y,), (v,))
 
     def _given(self, gradient: Gradient, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        """A gradient that came with the problem, in flat vectors; by its own method `flat`, if it has one."""
+        """A gradient that came with the problem, in flat vectors; by its own method `flat`, if it
+        has one."""
         if isinstance(gradient, FlatGradient):
             return gradient.flat(x, y, self.data)
         layouts = self.functions
@@ -534,7 +620,11 @@ class Oracle:
 
     def sampled(self, key: jax.Array) -> Oracle:
         """The same agent on a minibatch, if the problem says how to draw one."""
-        return self if self.functions.sample is None else self.on(self.functions.sample(self.data, key))
+        return (
+            self
+            if self.functions.sample is None
+            else self.on(self.functions.sample(self.data, key))
+        )
 
     def batch(self, j: jax.Array) -> Oracle:
         """The same agent on batch j of a fixed list."""

@@ -2,8 +2,9 @@ r"""The exact reference of the averaged problem, for checking what agents reach 
 
     y*(x) = argmin over y of mean_i g_i(x, y),   Phi(x) = mean_i f_i(x, y*(x)),   grad Phi(x)
 
-It sees the data of all agents, so it belongs to experiments and tests, not to a deployment. `Reference`
-takes and returns the user's pytrees and raises where `exact` and `solve_inner`, made for compiled loops, return flags.
+It sees the data of all agents, so it belongs to experiments and tests, not to a deployment.
+`Reference` takes and returns the user's pytrees and raises where `exact` and `solve_inner`, made
+for compiled loops, return flags.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, short
-from decibo.problem.newton import Exact, Inner, exact, hypergradient, mean_hessian, newton, solve_inner
+from decibo.problem.newton import (
+    Exact,
+    Inner,
+    exact,
+    hypergradient,
+    mean_hessian,
+    newton,
+    solve_inner,
+)
 from decibo.problem.problem import Functions, Problem
 from decibo.problem.second import require_products, why_no_products
 from decibo.pytree import Layout, Tree, Vector, one_of
@@ -36,7 +45,10 @@ __all__ = [
 _newton = jax.jit(newton, static_argnums=0)
 _hessian = jax.jit(mean_hessian, static_argnums=0)
 
-ELSEWHERE = "It has no exact answers to compare with: judge a run by its measures 'direction_norm' and 'outer'."
+ELSEWHERE = (
+    "It has no exact answers to compare with: judge a run by its measures 'direction_norm' and"
+    " 'outer'."
+)
 MOST = 4096  # inner variables whose Hessian is formed to explain a failure
 
 
@@ -49,7 +61,8 @@ class Answer(NamedTuple):
 
 
 class Reference:
-    """y*(x), Phi(x) and grad Phi(x) of the averaged problem; raises instead of returning an inaccurate value."""
+    """y*(x), Phi(x) and grad Phi(x) of the averaged problem; raises instead of returning an
+    inaccurate value."""
 
     def __init__(self, functions: Functions, data: Tree, x0: Tree, y0: Tree):
         self.functions = functions
@@ -64,7 +77,9 @@ class Reference:
         answer = exact(self.functions, self.data, flat, self.functions.y.ravel(self.y0))
         if not answer.converged:
             self._explain(flat)
-        return Answer(self.functions.y.unravel(answer.y), answer.phi, self.functions.x.unravel(answer.grad))
+        return Answer(
+            self.functions.y.unravel(answer.y), answer.phi, self.functions.x.unravel(answer.grad)
+        )
 
     def y(self, x: Tree) -> Tree:
         """y*(x), shaped like y0."""
@@ -79,7 +94,8 @@ class Reference:
         return self.at(x).grad
 
     def check(self, x: Tree, *, directions: int = 3, seed: int = 0) -> float:
-        """The largest error of grad Phi(x) against central differences of Phi, relative to |grad Phi(x)|."""
+        """The largest error of grad Phi(x) against central differences of Phi, relative to |grad
+        Phi(x)|."""
         flat = self.flat(x)
         gradient = self.functions.x.ravel(self.grad(x))
         h = float(jnp.finfo(flat.dtype).eps) ** (1 / 3) * (1 + float(jnp.linalg.norm(flat)))
@@ -90,7 +106,9 @@ class Reference:
             up = self.phi(self.functions.x.unravel(flat + h * d))
             down = self.phi(self.functions.x.unravel(flat - h * d))
             errors.append(float(jnp.abs((up - down) / (2 * h) - gradient @ d)))
-        return max(errors) / max(float(jnp.linalg.norm(gradient)), float(jnp.finfo(flat.dtype).tiny))
+        return max(errors) / max(
+            float(jnp.linalg.norm(gradient)), float(jnp.finfo(flat.dtype).tiny)
+        )
 
     def flat(self, x: Tree) -> Vector:
         """x as a flat vector, if it looks like x0."""
@@ -98,9 +116,9 @@ class Reference:
         layout = Layout.of(tree)
         if (layout.treedef, layout.shapes) != (self.functions.x.treedef, self.functions.x.shapes):
             raise InputError(
-                f"x must look like x0, with structure {self.functions.x.treedef} and shapes "
-                f"{list(self.functions.x.shapes)}, but it has structure {layout.treedef} and shapes "
-                f"{list(layout.shapes)}.",
+                f"x must look like x0, with structure {self.functions.x.treedef} and shapes"
+                f" {list(self.functions.x.shapes)}, but it has structure {layout.treedef} and"
+                f" shapes {list(layout.shapes)}.",
                 "Pass one x, not one for each agent.",
             )
         return self.functions.x.ravel(tree)
@@ -112,15 +130,19 @@ class Reference:
         if flat is not None:
             raise flat
         raise InputError(
-            f"The averaged inner problem was not solved: Newton's method stopped after {int(inner.steps)} steps with "
-            f"|mean g_y| = {float(jnp.linalg.norm(inner.point.gradient)):.3g}, while the agents' own |g_y| are about "
-            f"{float(inner.point.gradient_size):.3g}.",
+            "The averaged inner problem was not solved: Newton's method stopped after"
+            f" {int(inner.steps)} steps with |mean g_y| ="
+            f" {float(jnp.linalg.norm(inner.point.gradient)):.3g}, while the agents' own |g_y| are"
+            f" about {float(inner.point.gradient_size):.3g}.",
             self._remedy(inner),
         )
 
     def _remedy(self, inner: Inner) -> str:
         if not bool(jnp.all(jnp.isfinite(inner.point.gradient))):
-            return "The gradient is not finite at this x: check x and the objectives (decibo needs smooth ones)."
+            return (
+                "The gradient is not finite at this x: check x and the objectives (decibo needs"
+                " smooth ones)."
+            )
         return (
             "Start from a better y0, use float64 (jax_enable_x64), scale the data, "
             "or strengthen the convexity of inner."
@@ -131,35 +153,47 @@ def check_problem(problem: object) -> None:
     """It must be a problem."""
     if not isinstance(problem, Problem):
         raise InputError(
-            f"problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0), but it is "
-            f"{short(repr(problem))}."
+            "problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0),"
+            f" but it is {short(repr(problem))}."
         )
 
 
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
-    """The exact y*(x), Phi(x) and grad Phi(x) of a problem, or of some of its agents (a number of them or a list)."""
+    """The exact y*(x), Phi(x) and grad Phi(x) of a problem, or of some of its agents (a number of
+    them or a list)."""
     check_problem(problem)
     requested = problem.agents if agents is None else agents
     if requested is None:
         raise InputError(
-            "The reference averages over all agents, but the problem does not say how many agents it has.",
+            "The reference averages over all agents, but the problem does not say how many agents"
+            " it has.",
             "Pass agents= here or to Problem.",
         )
     if isinstance(requested, str) or not isinstance(requested, int | Iterable):
-        raise InputError(f"agents must be a number of agents or a list of them, but it is {short(repr(agents))}.")
+        raise InputError(
+            f"agents must be a number of agents or a list of them, but it is {short(repr(agents))}."
+        )
     listed = range(requested) if isinstance(requested, int) else requested
     indices = [integer("An agent's number", agent, least=0) for agent in listed]
-    unknown = [agent for agent in indices if agent < 0 or (problem.agents is not None and agent >= problem.agents)]
+    unknown = [
+        agent
+        for agent in indices
+        if agent < 0 or (problem.agents is not None and agent >= problem.agents)
+    ]
     if unknown or not indices:
         raise InputError(
-            f"agents must name at least one and at most all of the {problem.agents} agents, but it is {agents!r}.",
+            f"agents must name at least one and at most all of the {problem.agents} agents, but it"
+            f" is {agents!r}.",
             "Leave it out for all agents.",
         )
     return Reference(problem.functions, problem.local(indices), problem.x0, problem.y0)
 
 
-def not_strongly_convex(functions: Functions, data: Tree, x: Vector, y: Vector, where: str) -> InputError | None:
-    """What is wrong with the averaged inner objective at (x, y), if it can be told: it has no curvature somewhere."""
+def not_strongly_convex(
+    functions: Functions, data: Tree, x: Vector, y: Vector, where: str
+) -> InputError | None:
+    """What is wrong with the averaged inner objective at (x, y), if it can be told: it has no
+    curvature somewhere."""
     if y.size > MOST or why_no_products(functions, one_of(data)):
         return None
     hessian = np.asarray(_hessian(functions, data, x, y), dtype=np.float64)
@@ -169,7 +203,7 @@ def not_strongly_convex(functions: Functions, data: Tree, x: Vector, y: Vector, 
     if eigenvalues[0] > y.size * float(jnp.finfo(y.dtype).eps) * max(eigenvalues[-1], 0.0):
         return None
     return InputError(
-        "The averaged inner objective must be strongly convex in y, but its Hessian has the eigenvalue "
-        f"{eigenvalues[0]:.3g} {where}.",
+        "The averaged inner objective must be strongly convex in y, but its Hessian has the"
+        f" eigenvalue {eigenvalues[0]:.3g} {where}.",
         "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or check its sign.",
     )

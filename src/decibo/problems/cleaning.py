@@ -3,11 +3,11 @@ r"""Data hyper-cleaning: learn which training samples to trust.
     (1)  f_i(x, y) = mean over agent i's validation samples of CE(y; s, b)
     (2)  g_i(x, y) = mean over agent i's training samples j of sigma(x_j) CE(y; s_j, b_j)  +  ridge |y|^2 / 2
 
-CE is the cross-entropy of the softmax of y's, with y of shape (features, classes). Labels of validation
-samples are right; a share of the training labels is not. x holds one logit for each training sample of ALL
-agents: each agent uses its own slice, and consensus carries the rest. Descending Phi lowers sigma(x_j) where
-fitting (s_j, b_j) harms validation: in the end corrupted samples weigh less than clean ones, which
-`hyper_cleaning_separation` measures.
+CE is the cross-entropy of the softmax of y's, with y of shape (features, classes). Labels of
+validation samples are right; a share of the training labels is not. x holds one logit for each
+training sample of ALL agents: each agent uses its own slice, and consensus carries the rest.
+Descending Phi lowers sigma(x_j) where fitting (s_j, b_j) harms validation: in the end corrupted
+samples weigh less than clean ones, which `hyper_cleaning_separation` measures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from decibo.data.loaders import digits
 from decibo.data.split import shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.problems.logistic import Samples, chosen_sampler, split_keys, splitter, two_pools, weighted
+from decibo.problems.logistic import (
+    Samples,
+    chosen_sampler,
+    split_keys,
+    splitter,
+    two_pools,
+    weighted,
+)
 from decibo.validate import above, fraction, integer
 
 
@@ -40,7 +47,8 @@ def _outer(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
 def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
     samples = d["training"]
     trust = samples["weights"] * jax.nn.sigmoid(x[samples["index"]])
-    # The ridge is private data like all else, so that one compiled program serves every value of it.
+    # The ridge is private data like all else, so that one compiled program serves every value of
+    # it.
     return trust @ cross_entropy(y, samples) + jnp.mean(samples["ridge"]) * jnp.sum(y**2) / 2  # (2)
 
 
@@ -79,7 +87,9 @@ def hyper_cleaning(
     index = shards(np.arange(len(train)), wrong, parts)
     samples = {
         "training": weighted(shards(data.features[train], noisy, parts), "mean"),
-        "validation": weighted(shards(data.features[held_out], labels[held_out], held_out_parts), "mean"),
+        "validation": weighted(
+            shards(data.features[held_out], labels[held_out], held_out_parts), "mean"
+        ),
     }
     samples["training"]["index"] = index["features"].astype(np.int32)
     samples["training"]["corrupted"] = index["labels"]
@@ -87,13 +97,17 @@ def hyper_cleaning(
     x0 = np.zeros(len(train))
     y0 = np.zeros((data.features.shape[1], classes))
     sample = chosen_sampler(batch, batches, samples)
-    return Problem(_outer, _inner, samples, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}")
+    return Problem(
+        _outer, _inner, samples, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}"
+    )
 
 
 def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
     """Which training samples have a wrong label, in the order of x."""
     if problem.inner is not _inner:
-        raise InputError(f"Only hyper_cleaning problems have a mask, but this is the problem {problem.name!r}.")
+        raise InputError(
+            f"Only hyper_cleaning problems have a mask, but this is the problem {problem.name!r}."
+        )
     samples = {name: np.asarray(value) for name, value in problem.data["training"].items()}
     mask = np.zeros(problem.x_layout.size, dtype=bool)
     real = samples["weights"] > 0
@@ -102,13 +116,15 @@ def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
 
 
 def hyper_cleaning_separation(problem: Problem, x: ArrayLike) -> float:
-    """The probability that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1 separates them."""
+    """The probability that a clean sample weighs more than a corrupted one: 0.5 is a guess, 1
+    separates them."""
     mask = hyper_cleaning_mask(problem)
     clean = np.asarray(x)[~mask]
     wrong = np.asarray(x)[mask]
     if len(clean) == 0 or len(wrong) == 0:
         raise InputError(
-            f"There must be correct and corrupted labels, but {len(wrong)} of {len(mask)} labels are corrupted.",
+            f"There must be correct and corrupted labels, but {len(wrong)} of {len(mask)} labels"
+            " are corrupted.",
             "Change corruption.",
         )
     higher = (clean[:, None] > wrong).mean()

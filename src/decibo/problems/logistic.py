@@ -4,8 +4,9 @@ r"""Hyper-parameters of l2-regularised logistic regression.           [paper, se
     (2)  f_i(x, y) = sum over agent i's validation samples of phi(y; b, s)
     (3)  g_i(x, y) = sum over agent i's training samples of phi(y; b, s)  +  y' diag(e^x) y
 
-x holds one regularisation exponent for each feature (eta in the paper), y the weights of the classifier. The
-regulariser stands in every agent's g_i, as printed. With loss="mean" sums over samples become means.
+x holds one regularisation exponent for each feature (eta in the paper), y the weights of the
+classifier. The regulariser stands in every agent's g_i, as printed. With loss="mean" sums over
+samples become means.
 """
 
 from __future__ import annotations
@@ -66,13 +67,16 @@ def logistic_hyperparameters(
 ) -> Problem:
     """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
 
-    split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`; "by_group" makes each
-                silo of the dataset an agent, whatever `agents` is
+    split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`;
+                "by_group" makes each silo of the dataset an agent, whatever `agents` is
     ratios      one for each agent; from 0.1 to 0.9 by default
-    training    how many samples all agents have together, and validation likewise; by default half of the dataset each
-    scale       features are divided by it (not those of the test set: the sign of s'y does not change)
+    training    how many samples all agents have together, and validation likewise; by default half
+                of the dataset each
+    scale       features are divided by it (not those of the test set: the sign of s'y does not
+                change)
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
-    batches     instead of that: the number of batches into which the samples are divided once, as `saba` needs them
+    batches     instead of that: the number of batches into which the samples are divided once, as
+                `saba` needs them
     """
     data = signed(dataset if dataset is not None else digits())
     parts = two_pools(data, training, validation, split, seed)
@@ -81,16 +85,27 @@ def logistic_hyperparameters(
     cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
     keys = split_keys(data, split)
     stacked = {
-        kind: weighted(shards(data.features[pool] / scale, data.labels[pool], cut(keys[pool])), loss)
+        kind: weighted(
+            shards(data.features[pool] / scale, data.labels[pool], cut(keys[pool])), loss
+        )
         for kind, pool in zip(("training", "validation"), parts, strict=True)
     }
     n = data.features.shape[1]
     sample = chosen_sampler(batch, batches, stacked)
-    return Problem(_outer, _inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=f"logistic, {data.name}")
+    return Problem(
+        _outer,
+        _inner,
+        stacked,
+        np.zeros(n),
+        np.zeros(n),
+        sample=sample,
+        name=f"logistic, {data.name}",
+    )
 
 
 def accuracy(y: ArrayLike, features: ArrayLike, labels: ArrayLike) -> Float[jax.Array, ""]:
-    """The share of samples classified correctly, by weights y of shape (features,) or (features, classes)."""
+    """The share of samples classified correctly, by weights y of shape (features,) or (features,
+    classes)."""
     weights = jnp.asarray(y)
     scores = jnp.asarray(features) @ weights
     truth = jnp.asarray(labels)
@@ -103,14 +118,18 @@ def signed(dataset: Dataset) -> Dataset:
     """The dataset, if its labels are +1 and -1."""
     check_dataset(dataset)
     if not np.isin(dataset.labels, (-1.0, 1.0)).all():
-        raise InputError(f"The labels must be +1 and -1, but those of {dataset.name} are not.", "Choose two classes.")
+        raise InputError(
+            f"The labels must be +1 and -1, but those of {dataset.name} are not.",
+            "Choose two classes.",
+        )
     return dataset
 
 
 def two_pools(
     dataset: Dataset, training: int | None, validation: int | None, split: str, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Disjoint random samples to train and to validate on; with split="by_group" the same share of every silo."""
+    """Disjoint random samples to train and to validate on; with split="by_group" the same share of
+    every silo."""
     seed = integer("seed", seed, least=0)
     samples = len(dataset.labels)
     first = integer("training", samples // 2 if training is None else training)
@@ -118,8 +137,8 @@ def two_pools(
     second = integer("validation", min(rest, max(first, 1)) if validation is None else validation)
     if first + second > samples:
         raise InputError(
-            f"training and validation must not exceed the {samples} samples of the dataset together, but they are "
-            f"{first} and {second}.",
+            f"training and validation must not exceed the {samples} samples of the dataset"
+            f" together, but they are {first} and {second}."
         )
     order = np.random.default_rng((seed, 7)).permutation(samples)
     if split == "by_group":  # dealt so that every stretch has its share of every silo
@@ -159,14 +178,16 @@ def weighted(samples: dict[str, np.ndarray], loss: str) -> dict[str, np.ndarray]
     return samples
 
 
-def chosen_sampler(batch: int | None, batches: int | None, stacked: dict[str, dict[str, np.ndarray]]) -> Sampler | None:
+def chosen_sampler(
+    batch: int | None, batches: int | None, stacked: dict[str, dict[str, np.ndarray]]
+) -> Sampler | None:
     """Minibatches of so many samples, one of so many fixed batches, or none."""
     if batches is None:
         return None if batch is None else sampler(integer("batch", batch))
     if batch is not None:
         raise InputError(
-            f"Minibatches are drawn afresh (batch) or from a fixed list (batches), but batch is {batch!r} and batches "
-            f"{batches!r}.",
+            "Minibatches are drawn afresh (batch) or from a fixed list (batches), but batch is"
+            f" {batch!r} and batches {batches!r}.",
             "Leave one of them out.",
         )
     most = min(samples["weights"].shape[1] for samples in stacked.values())
@@ -175,12 +196,14 @@ def chosen_sampler(batch: int | None, batches: int | None, stacked: dict[str, di
 
 @cache
 def divided(count: int) -> Batches:
-    """The samples of each kind dealt out to `count` batches, whose mean loss is that of all samples."""
+    """The samples of each kind dealt out to `count` batches, whose mean loss is that of all
+    samples."""
     return Batches(count, take=partial(_dealt, count))
 
 
 def _dealt(count: int, d: dict[str, Samples], j: jax.Array) -> dict[str, Samples]:
-    """Samples j, j + count, j + 2 count, ...; where the last one is missing, one of weight 0 stands in."""
+    """Samples j, j + count, j + 2 count, ...; where the last one is missing, one of weight 0 stands
+    in."""
 
     def part(samples: Samples) -> Samples:
         size = samples["weights"].shape[0]
@@ -193,7 +216,8 @@ def _dealt(count: int, d: dict[str, Samples], j: jax.Array) -> dict[str, Samples
 
 @cache
 def sampler(batch: int) -> Callable[[dict[str, Samples], jax.Array], dict[str, Samples]]:
-    """A function (d, key) -> `batch` samples of each kind, reweighted so that gradients are unbiased."""
+    """A function (d, key) -> `batch` samples of each kind, reweighted so that gradients are
+    unbiased."""
 
     def sample(d: dict[str, Samples], key: jax.Array) -> dict[str, Samples]:
         keys = jax.random.split(key, len(d))

@@ -4,13 +4,14 @@ r"""Minimax problems: the inner objective is minus the outer one.               
 
 kind="quadratic"     known answer, any size:
     (1)  f_i = x'P_i x/2 + x'J_i y - y'H_i y/2 + p_i'x + s_i'y,     y*(x) = H^-1 (J'x + s)
-kind="auc"           maximise the area under the ROC curve by its square-loss saddle form (Ying et al., 2016):
+kind="auc"           maximise the area under the ROC curve by its square-loss saddle form (Ying et
+                     al., 2016):
     (2)  f_i = mean over agent i's samples of  (1-p) (u - a)^2 [b=1] + p (u - c)^2 [b=-1] - p (1-p) y^2
                + 2 (1 + y) (p u [b=-1] - (1-p) u [b=1])  +  ridge |w|^2 / 2,    u = w's,  x = (w, a, c)
          p is the share of positives in all data, and y is one number
 kind="perturbation"  a classifier w that withstands the worst common shift y of the features:
-    (3)  f_i = mean log(1 + exp(-b (s + y)'w)) + ridge |w|^2 / 2 - rho |y|^2 / 2
-         strongly concave in y while |w|^2 < 4 rho; the reference says so if a run leaves that region
+    (3)  f_i = mean log(1 + exp(-b (s + y)'w)) + ridge |w|^2 / 2 - rho |y|^2 / 2 strongly concave in
+         y while |w|^2 < 4 rho; the reference says so if a run leaves that region
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def minimax_quadratic(
     heterogeneity: float = 1.0,
     condition: float = 4.0,
 ) -> Problem:
-    """A quadratic saddle point (1) that is known, well scaled: eigenvalues within sqrt(condition) of 1."""
+    """A quadratic saddle point (1) that is known, well scaled: eigenvalues within sqrt(condition)
+    of 1."""
     agents = integer("agents", agents)
     n = integer("n", n)
     r = integer("r", r)
@@ -122,10 +124,12 @@ def minimax_auc(
     concentration: float = 0.5,
     seed: int = 0,
 ) -> Problem:
-    """The area under the ROC curve as a saddle point (2); without a dataset on the bundled breast cancer data."""
+    """The area under the ROC curve as a saddle point (2); without a dataset on the bundled breast
+    cancer data."""
     data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     total = data["weights"].sum()
-    data["weights"] = data["weights"] * (agents / total)  # the mean over agents is the mean over all samples
+    # the mean over agents is the mean over all samples
+    data["weights"] = data["weights"] * (agents / total)
     positives = float(((data["labels"] > 0) * data["weights"]).sum() / agents)
     data["positives"] = np.full(agents, positives)
     x0 = {"w": np.zeros(data["features"].shape[2]), "a": 0.0, "c": 0.0}
@@ -149,12 +153,15 @@ def minimax_perturbation(
     concentration: float = 0.5,
     seed: int = 0,
 ) -> Problem:
-    """A classifier against the worst shift of all features (3); without a dataset on the breast cancer data."""
+    """A classifier against the worst shift of all features (3); without a dataset on the breast
+    cancer data."""
     data, name = _samples(dataset, agents, ridge, split, ratios, concentration, seed)
     data = weighted(data, "mean")
     data["rho"] = np.full(agents, above("rho", rho, 0.0))
     zero = np.zeros(data["features"].shape[2])
-    return Problem(_perturbation, Minus(_perturbation), data, zero, zero, name=f"minimax perturbation, {name}")
+    return Problem(
+        _perturbation, Minus(_perturbation), data, zero, zero, name=f"minimax perturbation, {name}"
+    )
 
 
 KINDS = {"quadratic": minimax_quadratic, "auc": minimax_auc, "perturbation": minimax_perturbation}

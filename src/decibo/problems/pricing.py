@@ -1,8 +1,8 @@
 r"""Energy pricing, a Stackelberg game: utilities set prices, consumers respond.   [paper, introduction]
 
-x holds the prices of T hours, common to all districts; y the consumption of an average household in these
-hours. District i knows the habits of its own households and the costs of its own power station, and tells
-nobody.
+x holds the prices of T hours, common to all districts; y the consumption of an average household in
+these hours. District i knows the habits of its own households and the costs of its own power
+station, and tells nobody.
 
     (1)  g_i(x, y) = (y - u_i)' D_i (y - u_i) / 2 + x'y           discomfort and the bill
          u_i  desired consumption;    D_i = diag(a_i) + shift_i L,  L the Laplacian of consecutive hours:
@@ -44,7 +44,9 @@ def _outer(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
 
 
 def _inner_solution(x: jax.Array, d: Data) -> jax.Array:
-    def pull(comfort: jax.Array, shift: jax.Array, desired: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def pull(
+        comfort: jax.Array, shift: jax.Array, desired: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         matrix = jnp.diag(comfort) + shift * jnp.asarray(_laplacian(len(comfort)), comfort.dtype)
         return matrix, matrix @ desired
 
@@ -61,7 +63,8 @@ def stackelberg_pricing(
     smooth: float = 0.1,
     seed: int = 0,
 ) -> Problem:
-    """Districts that share the prices of a day; they are equal with heterogeneity 0 and vary by a third with 1."""
+    """Districts that share the prices of a day; they are equal with heterogeneity 0 and vary by a
+    third with 1."""
     agents = integer("agents", agents)
     hours = integer("hours", hours, 2)
     unequal = at_least("heterogeneity", heterogeneity, 0.0)
@@ -75,7 +78,8 @@ def stackelberg_pricing(
 
     clock = 2 * np.pi * np.arange(hours) / hours
     data = {
-        "desired": vary(3.0 - np.cos(clock) - 0.5 * np.cos(2 * clock)),  # a morning and an evening peak
+        # a morning and an evening peak
+        "desired": vary(3.0 - np.cos(clock) - 0.5 * np.cos(2 * clock)),
         "comfort": vary(np.full(hours, 1.0)),
         "shift": vary(0.2),
         "cost": vary(np.full(hours, 0.3)),
@@ -107,7 +111,12 @@ def _means(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     hours = data["desired"].shape[1]
     eye = np.eye(hours)
     laplacian = _laplacian(hours)
-    D = np.array([np.diag(a) + shift * laplacian for a, shift in zip(data["comfort"], data["shift"], strict=True)])
+    D = np.array(
+        [
+            np.diag(a) + shift * laplacian
+            for a, shift in zip(data["comfort"], data["shift"], strict=True)
+        ]
+    )
     pull = np.einsum("itu,iu->t", D, data["desired"]) / len(D)
     mean = {name: value.mean(axis=0) for name, value in data.items()}
     return {

@@ -5,10 +5,10 @@ r"""Heterogeneous quadratics of any size, with everything known in closed form.
     (3)  y*(x) = Y x + c,    Y = -H^-1 J',  c = -H^-1 s                  (means over agents, bend = 0)
     (4)  Hessian of Phi = P + B Y + Y'B' + Y'A Y,    grad Phi(0) = p + B c + Y'(A c + q)
 
-F_i = [[P_i, B_i], [B_i', A_i]] and H_i have their eigenvalues in [1/sqrt(condition), sqrt(condition)], so
-each inner objective and Phi are strongly convex. In vectors and in J_i the deviations of agents from a common
-one average to zero; F_i and H_i move from a common one towards each agent's own by min(heterogeneity, 1),
-which keeps their eigenvalues where they are.
+F_i = [[P_i, B_i], [B_i', A_i]] and H_i have their eigenvalues in [1/sqrt(condition),
+sqrt(condition)], so each inner objective and Phi are strongly convex. In vectors and in J_i the
+deviations of agents from a common one average to zero; F_i and H_i move from a common one towards
+each agent's own by min(heterogeneity, 1), which keeps their eigenvalues where they are.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def quadratic(
     at_least("bend", bend, 0.0)
     if bend >= condition**-0.5:
         raise InputError(
-            f"bend must be below 1/sqrt(condition) = {condition**-0.5:.3g}, or g is not strongly convex in y, but it "
-            f"is {bend:g}.",
+            f"bend must be below 1/sqrt(condition) = {condition**-0.5:.3g}, or g is not strongly"
+            f" convex in y, but it is {bend:g}."
         )
     rng = np.random.default_rng(integer("seed", seed, least=0))
     F = definite(rng, agents, n + r, heterogeneity, condition)
@@ -121,20 +121,26 @@ def minimiser(means: dict[str, Array]) -> dict[str, Array]:
 
 
 def quadratic_constants(problem: Problem) -> dict[str, float]:
-    """The exact mu_g, L_f1, L_g1, L_g2 of the paper's assumptions, and mu_Phi, L_Phi, of a `quadratic`."""
+    """The exact mu_g, L_f1, L_g1, L_g2 of the paper's assumptions, and mu_Phi, L_Phi, of a
+    `quadratic`."""
     if problem.outer is not _outer or problem.inner is not _inner:
         raise InputError(
-            f"Exact constants are known for quadratic(..., bend=0) only, but this is the problem {problem.name!r}.",
+            "Exact constants are known for quadratic(..., bend=0) only, but this is the problem"
+            f" {problem.name!r}.",
             "decibo.theory.constants estimates those of other problems.",
         )
-    return _constants({name: np.asarray(value, dtype=float) for name, value in problem.data.items()})
+    return _constants(
+        {name: np.asarray(value, dtype=float) for name, value in problem.data.items()}
+    )
 
 
 def _constants(data: dict[str, Array]) -> dict[str, float]:
     joint_f = np.block([[data["P"], data["B"]], [np.swapaxes(data["B"], 1, 2), data["A"]]])
     nothing = np.zeros_like(data["P"])
     joint_g = np.block([[nothing, data["J"]], [np.swapaxes(data["J"], 1, 2), data["H"]]])
-    phi = np.linalg.eigvalsh(phi_hessian({name: value.mean(axis=0) for name, value in data.items()}))
+    phi = np.linalg.eigvalsh(
+        phi_hessian({name: value.mean(axis=0) for name, value in data.items()})
+    )
     return {
         "mu_g": float(np.linalg.eigvalsh(data["H"]).min()),
         "L_f1": float(np.abs(np.linalg.eigvalsh(joint_f)).max()),
@@ -145,8 +151,11 @@ def _constants(data: dict[str, Array]) -> dict[str, float]:
     }
 
 
-def definite(rng: np.random.Generator, agents: int, size: int, heterogeneity: float, condition: float) -> Array:
-    """One symmetric matrix for each agent, with eigenvalues in [1/sqrt(condition), sqrt(condition)]."""
+def definite(
+    rng: np.random.Generator, agents: int, size: int, heterogeneity: float, condition: float
+) -> Array:
+    """One symmetric matrix for each agent, with eigenvalues in [1/sqrt(condition),
+    sqrt(condition)]."""
     span = 0.5 * np.log(condition)
     bases = np.linalg.qr(rng.normal(size=(agents + 1, size, size)))[0]
     values = np.exp(rng.uniform(-span, span, size=(agents + 1, 1, size)))
@@ -154,8 +163,11 @@ def definite(rng: np.random.Generator, agents: int, size: int, heterogeneity: fl
     return matrices[0] + min(heterogeneity, 1.0) * (matrices[1:] - matrices[0])
 
 
-def around(rng: np.random.Generator, agents: int, shape: tuple[int, ...], heterogeneity: float, size: float) -> Array:
-    """One array of about this size for each agent; their deviations from a common one average to zero."""
+def around(
+    rng: np.random.Generator, agents: int, shape: tuple[int, ...], heterogeneity: float, size: float
+) -> Array:
+    """One array of about this size for each agent; their deviations from a common one average to
+    zero."""
     common = rng.normal(size=shape)
     own = rng.normal(size=(agents, *shape))
     return size * (common + heterogeneity * (own - own.mean(axis=0)))

@@ -1,4 +1,5 @@
-"""What the page's script draws: curves, thinned to what a screen can show, and the exact steps to targets."""
+"""What the page's script draws: curves, thinned to what a screen can show, and the exact steps to
+targets."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ from decibo.runs.folder import RunRecord
 from decibo.sweep.seeds import Course, band
 
 POINTS = 2000  # of a curve
-PAPER = {"ink": "#1c2128", "soft": "#57606c", "line": "#c9ced6", "grid": "#e6e9ee", "panel": "#ffffff"}
+PAPER = {
+    "ink": "#1c2128",
+    "soft": "#57606c",
+    "line": "#c9ced6",
+    "grid": "#e6e9ee",
+    "panel": "#ffffff",
+}
 
 
 def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
@@ -32,7 +39,10 @@ def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
     runs = [run for group in groups for run in group.runs]
     names = all_measures(runs)
     return {
-        "measures": [{"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)} for name in names],
+        "measures": [
+            {"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)}
+            for name in names
+        ],
         "measure": measure,
         "target": _target_measure(runs, names, measure),
         "targets": list(TARGETS),
@@ -44,7 +54,8 @@ def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
 
 
 def thinned(count: int, most: int = POINTS) -> np.ndarray:
-    """Which of so many records to draw: all, or some that are spread evenly on a linear and on a logarithmic axis."""
+    """Which of so many records to draw: all, or some that are spread evenly on a linear and on a
+    logarithmic axis."""
     if count <= most:
         return np.arange(count)
     even = np.linspace(0, count - 1, most * 3 // 4)
@@ -53,14 +64,18 @@ def thinned(count: int, most: int = POINTS) -> np.ndarray:
 
 
 def _line(k: int, group: Group) -> dict[str, Json]:
-    """A group as the script draws it: its medians, and the quartiles around them if there are several seeds."""
+    """A group as the script draws it: its medians, and the quartiles around them if there are
+    several seeds."""
     colour, dash = line_style(k)
     bands = {name: group.band(name) for name in group.measures}
     step = next(iter(bands.values())).step if bands else group.first.history["step"]
     records = thinned(len(step))
 
     def drawn(part: str) -> Json:
-        return {name: [_rounded(value) for value in getattr(each, part)[records]] for name, each in bands.items()}
+        return {
+            name: [_rounded(value) for value in getattr(each, part)[records]]
+            for name, each in bands.items()
+        }
 
     return {
         "label": group.legend,
@@ -73,15 +88,21 @@ def _line(k: int, group: Group) -> dict[str, Json]:
         "values": drawn("median"),
         "low": drawn("low") if group.several else {},
         "high": drawn("high") if group.several else {},
-        "reach": {name: [_median_step(group, name, target) for target in TARGETS] for name in group.measures},
+        "reach": {
+            name: [_median_step(group, name, target) for target in TARGETS]
+            for name in group.measures
+        },
         "zero": [name for name in group.measures if not group.reaches(name)],
     }
 
 
 def _median_step(group: Group, measure: str, target: float) -> float | None:
-    """The median over the seeds of the first step at which the target is reached; a seed that does not, never does."""
+    """The median over the seeds of the first step at which the target is reached; a seed that does
+    not, never does."""
     steps = [steps_to_targets(run, measure, [target])[0] for run in group.runs]
-    course = lambda step: Course(np.zeros(1), np.array([np.inf if step is None else step], float), "")
+    course = lambda step: Course(
+        np.zeros(1), np.array([np.inf if step is None else step], float), ""
+    )
     median = float(band(list(map(course, steps)), "range").median[0])
     return median if math.isfinite(median) else None
 
@@ -91,8 +112,15 @@ def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _target_measure(runs: Sequence[RunRecord], names: Sequence[str], measure: str | None) -> str | None:
-    """The measure of the table: the main one if it can be compared with its start, otherwise the first that can."""
-    comparable = [name for name in names if any(name in run.measures and starts_positive(run, name) for run in runs)]
+def _target_measure(
+    runs: Sequence[RunRecord], names: Sequence[str], measure: str | None
+) -> str | None:
+    """The measure of the table: the main one if it can be compared with its start, otherwise the
+    first that can."""
+    comparable = [
+        name
+        for name in names
+        if any(name in run.measures and starts_positive(run, name) for run in runs)
+    ]
     suitable = [name for name in comparable if vanishes(name)] or comparable
     return measure if measure in suitable else next(iter(suitable), measure)

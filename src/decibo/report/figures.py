@@ -1,4 +1,5 @@
-"""Figures of runs for a paper, as PNG and PDF, by matplotlib; and the colours and lines of everything that is drawn."""
+"""Figures of runs for a paper, as PNG and PDF, by matplotlib; and the colours and lines of
+everything that is drawn."""
 
 from __future__ import annotations
 
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.ticker import Formatter
 
-# Colours that the colour-blind can distinguish (after Okabe and Ito), and dashes for when they run out.
+# Colours that the colour-blind can distinguish (after Okabe and Ito), and dashes for when they run
+# out.
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#B5518C", "#B87A00", "#2E9BD6", "#3A3F47")
 DARK = ("#5CB3F0", "#FF8A4C", "#3FD0A4", "#E79AC4", "#F2B63D", "#9AD7F8", "#D5DAE1")
-DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}  # in SVG, in matplotlib
+# in SVG, in matplotlib
+DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}
 GREY = "#8a94a3"
 PANELS = 6  # measures on one figure
 AXIS_LABELS = {
@@ -60,7 +63,10 @@ STYLE = {
     "svg.hashsalt": "decibo",
 }
 MARK = b"Drawn by decibo"
-MARKS = {"pdf": {"Creator": MARK.decode(), "CreationDate": None}, "png": {"Software": MARK.decode()}}
+MARKS = {
+    "pdf": {"Creator": MARK.decode(), "CreationDate": None},
+    "png": {"Software": MARK.decode()},
+}
 RUN_STYLE = STYLE | {"axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42}
 
 
@@ -77,13 +83,19 @@ def line_style(k: int) -> tuple[int, str]:
 
 
 def figures(
-    folders: Folders, out_dir: str | Path, *, measures: Sequence[str] | None = None, band: str = "quartiles"
+    folders: Folders,
+    out_dir: str | Path,
+    *,
+    measures: Sequence[str] | None = None,
+    band: str = "quartiles",
 ) -> list[Path]:
     """Write measures, costs and networks as PNG and PDF into a folder; returns the files.
 
-    measures  which ones, the first being that of the costs; by default all, the most informative ones first
-    band      of runs that differ in their seed only, a line is the median, and the band around it spans the "quartiles"
-              (25 % to 75 %) or the "range" of the seeds. A seed that diverged counts as infinite from there on.
+    measures  which ones, the first being that of the costs; by default all, the most informative
+              ones first
+    band      of runs that differ in their seed only, a line is the median, and the band around it
+              spans the "quartiles" (25 % to 75 %) or the "range" of the seeds. A seed that diverged
+              counts as infinite from there on.
     """
     groups = grouped(load(folders))
     one_of("band", band, BANDS)
@@ -97,9 +109,12 @@ def figures(
         raise missing("matplotlib", "Drawing figures", "plot") from error
     written = []
     with matplotlib.rc_context(RUN_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a label in a script the font lacks
+        # a label in a script the font lacks
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         drawn = {"measures": _measures(groups, shown, band), "costs": _costs(groups, shown, band)}
-        for name, figure in (drawn | {"networks": _networks([group.first for group in groups])}).items():
+        for name, figure in (
+            drawn | {"networks": _networks([group.first for group in groups])}
+        ).items():
             if figure is not None:
                 written += [
                     atomic_write(check_own(folder / f"{name}.{kind}", MARK), saved(figure, kind))
@@ -149,7 +164,8 @@ def _panels(groups: Sequence[Group], panels: Sequence[tuple[str, str]], band: st
     words = caption(groups, band)
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
-    beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))  # labels that fit beside each other
+    # labels that fit beside each other
+    beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))
     legend = 0.2 * math.ceil(len(groups) / beside) + (0.3 if words else 0.1)
     figure = new_figure(3.6 * columns + 0.2, 2.5 * rows + legend)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -171,7 +187,8 @@ def _curves(ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: st
     bottom, top = _range(runs, measure)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
     log = is_logarithmic(runs, measure)
-    floor = bottom / 1e3 if log else -np.inf  # a band that reaches down to zero leaves the figure, too
+    # a band that reaches down to zero leaves the figure, too
+    floor = bottom / 1e3 if log else -np.inf
     for k, group in enumerate(groups):
         colour, dash = line_style(k)
         price = group.price(axis)
@@ -193,7 +210,8 @@ def _curves(ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: st
 
 
 def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> np.ndarray:
-    """What can be drawn: in a group, lost seeds count as infinite and leave at the top; a lost single run ends."""
+    """What can be drawn: in a group, lost seeds count as infinite and leave at the top; a lost
+    single run ends."""
     if group.several:
         return np.where(np.isnan(values), np.nan, np.clip(values, floor, ceiling))
     return np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
@@ -202,20 +220,26 @@ def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> 
 def _label_axis(ax: Axes, axis: str) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
 
-    units: dict[str, Formatter] = {"bytes": EngFormatter("B"), "seconds": StrMethodFormatter("{x:g}")}
+    units: dict[str, Formatter] = {
+        "bytes": EngFormatter("B"),
+        "seconds": StrMethodFormatter("{x:g}"),
+    }
     ax.set_xlabel(AXIS_LABELS[axis])
     ax.xaxis.set_major_formatter(units.get(axis, EngFormatter(sep="")))
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
 def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:
-    """What to show of a measure: everything, but of runs that are no answer only what is within the others' range."""
+    """What to show of a measure: everything, but of runs that are no answer only what is within the
+    others' range."""
     log = is_logarithmic(runs, measure)
     finite = [run for run in runs if run.sound and measure in run.history]
     diverged = [run for run in runs if not run.sound and measure in run.history]
     parts = [_shown(run.history[measure], log) for run in finite or diverged]
     top = max([float(part.max()) for part in parts if part.size], default=1.0)
-    starts = [float(part[0]) for run in diverged if (part := _shown(run.history[measure], log)).size]
+    starts = [
+        float(part[0]) for run in diverged if (part := _shown(run.history[measure], log)).size
+    ]
     bottom = min([float(part.min()) for part in parts if part.size], default=0.1)
     return bottom, max([top, *starts]) * (10 if log and finite and diverged else 1)
 
@@ -228,7 +252,9 @@ def _shown(values: np.ndarray, log: bool) -> np.ndarray:
 def _networks(runs: Sequence[RunRecord]) -> Figure | None:
     """Every network that is small enough to draw."""
     networks = [group[0].network for group in distinct_networks(runs)]
-    drawn = [(network, points) for network in networks if (points := positions(network)) is not None][:PANELS]
+    drawn = [
+        (network, points) for network in networks if (points := positions(network)) is not None
+    ][:PANELS]
     if not drawn:
         return None
     columns = min(3, len(drawn))
@@ -249,7 +275,13 @@ def _network(ax: Axes, network: NetworkRecord, points: np.ndarray) -> None:
     for i, j, weight in edges:
         width = 0.4 + 1.2 * weight / heaviest
         if network["directed"]:
-            arrow = {"arrowstyle": "-|>", "color": GREY, "linewidth": width, "shrinkA": 6, "shrinkB": 7}
+            arrow = {
+                "arrowstyle": "-|>",
+                "color": GREY,
+                "linewidth": width,
+                "shrinkA": 6,
+                "shrinkB": 7,
+            }
             ax.annotate("", points[j], points[i], arrowprops=arrow)
         else:
             ax.plot(*points[[i, j]].T, color=GREY, linewidth=width, zorder=1)
@@ -265,14 +297,16 @@ def _panel_title(measure: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib shows as it is: no mathematics, no line breaks, not too long, never hidden."""
+    """Text that matplotlib shows as it is: no mathematics, no line breaks, not too long, never
+    hidden."""
     clean = "".join(mark if mark.isprintable() else " " for mark in text)
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return (" " if clean.startswith("_") else "") + clean.replace("$", r"\$")
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches that belongs to no window, so that the user's plots stay as they are."""
+    """An empty figure of so many inches that belongs to no window, so that the user's plots stay as
+    they are."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -282,5 +316,6 @@ def saved(figure: Figure, kind: str) -> bytes:
     """The figure as a PNG or PDF file, which is the same whenever it is drawn."""
     out = io.BytesIO()
     figure.savefig(out, format=kind, metadata=MARKS[kind])
-    figure.set_layout_engine("none")  # it stays for the next kind: to find it takes as long as to draw
+    # it stays for the next kind: to find it takes as long as to draw
+    figure.set_layout_engine("none")
     return out.getvalue()

@@ -1,8 +1,9 @@
 """Runs of one setting with several seeds, as pages, figures and tables show them: as one.
 
-Runs belong together if their folders name the same setting, their labels agree and their seeds differ; a run that
-stands alone is a group of one. `decibo.sweep.seeds` says what a group is worth: a curve is the median with a band, a
-number is mean and deviation, and seeds that failed are counted, never left out.
+Runs belong together if their folders name the same setting, their labels agree and their seeds
+differ; a run that stands alone is a group of one. `decibo.sweep.seeds` says what a group is worth:
+a curve is the median with a band, a number is mean and deviation, and seeds that failed are
+counted, never left out.
 """
 
 from __future__ import annotations
@@ -45,14 +46,20 @@ class Group:
     def legend(self) -> str:
         """The label, with the seeds that gave no answer."""
         lost = Counter(run.status for run in self.runs if not run.sound) if self.several else {}
-        counts = ", ".join(f"{count} of {len(self.runs)} seeds {status}" for status, count in lost.items())
+        counts = ", ".join(
+            f"{count} of {len(self.runs)} seeds {status}" for status, count in lost.items()
+        )
         return f"{self.label} ({counts})" if counts else self.label
 
     @property
     def ended(self) -> str:
         """How the runs ended, counted; the status of a single one."""
         counts = Counter(run.status for run in self.runs)
-        return ", ".join(f"{count} {status}" for status, count in counts.items()) if self.several else self.first.status
+        return (
+            ", ".join(f"{count} {status}" for status, count in counts.items())
+            if self.several
+            else self.first.status
+        )
 
     @property
     def seeds(self) -> str:
@@ -65,11 +72,15 @@ class Group:
     @property
     def measures(self) -> list[str]:
         """What all runs recorded."""
-        return [name for name in self.first.measures if all(name in run.measures for run in self.runs)]
+        return [
+            name for name in self.first.measures if all(name in run.measures for run in self.runs)
+        ]
 
     def band(self, measure: str, kind: str = "quartiles") -> Band:
         """The median and the band of a measure; a single run is its own band."""
-        courses = [Course(run.history["step"], run.history[measure], run.status) for run in self.runs]
+        courses = [
+            Course(run.history["step"], run.history[measure], run.status) for run in self.runs
+        ]
         if not self.several:
             values = courses[0].values.astype(float)
             return Band(courses[0].step, values, values, values)
@@ -80,7 +91,9 @@ class Group:
         if not self.several:
             value = last_value(self.first, measure)
             return Spread(np.nan if value is None else value, 0.0, 1, 1)
-        return spread([last_value(run, measure) for run in self.runs], [run.sound for run in self.runs])
+        return spread(
+            [last_value(run, measure) for run in self.runs], [run.sound for run in self.runs]
+        )
 
     def price(self, axis: str) -> float | None:
         """What a step costs on this axis: the mean over the seeds, None where it is not known."""
@@ -106,11 +119,15 @@ class Group:
         if measure is None:
             return self.first
         ends = [last_value(run, measure) if run.sound else None for run in self.runs]
-        order = sorted(range(len(ends)), key=lambda k: np.inf if (end := ends[k]) is None or end != end else end)
+        order = sorted(
+            range(len(ends)),
+            key=lambda k: np.inf if (end := ends[k]) is None or end != end else end,
+        )
         return self.runs[order[(len(order) - 1) // 2]]
 
     def over(self, text: Callable[[RunRecord], str]) -> str:
-        """What each run says, once where all say the same, otherwise from the first to the last in order of seeds."""
+        """What each run says, once where all say the same, otherwise from the first to the last in
+        order of seeds."""
         words = list(dict.fromkeys(text(run) for run in self.runs))
         return words[0] if len(words) == 1 else ", ".join(words)
 
@@ -127,16 +144,26 @@ def grouped(runs: Iterable[RunRecord]) -> list[Group]:
         again = seen[setting, run.seed]  # the same seed once more is another group
         seen[setting, run.seed] += 1
         members.setdefault((setting, again), []).append(run)
-    found = [tuple(sorted(group, key=lambda run: -1 if run.seed is None else run.seed)) for group in members.values()]
+    found = [
+        tuple(sorted(group, key=lambda run: -1 if run.seed is None else run.seed))
+        for group in members.values()
+    ]
     labels = distinct(group[0].label.strip() or group[0].folder.name for group in found)
     return [Group(label, group) for label, group in zip(labels, found, strict=True)]
 
 
 def with_spread(numbers: Spread) -> str:
-    """A number as a page shows it: with its deviation, and how many seeds it is of unless it is all."""
-    of = "" if numbers.count == numbers.of or not numbers.count else f" ({numbers.count} of {numbers.of})"
+    """A number as a page shows it: with its deviation, and how many seeds it is of unless it is
+    all."""
+    of = (
+        ""
+        if numbers.count == numbers.of or not numbers.count
+        else f" ({numbers.count} of {numbers.of})"
+    )
     several = numbers.count > 1
-    return (plus_minus(numbers.mean, numbers.deviation) if several else typeset_number(numbers.mean)) + of
+    return (
+        plus_minus(numbers.mean, numbers.deviation) if several else typeset_number(numbers.mean)
+    ) + of
 
 
 def caption(groups: Sequence[Group], kind: str) -> str:

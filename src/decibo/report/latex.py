@@ -12,7 +12,13 @@ from decibo.runs.folder import RunRecord
 from decibo.sweep.seeds import Spread
 from decibo.validate import one_of
 
-COUNTS = {"step": "Steps", "work": "Work", "gradients": "Gradients", "bytes": "Bytes", "seconds": "Seconds"}
+COUNTS = {
+    "step": "Steps",
+    "work": "Work",
+    "gradients": "Gradients",
+    "bytes": "Bytes",
+    "seconds": "Seconds",
+}
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -32,14 +38,16 @@ def latex_table(
     axis: str = "step",
     targets: Sequence[float] = TARGETS,
 ) -> str:
-    r"""One row for each run: the final value of a measure, and the cost of reaching fractions of its start.
+    r"""One row for each run: the final value of a measure, and the cost of reaching fractions of
+    its start.
 
     measure   by default the most informative one: stationarity if recorded
-    axis      what to count: "step", "work" (gradients, a product with second derivatives counting two), "gradients"
-              alone, "bytes" or "seconds"
+    axis      what to count: "step", "work" (gradients, a product with second derivatives counting
+              two), "gradients" alone, "bytes" or "seconds"
 
-    Runs that differ in their seed only share a row: mean and standard deviation (n - 1), and how they ended. Numbers to
-    which not all seeds contribute say how many do: those that gave an answer, or reached the target.
+    Runs that differ in their seed only share a row: mean and standard deviation (n - 1), and how
+    they ended. Numbers to which not all seeds contribute say how many do: those that gave an
+    answer, or reached the target.
 
     The text needs \usepackage{booktabs}.
     """
@@ -48,14 +56,21 @@ def latex_table(
     measure = _recorded([run for group in groups for run in group.runs], measure)
     columns = len(targets)
     sizes = {len(group.runs) for group in groups}
-    seeds = [f"% mean and standard deviation over {min(sizes)} to {max(sizes)} seeds"] if max(sizes) > 1 else []
+    seeds = (
+        [f"% mean and standard deviation over {min(sizes)} to {max(sizes)} seeds"]
+        if max(sizes) > 1
+        else []
+    )
     seeds = [line.replace(f"{max(sizes)} to {max(sizes)}", str(max(sizes))) for line in seeds]
     head = [
         r"% \usepackage{booktabs}",
         *seeds,
         rf"\begin{{tabular}}{{ll{'r' * (columns + 1)}}}",
         r"\toprule",
-        rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{COUNTS[axis]} to a fraction of the start}} \\",
+        (
+            rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{COUNTS[axis]} to a fraction of the"
+            r" start} \\"
+        ),
         rf"\cmidrule(lr){{4-{columns + 3}}}",
         " & ".join(["Run", "Status", latex_escape(measure), *map(latex_number, targets)]) + r" \\",
         r"\midrule",
@@ -88,4 +103,6 @@ def _cell(numbers: Spread | None) -> str:
         return latex_number(None)
     of = "" if numbers.count == numbers.of else f" ({numbers.count}/{numbers.of})"
     alone = numbers.count == 1
-    return (latex_number(numbers.mean) if alone else latex_plus_minus(numbers.mean, numbers.deviation)) + of
+    return (
+        latex_number(numbers.mean) if alone else latex_plus_minus(numbers.mean, numbers.deviation)
+    ) + of

@@ -1,4 +1,5 @@
-"""A network as a drawing: positions by networkx, lines and circles in SVG. Everything from a run is escaped."""
+"""A network as a drawing: positions by networkx, lines and circles in SVG. Everything from a run is
+escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Edge = tuple[int, int, float]
 
 
 def positions(network: NetworkRecord) -> Float[np.ndarray, "agents 2"] | None:
-    """Where to draw each agent, in the unit square; None where there are too many agents or links."""
+    """Where to draw each agent, in the unit square; None where there are too many agents or
+    links."""
     agents = network["agents"]
     edges = network["edges"]
     if edges is None or agents > DRAWN:
@@ -37,7 +39,8 @@ def positions(network: NetworkRecord) -> Float[np.ndarray, "agents 2"] | None:
 
 
 def network_svg(network: NetworkRecord) -> str:
-    """The drawing, or nothing where there is too much to draw; thicker lines weigh more, arrows go to the receiver."""
+    """The drawing, or nothing where there is too much to draw; thicker lines weigh more, arrows go
+    to the receiver."""
     unit = positions(network)
     edges = network["edges"]
     if unit is None or edges is None:
@@ -47,9 +50,14 @@ def network_svg(network: NetworkRecord) -> str:
     radius = float(np.clip(46 / np.sqrt(agents), 3.5, 13))
     title = f"{network['name']}: {agents} agents, {network['links']} links"
     heaviest = max((float(weight) for _, _, weight in edges), default=1.0) or 1.0
-    parts = [f'<svg class="network" viewBox="0 0 {SIZE:g} {SIZE:g}" role="img" aria-label="{escape(title)}">']
+    parts = [
+        f'<svg class="network" viewBox="0 0 {SIZE:g} {SIZE:g}" role="img"'
+        f' aria-label="{escape(title)}">'
+    ]
     parts += [_line(centres, edge, radius, network["directed"], heaviest) for edge in edges]
-    parts += [_agent(k, centres[k], radius, _label(network, k), agents <= NAMED) for k in range(agents)]
+    parts += [
+        _agent(k, centres[k], radius, _label(network, k), agents <= NAMED) for k in range(agents)
+    ]
     return "".join([*parts, "</svg>"])
 
 
@@ -58,11 +66,14 @@ def degrees(network: NetworkRecord) -> Int[np.ndarray, " agents"] | None:
     if network["edges"] is None:
         return None
     ends = np.array([edge[:2] for edge in network["edges"]], dtype=int).reshape(-1, 2)
-    return np.bincount(ends[:, 1] if network["directed"] else ends.ravel(), minlength=network["agents"])
+    return np.bincount(
+        ends[:, 1] if network["directed"] else ends.ravel(), minlength=network["agents"]
+    )
 
 
 def _is_circulant(agents: int, edges: Sequence[Edge]) -> bool:
-    """Whether the network looks the same from every place on a circle: ring, exponential, complete graph."""
+    """Whether the network looks the same from every place on a circle: ring, exponential, complete
+    graph."""
     links = {(i, j) for i, j, _ in edges} | {(j, i) for i, j, _ in edges}
     return all(((i + 1) % agents, (j + 1) % agents) in links for i, j in links)
 
@@ -99,7 +110,8 @@ def _line(centres: np.ndarray, edge: Edge, radius: float, directed: bool, heavie
         f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}"'
         f' stroke-width="{0.5 + 1.5 * weight / heaviest:.2f}">'
         f"<title>{i} {joint} {j}, weight {weight:.3g}</title></line>"
-    ) + (_arrow(tip, along) if directed else "")
+        + (_arrow(tip, along) if directed else "")
+    )
 
 
 def _arrow(tip: np.ndarray, along: np.ndarray) -> str:
@@ -110,9 +122,16 @@ def _arrow(tip: np.ndarray, along: np.ndarray) -> str:
 
 def _agent(k: int, centre: np.ndarray, radius: float, label: str, named: bool) -> str:
     x, y = centre
-    circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>agent {escape(label)}</title></circle>'
+    circle = (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>agent'
+        f" {escape(label)}</title></circle>"
+    )
     size = min(11.0, radius * 1.05)
-    text = f'<text x="{x:.1f}" y="{y:.1f}" dy="0.35em" font-size="{size:.1f}">{k}</text>' if named else ""
+    text = (
+        f'<text x="{x:.1f}" y="{y:.1f}" dy="0.35em" font-size="{size:.1f}">{k}</text>'
+        if named
+        else ""
+    )
     return circle + text
 
 

@@ -1,4 +1,5 @@
-"""One page about runs: what it says, section by section, and the HTML that needs nothing but itself.
+"""One page about runs: what it says, section by section, and the HTML that needs nothing but
+itself.
 
 Sections are plain text; the templates beside this file make HTML of them and escape it.
 """
@@ -41,14 +42,17 @@ GENERATOR = b'<meta name="generator" content="decibo">'
 def report(folders: Folders, out: str | Path = "report.html") -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
 
-    A folder that is not a run itself but contains runs stands for all of them. The page loads nothing from elsewhere;
-    the same folders give the same page. Runs that differ in their seed only are one line, with a band. Damaged and
-    unfinished runs are left out, and the page says so. A file that is not such a page is never replaced.
+    A folder that is not a run itself but contains runs stands for all of them. The page loads
+    nothing from elsewhere; the same folders give the same page. Runs that differ in their seed only
+    are one line, with a band. Damaged and unfinished runs are left out, and the page says so. A
+    file that is not such a page is never replaced.
     """
     runs, left_out = load_all(folders)
     path = Path(out)
     if path.is_dir():
-        raise InputError(f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}.")
+        raise InputError(
+            f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}."
+        )
     check_own(path, GENERATOR)
     groups = grouped(runs)
     page = replace(page_sections(groups), left_out=left_out)
@@ -64,7 +68,10 @@ def _render(page: Page, data: dict[str, Json]) -> str:
     except ImportError as error:
         raise missing("Jinja2", "The page about runs", "report") from error
     environment = Environment(
-        loader=FunctionLoader(_template), undefined=StrictUndefined, autoescape=True, trim_blocks=True
+        loader=FunctionLoader(_template),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     script = _template("curves.js")
@@ -101,7 +108,8 @@ TOTALS = (
     "time of\u00a0compiling",
     "time of\u00a0measures",
 )
-SIGNS = {"good": "✓", "bad": "✕", "floor": NONE, "open": "…"}  # for those who cannot see a badge's colour
+# for those who cannot see a badge's colour
+SIGNS = {"good": "✓", "bad": "✕", "floor": NONE, "open": "…"}
 
 
 class Card(NamedTuple):
@@ -195,25 +203,31 @@ def page_sections(groups: Sequence[Group]) -> Page:
         )
         runs.append(section)
     cards = _cards(groups, measure, verdicts)
-    return Page(_title(groups), _lead(records), cards, runs, _networks(groups), caption(groups, "quartiles"))
+    return Page(
+        _title(groups), _lead(records), cards, runs, _networks(groups), caption(groups, "quartiles")
+    )
 
 
 def _ending(group: Group, measure: str) -> str:
-    """The last value; with several seeds mean and deviation of those that gave an answer, and how many they are."""
+    """The last value; with several seeds mean and deviation of those that gave an answer, and how
+    many they are."""
     if measure not in group.measures:
         return NONE
     return with_spread(group.end(measure))
 
 
 def _by_seed(group: Group, measure: str | None) -> dict[str, str]:
-    """How each seed ended, if there are several; what is above it then is that of the median seed."""
+    """How each seed ended, if there are several; what is above it then is that of the median
+    seed."""
     if not group.several:
         return {}
     lines = {}
     for run in group.runs:
         value = None if measure is None else last_value(run, measure)
         end = "" if value is None else f" {measure} {typeset_number(value)}."
-        lines[f"seed {run.seed}"] = f"{run.status} after {plural(run.steps, 'step')}.{end} {run.message}".strip()
+        lines[f"seed {run.seed}"] = (
+            f"{run.status} after {plural(run.steps, 'step')}.{end} {run.message}".strip()
+        )
     return lines
 
 
@@ -257,7 +271,11 @@ def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verd
     if telling and lowest:
         title = "At the end" if single else "Lowest at the end"
         cards.append(
-            Card(f"{title}: {telling}", _ending(lowest, telling), symbols(telling) if single else lowest.label)
+            Card(
+                f"{title}: {telling}",
+                _ending(lowest, telling),
+                symbols(telling) if single else lowest.label,
+            )
         )
     networks = distinct_networks([group.first for group in groups])
     if len(networks) == 1:
@@ -270,14 +288,20 @@ def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verd
     sent = format_bytes(sum(_bytes(record) for record in records))
     spent = format_seconds(sum(record.seconds for record in records))
     cards.append(
-        Card("Sent over all links", sent, f"in {spent} of steps" + ("" if len(records) == 1 else " altogether"))
+        Card(
+            "Sent over all links",
+            sent,
+            f"in {spent} of steps" + ("" if len(records) == 1 else " altogether"),
+        )
     )
     return cards
 
 
 def _costs(record: RunRecord) -> list[Cell]:
     """What a step costs in every currency, and the whole run."""
-    cells = [Cell(column, format_setting(record.cost.get(name))) for name, column in STEP_COSTS.items()]
+    cells = [
+        Cell(column, format_setting(record.cost.get(name))) for name, column in STEP_COSTS.items()
+    ]
     gradients = format_count(record.cost["gradients"] * record.cost["agents"] * record.steps)
     times = [record.seconds, record.cost.get("compiling"), record.cost.get("measuring")]
     seconds = [NONE if each is None else format_seconds(each) for each in times]
@@ -291,21 +315,34 @@ def _settings(groups: Sequence[Group]) -> list[list[Cell]]:
     for group in groups:
         row = {"method": group.first.method["name"]}
         for name in dict.fromkeys(name for run in group.runs for name in run.method["settings"]):
-            row[name] = group.over(lambda run, name=name: format_setting(run.method["settings"].get(name)))
+            row[name] = group.over(
+                lambda run, name=name: format_setting(run.method["settings"].get(name))
+            )
         row["seed"] = group.seeds or NONE
         row["steps"] = group.over(lambda run: f"{run.steps:,}")
         row["every"] = group.over(lambda run: NONE if run.every is None else f"{run.every:,}")
         rows.append(row)
-    own = dict.fromkeys(name for group in groups for run in group.runs for name in run.method["settings"])
+    own = dict.fromkeys(
+        name for group in groups for run in group.runs for name in run.method["settings"]
+    )
     columns = list(dict.fromkeys(["method", *own, "seed", "steps", "every"]))
-    agreed = {name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1}
-    return [[Cell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns] for row in rows]
+    agreed = {
+        name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1
+    }
+    return [
+        [Cell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns]
+        for row in rows
+    ]
 
 
 def _details(record: RunRecord) -> dict[str, str]:
     """Everything else that a folder says."""
     problem = record.problem
-    size = f", x of {problem.get('x')} and y of {problem.get('y')} numbers" if {"x", "y"} <= set(problem) else ""
+    size = (
+        f", x of {problem.get('x')} and y of {problem.get('y')} numbers"
+        if {"x", "y"} <= set(problem)
+        else ""
+    )
     return {
         "method": record.method["text"],
         "problem": problem["name"] + size,
@@ -318,7 +355,8 @@ def _details(record: RunRecord) -> dict[str, str]:
 
 
 def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
-    """Each network once, with what matters about it; of networks that the seed changes, that of the first seed."""
+    """Each network once, with what matters about it; of networks that the seed changes, that of the
+    first seed."""
     group_of = {id(group.first): group for group in groups}
     sections = []
     for same in distinct_networks([group.first for group in groups]):
@@ -338,7 +376,9 @@ def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
             notes.append(f"Used by {', '.join(group.label for group in users)}.")
         if any(len(distinct_networks(group.runs)) > 1 for group in users):
             notes.append(f"Seed {same[0].seed}; other seeds have other links.")
-        sections.append(NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes))
+        sections.append(
+            NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes)
+        )
     return sections
 
 
@@ -349,10 +389,15 @@ def _shown_measures(records: Sequence[RunRecord], measure: str | None) -> list[s
     return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
 
 
-def _telling_measure(records: Sequence[RunRecord], measure: str | None, verdicts: Sequence[Verdict]) -> str | None:
-    """The measure to compare ends by: not the gradient where it was small at the start, or standing still would win."""
+def _telling_measure(
+    records: Sequence[RunRecord], measure: str | None, verdicts: Sequence[Verdict]
+) -> str | None:
+    """The measure to compare ends by: not the gradient where it was small at the start, or standing
+    still would win."""
     plateau = any(verdict.title == PLATEAU for verdict in verdicts)
-    objective = next((name for name in ("phi", "outer") if all(name in run.history for run in records)), None)
+    objective = next(
+        (name for name in ("phi", "outer") if all(name in run.history for run in records)), None
+    )
     return objective if plateau and objective else measure
 
 
@@ -360,7 +405,11 @@ def _lowest(groups: Sequence[Group], measure: str | None) -> Group | None:
     """The group with the lowest final value of a measure, if its median is an answer."""
     if measure is None:
         return None
-    ends = {k: group.end(measure).mean for k, group in enumerate(groups) if group.sound and measure in group.measures}
+    ends = {
+        k: group.end(measure).mean
+        for k, group in enumerate(groups)
+        if group.sound and measure in group.measures
+    }
     finite = {k: value for k, value in ends.items() if value == value}
     return groups[min(finite, key=lambda k: finite[k])] if finite else None
 

@@ -1,4 +1,5 @@
-"""What histories show: which measure matters, what a step costs, and when a measure has fallen far enough."""
+"""What histories show: which measure matters, what a step costs, and when a measure has fallen far
+enough."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from decibo.errors import CorruptedFileError, InputError
 from decibo.formatting import MINUS, distinct
 from decibo.runs.folder import RunRecord, read_run
 
-TRACES = ("run.json", "history.csv", "history.parquet", "solution.npz", "checkpoint")  # of a run, finished or not
+# of a run, finished or not
+TRACES = ("run.json", "history.csv", "history.parquet", "solution.npz", "checkpoint")
 AXES = ("step", "work", "bytes", "seconds")  # what a curve can be drawn against
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)  # of the value at the start
 ERRORS = ("stationarity", "distance_x", "inner_error", "distance_y")  # they vanish at the solution
 PREFERRED = (*ERRORS, "phi", "outer")
-LAST = ("direction_norm",)  # a method's own estimate, small wherever it rests: methods cannot be compared by it
+# a method's own estimate, small wherever it rests: methods cannot be compared by it
+LAST = ("direction_norm",)
 SYMBOLS = {
     "stationarity": "|∇Φ|²",
     "distance_x": "|x - x*|²",
@@ -36,7 +39,8 @@ Folders = str | Path | Iterable[str | Path]
 
 
 def load(folders: Folders) -> list[RunRecord]:
-    """The runs in these folders; a folder that is not a run but holds runs, or folders of runs, stands for all of them.
+    """The runs in these folders; a folder that is not a run but holds runs, or folders of runs,
+    stands for all of them.
 
     Damaged and unfinished ones are left out with a warning, unless there is no other.
     """
@@ -73,11 +77,14 @@ def all_measures(runs: Sequence[RunRecord]) -> list[str]:
     """Every measure that some run recorded: first those that show whether a run went well."""
     names = dict.fromkeys(name for run in runs for name in run.measures)
     first = [name for name in PREFERRED if name in names]
-    return first + sorted((name for name in names if name not in first), key=lambda name: name in LAST)
+    return first + sorted(
+        (name for name in names if name not in first), key=lambda name: name in LAST
+    )
 
 
 def main_measure(runs: Sequence[RunRecord]) -> str | None:
-    """The measure to judge the runs by: the best one that all have, otherwise the best one that any has."""
+    """The measure to judge the runs by: the best one that all have, otherwise the best one that any
+    has."""
     names = all_measures(runs)
     shared = [name for name in names if all(name in run.measures for run in runs)]
     return next(iter(shared or names), None)
@@ -96,7 +103,8 @@ def symbols(measure: str) -> str:
 
 
 def is_logarithmic(runs: Sequence[RunRecord], measure: str) -> bool:
-    """Whether a logarithmic scale suits a measure: more than two decades, and negative by rounding at most."""
+    """Whether a logarithmic scale suits a measure: more than two decades, and negative by rounding
+    at most."""
     parts = [run.history[measure].astype(float) for run in runs if measure in run.history]
     values = np.concatenate([part[np.isfinite(part)] for part in parts] or [np.zeros(0)])
     positive = values[values > 0]
@@ -113,8 +121,11 @@ def starts_positive(run: RunRecord, measure: str) -> bool:
     return bool(len(values) and np.isfinite(values[0]) and values[0] > 0)
 
 
-def steps_to_targets(run: RunRecord, measure: str, targets: Iterable[float] = TARGETS) -> list[int | None]:
-    """The first recorded step at which the measure is at or below each fraction of its value at the start."""
+def steps_to_targets(
+    run: RunRecord, measure: str, targets: Iterable[float] = TARGETS
+) -> list[int | None]:
+    """The first recorded step at which the measure is at or below each fraction of its value at the
+    start."""
     if not starts_positive(run, measure):
         return [None for _ in targets]
     values = run.history[measure].astype(float)
@@ -134,7 +145,8 @@ def cost_per_step(run: RunRecord) -> dict[str, float | None]:
 
 
 def _work(run: RunRecord) -> float:
-    """What one agent computes in a step, in gradients; folders of earlier versions count products only."""
+    """What one agent computes in a step, in gradients; folders of earlier versions count products
+    only."""
     return run.cost.get("work", run.cost["gradients"] + run.cost.get("products", 0))
 
 
@@ -145,7 +157,8 @@ def last_value(run: RunRecord, measure: str) -> float | None:
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    """The folder, if it is a run; otherwise the runs in it, and in folders in it, such as one for each seed."""
+    """The folder, if it is a run; otherwise the runs in it, and in folders in it, such as one for
+    each seed."""
     if folder.is_dir() and not (folder / "run.json").exists():
         inner = sorted((path for path in folder.iterdir() if path.is_dir()), key=_in_order)
         found = [run for path in inner for run in ([path] if _is_begun(path) else _begun_in(path))]
@@ -155,7 +168,9 @@ def _run_folders(folder: Path) -> list[Path]:
 
 
 def _begun_in(folder: Path) -> list[Path]:
-    return sorted((path for path in folder.iterdir() if path.is_dir() and _is_begun(path)), key=_in_order)
+    return sorted(
+        (path for path in folder.iterdir() if path.is_dir() and _is_begun(path)), key=_in_order
+    )
 
 
 def _is_begun(folder: Path) -> bool:
@@ -164,4 +179,6 @@ def _is_begun(folder: Path) -> bool:
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
     """seed-9 before seed-10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    return [
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)
+    ]

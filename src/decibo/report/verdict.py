@@ -12,7 +12,8 @@ from decibo.report.group import Group
 from decibo.report.summary import vanishes
 from decibo.runs.folder import RunRecord
 
-LEVEL = 0.1  # a measure that changes by less than this fraction over the last third of a run has levelled off
+# a measure that changes by less than this fraction over the last third of a run has levelled off
+LEVEL = 0.1
 PENALISED = ("ahead_exact", "dsgda_gt")  # exact but for their penalty
 FEWEST = 9  # records, to say anything about a trend
 PLATEAU = "left a plateau"
@@ -43,7 +44,8 @@ def judge(run: RunRecord, measure: str | None) -> Verdict:
 
 
 def judge_group(group: Group, measure: str | None) -> Verdict:
-    """The verdict on the runs of one setting: that of the median seed, after a count if the seeds do not agree.
+    """The verdict on the runs of one setting: that of the median seed, after a count if the seeds
+    do not agree.
 
     One seed without an answer is enough for a bad verdict, with the reason.
     """
@@ -53,14 +55,22 @@ def judge_group(group: Group, measure: str | None) -> Verdict:
     run = group.middle(measure)
     middle = verdicts[group.runs.index(run)]
     counts = Counter(verdict.title for verdict in verdicts)
-    title = middle.title if len(counts) == 1 else ", ".join(f"{count} {title}" for title, count in counts.items())
+    title = (
+        middle.title
+        if len(counts) == 1
+        else ", ".join(f"{count} {title}" for title, count in counts.items())
+    )
     sentence = f"Seed {run.seed}, the median: {middle.sentence}" if run.sound else ""
-    lost = [(run, verdict) for run, verdict in zip(group.runs, verdicts, strict=True) if not run.sound]
+    lost = [
+        (run, verdict) for run, verdict in zip(group.runs, verdicts, strict=True) if not run.sound
+    ]
     if not lost:
         return Verdict(middle.kind, title, sentence)
     run, verdict = lost[0]
     others = f" {len(lost)} of {len(group.runs)} seeds gave no answer." if len(lost) > 1 else ""
-    return Verdict("bad", title, f"Seed {run.seed} {run.status}: {verdict.sentence}{others} {sentence}".strip())
+    return Verdict(
+        "bad", title, f"Seed {run.seed} {run.status}: {verdict.sentence}{others} {sentence}".strip()
+    )
 
 
 def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
@@ -74,19 +84,31 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
     zero = vanishes(name)
     if zero and 0 <= after <= _rounding_level(run) * max(first, float(values.max())):
-        return Verdict("good", "solved", f"{name} is at {typeset_number(after)}: rounding error is all that is left.")
+        return Verdict(
+            "good",
+            "solved",
+            f"{name} is at {typeset_number(after)}: rounding error is all that is left.",
+        )
     if values[-1] > max(first, 0) * 10 and first > 0:
         fall = _objective_fall(run) if name in ("stationarity", "direction_norm") else ""
         if fall:
             peak = typeset_number(float(values.max()))
             last = typeset_number(float(values[-1]))
             path = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"
-            return Verdict("open", PLATEAU, f"{fall}; {path}: the gradient was small where it began.")
+            return Verdict(
+                "open", PLATEAU, f"{fall}; {path}: the gradient was small where it began."
+            )
         return Verdict(
-            "bad", "grew", f"{name} ended at {typeset_number(values[-1])}, above {typeset_number(first)} at the start."
+            "bad",
+            "grew",
+            f"{name} ended at {typeset_number(values[-1])}, above {typeset_number(first)} at the"
+            " start.",
         )
     if _level(values, third, zero):
-        width = max(abs(after) if zero else LEVEL / 4 * float(np.ptp(values)), 3 * float(np.std(values[-third:])))
+        width = max(
+            abs(after) if zero else LEVEL / 4 * float(np.ptp(values)),
+            3 * float(np.std(values[-third:])),
+        )
         since = int(step[_settled_since(values, after, width)])
         return _level_verdict(name, after, since, first, zero, _floor_advice(run))
     return _moving_verdict(name, before, after, int(step[-third]))
@@ -120,23 +142,35 @@ def _level(values: np.ndarray, third: int, zero: bool) -> bool:
 
 
 def _floor_advice(run: RunRecord) -> str:
-    """What lowers the floor of this method: its penalty, if its consensus is exact, otherwise its step sizes."""
+    """What lowers the floor of this method: its penalty, if its consensus is exact, otherwise its
+    step sizes."""
     if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
-        return "neither more nor smaller steps will lower it, a larger lam does, as far as rounding allows"
+        return (
+            "neither more nor smaller steps will lower it, a larger lam does, as far as rounding"
+            " allows"
+        )
     return "more steps will not lower it, smaller step sizes or an exact method may"
 
 
-def _level_verdict(name: str, value: float, since: int, first: float, zero: bool, advice: str) -> Verdict:
+def _level_verdict(
+    name: str, value: float, since: int, first: float, zero: bool, advice: str
+) -> Verdict:
     level = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
     if not zero:
         return Verdict("good", "settled", f"{level}.")
     if value > 0.5 * first:
-        return Verdict("bad", "stuck", f"{level}; it began at {typeset_number(first)}. Larger step sizes may move it.")
+        return Verdict(
+            "bad",
+            "stuck",
+            f"{level}; it began at {typeset_number(first)}. Larger step sizes may move it.",
+        )
     return Verdict("floor", "floor", f"{level}: {advice}.")
 
 
 def _moving_verdict(name: str, before: float, after: float, since: int) -> Verdict:
-    change = f"from about {typeset_number(before)} to about {typeset_number(after)} since step {since:,}"
+    change = (
+        f"from about {typeset_number(before)} to about {typeset_number(after)} since step {since:,}"
+    )
     if after > before:
         return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
     return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")

@@ -1,4 +1,5 @@
-"""Runs on disk: a folder for each, with its history, its solution and a description of what was run."""
+"""Runs on disk: a folder for each, with its history, its solution and a description of what was
+run."""
 
 from decibo.runs.folder import RunRecord, check_target, is_run, read_run, write_run, write_runs
 

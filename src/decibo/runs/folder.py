@@ -2,14 +2,16 @@
 
 run.json              what was run, on what, with which settings and versions, and how it ended
 config.toml           the resolved configuration, if there was one
-history.csv|.parquet  one row a record: step, work, gradients, products, bytes, seconds, every measure
+history.csv|.parquet  one row a record: step, work, gradients, products, bytes, seconds, every
+                      measure
 solution.npz          the means x and y and the agents' own, plain arrays
 figures/, checkpoint/ if requested
 
-run.json holds checksums of the others, by which a reader tells that the folder is complete. It also tells what is
-decibo's in a folder: a later run may replace the files that run.json names, and no others. That is why it is the first
-to be written. config.toml begins with a checksum of itself, since a run with checkpoints writes it before there is a
-run.json, and since it is the file that people edit.
+run.json holds checksums of the others, by which a reader tells that the folder is complete. It also
+tells what is decibo's in a folder: a later run may replace the files that run.json names, and no
+others. That is why it is the first to be written. config.toml begins with a checksum of itself,
+since a run with checkpoints writes it before there is a run.json, and since it is the file that
+people edit.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ REQUIRED: dict[str, Types] = {  # of run.json, with the types that JSON may give
 class RunRecord:
     """One run, as its folder describes it.
 
-    history   column -> array with one entry for each record: step, what was spent until then, all measures
+    history   column -> array with one entry for each record: step, what was spent until then, all
+              measures
     measures  the columns of history worth a curve
     cost      what a step costs, as in Solution.cost
     config    the text of config.toml, if the run had one
@@ -157,7 +160,8 @@ def write_run(
     label     what pages call this run; by default the method with its settings
     seed      the seed of the run; by default the one in the configuration
     history   "csv" or "parquet"
-    setting   any text that is the same in runs that differ in their seed only: reports draw them as one
+    setting   any text that is the same in runs that differ in their seed only: reports draw them as
+              one
 
     With several processes all of them must call it, and only process 0 writes.
     """
@@ -170,7 +174,10 @@ def write_run(
         return folder
     cost = solution.cost
     table, measures = history_table(solution.history, cost)
-    contents = {f"history.{file_format}": encode_table(table, file_format), "solution.npz": _npz(arrays)}
+    contents = {
+        f"history.{file_format}": encode_table(table, file_format),
+        "solution.npz": _npz(arrays),
+    }
     if configuration is not None:
         contents["config.toml"] = encode(stamped(configuration))
     record = {
@@ -187,34 +194,56 @@ def write_run(
         "status": str(solution.status),
         "message": str(solution.message),
         "seconds": float(cost.seconds),
-        "seconds of a record": "those of all steps, without compiling and measuring, shared out equally",
-        "cost": asdict(cost) | {"gradients": cost.gradients, "products": cost.products, "work": cost.work},
+        "seconds of a record": (
+            "those of all steps, without compiling and measuring, shared out equally"
+        ),
+        "cost": (
+            asdict(cost)
+            | {"gradients": cost.gradients, "products": cost.products, "work": cost.work}
+        ),
         "precision": str(jax.tree.leaves(solution.x)[0].dtype),
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "measures": measures,
         "files": {name: sha256(content) for name, content in contents.items()},
     }
-    contents = {"run.json": encode(json.dumps(record, indent=1) + "\n"), **contents}  # it comes first
+    # it comes first
+    contents = {"run.json": encode(json.dumps(record, indent=1) + "\n"), **contents}
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write_all(folder, contents, outdated=sorted(_own_files(folder) - set(contents)))
     return folder
 
 
-def write_runs(folder: str | Path, repeats: Repeats, *, label: str | None = None, history: str = "csv") -> list[Path]:
-    """Write the runs of `decibo.repeat` into the folders seed-0, seed-1, ... of a folder, and return them.
+def write_runs(
+    folder: str | Path, repeats: Repeats, *, label: str | None = None, history: str = "csv"
+) -> list[Path]:
+    """Write the runs of `decibo.repeat` into the folders seed-0, seed-1, ... of a folder, and
+    return them.
 
-    Reports, figures and tables of this folder show them as one: with a band, and with mean and deviation.
+    Reports, figures and tables of this folder show them as one: with a band, and with mean and
+    deviation.
     """
     method = repeats.method
     label = repr(method) if label is None else str(label)
     network = repeats.networks[0]
     parts = [label, repr(method), *map(str, describe_problem(repeats.problems[0]).values())]
-    setting = sha256(encode(" ".join([*parts, network.name, str(network.agents), *repeats[0].history])))
+    setting = sha256(
+        encode(" ".join([*parts, network.name, str(network.agents), *repeats[0].history]))
+    )
     folders = [check_target(Path(folder) / seed_folder(seed)) for seed in repeats.seeds]
     runs = zip(folders, repeats.seeds, repeats, repeats.problems, repeats.networks, strict=True)
     return [
-        write_run(place, run, problem, over, method, label=label, seed=seed, history=history, setting=setting)
+        write_run(
+            place,
+            run,
+            problem,
+            over,
+            method,
+            label=label,
+            seed=seed,
+            history=history,
+            setting=setting,
+        )
         for place, seed, run, problem, over in runs
     ]
 
@@ -227,8 +256,8 @@ def seed_folder(seed: int | str) -> str:
 def read_run(folder: str | Path) -> RunRecord:
     """The run in a folder, checked.
 
-    Raises InputError if the folder is not a run folder, and CorruptedFileError, with the file and the reason, if a
-    file is missing or damaged.
+    Raises InputError if the folder is not a run folder, and CorruptedFileError, with the file and
+    the reason, if a file is missing or damaged.
     """
     folder = Path(folder)
     path = folder / "run.json"
@@ -241,7 +270,9 @@ def read_run(folder: str | Path) -> RunRecord:
     file_format = next((name for name in FORMATS if f"history.{name}" in files), None)
     if file_format is None:
         raise _damaged(path, "it names no history")
-    history = _read_history(folder / f"history.{file_format}", files[f"history.{file_format}"], file_format)
+    history = _read_history(
+        folder / f"history.{file_format}", files[f"history.{file_format}"], file_format
+    )
     config = None
     if "config.toml" in files:
         content = read_checked(folder / "config.toml", files["config.toml"], LARGEST)
@@ -264,10 +295,11 @@ def is_run(folder: str | Path) -> bool:
 
 
 def check_target(folder: str | Path, *, resume: bool = False) -> Path:
-    """The folder, if a run may be written there: it is new, empty or holds an older run. Worth calling before a run.
+    """The folder, if a run may be written there: it is new, empty or holds an older run. Worth
+    calling before a run.
 
-    Only files of that older run are ever replaced, and its config.toml only if nobody has edited it; `resume` goes on
-    with the run in the folder, whose config.toml is then its own in any case.
+    Only files of that older run are ever replaced, and its config.toml only if nobody has edited
+    it; `resume` goes on with the run in the folder, whose config.toml is then its own in any case.
     """
     folder = check_writable(Path(folder))
     if not folder.exists():
@@ -280,16 +312,21 @@ def check_target(folder: str | Path, *, resume: bool = False) -> Path:
     reason = ""
     if strangers:
         edited = strangers == ["config.toml"] and "run.json" in own
-        reason = f"it holds {short(strangers[0])!r}, which " + ("has been edited" if edited else "is not of a run")
+        reason = f"it holds {short(strangers[0])!r}, which " + (
+            "has been edited" if edited else "is not of a run"
+        )
     elif any((folder / name).is_dir() for name in replaced):
         reason = "a folder has the name of one of its files"
     if reason:
-        raise InputError(f"A run cannot be written to {folder}: {reason}.", "Choose a new or empty folder.")
+        raise InputError(
+            f"A run cannot be written to {folder}: {reason}.", "Choose a new or empty folder."
+        )
     return folder
 
 
 def _own_files(folder: Path) -> set[str]:
-    """The files of an older run in this folder: those that its run.json names, or those of a run that has not ended."""
+    """The files of an older run in this folder: those that its run.json names, or those of a run
+    that has not ended."""
     try:
         config = read_file(folder / "config.toml", LARGEST)
     except OSError:
@@ -302,7 +339,9 @@ def _own_files(folder: Path) -> set[str]:
         own = set()
         intact = False
     unfinished = (folder / "checkpoint").is_dir()
-    if intact or ((own or unfinished) and config == encode(stamped(config.decode("utf-8", "replace")))):
+    if intact or (
+        (own or unfinished) and config == encode(stamped(config.decode("utf-8", "replace")))
+    ):
         own.add("config.toml")
     return own
 
@@ -318,7 +357,9 @@ def _unstamped(config: str) -> str:
 
 
 def _damaged(path: Path, reason: str) -> CorruptedFileError:
-    return CorruptedFileError(f"{path} is damaged: {reason}. Repeat the run, or leave this folder out.")
+    return CorruptedFileError(
+        f"{path} is damaged: {reason}. Repeat the run, or leave this folder out."
+    )
 
 
 def _read_json(folder: Path) -> dict:
@@ -326,7 +367,10 @@ def _read_json(folder: Path) -> dict:
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
     if not path.exists():
-        raise InputError(f"{folder} is not a run folder: run.json is missing.", "Pass a folder that write_run wrote.")
+        raise InputError(
+            f"{folder} is not a run folder: run.json is missing.",
+            "Pass a folder that write_run wrote.",
+        )
     try:
         record = json.loads(read_checked(path, most=LARGEST))
     except (ValueError, RecursionError) as error:
@@ -335,7 +379,8 @@ def _read_json(folder: Path) -> dict:
         raise InputError(f"{path} does not describe a run: its kind is not {KIND!r}.")
     if record.get("format") != FORMAT:
         raise InputError(
-            f"{path} has format {record.get('format')!r}, but this version of decibo reads format {FORMAT}.",
+            f"{path} has format {record.get('format')!r}, but this version of decibo reads format"
+            f" {FORMAT}.",
             "Use a newer version of decibo.",
         )
     return record
@@ -367,8 +412,14 @@ def _check_edges(path: Path, network: Mapping) -> None:
     agents = network["agents"]
     for edge in network["edges"] or []:
         ends = edge[:2] if isinstance(edge, list) and len(edge) == 3 else []
-        if not (ends and all(type(end) is int and 0 <= end < agents for end in ends) and isinstance(edge[2], NUMBER)):
-            raise _damaged(path, f"'network.edges' holds {edge!r}, which is not [agent, agent, weight]")
+        if not (
+            ends
+            and all(type(end) is int and 0 <= end < agents for end in ends)
+            and isinstance(edge[2], NUMBER)
+        ):
+            raise _damaged(
+                path, f"'network.edges' holds {edge!r}, which is not [agent, agent, weight]"
+            )
 
 
 def _read_history(path: Path, digest: str, file_format: str) -> Table:
@@ -377,7 +428,8 @@ def _read_history(path: Path, digest: str, file_format: str) -> Table:
         return decode_table(content, file_format)
     except ImportError:
         raise
-    except Exception as error:  # csv.Error, UnicodeDecodeError, ValueError: all say what is wrong with the file
+    # csv.Error, UnicodeDecodeError, ValueError: all say what is wrong with the file
+    except Exception as error:
         raise _damaged(path, str(error)) from error
 
 
@@ -392,13 +444,15 @@ def _arrays(solution: Solution) -> dict[str, np.ndarray]:
 
 
 def _host(leaf: ArrayLike) -> np.ndarray:
-    """The array on this host; parts that other processes hold are fetched, which is why all must call."""
+    """The array on this host; parts that other processes hold are fetched, which is why all must
+    call."""
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         from jax.experimental.multihost_utils import process_allgather
 
         leaf = process_allgather(leaf, tiled=True)
     array = np.asarray(leaf)
-    return array if array.dtype.kind in "biufc" else array.astype(np.float32)  # bfloat16 is unknown to npz
+    # bfloat16 is unknown to npz
+    return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -457,14 +511,21 @@ def describe_method(method: Algorithm) -> MethodRecord:
     settings = {name: value for name, value in method.settings.items() if value is not None}
     return {
         "name": str(method.name),
-        "settings": {str(name): to_json(value, nonfinite_as_text=True) for name, value in settings.items()},
+        "settings": {
+            str(name): to_json(value, nonfinite_as_text=True) for name, value in settings.items()
+        },
         "text": repr(method),
     }
 
 
 def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
-    """Its links with their weights (pull weights if directed), unless there are too many, and rho where it is cheap."""
-    labels = None if network.labels is None or network.agents > EDGES else [str(label) for label in network.labels]
+    """Its links with their weights (pull weights if directed), unless there are too many, and rho
+    where it is cheap."""
+    labels = (
+        None
+        if network.labels is None or network.agents > EDGES
+        else [str(label) for label in network.labels]
+    )
     return {
         "name": str(network.name),
         "agents": network.agents,
@@ -489,7 +550,8 @@ def versions() -> dict[str, str]:
 
 
 def to_toml(config: Mapping[str, object]) -> str:
-    """A configuration as TOML. Entries that are None are left out, since TOML has no word for nothing."""
+    """A configuration as TOML. Entries that are None are left out, since TOML has no word for
+    nothing."""
     try:
         import tomli_w
     except ImportError as error:
@@ -498,7 +560,8 @@ def to_toml(config: Mapping[str, object]) -> str:
 
 
 def config_text(config: object) -> str | None:
-    """The text of config.toml from a mapping, a dataclass or TOML itself; None if there is no configuration."""
+    """The text of config.toml from a mapping, a dataclass or TOML itself; None if there is no
+    configuration."""
     if config is None:
         return None
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
@@ -531,7 +594,11 @@ def _rho(network: Network | DirectedNetwork) -> float | None:
 
 
 def _toml_table(entries: Mapping) -> dict[str, object]:
-    return {encode(str(name)).decode(): _toml(item) for name, item in entries.items() if item is not None}
+    return {
+        encode(str(name)).decode(): _toml(item)
+        for name, item in entries.items()
+        if item is not None
+    }
 
 
 def _toml(value: object) -> object:
@@ -541,7 +608,11 @@ def _toml(value: object) -> object:
         return _toml_table(value)
     if isinstance(value, list | tuple):
         return [_toml(item) for item in value if item is not None]
-    return value if isinstance(value, bool | int | float | date | time) else encode(str(value)).decode()
+    return (
+        value
+        if isinstance(value, bool | int | float | date | time)
+        else encode(str(value)).decode()
+    )
 
 
 Table: TypeAlias = dict[str, np.ndarray]
@@ -554,9 +625,9 @@ WIDE = 8  # components of a measure that a page still shows one by one
 def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, list[str]]:
     """The table of a run, and the names of the measures worth a curve.
 
-    work, gradients and products (all agents) and bytes (all links) are cumulative. seconds are those of the steps,
-    without compiling and measuring, shared out equally, since single steps are not timed. A measure with several
-    components gets a column for each.
+    work, gradients and products (all agents) and bytes (all links) are cumulative. seconds are
+    those of the steps, without compiling and measuring, shared out equally, since single steps are
+    not timed. A measure with several components gets a column for each.
     """
     step = np.asarray(history["step"], dtype=np.int64)
     table: Table = {"step": step} | cost.so_far(step)
@@ -580,7 +651,9 @@ def encode_table(table: Table, file_format: str) -> bytes:
 
 def decode_table(content: bytes, file_format: str) -> Table:
     """The table in a file; raises ValueError, with the reason, if there is none."""
-    table = _from_parquet(content) if file_format == "parquet" else from_csv(content.decode("utf-8"))
+    table = (
+        _from_parquet(content) if file_format == "parquet" else from_csv(content.decode("utf-8"))
+    )
     if "step" not in table:
         raise ValueError("it has no column 'step'")
     if (np.diff(table["step"]) < 0).any() or not np.issubdtype(table["step"].dtype, np.integer):
@@ -600,7 +673,9 @@ def _components(name: str, values: np.ndarray) -> Table:
     if values.ndim <= 1:
         return {name: values}
     indices = np.ndindex(*values.shape[1:])
-    return {f"{name}[{','.join(map(str, index))}]": values[(slice(None), *index)] for index in indices}
+    return {
+        f"{name}[{','.join(map(str, index))}]": values[(slice(None), *index)] for index in indices
+    }
 
 
 def _free_name(name: str, taken: Container[str]) -> str:
@@ -613,7 +688,9 @@ def _free_name(name: str, taken: Container[str]) -> str:
 def _to_parquet(table: Table) -> bytes:
     pyarrow, parquet = _pyarrow()
     out = io.BytesIO()
-    parquet.write_table(pyarrow.table({name: pyarrow.array(column) for name, column in table.items()}), out)
+    parquet.write_table(
+        pyarrow.table({name: pyarrow.array(column) for name, column in table.items()}), out
+    )
     return out.getvalue()
 
 

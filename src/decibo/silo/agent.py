@@ -1,16 +1,18 @@
-"""One agent of a method as a program of its own: the state before the first step, and a step, exchange by exchange.
+"""One agent of a method as a program of its own: the state before the first step, and a step,
+exchange by exchange.
 
     key_k           = split(fold_in(key, k))                          as in the simulation: one for the network, one for
     state           = init(oracle, mix, start)                        agents, into which the agent's number is folded
     state           = step(oracle, mix, state, k, fold_in(key_k, i))
 
-An agent that does not wait may go on mixing while it computes, so that its step comes in two programs:
+An agent that does not wait may go on mixing while it computes, so that its step comes in two
+programs:
 
     d               = aim(oracle, variables, k)                       where it would go from where it began to compute
     state           = drift(mix, state, d, k)                         a step along the last direction that it has
 
-Numbers of the method, weights and data are arguments of the program, so that sites whose data have the same shapes, and
-a site that starts again, run the same compiled code.
+Numbers of the method, weights and data are arguments of the program, so that sites whose data have
+the same shapes, and a site that starts again, run the same compiled code.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def begin(functions: Functions, told: Reach, inputs: Inputs, start: dict[str, ja
 
 def step(functions: Functions, told: Reach, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     """One step."""
-    network_key, agent_key = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(inputs.key), k))
+    network_key, agent_key = jax.random.split(
+        jax.random.fold_in(jax.random.wrap_key_data(inputs.key), k)
+    )
     mix = SiloMix(inputs.mixing, k, network_key, told)
     key = jax.random.fold_in(agent_key, inputs.number)
     new = inputs.core.step(Oracle(functions, inputs.data), mix, state, k, key)
@@ -67,7 +71,9 @@ def aim(functions: Functions, told: Reach, inputs: Inputs, variables: Tree, k: j
     return inputs.core.step.args[0].direction.at(Oracle(functions, inputs.data), variables, k)
 
 
-def drift(functions: Functions, told: Reach, inputs: Inputs, state: Tree, d: Tree, k: jax.Array) -> Tree:
+def drift(
+    functions: Functions, told: Reach, inputs: Inputs, state: Tree, d: Tree, k: jax.Array
+) -> Tree:
     """One step along a direction that is known."""
     mix = SiloMix(inputs.mixing, k, jax.random.wrap_key_data(inputs.key), told)
     new = moved(inputs.core.step.args[0], mix, state, d, k)
@@ -75,7 +81,8 @@ def drift(functions: Functions, told: Reach, inputs: Inputs, state: Tree, d: Tre
 
 
 Program = Callable[..., Tree]  # begin, step, aim or drift
-_one_at_a_time = threading.Lock()  # sites that are threads of a process do not trace the same program twice
+# sites that are threads of a process do not trace the same program twice
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +139,14 @@ class Agent:
                 self._openings.append(_opening(self.functions, self.told, *types(arguments)))
         return np.asarray(self._openings[0](*arguments))
 
-    def messages(self, start: dict[str, jax.Array]) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
-        """What it says to each neighbour before the first step and in every step: how often, how many numbers."""
-        state = jax.eval_shape(lambda *parts: begin(self.functions, self.told, *parts), self.inputs, start)
+    def messages(
+        self, start: dict[str, jax.Array]
+    ) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
+        """What it says to each neighbour before the first step and in every step: how often, how
+        many numbers."""
+        state = jax.eval_shape(
+            lambda *parts: begin(self.functions, self.told, *parts), self.inputs, start
+        )
         return (
             messages(self._traced(begin, start)[0].jaxpr),
             messages(self._traced(step, state, np.int32(0))[0].jaxpr),
@@ -146,7 +158,9 @@ class Agent:
     def _run(self, program: Program, exchange: Host, *rest: Tree) -> Tree:
         if program not in self._found:
             with _one_at_a_time:
-                self._found[program] = _pieces(program, self.functions, self.told, *types((self.inputs, *rest)))
+                self._found[program] = _pieces(
+                    program, self.functions, self.told, *types((self.inputs, *rest))
+                )
         pieces = self._found[program]
         if pieces is not None:
             return pieces(lambda _, row: [exchange(np.asarray(row))], self.inputs, *rest)
@@ -167,7 +181,8 @@ class Agent:
 
 
 class Carrier:
-    """Runs programs that call the host back, and keeps the exception of an exchange from being wrapped by JAX."""
+    """Runs programs that call the host back, and keeps the exception of an exchange from being
+    wrapped by JAX."""
 
     def __init__(self) -> None:
         self.exchange: Host = lambda vector: vector
@@ -175,7 +190,8 @@ class Carrier:
         self.programs: dict[Program, Callable[..., Tree]] = {}
 
     def host(self, vector: np.ndarray, rows: int) -> np.ndarray:
-        """What a compiled program calls. After an error it runs on to its end, on its own numbers."""
+        """What a compiled program calls. After an error it runs on to its end, on its own
+        numbers."""
         own = np.asarray(vector)
         if self.error is None:
             try:
@@ -188,8 +204,12 @@ class Carrier:
         """Run a program as a whole."""
         if program not in self.programs:
             rows = 2 if agent.sums else 1 + len(agent.neighbours)
-            mixing = silo_mixing(agent.network, agent.number, partial(self.host, rows=rows), sums=agent.sums)
-            whole = lambda inputs, *rest: program(agent.functions, agent.told, inputs._replace(mixing=mixing), *rest)
+            mixing = silo_mixing(
+                agent.network, agent.number, partial(self.host, rows=rows), sums=agent.sums
+            )
+            whole = lambda inputs, *rest: program(
+                agent.functions, agent.told, inputs._replace(mixing=mixing), *rest
+            )
             self.programs[program] = jax.jit(whole)
         result = jax.block_until_ready(self.programs[program](agent.inputs, *rest))
         error = self.error
@@ -204,7 +224,9 @@ def _silence(vector: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _opening(functions: Functions, told: Reach, structure: Any, kinds: tuple[Any, ...]) -> Callable[..., jax.Array]:
+def _opening(
+    functions: Functions, told: Reach, structure: Any, kinds: tuple[Any, ...]
+) -> Callable[..., jax.Array]:
     return opening(_traced(step, functions, told, structure, kinds)[0], is_sent)
 
 

@@ -1,10 +1,12 @@
-"""What travels between two sites: a header of 52 bytes, then raw numbers or a small table of words. Nothing else.
+"""What travels between two sites: a header of 52 bytes, then raw numbers or a small table of words.
+Nothing else.
 
     offset  bytes   what
     0       4       "dcbo"
     4       1       version of this format
     5       1       kind: HELLO, DATA, ASK, HERE, BYE or SHARE
-    6       1       type of the numbers: 0 none (words), 1 float32, 2 float64, 3 whole numbers of 64 bits (secure.py)
+    6       1       type of the numbers: 0 none (words), 1 float32, 2 float64, 3 whole numbers of 64
+                    bits (secure.py)
     8       2       who sends it: the number of the site in the job
     10      2       calm: how far the wish to end has spread (newest.py); 0 in lockstep
     12      4       call: the number of the exchange within the step; without waiting, how often the site has started
@@ -13,9 +15,9 @@
     40      8       how many numbers, or bytes of words, follow
     48      4       CRC-32 of all the rest
 
-All numbers are little-endian. The checksum is against damage; against people there is TLS below and the sender's
-certificate, which must be that of the site in the header. Reading a frame allocates no more than the frame itself,
-executes nothing, and ends in a `Frame` or in `BadFrame`.
+All numbers are little-endian. The checksum is against damage; against people there is TLS below and
+the sender's certificate, which must be that of the site in the header. Reading a frame allocates no
+more than the frame itself, executes nothing, and ends in a `Frame` or in `BadFrame`.
 """
 
 from __future__ import annotations
@@ -104,18 +106,27 @@ def pack(
 
 
 def unpack(content: bytes, most: int) -> Frame:
-    """Read a frame with at most so many numbers; raises `BadFrame` and nothing else, whatever the bytes are."""
+    """Read a frame with at most so many numbers; raises `BadFrame` and nothing else, whatever the
+    bytes are."""
     if len(content) < HEADER.size:
         raise BadFrame(f"{len(content)} bytes are too few for a frame")
-    magic, version, kind, code, sender, calm, call, step, job, count, check = HEADER.unpack_from(content)
+    magic, version, kind, code, sender, calm, call, step, job, count, check = HEADER.unpack_from(
+        content
+    )
     if magic != MAGIC:
         raise BadFrame("it is not a frame of decibo")
     if version != VERSION:
-        raise BadFrame(f"it has format {version}, and this version of decibo reads format {VERSION}")
-    if kind not in Kind._value2member_map_ or (code not in TYPES if kind == Kind.DATA else code != 0):
+        raise BadFrame(
+            f"it has format {version}, and this version of decibo reads format {VERSION}"
+        )
+    if kind not in Kind._value2member_map_ or (
+        code not in TYPES if kind == Kind.DATA else code != 0
+    ):
         raise BadFrame(f"there is no frame of kind {kind} with numbers of type {code}")
     if count > (most if code else WORDS) or step > STEPS:
-        raise BadFrame(f"it is too large (step {step}, {count} {'numbers' if code else 'bytes of words'})")
+        raise BadFrame(
+            f"it is too large (step {step}, {count} {'numbers' if code else 'bytes of words'})"
+        )
     body = memoryview(content)[HEADER.size :]
     if len(body) != count * (TYPES[code].itemsize if code else 1):
         raise BadFrame(f"{len(body)} bytes follow its header, which announces {count}")

@@ -1,26 +1,32 @@
-r"""A site that does not wait: it moves at its own speed, with the newest message that it has from each neighbour.
+r"""A site that does not wait: it moves at its own speed, with the newest message that it has from
+each neighbour.
 
 A move is a step of the method (robust tracking, (16) to (18) of consensus.py) in which
 
     (1)  mix(s)_i = s_i + sum_j w_ij (newest_j - s_i)        over the neighbours j that are not left out
 
-and ends with telling the neighbours what the next one would mix. With a pace, a site goes on talking while it computes:
+and ends with telling the neighbours what the next one would mix. With a pace, a site goes on
+talking while it computes:
 
     (2)  every `pace` seconds it moves along the last direction d that it has finished, 0 at first
     (3)  when a direction is finished, the next is computed at the point that this move has led to
 
-so that a site slower than the pace does not slow down how the others agree; one that is faster waits for the pace. This
-is what `networks.asynchronous` simulates: without a pace its agents, with one its agents that relay. Without a pace,
+so that a site slower than the pace does not slow down how the others agree; one that is faster
+waits for the pace. This is what `networks.asynchronous` simulates: without a pace its agents, with
+one its agents that relay. Without a pace,
 
-    (4)  a site that has heard nothing new since its last move waits for it, but at most for `again` seconds
+    (4)  a site that has heard nothing new since its last move waits for it, but at most for `again`
+         seconds
 
-so that it neither floods its neighbours nor runs far ahead of its news. A site that starts again from its last
-checkpoint, or from nothing, only has to begin.
+so that it neither floods its neighbours nor runs far ahead of its news. A site that starts again
+from its last checkpoint, or from nothing, only has to begin.
 
-A site has nothing to do if it has made its steps, or if it is at rest, |h q| <= rest. But one that has moved a few
-times with old messages, or along an old direction, is at rest with respect to these, and the next ones move it. So
+A site has nothing to do if it has made its steps, or if it is at rest, |h q| <= rest. But one that
+has moved a few times with old messages, or along an old direction, is at rest with respect to
+these, and the next ones move it. So
 
-    (5)  it is at rest if |h q| <= rest at all its moves for 2 `again` seconds and 2 finished directions
+    (5)  it is at rest if |h q| <= rest at all its moves for 2 `again` seconds and 2 finished
+         directions
 """
 
 from __future__ import annotations
@@ -42,7 +48,8 @@ from decibo.silo.newest import Newest
 from decibo.silo.part import Run
 from decibo.silo.post import Post
 
-LONG = 2  # times `again` seconds, and finished directions, for which a site at rest must have been so
+# times `again` seconds, and finished directions, for which a site at rest must have been so
+LONG = 2
 
 
 @dataclass
@@ -76,7 +83,8 @@ class Walker:
         return self.site.agent.aim(self.begun, self.steps)
 
     def relay(self, finished: Tree | None) -> None:
-        """Move along the direction that was finished last, which is a new one unless this is None."""
+        """Move along the direction that was finished last, which is a new one unless this is
+        None."""
         if finished is not None:
             self.d = finished
         self.state = self.site.agent.drift(self.state, self.d, self.steps, self._mixed)  # (2)
@@ -165,10 +173,22 @@ class FreeRunner(Runner):
         known = self._recorded(known, last=True)
         self._keep(post, known)
         gone = self.walker.post.absent
-        without = f" Without {listed(gone)}, silent for more than {job.patience:g} seconds." if gone else ""
+        without = (
+            f" Without {listed(gone)}, silent for more than {job.patience:g} seconds."
+            if gone
+            else ""
+        )
         if known.step < job.steps:
-            return known, Status.converged, f"At rest after {known.step} steps of this site.{without}"
-        return known, Status.done, f"All sites have made {job.steps} steps, this one {known.step}.{without}"
+            return (
+                known,
+                Status.converged,
+                f"At rest after {known.step} steps of this site.{without}",
+            )
+        return (
+            known,
+            Status.done,
+            f"All sites have made {job.steps} steps, this one {known.step}.{without}",
+        )
 
     def close(self) -> None:
         """Stop computing."""

@@ -1,14 +1,16 @@
 """A site's own folder: its name, its key, its certificate, and the runs it has taken part in.
 
-    ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`, or for estimators
-                                 the file with its `table`; only its user may read the folder. Where nobody can be
-                                 asked, `problem = "module:function"` is the only one of its own that a job may name
+    ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`,
+                                 or for estimators the file with its `table`; only its user may read
+                                 the folder. Where nobody can be asked, `problem =
+                                 "module:function"` is the only one of its own that a job may name
     ~/.decibo/site/NAME.key      the private key, which never leaves this folder
     ~/.decibo/site/NAME.pem      the certificate, which goes into job files
     ~/.decibo/site/runs/JOB/     the checkpoints of a run
 
-Keys are made by the program `openssl`, so that decibo needs no package for cryptography: P-256, self-signed, without
-an end that anybody would live to see. Whoever has a PKI may put its two files there instead.
+Keys are made by the program `openssl`, so that decibo needs no package for cryptography: P-256,
+self-signed, without an end that anybody would live to see. Whoever has a PKI may put its two files
+there instead.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from decibo.validate import only_known
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
 KEYS = ("name", "address", "listen", "data", "table", "problem")
-CONFIG = "[req]\ndistinguished_name = dn\nx509_extensions = ext\n[dn]\n[ext]\nbasicConstraints = critical,CA:FALSE\n"
+CONFIG = (
+    "[req]\ndistinguished_name = dn\nx509_extensions = ext\n[dn]\n[ext]\nbasicConstraints ="
+    " critical,CA:FALSE\n"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Home:
     listen    where it listens, if that is not its address: behind a router, say
     data      what loads its data, as "module:function"
     table     the CSV or parquet file with its samples, for jobs with an estimator
-    problem   the function, as "module:function", that a job may name where nobody can be asked (integrations.flare)
+    problem   the function, as "module:function", that a job may name where nobody can be asked
+              (integrations.flare)
     """
 
     folder: Path
@@ -58,7 +64,9 @@ class Home:
         place = Path(folder or DEFAULT).expanduser()
         path = place / "site.toml"
         if not path.is_file():
-            raise InputError(f"There is no site in {place}.", "Make one with: decibo site init --name NAME")
+            raise InputError(
+                f"There is no site in {place}.", "Make one with: decibo site init --name NAME"
+            )
         try:
             table = tomllib.loads(read_checked(path).decode("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, CorruptedFileError) as error:
@@ -66,7 +74,10 @@ class Home:
         only_known(str(path), "key", table, KEYS)
         bad = [key for key, value in table.items() if not isinstance(value, str)]
         if bad or "name" not in table:
-            raise InputError(f"{path} must hold texts, and a name among them, but {bad or 'the name'} is missing.")
+            raise InputError(
+                f"{path} must hold texts, and a name among them, but {bad or 'the name'} is"
+                " missing."
+            )
         return cls(place, **table)
 
     @classmethod
@@ -85,8 +96,13 @@ class Home:
         atomic_write(place / f"{name}.key", key, PRIVATE)
         atomic_write(place / f"{name}.pem", certificate)
         lines = [f'name = "{name}"'] + ([f'address = "{address}"'] if address else [])
-        lines.append('# data = "module:function"   what loads this site\'s data; no other site learns of it')
-        lines.append('# table = "ours.csv"         or the file with its samples, for jobs with an [estimator]')
+        lines.append(
+            '# data = "module:function"   what loads this site\'s data; no other site learns of it'
+        )
+        lines.append(
+            '# table = "ours.csv"         or the file with its samples, for jobs with an'
+            " [estimator]"
+        )
         atomic_write(place / "site.toml", "\n".join(lines) + "\n", PRIVATE)
         return cls(place, name, address)
 
@@ -99,7 +115,10 @@ class Home:
     def card(self) -> str:
         """The site as an entry of a job file."""
         address = f'address = "{self.address}"\n' if self.address else ""
-        return f'[[site]]\nname = "{self.name}"\n{address}certificate = """\n{self.site.certificate}\n"""\n'
+        return (
+            f'[[site]]\nname = "{self.name}"\n{address}certificate ='
+            f' """\n{self.site.certificate}\n"""\n'
+        )
 
     def run(self, job: Job) -> Path:
         """Where the checkpoints of a job are."""
@@ -110,8 +129,9 @@ class Home:
         own = self.site
         if own.fingerprint != expected.fingerprint:
             raise InputError(
-                f"The job has another certificate of {expected.name} ({expected.fingerprint[:16]}...) than "
-                f"{self.folder} ({own.fingerprint[:16]}...).",
+                f"The job has another certificate of {expected.name}"
+                f" ({expected.fingerprint[:16]}...) than {self.folder}"
+                f" ({own.fingerprint[:16]}...).",
                 "Put the card that `decibo site card` prints here into the job file of all sites.",
             )
         key = self.folder / f"{self.name}.key"
@@ -128,7 +148,8 @@ def _new_key(name: str) -> tuple[bytes, bytes]:
     if program is None:
         raise InputError(
             "Making a key needs the program openssl, which is not installed here.",
-            "Install it with the packages of your system, or put a certificate and a key into the folder yourself.",
+            "Install it with the packages of your system, or put a certificate and a key into the"
+            " folder yourself.",
         )
     with tempfile.TemporaryDirectory() as folder:  # only its user may read it
         place = Path(folder)
@@ -138,7 +159,11 @@ def _new_key(name: str) -> tuple[bytes, bytes]:
             f"req -new -x509 -key key -sha256 -days {DAYS} -subj /CN={name} -config config -out pem".split(),
         )
         for words in commands:
-            done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, umask=0o077)
+            done = subprocess.run(
+                [program, *words], cwd=folder, capture_output=True, text=True, umask=0o077
+            )
             if done.returncode:
-                raise InputError(f"openssl {words[0]} failed: {first_line(ValueError(done.stderr))}.")
+                raise InputError(
+                    f"openssl {words[0]} failed: {first_line(ValueError(done.stderr))}."
+                )
         return (place / "pem").read_bytes(), (place / "key").read_bytes()

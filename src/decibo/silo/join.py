@@ -34,20 +34,27 @@ def join(
     progress: bool | Report | None = None,
     say: Say | None = None,
 ) -> Solution:
-    """Take part in a job as this site, and return this site's solution; the same call continues after a crash.
+    """Take part in a job as this site, and return this site's solution; the same call continues
+    after a crash.
 
-    data       this site's own, without an axis of agents; None for what the job's problem has, in a rehearsal
+    data       this site's own, without an axis of agents; None for what the job's problem has, in a
+               rehearsal
     home       the folder that `decibo site init` made, with the key; ~/.decibo/site by default
     folder     where this run keeps its checkpoints; in the home folder by default
     wire       what carries the messages, TLS by default
-    every      the number of steps between two records of this site's own objectives; about a hundred by default
+    every      the number of steps between two records of this site's own objectives; about a
+               hundred by default
     progress   as for `solve`
     say        gets the lines of the log: who connected, who was refused and why
 
-    The solution holds this site's x and y, which are those of all sites to the precision that the run has reached.
+    The solution holds this site's x and y, which are those of all sites to the precision that the
+    run has reached.
     """
     if not isinstance(job, Job):
-        raise InputError(f"job must be a decibo.silo.Job, but it is {job!r:.60}.", "Use decibo.silo.read_job(path).")
+        raise InputError(
+            f"job must be a decibo.silo.Job, but it is {job!r:.60}.",
+            "Use decibo.silo.read_job(path).",
+        )
     run = prepare(job, site, data)
     say = say or (lambda line: None)
     every = max(1, job.steps // 100) if every is None else integer("every", every)

@@ -1,7 +1,9 @@
-"""What a site keeps on its own disk: the state of its agent, and what it has said since the checkpoint before.
+"""What a site keeps on its own disk: the state of its agent, and what it has said since the
+checkpoint before.
 
-A checkpoint is one of `execute.stored` with one agent, written as a whole or not at all; besides the state it holds the
-log of `Post`, so that the site can repeat after a crash what neighbours may have missed. No site sees another's folder.
+A checkpoint is one of `execute.stored` with one agent, written as a whole or not at all; besides
+the state it holds the log of `Post`, so that the site can repeat after a crash what neighbours may
+have missed. No site sees another's folder.
 
     DIR/step-00000120/    the state after 120 steps, the records, the log
     DIR/data-1-1.json     the mark of the data with which the run began (execute.private)
@@ -75,7 +77,9 @@ class Kept:
 
     def save(self, known: Known) -> None:
         """Write a checkpoint."""
-        rows = {f"state.{name}": np.asarray(leaf)[None] for name, leaf in _named(known.state).items()}
+        rows = {
+            f"state.{name}": np.asarray(leaf)[None] for name, leaf in _named(known.state).items()
+        }
         records = {f"history.{name}": values for name, values in known.history.items()}
         with hold(self.folder, own=True) as lock:
             stored.write(
@@ -92,7 +96,8 @@ class Kept:
             )
 
     def restore(self, shape: Tree) -> Known | None:
-        """The newest sound checkpoint, of a state that looks like this; None, and the data marked, for a new run."""
+        """The newest sound checkpoint, of a state that looks like this; None, and the data marked,
+        for a new run."""
         marks = Marks(self.folder, np.array([self.agent]), self.data)
         found = stored.newest(self.folder, lambda saved: self._known(saved, shape))
         if found is None:
@@ -112,13 +117,21 @@ class Kept:
             for name, leaf, wanted in zip(names, leaves, names.values(), strict=True):
                 if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype:
                     raise damaged(saved.folder, f"{name} cannot be {leaf.dtype}{list(leaf.shape)}")
-            history = {key.removeprefix("history."): shared[key] for key in shared if key.startswith("history.")}
+            history = {
+                key.removeprefix("history."): shared[key]
+                for key in shared
+                if key.startswith("history.")
+            }
             said = {key: shared[key] for key in ("said.positions", "said.sizes", "said.numbers")}
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
-            raise damaged(saved.folder, f"its arrays cannot be read ({first_line(error)})") from error
-        return Known(saved.step, jax.tree.unflatten(jax.tree.structure(shape), leaves), history, said)
+            raise damaged(
+                saved.folder, f"its arrays cannot be read ({first_line(error)})"
+            ) from error
+        return Known(
+            saved.step, jax.tree.unflatten(jax.tree.structure(shape), leaves), history, said
+        )
 
 
 def ended(site: str, solution: Solution) -> dict[str, object]:
@@ -136,7 +149,11 @@ def write_solution(folder: Path, site: str, solution: Solution) -> Path:
     """Keep a site's x and y, and how it ended, where only its user can read them."""
     points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
     whole = ended(site, solution) | {"folder": str(folder)} | points
-    return atomic_write(folder / SOLUTION, json.dumps(to_json(whole, nonfinite_as_text=True), indent=1) + "\n", PRIVATE)
+    return atomic_write(
+        folder / SOLUTION,
+        json.dumps(to_json(whole, nonfinite_as_text=True), indent=1) + "\n",
+        PRIVATE,
+    )
 
 
 def _named(tree: Tree) -> dict[str, jax.Array]:

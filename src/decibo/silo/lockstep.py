@@ -97,7 +97,10 @@ class Runner:
             except KeyboardInterrupt:
                 self._keep(post, known)
                 status = Status.interrupted
-                message = f"Interrupted after step {known.step} of {job.steps}; the same command goes on from there."
+                message = (
+                    f"Interrupted after step {known.step} of {job.steps}; the same command goes on"
+                    " from there."
+                )
             if status in (Status.done, Status.converged):
                 self._finish(post)
         finally:
@@ -133,7 +136,10 @@ class Runner:
         if job.method.masks:
             first = first | masks_of_site(job.method.masks, first, number, secret_of)
             if len(secret_of) == 1:
-                self.say(f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide nothing from it")
+                self.say(
+                    f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide"
+                    " nothing from it"
+                )
         return self._recorded(Known(0, self.site.agent.begin(first, self.talk.of(0)), {}, {}))
 
     def ended(self, post: Post, known: Known) -> bool:
@@ -174,7 +180,11 @@ class Runner:
         if known.step % job.checkpoint_every == 0 or known.step == job.steps:
             self.kept.save(known._replace(said=post.said()))
         if self.report is not None:
-            self.report(min(known.step, job.steps), job.steps, {name: rows[-1] for name, rows in known.history.items()})
+            self.report(
+                min(known.step, job.steps),
+                job.steps,
+                {name: rows[-1] for name, rows in known.history.items()},
+            )
         return known
 
     def _keep(self, post: Post, known: Known) -> None:
@@ -213,4 +223,7 @@ class Runner:
         if complete:
             self.kept.finish()
         else:
-            self.say(f"not all of {listed(self.site.peers)} are done; start this site again if they ask for it")
+            self.say(
+                f"not all of {listed(self.site.peers)} are done; start this site again if they ask"
+                " for it"
+            )

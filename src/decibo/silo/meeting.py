@@ -6,12 +6,12 @@ r"""What sites agree on before a job, each talking to its neighbours only.
               (4)  down the tree: the root says the total, and every site what the one above it said
               (5)  with secure sums (secure.py): everybody says what cannot be read, and adds up what all have said
 
-So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody learns the total, and
-by (3) the neighbours of a site the sum over it and those below it: nobody further away learns what one site added.
-By (5) nobody learns more than the total.
+So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody
+learns the total, and by (3) the neighbours of a site the sum over it and those below it: nobody
+further away learns what one site added. By (5) nobody learns more than the total.
 
-A meeting remembers its results. Neighbours forget what they said before the first steps, so a site that starts again
-after them reads the results from its own folder instead of asking.
+A meeting remembers its results. Neighbours forget what they said before the first steps, so a site
+that starts again after them reads the results from its own folder instead of asking.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from decibo.network.network import Network
 from decibo.silo.mix import neighbours_of
 from decibo.silo.secure import Sums
 
-Said = Callable[[np.ndarray], np.ndarray]  # what this site says -> rows: the same, and what each neighbour says
+# what this site says -> rows: the same, and what each neighbour says
+Said = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False)
@@ -40,7 +41,8 @@ class Meeting:
 
     names     of the sites, in the order of the agents
     number    which of them this is
-    past      the results of this meeting in an earlier process, if there was one: nothing is said then
+    past      the results of this meeting in an earlier process, if there was one: nothing is said
+              then
     sums      what hides the numbers of this site in sums, if they are secure
     results   of this meeting so far
     """
@@ -62,12 +64,16 @@ class Meeting:
         own = np.asarray(numbers, dtype=np.float64)
         if not own.size:
             return own
-        return np.asarray(self._agreed(lambda: self._summed(own.ravel()).reshape(own.shape).tolist()), np.float64)
+        return np.asarray(
+            self._agreed(lambda: self._summed(own.ravel()).reshape(own.shape).tolist()), np.float64
+        )
 
     def largest(self, numbers: ArrayLike) -> np.ndarray:
         """The largest of what the sites have, number by number."""
         own = np.asarray(numbers, dtype=np.float64)
-        return np.asarray(self._agreed(lambda: self._largest(own.ravel()).reshape(own.shape).tolist()), np.float64)
+        return np.asarray(
+            self._agreed(lambda: self._largest(own.ravel()).reshape(own.shape).tolist()), np.float64
+        )
 
     def _agreed(self, find: Callable[[], Any]) -> Any:
         """What was found, now or in the earlier process."""
@@ -76,7 +82,9 @@ class Meeting:
         elif len(self.results) < len(self.past):
             result = self.past[len(self.results)]
         else:
-            raise InputError("What the sites agreed on was less than this fit needs, so it was another fit's.")
+            raise InputError(
+                "What the sites agreed on was less than this fit needs, so it was another fit's."
+            )
         self.results.append(result)
         return result
 
@@ -123,11 +131,13 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Tree:
-    """A site's place in a tree on the links of a network: the same tree at all sites, as low as it can be.
+    """A site's place in a tree on the links of a network: the same tree at all sites, as low as it
+    can be.
 
     width, height   the longest way between two sites of the network, and from the root of the tree
     level           how far from the root this site is
-    above, below    of the rows that an exchange returns, that of the site above, and those of the sites below
+    above, below    of the rows that an exchange returns, that of the site above, and those of the
+                    sites below
     """
 
     width: int
@@ -146,7 +156,13 @@ def tree_of(network: Network, number: int) -> Tree:
     far = {site: max(way.values()) for site, way in ways.items()}
     root = min(far, key=lambda site: (far[site], site))
     level = ways[root]
-    above = {site: min(n for n in graph[site] if level[n] == level[site] - 1) for site in graph if site != root}
+    above = {
+        site: min(n for n in graph[site] if level[n] == level[site] - 1)
+        for site in graph
+        if site != root
+    }
     row = {other: place for place, other in enumerate(neighbours_of(network, number), start=1)}
     below = [row[other] for other in row if above.get(other) == number]
-    return Tree(max(far.values()), far[root], level[number], row.get(above.get(number, -1), 0), below)
+    return Tree(
+        max(far.values()), far[root], level[number], row.get(above.get(number, -1), 0), below
+    )

@@ -1,12 +1,13 @@
-r"""A site as a member of a job whose problem the sites find together: first a meeting, then the run.
+r"""A site as a member of a job whose problem the sites find together: first a meeting, then the
+run.
 
     HELLO     (1)  neighbours compare `terms`; the first difference ends all that talk to each other, and is named
     meeting   (2)  exchanges (0, 0), (0, 1), ... of the job, in which sites find what they need to state the problem
     run       (3)  the method's own exchanges, from (0, n) on, as `join` makes them
 
-A site that crashes before its first checkpoint begins again with (2), and hears what was said there once more:
-neighbours keep it for as long as they may be asked (post.py, (6)). One that crashes later finds the results in its
-folder.
+A site that crashes before its first checkpoint begins again with (2), and hears what was said there
+once more: neighbours keep it for as long as they may be asked (post.py, (6)). One that crashes
+later finds the results in its folder.
 
     DIR/agreed.json    the results of (2), and how many exchanges it had
     DIR/means.json     the means of all sites' x and y at the end
@@ -65,15 +66,18 @@ class Member:
     """This site among the sites of a job: `Member.at("job.toml")`.
 
     site              which of them it is
-    home              the folder that `decibo site init` made, with the key; ~/.decibo/site by default
+    home              the folder that `decibo site init` made, with the key; ~/.decibo/site by
+                      default
     folder            where it keeps its checkpoints; in the home folder by default
     wire              what carries the messages, TLS by default; a wire serves one fit
-    run               a word that tells a run from earlier ones of the same sites: all of them must use the same
+    run               a word that tells a run from earlier ones of the same sites: all of them must
+                      use the same
     checkpoint_every  steps between two checkpoints
     patience          seconds for which a silent site is waited for
     again             seconds of silence after which a neighbour is asked again
     say               gets the lines of the log
-    secure_sums       whether sites hide what they add to a sum; for three or more that are all neighbours
+    secure_sums       whether sites hide what they add to a sum; for three or more that are all
+                      neighbours
     """
 
     sites: tuple[Site, ...]
@@ -99,11 +103,14 @@ class Member:
         if flag("secure_sums", self.secure_sums):
             check_sums(self.network)
         if not isinstance(self.run, str):
-            raise InputError(f"run must be a word that all sites use for this run, but it is {short_repr(self.run)}.")
+            raise InputError(
+                "run must be a word that all sites use for this run, but it is"
+                f" {short_repr(self.run)}."
+            )
         if len(self.sites) != self.network.agents:
             raise InputError(
-                f"The network must have an agent for each site, but there are {len(self.sites)} sites and "
-                f"{self.network!r}."
+                f"The network must have an agent for each site, but there are {len(self.sites)}"
+                f" sites and {self.network!r}."
             )
 
     @classmethod
@@ -122,11 +129,14 @@ class Member:
         wanted = options.pop("dtype", None)
         if wanted is not None and wanted != jnp.zeros(()).dtype.name:
             raise InputError(
-                f"{path} computes in {short_repr(wanted)}, but JAX is set to {jnp.zeros(()).dtype.name} here.",
+                f"{path} computes in {short_repr(wanted)}, but JAX is set to"
+                f" {jnp.zeros(()).dtype.name} here.",
                 f"Set jax_enable_x64 to {wanted == 'float64'} before anything else.",
             )
         own = Home.at(home)
-        rest = {"home": own.folder, "wire": wire, "run": run} | ({} if say is None else {"say": say})
+        rest = {"home": own.folder, "wire": wire, "run": run} | (
+            {} if say is None else {"say": say}
+        )
         return cls(members.sites, members.network, own.name, members.relay, **rest, **options)
 
     @property
@@ -147,7 +157,9 @@ class Member:
     def terms(self, more: Mapping[str, str]) -> dict[str, str]:
         """What the sites compare, in words."""
         return {
-            "sites": ", ".join(f"{site.name} {site.fingerprint[:16]}".strip() for site in self.sites),
+            "sites": ", ".join(
+                f"{site.name} {site.fingerprint[:16]}".strip() for site in self.sites
+            ),
             "network": f"{self.network!r} {digest(self.network.weights.data)}",
             "run": self.run,
             "checkpoint_every": str(self.checkpoint_every),
@@ -180,17 +192,26 @@ class Member:
 
     @contextmanager
     def meet(self, more: Mapping[str, str], data: Sequence[np.ndarray]) -> Iterator[Session]:
-        """Meet the other sites, if they agree on the terms of all jobs and on these; the same again after a crash.
+        """Meet the other sites, if they agree on the terms of all jobs and on these; the same again
+        after a crash.
 
         data   this site's own, of which nothing is said but sums
         """
         mark, post = self.greeting(more)
-        folder = Home.at(self.home).folder / "runs" / mark.hex()[:16] if self.folder is None else Path(self.folder)
+        folder = (
+            Home.at(self.home).folder / "runs" / mark.hex()[:16]
+            if self.folder is None
+            else Path(self.folder)
+        )
         with hold(check_folder(folder), own=True):
             try:
                 stored.clear(folder)
                 past = _read(folder / AGREED) if stored.steps(folder) else None
-                shares = own_shares(folder, self.peers, data, new=past is None) if self.secure_sums else None
+                shares = (
+                    own_shares(folder, self.peers, data, new=past is None)
+                    if self.secure_sums
+                    else None
+                )
                 talk = Later(post, self.peers, first=0 if past is None else past["calls"])
                 names = [site.name for site in self.sites]
                 if past is None:
@@ -209,9 +230,14 @@ class Member:
                     post.close()
 
     def _sums(self, mark: bytes, own: Shares, heard: Shares, talk: Talk) -> Sums:
-        """What hides this site's numbers in sums, from what each link has agreed on when the meeting began."""
+        """What hides this site's numbers in sums, from what each link has agreed on when the
+        meeting began."""
         numbers = {peer: self.members.number(peer) for peer in self.peers}
-        return Sums(self.number, secrets_of(mark, self.number, numbers, own, heard), lambda: (talk.step, talk.call))
+        return Sums(
+            self.number,
+            secrets_of(mark, self.number, numbers, own, heard),
+            lambda: (talk.step, talk.call),
+        )
 
 
 @contextmanager
@@ -242,7 +268,8 @@ class Session:
     talk: Later
 
     def solve(self, problem: Problem, method: Algorithm, *, steps: int, tol: float) -> Solution:
-        """The run, until the residual of all sites together is below tol; x and y are the means over all sites."""
+        """The run, until the residual of all sites together is below tol; x and y are the means
+        over all sites."""
         member = self.member
         job = Job(
             member.sites,
@@ -261,7 +288,9 @@ class Session:
         if self.meeting.past is None:
             self._note()
         meeting = replace(self.meeting, past=None)
-        judge = Residual(run.agent.functions, method.core, run.rows, meeting, self.folder / MEANS, steps, tol)
+        judge = Residual(
+            run.agent.functions, method.core, run.rows, meeting, self.folder / MEANS, steps, tol
+        )
         runner = Together(run, kept, max(1, steps // 100), None, member.say, judge, self.talk)
         if known is not None and kept.finished and (known.step == steps or runner.enough(known)):
             status = Status.converged if runner.enough(known) else Status.done
@@ -298,8 +327,11 @@ class Later(Talk):
 
 
 @partial(jax.jit, static_argnames="functions")
-def _own(functions: Functions, core: Core, data: Tree, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
-    """Where a site is and where its own data would have it go: x and the answer, and the directions of both."""
+def _own(
+    functions: Functions, core: Core, data: Tree, state: Tree, k: jax.Array
+) -> dict[str, jax.Array]:
+    """Where a site is and where its own data would have it go: x and the answer, and the directions
+    of both."""
     rows = {name: row[None] for name, row in core.view(state).items()}
     here = Snapshot(functions, data, rows, k, {}, core.direction, core.answer)
     inner = lambda d, x, y: Oracle(functions, d).inner(x, y)[1]
@@ -315,7 +347,8 @@ def _own(functions: Functions, core: Core, data: Tree, state: Tree, k: jax.Array
 class Residual:
     r"""How far the sites are from a fixed point, all of them together, by first gradients only.
 
-        (4)  residual = max of |mean of the directions of x|, |mean of g_y|, |x_i - mean x|, |y_i - mean y|
+        (4)  residual = max of |mean of the directions of x|, |mean of g_y|, |x_i - mean x|, |y_i -
+             mean y|
 
     The means at the end of the run are written to a file, since they are the answer of all sites.
     """
@@ -329,7 +362,8 @@ class Residual:
     tol: float
 
     def __call__(self, known: Known) -> np.ndarray:
-        """All residuals so far, with the one of this step, which sums and maxima over all sites give."""
+        """All residuals so far, with the one of this step, which sums and maxima over all sites
+        give."""
         found = _own(self.functions, self.core, self.data, known.state, np.int32(known.step))
         own = {name: np.asarray(row, np.float64) for name, row in found.items()}
         mean = self._means(own)
@@ -343,7 +377,8 @@ class Residual:
         return so_far
 
     def enough(self, history: Mapping[str, np.ndarray]) -> bool:
-        """Whether the residual is at most tol now and was not before, as `until` of `solve` has it."""
+        """Whether the residual is at most tol now and was not before, as `until` of `solve` has
+        it."""
         residuals = history["residual"]
         return bool(residuals[-1] <= self.tol and (residuals > self.tol).any())
 
@@ -365,7 +400,9 @@ class Together(Runner):
         post.start()
         self.talk = self.speech
         if known is None:
-            known = self._recorded(Known(0, self.site.agent.begin(self.site.first, self.talk.of(0)), {}, {}))
+            known = self._recorded(
+                Known(0, self.site.agent.begin(self.site.first, self.talk.of(0)), {}, {})
+            )
         return known
 
     def enough(self, known: Known) -> bool:
@@ -379,7 +416,11 @@ class Together(Runner):
     def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
         """How the run has ended, in words."""
         if self.enough(known):
-            return known, Status.converged, f"Reached residual <= {self.judge.tol:g} at step {known.step}."
+            return (
+                known,
+                Status.converged,
+                f"Reached residual <= {self.judge.tol:g} at step {known.step}.",
+            )
         return super().result(post, known)
 
     def _stepped(self, post: Post, known: Known) -> Known:

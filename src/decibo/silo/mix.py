@@ -1,14 +1,17 @@
-"""How one agent mixes if the others are elsewhere: its row goes out, those of its neighbours come in, and it sums up.
+"""How one agent mixes if the others are elsewhere: its row goes out, those of its neighbours come
+in, and it sums up.
 
-`SiloMix` is the `Mix` of a step of ONE agent, without the axis of agents that the simulation has; every strategy,
-compression and network with fixed or changing links works as it stands. The sum is made in the order of the agents,
+`SiloMix` is the `Mix` of a step of ONE agent, without the axis of agents that the simulation has;
+every strategy, compression and network with fixed or changing links works as it stands. The sum is
+made in the order of the agents,
 
     (1)  mix(s)_i = s_i + sum_j w_ij (s_j - s_i),      j over the neighbours in the order of their numbers
 
-so that it does not depend on who answers first. The simulation sums in an order that suits all agents together: results
-agree to rounding, and every site's own are the same bits each time.
+so that it does not depend on who answers first. The simulation sums in an order that suits all
+agents together: results agree to rounding, and every site's own are the same bits each time.
 
-What goes out leaves the compiled program at `sent`, one equation that `cut` and the callback give a meaning to.
+What goes out leaves the compiled program at `sent`, one equation that `cut` and the callback give a
+meaning to.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from decibo.network.network import Network
 from decibo.network.sharded import mixing_of_one
 
 T = TypeVar("T")
-Host = Callable[[np.ndarray], np.ndarray]  # what this site says -> rows: the same, and what each neighbour says
+# what this site says -> rows: the same, and what each neighbour says
+Host = Callable[[np.ndarray], np.ndarray]
 
 # An equation with one vector in and rows out, the vector first. It has no meaning of its own.
 sent = Primitive("decibo_sent")
@@ -62,7 +66,8 @@ class Exchange(Mixing):
     """Say the own row, then mix it with what the neighbours say.
 
     rows    how many there are then
-    host    who carries it, for programs that are not cut; without it, `sent` stands in the traced program
+    host    who carries it, for programs that are not cut; without it, `sent` stands in the traced
+            program
     """
 
     local: Mixing
@@ -96,9 +101,12 @@ class Exchange(Mixing):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Told(Mixing):
-    """The mixing of an agent that receives a second row: by how much its neighbours together differ from it."""
+    """The mixing of an agent that receives a second row: by how much its neighbours together differ
+    from it."""
 
-    def differing(self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
+    def differing(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
         """The second row."""
         return received[1:]
 
@@ -129,9 +137,11 @@ class SiloMix:
         return self._exchange(lambda mixing: mixing.largest, tree)
 
     def others(self, tree: T) -> T:
-        """Refused: what asks for it hides its numbers by noise, which all sites of a job could subtract."""
+        """Refused: what asks for it hides its numbers by noise, which all sites of a job could
+        subtract."""
         raise InputError(
-            "What this method sends differs from what it counts as its own, which sites do not support.",
+            "What this method sends differs from what it counts as its own, which sites do not"
+            " support.",
             "Simulate it with decibo.solve.",
         )
 
@@ -142,27 +152,33 @@ class SiloMix:
         return self.told
 
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
-        over = lambda mixing, tree: as_one(lambda row: how(mixing)(row[None], self.k, self.key)[0], tree)
+        over = lambda mixing, tree: as_one(
+            lambda row: how(mixing)(row[None], self.k, self.key)[0], tree
+        )
         return self.mixing.shared_out(tree, over)
 
 
 def silo_mixing(
     network: Network | DirectedNetwork, agent: int, host: Host | None = None, *, sums: bool = False
 ) -> Mixing:
-    """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum over them."""
+    """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum
+    over them."""
     if sums:
         return Exchange(Told(), 2, host)
     if isinstance(network, DirectedNetwork):
         raise InputError(
-            f"Sites talk in both directions, but {network!r} is directed.", "Use an undirected network between sites."
+            f"Sites talk in both directions, but {network!r} is directed.",
+            "Use an undirected network between sites.",
         )
     if isinstance(network, EachNetwork):
         raise InputError(
-            f"Sites have one network, but {network!r} has one for each variable.", "Use one network between sites."
+            f"Sites have one network, but {network!r} has one for each variable.",
+            "Use one network between sites.",
         )
     if isinstance(network, AsynchronousNetwork):
         raise InputError(
-            f"Sites wait for each other, but {network!r} simulates agents that do not.", "Use the network inside it."
+            f"Sites wait for each other, but {network!r} simulates agents that do not.",
+            "Use the network inside it.",
         )
     local, received = mixing_of_one(network, agent)
     exchange = Exchange(local, len(received), host)
@@ -171,4 +187,8 @@ def silo_mixing(
 
 def neighbours_of(network: Network | DirectedNetwork, agent: int) -> list[int]:
     """The agents that an agent exchanges messages with, in the order of the rows it receives."""
-    return [int(other) for other in np.unique(network.edges[(network.edges == agent).any(axis=1)]) if other != agent]
+    return [
+        int(other)
+        for other in np.unique(network.edges[(network.edges == agent).any(axis=1)])
+        if other != agent
+    ]

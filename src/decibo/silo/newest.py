@@ -1,23 +1,27 @@
-r"""What a site says and hears if nobody waits: the newest message of each neighbour, and who is there at all.
+r"""What a site says and hears if nobody waits: the newest message of each neighbour, and who is
+there at all.
 
     (1)  order of a frame   (boot, number): how often the site has started, and how often it has moved since
     (2)  newest_j           the frame of j of the highest order so far; one of a lower order changes nothing
-    (3)  every `again` seconds a site repeats its newest frame, whether it computes or not: a frame that is lost is
-         late, and silence means absence
-    (4)  silent for `patience` seconds: j is left out until it is heard again. So is a neighbour not heard of yet
-    (5)  who hears frames of a lower order than it knows tells their sender which one it knows, and the sender starts
-         counting above that: a site that goes on from an old checkpoint, or from nothing, needs no memory and no clock
+    (3)  every `again` seconds a site repeats its newest frame, whether it computes or not: a frame
+         that is lost is late, and silence means absence
+    (4)  silent for `patience` seconds: j is left out until it is heard again. So is a neighbour not
+         heard of yet
+    (5)  who hears frames of a lower order than it knows tells their sender which one it knows, and
+         the sender starts counting above that: a site that goes on from an old checkpoint, or from
+         nothing, needs no memory and no clock
 
-Nobody could say when all sites have made their steps, or are at rest; but the wish to end spreads. With D the width of
-the network,
+Nobody could say when all sites have made their steps, or are at rest; but the wish to end spreads.
+With D the width of the network,
 
-    (6)  calm_i = 0 as long as i has something to do; then 1 + the smallest calm_j of the neighbours that are not left
-         out, at every move, at most 2 D + 1
+    (6)  calm_i = 0 as long as i has something to do; then 1 + the smallest calm_j of the neighbours
+         that are not left out, at every move, at most 2 D + 1
     (7)  calm_i = 2 D + 1, or a neighbour that has ended so: i ends as soon as it has nothing to do
 
-A site with something to do keeps calm at distance k from it at k or below: so calm_i > D says that all had nothing to
-do a while ago, and at 2 D + 1 that all of them had seen this of each other and stayed so. Neighbours that never came
-count as busy until `patience` seconds have passed. When a site has nothing to do is for free.py to say.
+A site with something to do keeps calm at distance k from it at k or below: so calm_i > D says that
+all had nothing to do a while ago, and at 2 D + 1 that all of them had seen this of each other and
+stayed so. Neighbours that never came count as busy until `patience` seconds have passed. When a
+site has nothing to do is for free.py to say.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
 BOOTS = (1 << 32) - 2  # the most
-LINGER = 10  # times `again`: how long to repeat the end to a neighbour that may not have heard of it
+# times `again`: how long to repeat the end to a neighbour that may not have heard of it
+LINGER = 10
 
 
 class Heard(NamedTuple):
@@ -55,7 +60,12 @@ class Newest(Post):
     """
 
     def __init__(
-        self, wire: Wire, settings: Settings, *, width: int, clock: Callable[[], float] = time.monotonic
+        self,
+        wire: Wire,
+        settings: Settings,
+        *,
+        width: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(wire, settings, keep=1)
         self.limit = 2 * width + 1
@@ -69,7 +79,9 @@ class Newest(Post):
         self._out: set[str] = set()  # who is left out, as the log has it
         self._began = clock()
         self._closed = False
-        self._repeats = threading.Thread(target=self._repeat, name=f"decibo-{self.me}-repeats", daemon=True)
+        self._repeats = threading.Thread(
+            target=self._repeat, name=f"decibo-{self.me}-repeats", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to connect, to hear, and to repeat."""
@@ -87,7 +99,8 @@ class Newest(Post):
     # Saying and hearing
 
     def offer(self, vector: np.ndarray, *, busy: bool) -> None:
-        """Say this to all neighbours in place of what was said before; `busy` unless this site could end."""
+        """Say this to all neighbours in place of what was said before; `busy` unless this site
+        could end."""
         with self._changed:
             self._vector = vector
             self._moves += 1
@@ -105,7 +118,11 @@ class Newest(Post):
             if self._failure is not None:
                 raise self._failure
             self._news = False
-            there = {peer: heard.numbers for peer, heard in self._newest.items() if not self._is_out(peer)}
+            there = {
+                peer: heard.numbers
+                for peer, heard in self._newest.items()
+                if not self._is_out(peer)
+            }
             changed = self._out ^ (set(self.peers) - set(there))
             self._out = set(self.peers) - set(there)
             heard_before = set(self._newest)
@@ -114,14 +131,18 @@ class Newest(Post):
                 self.say(f"{peer} takes part")
             elif peer in heard_before:
                 self.say(
-                    f"{peer} has been silent for {self.patience:g} seconds and is left out until it is heard again"
+                    f"{peer} has been silent for {self.patience:g} seconds and is left out until it"
+                    " is heard again"
                 )
         return there
 
     def wait(self, seconds: float) -> None:
-        """Until something new has arrived, but not for longer than this; not at all if nothing new can come."""
+        """Until something new has arrived, but not for longer than this; not at all if nothing new
+        can come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._news or self._failure is not None or self._is_last(), seconds)
+            self._changed.wait_for(
+                lambda: self._news or self._failure is not None or self._is_last(), seconds
+            )
 
     @property
     def over(self) -> bool:
@@ -137,7 +158,8 @@ class Newest(Post):
             return [peer for peer in self.peers if self._is_out(peer)]
 
     def finish(self) -> bool:
-        """Stay until all neighbours that are there have ended too; False if one of them went away before."""
+        """Stay until all neighbours that are there have ended too; False if one of them went away
+        before."""
         with self._changed:
             self._over = DONE
         self._farewell(self.peers)
@@ -150,7 +172,9 @@ class Newest(Post):
                 ends = {peer: self._ended.get(peer) for peer in self.peers}
                 decided = {peer for peer, heard in self._newest.items() if heard.calm >= self.limit}
                 ending = {peer for peer, end in ends.items() if end is not None} | decided
-                waits = [peer for peer in self.peers if peer not in ending and not self._is_out(peer)]
+                waits = [
+                    peer for peer in self.peers if peer not in ending and not self._is_out(peer)
+                ]
             deaf = [peer for peer, end in ends.items() if end is None or not end.heard]
             if waits:
                 last = self.clock()
@@ -192,7 +216,9 @@ class Newest(Post):
     def _frame(self) -> bytes:
         """This site's newest frame."""
         at = self._moves, self._boot
-        return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=self._vector, calm=self.calm)
+        return pack(
+            Kind.DATA, self.job, self.number[self.me], *at, numbers=self._vector, calm=self.calm
+        )
 
     def _repeat(self) -> None:
         while True:
@@ -225,12 +251,18 @@ class Newest(Post):
             if like is None:
                 return  # this site has nothing to mix it with
             if frame.numbers.size != like.size or frame.numbers.dtype.name != like.dtype.name:
-                problem = f"{frame.numbers.size} numbers of type {frame.numbers.dtype} where others were due"
+                problem = (
+                    f"{frame.numbers.size} numbers of type {frame.numbers.dtype} where others"
+                    " were due"
+                )
             elif not np.isfinite(frame.numbers).all():
                 problem = "its numbers are not finite"
             elif known is None or order >= known.order:
                 self._news = self._news or known is None or order > known.order
-                self._newest[peer] = Heard(order, frame.numbers, min(frame.calm, self.limit), self.clock())  # (2)
+                # (2)
+                self._newest[peer] = Heard(
+                    order, frame.numbers, min(frame.calm, self.limit), self.clock()
+                )
                 self._changed.notify_all()
             else:
                 older = True
@@ -240,7 +272,8 @@ class Newest(Post):
             self._answer(peer, (0, 0))  # (5)
 
     def _answer(self, peer: str, position: Position) -> None:
-        """Repeat what is new, and say which frame of the neighbour is known; not more often than anybody needs."""
+        """Repeat what is new, and say which frame of the neighbour is known; not more often than
+        anybody needs."""
         now = time.monotonic()
         with self._changed:
             if now - self._answered.get(peer, -self.again) < self.again / 4:
@@ -252,11 +285,15 @@ class Newest(Post):
             self._tell([peer], content)
         if known is not None:
             sender = self.number[self.me]
-            self._tell([peer], pack(Kind.HERE, self.job, sender, words={"heard": list(known.order)}))
+            self._tell(
+                [peer], pack(Kind.HERE, self.job, sender, words={"heard": list(known.order)})
+            )
 
     def _located(self, peer: str, frame: Frame) -> None:
         heard = frame.words.get("heard")
-        if not (isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)):
+        if not (
+            isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)
+        ):
             return
         with self._changed:
             behind = (heard[0], heard[1]) > (self._boot, self._moves) and 0 <= heard[0] < BOOTS

@@ -1,4 +1,5 @@
-"""This site's part of a job, checked before anything is computed or sent: its data, its agent, what it will say."""
+"""This site's part of a job, checked before anything is computed or sent: its data, its agent, what
+it will say."""
 
 from __future__ import annotations
 
@@ -83,8 +84,12 @@ class Run:
         view = self.agent.method.core.view(state)
         answer = view[self.agent.method.answer]
         values = loop.values(self.agent.functions, self.rows, view["x"][None], answer[None])
-        found = {name: float(value[0]) for name, value in zip(("outer", "inner"), values, strict=True)}
-        return found | ({"rest": self.rest(state)} if self.job.is_free and self.agent.method.rest else {})
+        found = {
+            name: float(value[0]) for name, value in zip(("outer", "inner"), values, strict=True)
+        }
+        return found | (
+            {"rest": self.rest(state)} if self.job.is_free and self.agent.method.rest else {}
+        )
 
     def rest(self, state: Tree) -> float:
         """By how much this agent would still move, for a method that can tell."""
@@ -100,7 +105,9 @@ class Run:
             y=functions.y.unravel(rows[method.answer][0]),
             agents=as_trees(functions, rows),
             history=known.history,
-            cost=replace(self.cost, agents=1, links=len(self.peers), steps=known.step, seconds=seconds),
+            cost=replace(
+                self.cost, agents=1, links=len(self.peers), steps=known.step, seconds=seconds
+            ),
             status=status,
             message=message,
             steps=known.step,
@@ -126,14 +133,19 @@ def prepare(job: Job, site: str, data: Tree) -> Run:
     own = jax.tree.map(lambda leaf: leaf[0], rows)
     for name in job.method.masks:  # which follow when the neighbours have been heard
         start[MASK + name] = jnp.zeros_like(start["x" if name == "x" else "y"])
-    agent = Agent(problem.functions, job.method, job.network, number, own, job.seed, job.secure_sums)
+    agent = Agent(
+        problem.functions, job.method, job.network, number, own, job.seed, job.secure_sums
+    )
     first = {name: row[0] for name, row in start.items()}
-    shape = jax.eval_shape(lambda *parts: begin(agent.functions, agent.told, *parts), agent.inputs, first)
+    shape = jax.eval_shape(
+        lambda *parts: begin(agent.functions, agent.told, *parts), agent.inputs, first
+    )
     before, during = agent.messages(first)
     if job.is_free and (before or len(during) != 1 or during[0][0] != 1):
         raise InputError(
-            f"A site that does not wait sends one message in each step, but {job.method.name} sends "
-            f"{sum(often for often, _ in (*before, *during)):g}, of which some depend on answers to others.",
+            f"A site that does not wait sends one message in each step, but {job.method.name} sends"
+            f" {sum(often for often, _ in (*before, *during)):g}, of which some depend on answers"
+            " to others.",
             "Use one consensus strategy for all variables.",
         )
     cost = step_cost(problem.functions, one_of(rows), one_of(start), job.method.core)
@@ -142,4 +154,6 @@ def prepare(job: Job, site: str, data: Tree) -> Run:
 
 def with_data(problem: Problem, agents: int, data: Tree) -> Problem:
     """The problem with one site's data in place of its own."""
-    return replace(problem, data=lambda agent: data, agents=agents, solution=None, inner_solution=None)
+    return replace(
+        problem, data=lambda agent: data, agents=agents, solution=None, inner_solution=None
+    )

@@ -1,26 +1,32 @@
-r"""What one site says to its neighbours and hears from them, on any wire: the whole of what correctness rests on.
+r"""What one site says to its neighbours and hears from them, on any wire: the whole of what
+correctness rests on.
 
-Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site that has made it has
-heard from all its neighbours, so neighbours are never more than one exchange apart:
+Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site
+that has made it has heard from all its neighbours, so neighbours are never more than one exchange
+apart:
 
     (1)  |position of i - position of j| <= 1        for neighbours i, j while both run
     (2)  box_j[k, c]                                 what j said, until it is taken; frames may come in any order, twice
     (3)  log[k, c]                                   what this site said in its last `keep` steps
     (4)  silent for `again` seconds: ASK (k, c)      the answer is log from (k, c) on, then HERE: where it is, whom it
-                                                     waits for. So the name of a site that is gone reaches all others
+                                                     waits for. So the name of a site that is gone
+                                                     reaches all others
     (5)  silent for `patience` seconds: LostError    with that name
 
-A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may crash, too: a site
-that starts again from its checkpoint of step s with the log that was saved there says the same as before, bit for bit,
-and hears again what it has missed. Let checkpoints be E steps apart. When i stops at step p, its newest checkpoint is
-of a step s > p - E; by (1) a neighbour's is of a step s' <= p + 1, so s' <= s + E, and
+A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may
+crash, too: a site that starts again from its checkpoint of step s with the log that was saved there
+says the same as before, bit for bit, and hears again what it has missed. Let checkpoints be E steps
+apart. When i stops at step p, its newest checkpoint is of a step s > p - E; by (1) a neighbour's is
+of a step s' <= p + 1, so s' <= s + E, and
 
     (6)  log of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
 
-With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is damaged.
+With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is
+damaged.
 
-Before the first exchange of a job with masks, the two ends of each link tell each other random numbers, their shares of
-a secret that no third site has (secret.py). They are told until they are heard, and again to a neighbour that asks.
+Before the first exchange of a job with masks, the two ends of each link tell each other random
+numbers, their shares of a secret that no third site has (secret.py). They are told until they are
+heard, and again to a neighbour that asks.
 """
 
 from __future__ import annotations
@@ -56,7 +62,8 @@ class Report(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a neighbour left: done, or why it cannot go on; and whether it knows that this site has finished."""
+    """How a neighbour left: done, or why it cannot go on; and whether it knows that this site has
+    finished."""
 
     status: str
     why: str
@@ -130,8 +137,10 @@ class Post:
         self._heard: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
         self._complained: dict[str, float] = {}
-        self.veil: Callable[[str, Position, np.ndarray], np.ndarray] | None = None  # what a neighbour is told instead
-        self._shares: dict[str, bytes] = {}  # what this site says to each neighbour, and to no other
+        # what a neighbour is told instead
+        self.veil: Callable[[str, Position, np.ndarray], np.ndarray] | None = None
+        # what this site says to each neighbour, and to no other
+        self._shares: dict[str, bytes] = {}
         self.shares: dict[str, bytes] = {}  # what each neighbour says to this site
         self._failure: Exception | None = None
         self._over = ""  # what this site's BYE says
@@ -175,7 +184,9 @@ class Post:
                 missing = self._look(at, vector)
                 now = time.monotonic()
                 if missing and self._failure is None and now - asked < self.again:
-                    self._changed.wait(max(0.001, min(asked + self.again, begun + self.patience) - now))
+                    self._changed.wait(
+                        max(0.001, min(asked + self.again, begun + self.patience) - now)
+                    )
                     missing = self._look(at, vector)
                     now = time.monotonic()
                 if self._failure is not None:
@@ -195,17 +206,22 @@ class Post:
         for peer, box in self._box.items():
             if at in box and (box[at].size != vector.size or box[at].dtype.name != dtype):
                 found = box.pop(at)
-                self._refuse(peer, f"{found.size} numbers of type {found.dtype} where {vector.size} were due")
+                self._refuse(
+                    peer, f"{found.size} numbers of type {found.dtype} where {vector.size} were due"
+                )
         self._missing = tuple(peer for peer in self.peers if at not in self._box[peer])
         return self._missing
 
     def _culprits(self, missing: Iterable[str], now: float) -> tuple[str, ...]:
-        """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits for."""
+        """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits
+        for."""
         names: list[str] = []
         for peer in missing:
             report = self._reports.get(peer)
             fresh = report is not None and now - report.when <= FRESH * self.again
-            others = [name for name in report.waiting if name != self.me] if fresh and report else []
+            others = (
+                [name for name in report.waiting if name != self.me] if fresh and report else []
+            )
             names += others or [peer]
         return tuple(dict.fromkeys(names))
 
@@ -213,12 +229,14 @@ class Post:
         self._blamed = names
         self.leave(LOST, "")
         return LostError(
-            f"{self.me} has waited {self.patience:g} seconds for {listed(names)} in step {step}. What was computed is "
-            "kept: when that site is back, start this one again with the same command."
+            f"{self.me} has waited {self.patience:g} seconds for {listed(names)} in step {step}."
+            " What was computed is kept: when that site is back, start this one again with the"
+            " same command."
         )
 
     def share(self, own: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Tell each neighbour this site's share of the secret of their link, and return the share of each neighbour.
+        """Tell each neighbour this site's share of the secret of their link, and return the share
+        of each neighbour.
 
         known   what they said before this site was started again
         """
@@ -243,7 +261,8 @@ class Post:
                     self._changed.wait(self.again)
 
     def finish(self) -> bool:
-        """Stay until all neighbours have what this site said; False if one of them has been silent for too long."""
+        """Stay until all neighbours have what this site said; False if one of them has been silent
+        for too long."""
         with self._changed:
             self._over = DONE
             self._missing = ()
@@ -260,7 +279,10 @@ class Post:
             gone = [peer for peer, end in ends.items() if end is not None and end.status == DONE]
             if len(gone) == len(ends):
                 grace = grace or now
-                if all(end is not None and end.heard for end in ends.values()) or now - grace > FRESH * self.again:
+                if (
+                    all(end is not None and end.heard for end in ends.values())
+                    or now - grace > FRESH * self.again
+                ):
                     return True
             elif now - begun > self.patience:
                 return False
@@ -274,8 +296,15 @@ class Post:
 
     def _farewell(self, peers: Iterable[str]) -> None:
         for peer in peers:
-            words = {"status": self._over, "why": self._why, "heard": peer in self._ended, "waiting": self._blamed}
-            self._tell([peer], pack(Kind.BYE, self.job, self.number[self.me], *self._at, words=words))
+            words = {
+                "status": self._over,
+                "why": self._why,
+                "heard": peer in self._ended,
+                "waiting": self._blamed,
+            }
+            self._tell(
+                [peer], pack(Kind.BYE, self.job, self.number[self.me], *self._at, words=words)
+            )
 
     # What arrives
 
@@ -301,7 +330,8 @@ class Post:
             self._farewell([peer])
 
     def deliver(self, peer: str, content: bytes) -> None:
-        """Take a frame that has arrived; one that cannot be used is refused, with a line in the log."""
+        """Take a frame that has arrived; one that cannot be used is refused, with a line in the
+        log."""
         try:
             frame = unpack(content, self.most)
         except BadFrame as error:
@@ -310,7 +340,10 @@ class Post:
         if peer not in self._box:
             self._refuse(peer, "it is no neighbour")
         elif frame.sender != self.number[peer]:
-            self._refuse(peer, f"it says that it is site {frame.sender}, but its certificate is that of {peer}")
+            self._refuse(
+                peer,
+                f"it says that it is site {frame.sender}, but its certificate is that of {peer}",
+            )
         elif frame.kind is Kind.HELLO:
             self._hello(peer, frame)
         elif frame.job != self.job:
@@ -328,18 +361,23 @@ class Post:
             self._left(peer, frame)
 
     def _hello(self, peer: str, frame: Frame) -> None:
-        """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no other."""
+        """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no
+        other."""
         there = {plain(name): plain(value) for name, value in frame.words.items()}
         parts = dict.fromkeys([*self.terms, *there])
         differ = [name for name in parts if self.terms.get(name) != there.get(name)]
-        words = [f"{n}: {short(there.get(n), 200)} there, {short(self.terms.get(n), 200)} here" for n in differ]
+        words = [
+            f"{n}: {short(there.get(n), 200)} there, {short(self.terms.get(n), 200)} here"
+            for n in differ
+        ]
         if frame.job != self.job and not words:
             words = ["its summary is the same, but not its checksum"]
         with self._changed:
             self.greeted[peer] = words if frame.job != self.job else []
             if frame.job != self.job and peer not in self._heard and not self._has_begun():
                 self._failure = InputError(
-                    f"{peer} runs another job ({'; '.join(words)}).", "Use the same job file and settings at all sites."
+                    f"{peer} runs another job ({'; '.join(words)}).",
+                    "Use the same job file and settings at all sites.",
                 )
             self._changed.notify_all()
         if frame.job != self.job:
@@ -369,12 +407,16 @@ class Post:
             self._refuse(peer, "its share of a secret is none")
             return
         with self._changed:
-            forgotten = self.shares.setdefault(peer, share) != share and self._failure is None and not self._over
+            forgotten = (
+                self.shares.setdefault(peer, share) != share
+                and self._failure is None
+                and not self._over
+            )
             answers = frame.words.get("wanted") is True and peer in self._shares
             if forgotten:
                 self._failure = LostError(
-                    f"{peer} has lost its share of the secret of its link with {self.me}, without which their masks "
-                    "do not cancel. Start a new job, from where the others are."
+                    f"{peer} has lost its share of the secret of its link with {self.me}, without"
+                    " which their masks do not cancel. Start a new job, from where the others are."
                 )
             self._changed.notify_all()
         if forgotten:
@@ -387,7 +429,8 @@ class Post:
         self._tell([peer], pack(Kind.SHARE, self.job, self.number[self.me], words=words))
 
     def _answer(self, peer: str, position: Position) -> None:
-        """Repeat what was said from there on, and say where this site is; not more often than anybody needs."""
+        """Repeat what was said from there on, and say where this site is; not more often than
+        anybody needs."""
         now = time.monotonic()
         with self._changed:
             if now - self._answered.get(peer, -self.again) < self.again / 4:
@@ -407,11 +450,17 @@ class Post:
         forgotten = False
         with self._changed:
             self._reports[peer] = Report((frame.step, frame.call), waiting, time.monotonic())
-            if peer in self._missing and first is not None and first > self._at and self._failure is None:
+            if (
+                peer in self._missing
+                and first is not None
+                and first > self._at
+                and self._failure is None
+            ):
                 forgotten = True
                 self._failure = LostError(
-                    f"{self.me} is at step {self._at[0]}, but {peer} keeps only what it said from step {first[0]} on: "
-                    f"the state of {self.me} was lost, or is an old copy. Start a new job, from where the others are."
+                    f"{self.me} is at step {self._at[0]}, but {peer} keeps only what it said from"
+                    f" step {first[0]} on: the state of {self.me} was lost, or is an old copy."
+                    " Start a new job, from where the others are."
                 )
             self._changed.notify_all()
         if forgotten:
@@ -423,11 +472,17 @@ class Post:
         with self._changed:
             self._ended[peer] = Ended(status, why, frame.words.get("heard") is True)
             if status in (AMNESIA, DIVERGED) and self._failure is None and not self._over:
-                words = why if status == DIVERGED else f"{peer} has lost its state ({why}), so the job cannot go on."
+                words = (
+                    why
+                    if status == DIVERGED
+                    else f"{peer} has lost its state ({why}), so the job cannot go on."
+                )
                 self._failure = EndedError(words, status)
             elif status == LOST:
                 named = _names(frame.words.get("waiting"), self.number)
-                self._reports[peer] = Report((frame.step, frame.call), named, time.monotonic() + self.patience)
+                self._reports[peer] = Report(
+                    (frame.step, frame.call), named, time.monotonic() + self.patience
+                )
             finished = bool(self._over) and frame.words.get("heard") is not True
             self._changed.notify_all()
         if finished:
@@ -438,7 +493,9 @@ class Post:
         self.refused += 1
         now = time.monotonic()
         if now - self._complained.get(peer, -QUIET) >= QUIET:
-            self._complained = {name: when for name, when in self._complained.items() if now - when < QUIET}
+            self._complained = {
+                name: when for name, when in self._complained.items() if now - when < QUIET
+            }
             self._complained[peer] = now
             self.say(f"refused a frame from {peer}: {why}")
 

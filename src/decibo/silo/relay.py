@@ -1,16 +1,19 @@
-"""The relay: for links of which neither site can be called. Both call the relay, which copies bytes between them.
+"""The relay: for links of which neither site can be called. Both call the relay, which copies bytes
+between them.
 
     site a  -- TLS to the relay --  relay  -- TLS to the relay --  site b
             ------------------- TLS from a to b -------------------
 
-What it copies is the session between the two sites, which it has no key of: it sees who talks to whom, when and how
-much, but no number and no word. It admits the sites of a job only, by their certificates, and connects neighbours only.
+What it copies is the session between the two sites, which it has no key of: it sees who talks to
+whom, when and how much, but no number and no word. It admits the sites of a job only, by their
+certificates, and connects neighbours only.
 
     CALL b\\n      what a says after its handshake; the relay waits until b calls a
     OK\\n          the answer; all that follows is copied
 
-It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes in a second are
-copied for each connection, and no more than a few connections in a second are accepted from one address.
+It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes
+in a second are copied for each connection, and no more than a few connections in a second are
+accepted from one address.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class Relay:
         self.rate = rate
         self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
         self.gate = Gate(say)
-        self.settings = context(credentials, [site.certificate for site in members.sites], server=True)
+        self.settings = context(
+            credentials, [site.certificate for site in members.sites], server=True
+        )
         self.pins = {site.der: site.name for site in members.sites}
         self.links = {
             (site.name, members.names[other])
@@ -64,9 +69,13 @@ class Relay:
         """Begin to accept connections."""
         host, port = host_and_port(listen, "the relay")
         try:
-            self._server = await asyncio.get_running_loop().create_server(lambda: Caller(self), host, port)
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Caller(self), host, port
+            )
         except OSError as error:
-            raise InputError(f"The relay cannot listen on {listen}: {first_line(error)}.") from error
+            raise InputError(
+                f"The relay cannot listen on {listen}: {first_line(error)}."
+            ) from error
         self.say(f"the relay listens on {listen}")
 
     async def close(self) -> None:

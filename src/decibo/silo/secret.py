@@ -1,19 +1,24 @@
-r"""Masks between owners: each link has a secret that only its two ends know, and their masks are drawn from it.
+r"""Masks between owners: each link has a secret that only its two ends know, and their masks are
+drawn from it.
 
-When a run begins, the two ends of a link send each other 32 random bytes over their own encrypted connection, which a
-relay on the way cannot read, and keep them with the run, so that a site that starts again has the same masks:
+When a run begins, the two ends of a link send each other 32 random bytes over their own encrypted
+connection, which a relay on the way cannot read, and keep them with the run, so that a site that
+starts again has the same masks:
 
     (1)  secret_ij   = SHA-256(job, share of the smaller number, share of the larger)
-    (2)  u_1, u_2 .. = the bits of SHAKE-256(secret_ij, variable, block), 53 for each number in [0, 1)
+    (2)  u_1, u_2 .. = the bits of SHAKE-256(secret_ij, variable, block), 53 for each number in [0,
+         1)
     (3)  r_ij        = scale (u_1 + ... + u_12 - 6)               mean 0 and deviation `scale`, nearly normal
     (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
 
-Whatever is hidden by them stays so only as long as it is hidden once: of the same exchange with other data a neighbour
-could subtract what it has heard before. So a mark of the data (execute.private) is kept beside the shares, from before
-anything is said, and other data need another run.
+Whatever is hidden by them stays so only as long as it is hidden once: of the same exchange with
+other data a neighbour could subtract what it has heard before. So a mark of the data
+(execute.private) is kept beside the shares, from before anything is said, and other data need
+another run.
 
-(3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the same bits on any
-machines, and their masks cancel exactly. What (4) is for, and what it hides and does not hide: algorithm/privacy.py.
+(3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
+same bits on any machines, and their masks cancel exactly. What (4) is for, and what it hides and
+does not hide: algorithm/privacy.py.
 """
 
 from __future__ import annotations
@@ -41,8 +46,11 @@ FILE = "links.json"
 Shares = dict[str, bytes]
 
 
-def own_shares(folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *, new: bool) -> tuple[Shares, Shares]:
-    """This site's shares, drawn and written down if the run is new; and those of the neighbours that are known.
+def own_shares(
+    folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *, new: bool
+) -> tuple[Shares, Shares]:
+    """This site's shares, drawn and written down if the run is new; and those of the neighbours
+    that are known.
 
     data   this site's own, which must be those with which the shares were drawn
     new    whether the run has no checkpoint yet; otherwise there must be shares of all neighbours
@@ -54,7 +62,10 @@ def own_shares(folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *
         return drawn, {}
     try:
         stored = json.loads(read_checked(path))
-        mine, theirs = ({peer: bytes.fromhex(text) for peer, text in stored[part].items()} for part in ("own", "heard"))
+        mine, theirs = (
+            {peer: bytes.fromhex(text) for peer, text in stored[part].items()}
+            for part in ("own", "heard")
+        )
         if (
             set(mine) != set(peers)
             or not (new or set(theirs) == set(peers))
@@ -64,14 +75,15 @@ def own_shares(folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *
         known = bytes.fromhex(stored["data"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptedFileError(
-            f"{path} does not hold the shares of this run's links. Without them its masks cannot be made again: start "
-            "a new job."
+            f"{path} does not hold the shares of this run's links. Without them its masks cannot be"
+            " made again: start a new job."
         ) from error
     if not compare_digest(known, _mark(mine, data)):
         raise InputError(
-            f"The run in {folder} began with other data, and its neighbours could subtract what it says now from what "
-            "it has said then.",
-            "Pass the same data; or begin a new run at all sites, with another seed or another word for the run.",
+            f"The run in {folder} began with other data, and its neighbours could subtract what it"
+            " says now from what it has said then.",
+            "Pass the same data; or begin a new run at all sites, with another seed or another word"
+            " for the run.",
         )
     return mine, theirs
 
@@ -79,7 +91,8 @@ def own_shares(folder: Path, peers: Iterable[str], data: Sequence[np.ndarray], *
 def keep_shares(folder: Path, own: Shares, heard: Shares, data: Sequence[np.ndarray]) -> None:
     """Write the shares and a mark of the data down, for this site's user only."""
     texts = {
-        part: {peer: share.hex() for peer, share in shares.items()} for part, shares in (("own", own), ("heard", heard))
+        part: {peer: share.hex() for peer, share in shares.items()}
+        for part, shares in (("own", own), ("heard", heard))
     }
     atomic_write(folder / FILE, json.dumps({**texts, "data": _mark(own, data).hex()}), PRIVATE)
 
@@ -91,11 +104,14 @@ def _mark(own: Shares, data: Sequence[np.ndarray]) -> bytes:
 
 
 def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:
-    """The secret of a link, from the share of the site with the smaller number and that of the other."""
+    """The secret of a link, from the share of the site with the smaller number and that of the
+    other."""
     return sha256(b"decibo link" + job + smaller + larger).digest()  # (1)
 
 
-def secrets_of(job: bytes, number: int, numbers: Mapping[str, int], own: Shares, heard: Shares) -> dict[int, bytes]:
+def secrets_of(
+    job: bytes, number: int, numbers: Mapping[str, int], own: Shares, heard: Shares
+) -> dict[int, bytes]:
     """The secret of the link to each neighbour, by its number, at the site of this number.
 
     numbers   of the neighbours, by their names
@@ -113,7 +129,9 @@ def draw(secret: bytes, name: str, count: int) -> np.ndarray:
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
         label = b"mask" + secret + start.to_bytes(8, "little") + name.encode()
-        bits = np.frombuffer(shake_256(label).digest(8 * UNIFORM * size), "<u8").reshape(UNIFORM, size)
+        bits = np.frombuffer(shake_256(label).digest(8 * UNIFORM * size), "<u8").reshape(
+            UNIFORM, size
+        )
         total = np.full(size, -UNIFORM / 2)
         for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (2)
             total = total + u
@@ -122,7 +140,10 @@ def draw(secret: bytes, name: str, count: int) -> np.ndarray:
 
 
 def masks_of_site(
-    scales: Mapping[str, float], like: Mapping[str, jax.Array], number: int, secret_of: Mapping[int, bytes]
+    scales: Mapping[str, float],
+    like: Mapping[str, jax.Array],
+    number: int,
+    secret_of: Mapping[int, bytes],
 ) -> dict[str, jax.Array]:
     """The masks of one site, as entries of its start.
 

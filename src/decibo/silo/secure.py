@@ -1,29 +1,31 @@
-r"""Secure sums: a site learns the weighted sum of what its neighbours say, and nothing of what each of them says.
+r"""Secure sums: a site learns the weighted sum of what its neighbours say, and nothing of what each
+of them says.
 
-Towards a receiver i its neighbours hide their messages from it by numbers that they agree on with each other. With
-whole numbers modulo 2^64, F bits of them behind the point, and R drawn anew for every receiver, step k and call c from
-the secret of a link (secret.py), sites j and l being linked and both neighbours of i:
+Towards a receiver i its neighbours hide their messages from it by numbers that they agree on with
+each other. With whole numbers modulo 2^64, F bits of them behind the point, and R drawn anew for
+every receiver, step k and call c from the secret of a link (secret.py), sites j and l being linked
+and both neighbours of i:
 
     (1)  q_ij(s) = round(2^F w_ij s)
     (2)  m_ij    = q_ij(s_j) + sum over l of sign(l - j) R_jl(i, k, c)       what j sends to i; uniform by itself
     (3)  sum_j m_ij = sum_j q_ij(s_j)                                        all R cancel, exactly
     (4)  e_i     = 2^-F sum_j (m_ij - q_ij(s_i))                             row i of (W - I) s
 
-By w_ij = w_ji the e_i of all agents sum to 0, exactly in double precision below 2^(53 - F) = 512, so that no rounding
-adds up, and a run has the same bits whatever the secrets are. A message is the same when it is repeated after a crash.
-The neighbours of every site must be connected among each other: those of a site in a ring of four or more have no link
-to agree on.
+By w_ij = w_ji the e_i of all agents sum to 0, exactly in double precision below 2^(53 - F) = 512,
+so that no rounding adds up, and a run has the same bits whatever the secrets are. A message is the
+same when it is repeated after a crash. The neighbours of every site must be connected among each
+other: those of a site in a ring of four or more have no link to agree on.
 
-What estimators add up before a run and now and then during it (meeting.py) is read by all sites: there every site hides
-its numbers from all others at once. On the complete network, with whole numbers modulo 2^128, 64 bits of them behind
-the point, and S drawn anew for every exchange:
+What estimators add up before a run and now and then during it (meeting.py) is read by all sites:
+there every site hides its numbers from all others at once. On the complete network, with whole
+numbers modulo 2^128, 64 bits of them behind the point, and S drawn anew for every exchange:
 
     (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i says to all; uniform by itself
     (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: everybody has the sum
 
-Among three sites or more nobody learns from (6) what another one added; all others together do. A site whose table has
-changed needs a new run (Member.run), and is refused in this one (secret.py): two messages of one exchange would tell by
-how much its sums have changed.
+Among three sites or more nobody learns from (6) what another one added; all others together do. A
+site whose table has changed needs a new run (Member.run), and is refused in this one (secret.py):
+two messages of one exchange would tell by how much its sums have changed.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ BITS = 44  # behind the point: 6e-14
 FINE = 64  # bits behind the point in a sum that all sites read
 WORD = 16  # bytes of a number there
 MOST = 2.0**48  # of a number there: fewer than 2^14 of them stay below 2^63
-LARGEST = 2.0 ** (61 - BITS)  # of a number, 131,072: differences of such numbers, weighted, stay below 2^63
+# of a number, 131,072: differences of such numbers, weighted, stay below 2^63
+LARGEST = 2.0 ** (61 - BITS)
 
 
 class TooLargeError(OverflowError):
@@ -57,21 +60,24 @@ def check_secure(network: Network, names: list[str]) -> None:
     """Reject a network in which some site could not be told sums only."""
     if type(network) is not Network:
         raise InputError(
-            f"Secure sums need links and weights that stay, but the network is {network!r}.", "Use a fixed network."
+            f"Secure sums need links and weights that stay, but the network is {network!r}.",
+            "Use a fixed network.",
         )
     graph = networkx.Graph(network.edges.tolist())
     for number, name in enumerate(names):
         peers = neighbours_of(network, number)
         if len(peers) < 2:
             raise InputError(
-                f"{name} has {len(peers)} neighbours, and the sum of what one says is what it says.",
+                f"{name} has {len(peers)} neighbours, and the sum of what one says is what it"
+                " says.",
                 "Give every site two neighbours that are linked with each other, or use masks.",
             )
         if not networkx.is_connected(graph.subgraph(peers)):
             raise InputError(
-                f"The neighbours of {name}, {listed([names[peer] for peer in peers])}, have no links among them on "
-                "which they could agree on what to hide from it.",
-                "Use the complete network, or one in which the neighbours of every site are connected, or use masks.",
+                f"The neighbours of {name}, {listed([names[peer] for peer in peers])}, have no"
+                " links among them on which they could agree on what to hide from it.",
+                "Use the complete network, or one in which the neighbours of every site are"
+                " connected, or use masks.",
             )
 
 
@@ -90,13 +96,19 @@ class Veil:
     @cached_property
     def weights(self) -> dict[int, float]:
         """The weight of each link, of the same bits at both ends."""
-        row = lambda one, other: float(entries(self.network.weights, np.array([one]), np.array([other]))[0])
+        row = lambda one, other: float(
+            entries(self.network.weights, np.array([one]), np.array([other]))[0]
+        )
         return {other: row(*sorted((self.number, other))) for other in self.secret_of}
 
     @cached_property
     def partners(self) -> dict[int, list[int]]:
-        """For each neighbour, with whom this site hides what it says to it: their common neighbours."""
-        return {peer: [l for l in neighbours_of(self.network, peer) if l in self.secret_of] for peer in self.secret_of}
+        """For each neighbour, with whom this site hides what it says to it: their common
+        neighbours."""
+        return {
+            peer: [l for l in neighbours_of(self.network, peer) if l in self.secret_of]
+            for peer in self.secret_of
+        }
 
     def check(self, vector: np.ndarray) -> None:
         """Reject numbers that whole numbers of 64 bits cannot hold."""
@@ -128,9 +140,12 @@ class Veil:
 def check_sums(network: Network) -> None:
     """Reject a network on which not everybody could hide from everybody."""
     agents = network.agents
-    if agents < 3 or any(len(neighbours_of(network, number)) < agents - 1 for number in range(agents)):
+    if agents < 3 or any(
+        len(neighbours_of(network, number)) < agents - 1 for number in range(agents)
+    ):
         raise InputError(
-            f"Secure sums of estimators need three sites or more, all of them neighbours, but this is {network!r}.",
+            "Secure sums of estimators need three sites or more, all of them neighbours, but this"
+            f" is {network!r}.",
             'Use name = "complete" in [network], or leave secure_sums out.',
         )
 
@@ -151,7 +166,9 @@ class Sums:
     def hidden(self, vector: np.ndarray) -> np.ndarray:
         """What this site says in place of a vector: two words of 64 bits for each number."""
         if not (np.abs(vector) < MOST).all():
-            raise TooLargeError(f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry")
+            raise TooLargeError(
+                f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry"
+            )
         whole = [round(math.ldexp(value, FINE)) for value in vector.tolist()]
         place = b"".join(part.to_bytes(8, "little") for part in self.at())
         for other, secret in self.secret_of.items():
@@ -166,7 +183,10 @@ class Sums:
     def opened(rows: np.ndarray) -> np.ndarray:
         """The sum of what all sites have said."""
         said = [row.astype("<u8").tobytes() for row in rows]
-        whole = (sum(int.from_bytes(row[k : k + WORD], "little") for row in said) for k in range(0, len(said[0]), WORD))
+        whole = (
+            sum(int.from_bytes(row[k : k + WORD], "little") for row in said)
+            for k in range(0, len(said[0]), WORD)
+        )
         return np.array([math.ldexp(_signed(value), -FINE) for value in whole])  # (6)
 
 

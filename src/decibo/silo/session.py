@@ -1,11 +1,13 @@
-"""TLS without a transport: bytes of the network in, bytes of the other side out. And who may knock at a door.
+"""TLS without a transport: bytes of the network in, bytes of the other side out. And who may knock
+at a door.
 
-TLS 1.3 only, and both sides show a certificate. Certificates are self-signed and pinned: what counts is that the
-other side has the key of a certificate in the job, and nothing that an authority says. Sessions are never resumed.
+TLS 1.3 only, and both sides show a certificate. Certificates are self-signed and pinned: what
+counts is that the other side has the key of a certificate in the job, and nothing that an authority
+says. Sessions are never resumed.
 
-The handshake is made by hand, over `ssl.MemoryBIO`, and not by asyncio: so a connection is accepted first, a failed
-handshake is known with its reason and the address it came from, and a session can run inside another one (through a
-relay) without losing the bytes that follow the relay's answer.
+The handshake is made by hand, over `ssl.MemoryBIO`, and not by asyncio: so a connection is accepted
+first, a failed handshake is known with its reason and the address it came from, and a session can
+run inside another one (through a relay) without losing the bytes that follow the relay's answer.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Credentials(NamedTuple):
 
 
 def context(own: Credentials, trusted: Iterable[str], *, server: bool) -> ssl.SSLContext:
-    """The settings of one side of a connection, which trusts these certificates (PEM) and no other."""
+    """The settings of one side of a connection, which trusts these certificates (PEM) and no
+    other."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False  # a pinned certificate says more than a name
     made.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -58,7 +61,9 @@ class Session:
     secured    whether the handshake is over
     """
 
-    def __init__(self, settings: ssl.SSLContext, write: Callable[[bytes], None], *, server: bool) -> None:
+    def __init__(
+        self, settings: ssl.SSLContext, write: Callable[[bytes], None], *, server: bool
+    ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = settings.wrap_bio(self._incoming, self._outgoing, server_side=server)
@@ -71,7 +76,8 @@ class Session:
         self._shake()
 
     def feed(self, content: bytes) -> bytes:
-        """What these bytes of the other side say; raises ssl.SSLError if it cannot be trusted. b"" if nothing yet."""
+        """What these bytes of the other side say; raises ssl.SSLError if it cannot be trusted. b""
+        if nothing yet."""
         self._incoming.write(content)
         if not self.secured:
             self._shake()
@@ -134,7 +140,9 @@ class Gate:
     burst      how many may come at once from one address; `rate` more are admitted in every second
     """
 
-    def __init__(self, say: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0) -> None:
+    def __init__(
+        self, say: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
+    ) -> None:
         self.say = say
         self.most = most
         self.burst = burst
@@ -150,13 +158,20 @@ class Gate:
         left, when = self._left.get(host, (float(self.burst), now))
         left = min(float(self.burst), left + (now - when) * self.rate)
         if len(self._left) > 1000:  # addresses that were quiet for long have nothing to remember
-            self._left = {name: entry for name, entry in self._left.items() if now - entry[1] < self.burst / self.rate}
+            self._left = {
+                name: entry
+                for name, entry in self._left.items()
+                if now - entry[1] < self.burst / self.rate
+            }
         admitted = left >= 1 and self.waiting < self.most
         self._left[host] = (left - 1 if admitted else left, now)
         if not admitted:
             self._turned_away += 1
             if now - self._said >= 1:
                 self._said = now
-                self.say(f"turned away {self._turned_away} connections, the last from {host}: too many at once")
+                self.say(
+                    f"turned away {self._turned_away} connections, the last from {host}: too many"
+                    " at once"
+                )
                 self._turned_away = 0
         return admitted

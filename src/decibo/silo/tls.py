@@ -1,13 +1,15 @@
-"""The wire between sites: one TLS connection for each link, which either side may make, and which is made again.
+"""The wire between sites: one TLS connection for each link, which either side may make, and which
+is made again.
 
-    who calls       the site with the smaller number, if the other one has an address; otherwise the other one;
-                    both call the relay if neither has an address
-    who is it       the site whose certificate, pinned in the job, the other side has the key of; never what it says
-    what travels    frames, each after its length in four bytes; longer ones than any message of this job, and more
-                    than RATE in a second, end or slow the connection
+    who calls       the site with the smaller number, if the other one has an address; otherwise the
+                    other one; both call the relay if neither has an address
+    who is it       the site whose certificate, pinned in the job, the other side has the key of;
+                    never what it says
+    what travels    frames, each after its length in four bytes; longer ones than any message of
+                    this job, and more than RATE in a second, end or slow the connection
 
-All of it runs in one thread with an event loop. Frames for a site that is not connected are dropped: `Post` repeats
-them when asked.
+All of it runs in one thread with an event loop. Frames for a site that is not connected are
+dropped: `Post` repeats them when asked.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Refused(ConnectionError):  # noqa: N818
 
 
 def route(job: Job | Members, me: Site, peer: Site) -> str | None:
-    """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"; None if it cannot be."""
+    """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"; None
+    if it cannot be."""
     first = job.number(me.name) < job.number(peer.name)
     if peer.address and (first or not me.address):
         return "call"
@@ -66,7 +69,9 @@ class TlsWire:
         self.me = job.sites[self.number]
         self.say = say
         self.listen = listen or self.me.address
-        self.peers = {job.names[other]: job.sites[other] for other in neighbours_of(job.network, self.number)}
+        self.peers = {
+            job.names[other]: job.sites[other] for other in neighbours_of(job.network, self.number)
+        }
         self.pins = {each.der: each.name for each in job.sites}
         self.links: dict[str, Link] = {}  # those whose other side is known
         self.open: set[Link] = set()
@@ -75,7 +80,8 @@ class TlsWire:
         self.receiver: Receiver | None = None
         self.server = context(credentials, [each.certificate for each in job.sites], server=True)
         self.clients = {
-            name: context(credentials, [peer.certificate], server=False) for name, peer in self.peers.items()
+            name: context(credentials, [peer.certificate], server=False)
+            for name, peer in self.peers.items()
         }
         self.relay = None
         if job.relay is not None:
@@ -83,11 +89,14 @@ class TlsWire:
         for peer in self.peers.values():
             if route(job, self.me, peer) is None:
                 raise InputError(
-                    f"{site} and {peer.name} are neighbours, but neither has an address at which it can be called.",
+                    f"{site} and {peer.name} are neighbours, but neither has an address at which it"
+                    " can be called.",
                     "Give one of them an address, or add a [relay] to the job.",
                 )
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"decibo-{site}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"decibo-{site}", daemon=True
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._closing = False
@@ -118,11 +127,14 @@ class TlsWire:
         if self.listen is not None:
             host, port = host_and_port(self.listen, self.me.name)
             try:
-                self._listener = await self._loop.create_server(lambda: Link(self, server=True), host, port)
+                self._listener = await self._loop.create_server(
+                    lambda: Link(self, server=True), host, port
+                )
             except OSError as error:
                 raise InputError(
                     f"{self.me.name} cannot listen on {self.listen}: {first_line(error)}.",
-                    'If others reach it at another address than its own, set listen = "0.0.0.0:PORT" in site.toml.',
+                    "If others reach it at another address than its own, set listen ="
+                    ' "0.0.0.0:PORT" in site.toml.',
                 ) from error
         for peer in self.peers.values():
             way = route(self.job, self.me, peer)
@@ -177,7 +189,8 @@ class TlsWire:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await settle()
-        until = time.monotonic() + 1  # for those that say farewell; on a busy machine all above may have taken long
+        # for those that say farewell; on a busy machine all above may have taken long
+        until = time.monotonic() + 1
         while self.open:
             for link in self.open - (set() if time.monotonic() > until else set(links)):
                 link.transport.abort()
@@ -193,8 +206,8 @@ class TlsWire:
 async def stop_listening(server: asyncio.Server) -> None:
     """Accept no more connections.
 
-    Those that were just accepted become known first: Server.close() would leave them open, and whoever has called would
-    wait (python/cpython issue 109564).
+    Those that were just accepted become known first: Server.close() would leave them open, and
+    whoever has called would wait (python/cpython issue 109564).
     """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:
@@ -211,9 +224,12 @@ async def settle() -> None:
 
 
 class Link(asyncio.Protocol):
-    """One connection: a TLS session, inside that of the relay if there is one, and the frames in it."""
+    """One connection: a TLS session, inside that of the relay if there is one, and the frames in
+    it."""
 
-    def __init__(self, wire: TlsWire, *, server: bool, peer: str | None = None, by_relay: bool = False) -> None:
+    def __init__(
+        self, wire: TlsWire, *, server: bool, peer: str | None = None, by_relay: bool = False
+    ) -> None:
         self.wire = wire
         self.server = server
         self.calls = peer is not None  # whether this site has made the connection
@@ -290,7 +306,9 @@ class Link(asyncio.Protocol):
         if self.problem:
             return
         who = f"{self.peer} at {self.host}" if self.peer else self.host
-        self.problem = f"ended the connection with {who}: {why}" if self.calls else f"refused {who}: {why}"
+        self.problem = (
+            f"ended the connection with {who}: {why}" if self.calls else f"refused {who}: {why}"
+        )
         if not self.calls:  # who calls says so itself, once
             self.wire.say(self.problem)
 
@@ -353,7 +371,9 @@ class Link(asyncio.Protocol):
     def send(self, content: bytes) -> None:
         """Send a frame, unless too many wait already."""
         if self._inner is not None and self.transport.get_write_buffer_size() < BACKLOG:
-            self._guarded(lambda: self._inner.send(len(content).to_bytes(LENGTH, "little") + content))  # type: ignore[union-attr]
+            self._guarded(
+                lambda: self._inner.send(len(content).to_bytes(LENGTH, "little") + content)
+            )  # type: ignore[union-attr]
 
     def _frames(self, plain: bytes) -> None:
         self._buffer += plain
@@ -363,7 +383,8 @@ class Link(asyncio.Protocol):
             size = int.from_bytes(self._buffer[start : start + LENGTH], "little")
             if size > self.wire.longest:
                 raise Refused(
-                    f"it announces a frame of {size:,} bytes, and none of this job has more than {self.wire.longest:,}"
+                    f"it announces a frame of {size:,} bytes, and none of this job has more than"
+                    f" {self.wire.longest:,}"
                 )
             if len(self._buffer) - start - LENGTH < size:
                 break
@@ -380,7 +401,9 @@ class Link(asyncio.Protocol):
             self._second = loop.time()
             self._count = 0
         elif self._count > RATE:
-            self.wire.say(f"{self.peer} sends more than {RATE:,} frames in a second, and is slowed down")
+            self.wire.say(
+                f"{self.peer} sends more than {RATE:,} frames in a second, and is slowed down"
+            )
             self.transport.pause_reading()
             loop.call_later(self._second + 1 - loop.time(), self._go_on)
             self._count = 0

@@ -1,7 +1,8 @@
-"""What carries frames between sites, and a wire in memory that can lose, double, delay and reorder them.
+"""What carries frames between sites, and a wire in memory that can lose, double, delay and reorder
+them.
 
-A wire is authenticated, encrypted and best effort: it may lose a frame, deliver it twice, late or out of order. That
-nothing depends on it is the business of `Post`.
+A wire is authenticated, encrypted and best effort: it may lose a frame, deliver it twice, late or
+out of order. That nothing depends on it is the business of `Post`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Wire(Protocol):
         ...
 
     def send(self, peer: str, content: bytes) -> None:
-        """Send a frame, if there is a connection; never blocks, and never raises because a site is absent."""
+        """Send a frame, if there is a connection; never blocks, and never raises because a site is
+        absent."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Scikit-learn estimators whose samples stay in their silos, and the encoding of tables that goes with them."""
+"""Scikit-learn estimators whose samples stay in their silos, and the encoding of tables that goes
+with them."""
 
 from decibo.errors import missing
 

@@ -1,4 +1,5 @@
-"""What a job with an estimator would have this site say, found from its own table before anything is said."""
+"""What a job with an estimator would have this site say, found from its own table before anything
+is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tables with missing values and categories as features, fitted over silos by sums: `SiloEncoder`."""
+"""Tables with missing values and categories as features, fitted over silos by sums:
+`SiloEncoder`."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from decibo.data.encode import Encoding
 class SiloEncoder(TransformerMixin, BaseEstimator):
     """Data frames with missing values and columns of text as numbers, the same in all silos.
 
-    Numbers are standardised, and missing ones become the mean: means and deviations come from the sums of all silos.
-    Text becomes an indicator for each category that occurs in any silo; missing and unknown ones have none. In a run of
-    several processes each passes its own rows, and learns only sums and categories of the others.
+    Numbers are standardised, and missing ones become the mean: means and deviations come from the
+    sums of all silos. Text becomes an indicator for each category that occurs in any silo; missing
+    and unknown ones have none. In a run of several processes each passes its own rows, and learns
+    only sums and categories of the others.
 
     Fitted: encoding_ (a `decibo.data.Encoding`), n_features_in_, feature_names_in_ if X has names.
     """

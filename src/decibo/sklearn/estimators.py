@@ -68,12 +68,16 @@ class _Silo(BaseEstimator):
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
 
-    def _table(self, X: ArrayLike, y: ArrayLike, own: owners.Owner | None, **options: bool) -> tuple[Any, Any]:
+    def _table(
+        self, X: ArrayLike, y: ArrayLike, own: owners.Owner | None, **options: bool
+    ) -> tuple[Any, Any]:
         """The samples as an array, and their labels; what is known of the columns is remembered."""
         if hasattr(self, "encoding_"):
             del self.encoding_
         if own is None or own.encoding is None:
-            return validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2 if own is None else 1, **options)  # pyright: ignore
+            return validate_data(
+                self, X, y, dtype=np.float64, ensure_min_samples=2 if own is None else 1, **options
+            )  # pyright: ignore
         table, labels = check_X_y(own.features, y, **options)  # pyright: ignore
         self.encoding_ = own.encoding
         self.n_features_in_ = len(own.encoding.columns)
@@ -81,7 +85,9 @@ class _Silo(BaseEstimator):
             self.feature_names_in_ = np.array(own.encoding.columns, dtype=object)
         return table, labels
 
-    def _gather(self, groups: ArrayLike | None, X: np.ndarray, own: owners.Owner | None) -> silos.Census:
+    def _gather(
+        self, groups: ArrayLike | None, X: np.ndarray, own: owners.Owner | None
+    ) -> silos.Census:
         """Who has which samples."""
         if own is not None:
             self.silos_ = own.names
@@ -89,7 +95,12 @@ class _Silo(BaseEstimator):
             return own
         census = silos.census(groups, len(X))
         if jax.process_count() > 1:
-            check_same({"The number of features": X.shape[1], "The settings of the estimator": self._settings()})
+            check_same(
+                {
+                    "The number of features": X.shape[1],
+                    "The settings of the estimator": self._settings(),
+                }
+            )
         self.silos_ = census.names
         self.network_ = silos.network_of(self.network, census.count)
         return census
@@ -99,9 +110,15 @@ class _Silo(BaseEstimator):
         return {name: value for name, value in self.get_params().items() if name != "checkpoint"}
 
     def _learn(
-        self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None, census: silos.Census, loss: str
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        labels: np.ndarray | None,
+        census: silos.Census,
+        loss: str,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (features, columns) and intercepts (columns,) for features as they were passed."""
+        """Coefficients (features, columns) and intercepts (columns,) for features as they were
+        passed."""
         k = round(1 / self.validation)
         scale = silos.agreed_scale(census, X)
         fold = silos.dealt(census, labels, k, self._seed(census))
@@ -116,8 +133,13 @@ class _Silo(BaseEstimator):
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
     def _seed(self, census: silos.Census) -> int:
-        """For dealing samples, the same everywhere; a site that starts again must draw the same without being told."""
-        known = 0 if self.random_state is None and isinstance(census, owners.Owner) else self.random_state
+        """For dealing samples, the same everywhere; a site that starts again must draw the same
+        without being told."""
+        known = (
+            0
+            if self.random_state is None and isinstance(census, owners.Owner)
+            else self.random_state
+        )
         return census.share(int(check_random_state(known).randint(2**31 - 1)))[0]
 
     def _solve(self, problem: decibo.Problem, census: silos.Census) -> Solution:
@@ -137,8 +159,8 @@ class _Silo(BaseEstimator):
             )
         if solution.status is not Status.converged:
             warnings.warn(
-                f"{solution.message} The silos have not settled to within tol = {self.tol:g} (residual "
-                f"{solution.history['residual'][-1]:.2g}). Raise steps or tol.",
+                f"{solution.message} The silos have not settled to within tol = {self.tol:g}"
+                f" (residual {solution.history['residual'][-1]:.2g}). Raise steps or tol.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -153,33 +175,42 @@ class _Silo(BaseEstimator):
 
 
 class SiloLogisticRegression(ClassifierMixin, _Silo):
-    """Logistic regression across silos that keep their samples, with one learned penalty for each feature.
+    """Logistic regression across silos that keep their samples, with one learned penalty for each
+    feature.
 
-    Minimises the mean log-loss + sum_j penalty_j |w_j|^2 over standardised features. The penalties minimise the
-    cross-validated log-loss: every silo deals its samples into 1/validation parts, and each part judges models that
-    were trained on all other parts of all silos. Both happen at once, by `ahead_exact` with automatic step sizes.
-    Several classes make a multinomial model.
+    Minimises the mean log-loss + sum_j penalty_j |w_j|^2 over standardised features. The penalties
+    minimise the cross-validated log-loss: every silo deals its samples into 1/validation parts, and
+    each part judges models that were trained on all other parts of all silos. Both happen at once,
+    by `ahead_exact` with automatic step sizes. Several classes make a multinomial model.
 
-    network       who communicates with whom: "ring", "path", "star", "complete", "exponential", a `decibo.Network` with
-                  an agent for each silo (sorted by name), or a function from the number of silos to a network
+    network       who communicates with whom: "ring", "path", "star", "complete", "exponential", a
+                  `decibo.Network` with an agent for each silo (sorted by name), or a function from
+                  the number of silos to a network
     validation    the share of its samples that a silo holds out at a time
     lam           the penalty parameter of `ahead_exact`
     steps         the most steps; n_iter_ of them were needed
     tol           stop once no mean direction and no disagreement is larger than this
     random_state  for dealing the samples
-    checkpoint    a folder, of each process its own: the state is saved there every 100 steps, and `fit` continues from
-                  what it finds there; or `decibo.Checkpoints`
+    checkpoint    a folder, of each process its own: the state is saved there every 100 steps, and
+                  `fit` continues from what it finds there; or `decibo.Checkpoints`
 
-    In a run of several processes (`decibo launch`, mpiexec, srun) each passes the samples of its own silos only, and
-    all get the same model. Owners who share nothing pass `silo`: then the network is that of the job, X may have text
-    and missing values, which are encoded as `SiloEncoder` does it, and a fit that was killed goes on if called again.
+    In a run of several processes (`decibo launch`, mpiexec, srun) each passes the samples of its
+    own silos only, and all get the same model. Owners who share nothing pass `silo`: then the
+    network is that of the job, X may have text and missing values, which are encoded as
+    `SiloEncoder` does it, and a fit that was killed goes on if called again.
 
-    Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their names, in the order
-    of the agents), network_, n_iter_, n_features_in_, and solution_, the run that decibo returned.
+    Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their
+    names, in the order of the agents), network_, n_iter_, n_features_in_, and solution_, the run
+    that decibo returned.
     """
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, *, silo: owners.Silo | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        silo: owners.Silo | None = None,
     ) -> SiloLogisticRegression:
         """Learn from samples X with classes y.
 
@@ -203,7 +234,10 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         self.classes_ = silos.agreed_classes(census, classes)
         number = np.atleast_1d(np.searchsorted(self.classes_, classes))
         if len(self.classes_) < 2:
-            raise InputError(f"A classifier needs two classes or more, but y has one class, {self.classes_[0]!r}.")
+            raise InputError(
+                "A classifier needs two classes or more, but y has one class,"
+                f" {self.classes_[0]!r}."
+            )
         return table, number, census
 
     def _targets(self, number: np.ndarray) -> np.ndarray:
@@ -219,7 +253,9 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The likeliest class of each sample."""
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes_[
+            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """The probability of each class, (samples, classes)."""
@@ -230,16 +266,24 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
 
 
 class SiloRidge(RegressorMixin, _Silo):
-    """Linear regression across silos that keep their samples, with one learned ridge penalty for each feature.
+    """Linear regression across silos that keep their samples, with one learned ridge penalty for
+    each feature.
 
-    Minimises half the mean squared error + sum_j penalty_j w_j^2, features and targets standardised. The penalties
-    minimise the cross-validated error. Parameters and fitted attributes are those of `SiloLogisticRegression`.
+    Minimises half the mean squared error + sum_j penalty_j w_j^2, features and targets
+    standardised. The penalties minimise the cross-validated error. Parameters and fitted attributes
+    are those of `SiloLogisticRegression`.
     """
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, *, silo: owners.Silo | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        silo: owners.Silo | None = None,
     ) -> SiloRidge:
-        """Learn from samples X with targets y; groups and silo are those of `SiloLogisticRegression`."""
+        """Learn from samples X with targets y; groups and silo are those of
+        `SiloLogisticRegression`."""
         self._check()
         with owners.owner(self, silo, X, y, groups) as own:
             table, numbers = self._table(X, y, own, y_numeric=True)

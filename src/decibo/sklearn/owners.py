@@ -1,11 +1,13 @@
-"""A fit in which every silo is a site of its own: its table stays in its process, and neighbours exchange numbers.
+"""A fit in which every silo is a site of its own: its table stays in its process, and neighbours
+exchange numbers.
 
-What all sites read before the fit: the parameters of the estimator, the names of the columns, whether a column holds
-numbers or text and whether values are missing, the categories, the classes. What neighbours add up: counts, sums and
-sums of squares (silo/meeting.py says who learns what). Then the run, as in silo/join.py. No row is sent.
+What all sites read before the fit: the parameters of the estimator, the names of the columns,
+whether a column holds numbers or text and whether values are missing, the categories, the classes.
+What neighbours add up: counts, sums and sums of squares (silo/meeting.py says who learns what).
+Then the run, as in silo/join.py. No row is sent.
 
-Everything is computed as in a fit of all silos in one process, sums in another order, and without padding: a site's
-table has as many rows as it has samples, and a program of its own.
+Everything is computed as in a fit of all silos in one process, sums in another order, and without
+padding: a site's table has as many rows as it has samples, and a program of its own.
 """
 
 from __future__ import annotations
@@ -97,22 +99,37 @@ def owner(
         _compare_labels(meeting.names, [each["labels"] for each in everyone])
         encoding = None
         if any(what for each in everyone for what in each["columns"].values()):
-            encoding = Encoding.fit(columns, meeting.share, meeting.total, meeting.names.__getitem__)
+            encoding = Encoding.fit(
+                columns, meeting.share, meeting.total, meeting.names.__getitem__
+            )
         rows = len(next(iter(columns.values())))
         everybody = int(meeting.total(rows))
         if everybody < 2:
-            raise InputError(f"A fit needs two samples or more, but the sites have {everybody} together.")
+            raise InputError(
+                f"A fit needs two samples or more, but the sites have {everybody} together."
+            )
         features = X if encoding is None else encoding(columns)
         names = np.array(meeting.names)
         parts = [np.arange(rows)]
-        yield Owner(names, parts, member.number, [rows], meeting.share, session, everybody, features, encoding)
+        yield Owner(
+            names,
+            parts,
+            member.number,
+            [rows],
+            meeting.share,
+            session,
+            everybody,
+            features,
+            encoding,
+        )
 
 
 def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
     member = Member.at(silo) if isinstance(silo, str | Path) else silo
     if not isinstance(member, Member):
         raise InputError(
-            f"silo must be the path of a job file or a decibo.silo.Member, but it is {short_repr(silo)}.",
+            "silo must be the path of a job file or a decibo.silo.Member, but it is"
+            f" {short_repr(silo)}.",
             'Pass silo="job.toml", for example.',
         )
     if groups is not None:
@@ -121,7 +138,10 @@ def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
             "Leave out groups; or leave out silo to fit all silos in this process.",
         )
     if jax.process_count() > 1:
-        raise InputError("A site is one process, but this is a run of several.", "Start fit(..., silo=...) by itself.")
+        raise InputError(
+            "A site is one process, but this is a run of several.",
+            "Start fit(..., silo=...) by itself.",
+        )
     parameters = model.get_params()
     if parameters["checkpoint"] is not None:
         raise InputError(
@@ -131,27 +151,38 @@ def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
     state = parameters["random_state"]
     if state is not None and not isinstance(state, int | np.integer):
         raise InputError(
-            f"random_state must be an integer, so that all sites and a site that starts again draw the same, but it is "
-            f"{short_repr(state)}."
+            "random_state must be an integer, so that all sites and a site that starts again draw"
+            f" the same, but it is {short_repr(state)}."
         )
     return member
 
 
 def terms_of(model: BaseEstimator, columns: Columns) -> dict[str, str]:
-    """What sites compare with their neighbours before anything else; the network is that of the job."""
+    """What sites compare with their neighbours before anything else; the network is that of the
+    job."""
     apart = ("network", "checkpoint")
-    parameters = {name: repr(value) for name, value in model.get_params().items() if name not in apart}
+    parameters = {
+        name: repr(value) for name, value in model.get_params().items() if name not in apart
+    }
     return {"estimator": type(model).__name__, **parameters, "columns": ", ".join(columns)}
 
 
 def own_columns(X: object) -> Columns:
     """The columns of this site's table, checked."""
     if isinstance(X, Mapping):
-        raise InputError("X must be a data frame or an array, but it is a mapping.", "Pass pandas.DataFrame(X).")
+        raise InputError(
+            "X must be a data frame or an array, but it is a mapping.", "Pass pandas.DataFrame(X)."
+        )
     columns = as_columns(X)
-    infinite = [name for name, column in columns.items() if column.dtype != object and np.isinf(column).any()]
+    infinite = [
+        name
+        for name, column in columns.items()
+        if column.dtype != object and np.isinf(column).any()
+    ]
     if infinite:
-        raise InputError(f"Column {infinite[0]!r} must hold finite numbers, but it has an infinite one.")
+        raise InputError(
+            f"Column {infinite[0]!r} must hold finite numbers, but it has an infinite one."
+        )
     if not len(next(iter(columns.values()))):
         raise InputError("A site needs at least one sample, but X has no rows.")
     return columns
@@ -159,30 +190,39 @@ def own_columns(X: object) -> Columns:
 
 def what_they_hold(columns: Columns) -> dict[str, str]:
     """What stands in the way of taking a column as it is; nothing for numbers without gaps."""
-    what = lambda column: TEXT if column.dtype == object else "gaps" if np.isnan(column).any() else ""
+    what = lambda column: (
+        TEXT if column.dtype == object else "gaps" if np.isnan(column).any() else ""
+    )
     return {name: what(column) for name, column in columns.items()}
 
 
 def own_labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:
-    """What others must know about this site's labels: whether they are numbers or text, and which classes there are."""
+    """What others must know about this site's labels: whether they are numbers or text, and which
+    classes there are."""
     labels = column_or_1d(y)
     check_consistent_length(next(iter(columns.values())), labels)
     assert_all_finite(labels, input_name="y")
-    if getattr(model, "_estimator_type", None) == "regressor" or not hasattr(model, "predict_proba"):
+    if getattr(model, "_estimator_type", None) == "regressor" or not hasattr(
+        model, "predict_proba"
+    ):
         return {"kind": "numbers", "classes": []}
     check_classification_targets(labels)
     classes = np.unique(labels)
-    return {"kind": "numbers" if classes.dtype.kind in "biuf" else "text", "classes": classes.tolist()}
+    return {
+        "kind": "numbers" if classes.dtype.kind in "biuf" else "text",
+        "classes": classes.tolist(),
+    }
 
 
 def _compare_labels(names: list[str], everyone: list[dict[str, Any]]) -> None:
-    """Labels of all sites must be of one kind, and no two classes may differ in capitals or spaces only."""
+    """Labels of all sites must be of one kind, and no two classes may differ in capitals or spaces
+    only."""
     where = {kind: [name for name, each in zip(names, everyone, strict=True) if each["kind"] == kind]
              for kind in ("numbers", "text")}  # fmt: skip
     if all(where.values()):
         raise InputError(
-            f"The classes are numbers at {listed(where['numbers'])} and text at {listed(where['text'])}, but they must "
-            "be the same everywhere.",
+            f"The classes are numbers at {listed(where['numbers'])} and text at"
+            f" {listed(where['text'])}, but they must be the same everywhere."
         )
     known: dict[str, tuple[str, str]] = {}
     for name, each in zip(names, everyone, strict=True):
@@ -190,6 +230,6 @@ def _compare_labels(names: list[str], everyone: list[dict[str, Any]]) -> None:
             first = known.setdefault(" ".join(label.lower().split()), (label, name))
             if first[0] != label:
                 raise InputError(
-                    f"The class {first[0]!r} at {first[1]} and the class {label!r} at {name} differ only in capitals "
-                    "or spaces, but a class must be called the same everywhere.",
+                    f"The class {first[0]!r} at {first[1]} and the class {label!r} at {name} differ"
+                    " only in capitals or spaces, but a class must be called the same everywhere."
                 )

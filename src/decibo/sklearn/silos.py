@@ -1,6 +1,7 @@
 r"""Samples in silos as a two-level problem: what the agents hold, and what they minimise.
 
-Every silo deals its samples into K parts. K models leave one part out each, and one more, the answer, leaves out none:
+Every silo deals its samples into K parts. K models leave one part out each, and one more, the
+answer, leaves out none:
 
     (1)  l(s, t)     = log(1 + e^s) - t s   |   log sum_c e^(s_c) - s_t   |   (s - t)^2 / 2
     (2)  pen_j       = exp(common + own_j)
@@ -9,14 +10,15 @@ Every silo deals its samples into K parts. K models leave one part out each, and
     (4)  f_i(x, y)   = (m/N) sum_k [ sum over silo i's samples in part k of l(model k) ]
                        + (sum_j own_j^2 + (common + 5)^2 / 4) / (2 N)
 
-N counts the samples of all silos and N_k those outside part k, so that the means over the m silos are the pooled losses
-however unequal the silos are. The end of (4) expects log-penalties within 1 of each other and within 2 of
--5: it settles what the validation samples leave open, and fades as they become many. The r in (3) keeps the inner
-level strongly convex. Runs start at common = -3, where penalties are large, the inner level is fast, and x comes down
-from there.
+N counts the samples of all silos and N_k those outside part k, so that the means over the m silos
+are the pooled losses however unequal the silos are. The end of (4) expects log-penalties within 1
+of each other and within 2 of -5: it settles what the validation samples leave open, and fades as
+they become many. The r in (3) keeps the inner level strongly convex. Runs start at common = -3,
+where penalties are large, the inner level is fast, and x comes down from there.
 
-What silos tell each other before a run: their names, how many samples they have in each part, their classes, the sums
-of their features (and targets), and the sums of squares about the common mean. No sample is sent.
+What silos tell each other before a run: their names, how many samples they have in each part, their
+classes, the sums of their features (and targets), and the sums of squares about the common mean. No
+sample is sent.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ from decibo.validate import one_of
 
 START = -3.0  # of the common log-penalty
 INTERCEPT = 1e-4  # r
-# Tables are padded to multiples of so many features and powers of 2 samples, at least so many in all, so that one
-# compiled program serves many shapes: compiling takes longer than most fits.
+# Tables are padded to multiples of so many features and powers of 2 samples, at least so many in
+# all, so that one compiled program serves many shapes: compiling takes longer than most fits.
 FEATURES = 8
 SAMPLES = 256
 
@@ -96,8 +98,11 @@ class Census:
         return 1 << (max(SAMPLES // self.count, *self.sizes) - 1).bit_length()
 
     def total(self, rows: ArrayLike) -> np.ndarray:
-        """The sum over all silos of what each of this process's silos has; bit for bit the same on any processes."""
-        return np.sum([row for process in self.share(np.asarray(rows).tolist()) for row in process], axis=0)
+        """The sum over all silos of what each of this process's silos has; bit for bit the same on
+        any processes."""
+        return np.sum(
+            [row for process in self.share(np.asarray(rows).tolist()) for row in process], axis=0
+        )
 
 
 def alone(names: np.ndarray, parts: list[np.ndarray]) -> Census:
@@ -108,7 +113,8 @@ def alone(names: np.ndarray, parts: list[np.ndarray]) -> Census:
 def census(groups: ArrayLike | None, samples: int) -> Census:
     """Who has which samples; all rows of a process are one silo if nothing is said.
 
-    In a run of several processes each passes the samples of its own silos, and all call this together.
+    In a run of several processes each passes the samples of its own silos, and all call this
+    together.
     """
     if groups is None:
         names = np.array([jax.process_index()])
@@ -117,7 +123,8 @@ def census(groups: ArrayLike | None, samples: int) -> Census:
         groups = np.asarray(groups)
         if groups.shape != (samples,):
             raise InputError(
-                f"groups must name one silo for each of the {samples} samples, but its shape is {groups.shape}.",
+                f"groups must name one silo for each of the {samples} samples, but its shape is"
+                f" {groups.shape}."
             )
         names = np.unique(groups)
         parts = by_group(groups)
@@ -128,15 +135,20 @@ def census(groups: ArrayLike | None, samples: int) -> Census:
     doubled = next((name for name in listed if listed.count(name) > 1), None)
     if doubled is not None:
         raise InputError(
-            f"Silo {doubled!r} is in several processes, but in such a run each process passes the samples of its own "
-            "silos only.",
+            f"Silo {doubled!r} is in several processes, but in such a run each process passes the"
+            " samples of its own silos only."
         )
     counts = [len(theirs) for theirs, _ in everyone]
     placement = place_agents(len(listed))
-    wanted = counts if placement is None else [len(placement.own(process)) for process in range(len(everyone))]
+    wanted = (
+        counts
+        if placement is None
+        else [len(placement.own(process)) for process in range(len(everyone))]
+    )
     if counts != wanted:
         raise InputError(
-            f"The processes have {counts} silos, but {len(listed)} on {len(everyone)} processes must be {wanted}.",
+            f"The processes have {counts} silos, but {len(listed)} on {len(everyone)} processes"
+            f" must be {wanted}.",
             "Start one process for each silo.",
         )
     sizes = [size for _, theirs in everyone for size in theirs]
@@ -153,19 +165,23 @@ def network_of(network: Networks, silos: int) -> Network:
         raise InputError(f"network({silos}) raised TypeError: {first_line(error)}.") from error
     if not isinstance(result, Network):
         raise InputError(
-            f"network must be a name, a decibo.Network or a function from the number of silos to one, but it is "
-            f"{network!r}.",
+            "network must be a name, a decibo.Network or a function from the number of silos to"
+            f" one, but it is {network!r}.",
             "Pass 'ring', for example.",
         )
     if result.agents != silos:
-        raise InputError(f"Every silo is one agent, but there are {silos} silos and {result.agents} agents.")
+        raise InputError(
+            f"Every silo is one agent, but there are {silos} silos and {result.agents} agents."
+        )
     return result
 
 
 def _by_size() -> list[str]:
     """Names of the undirected networks that a number of agents describes."""
     functions = {name: inspect.signature(getattr(networks, name)) for name in networks.__all__}
-    required = lambda signature: [p.name for p in signature.parameters.values() if p.default is p.empty]
+    required = lambda signature: [
+        p.name for p in signature.parameters.values() if p.default is p.empty
+    ]
     return [
         name
         for name, signature in functions.items()
@@ -174,7 +190,8 @@ def _by_size() -> list[str]:
 
 
 def agreed_scale(silos: Census, table: np.ndarray) -> Scale:
-    """Means and deviations of the columns of all silos, from sums of each; a constant column keeps deviation 1."""
+    """Means and deviations of the columns of all silos, from sums of each; a constant column keeps
+    deviation 1."""
     sums = silos.total([table[part].sum(axis=0) for part in silos.parts])
     mean = sums / silos.samples
     squares = silos.total([((table[part] - mean) ** 2).sum(axis=0) for part in silos.parts])
@@ -187,14 +204,18 @@ def agreed_classes(silos: Census, labels: np.ndarray) -> np.ndarray:
     """The classes of all silos, sorted."""
     own = np.unique(labels)
     everyone = silos.share(own.tolist())
-    return own if len(everyone) == 1 else np.unique([label for theirs in everyone for label in theirs])
+    return (
+        own if len(everyone) == 1 else np.unique([label for theirs in everyone for label in theirs])
+    )
 
 
 def dealt(silos: Census, labels: np.ndarray | None, k: int, seed: int) -> np.ndarray:
-    """Which of k parts every sample validates: each silo deals its own samples, class by class, after shuffling.
+    """Which of k parts every sample validates: each silo deals its own samples, class by class,
+    after shuffling.
 
-    Every silo begins with a part of its own, so that silos of a sample or two validate as well. What a silo draws
-    depends on the seed and on its number only, so that it is the same in any process.
+    Every silo begins with a part of its own, so that silos of a sample or two validate as well.
+    What a silo draws depends on the seed and on its number only, so that it is the same in any
+    process.
     """
     fold = np.zeros(sum(map(len, silos.parts)), dtype=int)
     for number, part in enumerate(silos.parts, start=silos.first):
@@ -207,9 +228,15 @@ def dealt(silos: Census, labels: np.ndarray | None, k: int, seed: int) -> np.nda
 
 
 def stacked(
-    silos: Census, features: np.ndarray, targets: np.ndarray, fold: np.ndarray, k: int, size: int | None = None
+    silos: Census,
+    features: np.ndarray,
+    targets: np.ndarray,
+    fold: np.ndarray,
+    k: int,
+    size: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero and weighs nothing."""
+    """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero
+    and weighs nothing."""
     m = silos.count
     size = size or silos.size
     index = np.zeros((len(silos.parts), size), dtype=int)
@@ -262,7 +289,9 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
 
     def inner(x: Tree, y: Tree, d: Tree) -> jax.Array:
         fit = jnp.sum(d["training"] * loss(scores(y, d), d["targets"]))
-        size = jnp.sum(penalties(x)[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(y["intercept"] ** 2)
+        size = jnp.sum(penalties(x)[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(
+            y["intercept"] ** 2
+        )
         return fit + size  # (3)
 
     return outer, inner
@@ -272,7 +301,9 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
 LOSSES = {"log": _levels(log_loss), "squared": _levels(squared_loss)}
 
 
-def problem_of(silos: Census, data: dict[str, np.ndarray], loss: str, name: str = "silos") -> Problem:
+def problem_of(
+    silos: Census, data: dict[str, np.ndarray], loss: str, name: str = "silos"
+) -> Problem:
     """The two levels for the data of this process's silos, with their start."""
     models = data["training"].shape[1]
     width = data["features"].shape[2]
@@ -288,8 +319,8 @@ def problem_of(silos: Census, data: dict[str, np.ndarray], loss: str, name: str 
 def residual(s: Snapshot) -> jax.Array:
     """How far the silos are from a fixed point, by first gradients only.
 
-    The largest entry of the mean direction of x, of the mean of g_y at the answer for y*(x), and of the differences
-    between the silos' x and answers.
+    The largest entry of the mean direction of x, of the mean of g_y at the answer for y*(x), and of
+    the differences between the silos' x and answers.
     """
     rows = s.rows
     own = lambda d, x, y: Oracle(s.functions, d).inner(x, y)[1]

@@ -1,4 +1,5 @@
-"""Fitted models as a file of JSON: `save` and `load`. Nothing in it can be executed, unlike in a pickle."""
+"""Fitted models as a file of JSON: `save` and `load`. Nothing in it can be executed, unlike in a
+pickle."""
 
 from __future__ import annotations
 
@@ -28,8 +29,19 @@ from decibo.validate import one_of, only_known
 
 KIND = "decibo model"
 FORMAT = 1
-KNOWN = {known.__name__: known for known in (SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust)}
-ARRAYS = ("coef_", "classes_", "penalty_", "trust_", "mean_", "scale_", "silos_", "feature_names_in_")
+KNOWN = {
+    known.__name__: known for known in (SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust)
+}
+ARRAYS = (
+    "coef_",
+    "classes_",
+    "penalty_",
+    "trust_",
+    "mean_",
+    "scale_",
+    "silos_",
+    "feature_names_in_",
+)
 PLAIN = ("n_iter_", "n_features_in_")
 
 
@@ -42,7 +54,8 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
     for _, step in steps:
         if type(step).__name__ not in KNOWN:
             raise InputError(
-                f"Only {', '.join(KNOWN)} and pipelines of them can be saved as JSON, but this is {step!r}.",
+                f"Only {', '.join(KNOWN)} and pipelines of them can be saved as JSON, but this is"
+                f" {step!r}.",
                 "Use joblib for other models.",
             )
         check_is_fitted(step)
@@ -50,7 +63,9 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
         "kind": KIND,
         "format": FORMAT,
         "pipeline": isinstance(model, Pipeline),
-        "steps": [{"name": name, "class": type(step).__name__, **_state(step)} for name, step in steps],
+        "steps": [
+            {"name": name, "class": type(step).__name__, **_state(step)} for name, step in steps
+        ],
     }
     return atomic_write(check_own(Path(path), KIND.encode()), json.dumps(content, indent=1) + "\n")
 
@@ -60,33 +75,57 @@ def load(path: str | Path) -> BaseEstimator:
     try:
         content = json.loads(read_checked(Path(path)))
         if content["kind"] != KIND or content["format"] != FORMAT:
-            raise InputError(f"{path} is not a model of format {FORMAT}.", "Load it with the version that wrote it.")
+            raise InputError(
+                f"{path} is not a model of format {FORMAT}.",
+                "Load it with the version that wrote it.",
+            )
         steps = [(step["name"], _restored(step)) for step in content["steps"]]
         return Pipeline(steps) if content["pipeline"] else steps[0][1]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, InputError):
             raise
-        raise CorruptedFileError(f"{path} is not a model that decibo has saved ({error!r}).") from error
+        raise CorruptedFileError(
+            f"{path} is not a model that decibo has saved ({error!r})."
+        ) from error
 
 
 def _state(step: BaseEstimator) -> dict[str, object]:
     """What a step has learned, as JSON; of its parameters those that JSON can hold."""
-    plain = {name: value for name, value in step.get_params().items() if isinstance(value, str | int | float)}
+    plain = {
+        name: value
+        for name, value in step.get_params().items()
+        if isinstance(value, str | int | float)
+    }
     encoding = getattr(step, "encoding_", None)
-    learned = {name: getattr(encoding, name) for name in ("columns", "numbers", "words")} if encoding else None
+    learned = (
+        {name: getattr(encoding, name) for name in ("columns", "numbers", "words")}
+        if encoding
+        else None
+    )
     if isinstance(step, SiloEncoder):
         return {"params": plain, "encoding": learned, "named": hasattr(step, "feature_names_in_")}
-    arrays = {name: np.asarray(getattr(step, name)).tolist() for name in ARRAYS if hasattr(step, name)}
+    arrays = {
+        name: np.asarray(getattr(step, name)).tolist() for name in ARRAYS if hasattr(step, name)
+    }
     numbers = {name: int(getattr(step, name)) for name in PLAIN}
     numbers |= {} if learned is None else {"encoding": learned}
-    return to_json({"params": plain, "arrays": arrays, "intercept": np.asarray(step.intercept_).tolist(), **numbers})  # pyright: ignore
+    return to_json(
+        {
+            "params": plain,
+            "arrays": arrays,
+            "intercept": np.asarray(step.intercept_).tolist(),
+            **numbers,
+        }
+    )  # pyright: ignore
 
 
 def _restored(step: dict) -> BaseEstimator:
     model = KNOWN[step["class"]](**step["params"])
     if "encoding" in step:  # of a SiloEncoder, or of a site's table
         learned = step["encoding"]
-        numbers = {name: (mean, deviation) for name, (mean, deviation) in learned["numbers"].items()}
+        numbers = {
+            name: (mean, deviation) for name, (mean, deviation) in learned["numbers"].items()
+        }
         words = {name: tuple(found) for name, found in learned["words"].items()}
         model.encoding_ = Encoding(tuple(learned["columns"]), numbers, words)  # pyright: ignore
     if isinstance(model, SiloEncoder):
@@ -104,14 +143,22 @@ def _restored(step: dict) -> BaseEstimator:
 
 
 def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | SiloRidge, str]:
-    """The estimator that the table [estimator] of a job file names, and the column with its labels."""
+    """The estimator that the table [estimator] of a job file names, and the column with its
+    labels."""
     where = f"{file}, [estimator]"
     options = dict(table) if isinstance(table, dict) else {}
-    name = one_of(f"{where}.name", options.pop("name", None), [kind for kind in KNOWN if kind != SiloEncoder.__name__])
+    name = one_of(
+        f"{where}.name",
+        options.pop("name", None),
+        [kind for kind in KNOWN if kind != SiloEncoder.__name__],
+    )
     label = options.pop("label", None)
     if not isinstance(label, str):
-        raise InputError(f"{where} must say which column has the labels.", 'Add label = "disease", for example.')
-    parameters = sorted(set(KNOWN[name]().get_params()) - {"network", "checkpoint"})  # the job and the site have these
+        raise InputError(
+            f"{where} must say which column has the labels.", 'Add label = "disease", for example.'
+        )
+    # the job and the site have these
+    parameters = sorted(set(KNOWN[name]().get_params()) - {"network", "checkpoint"})
     only_known(where, "parameter", options, parameters)
     return KNOWN[name](**options), label  # pyright: ignore
 
@@ -131,7 +178,8 @@ def own_table(site: Home, label: str) -> tuple[Any, np.ndarray]:
 def fit_job(
     path: Path, site: Home, *, say: Say, wire: Wire | None = None
 ) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
-    """Fit the estimator of a job file with the other sites on this site's own table; the model, and where it is kept.
+    """Fit the estimator of a job file with the other sites on this site's own table; the model, and
+    where it is kept.
 
     wire   what carries the messages, TLS by default
     """

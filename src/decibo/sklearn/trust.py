@@ -4,12 +4,14 @@ r"""Whose data helps? One weight for each silo, learned together with a linear c
     (2)  g_i(x, y) = w_i (m/N) sum over silo i's training samples of l  +  penalty |y|^2 + r b^2
     (3)  f_i(x, y) = (m/M) sum over silo i's judging samples of l  +  |x|^2/(2 M)
 
-l is the log-loss of silos.py, N and M count the training and the judging samples of all silos. So x is judged by how
-well a model does that was trained with these weights. The end of (3) settles what the judging samples leave open: it
-expects weights between 0.27 and 0.73, and fades as they become many.
+l is the log-loss of silos.py, N and M count the training and the judging samples of all silos. So x
+is judged by how well a model does that was trained with these weights. The end of (3) settles what
+the judging samples leave open: it expects weights between 0.27 and 0.73, and fades as they become
+many.
 
-Who judges? Samples whose labels somebody has checked, if there are any: then a silo with wrong labels cannot vote for
-itself. Otherwise a share of every silo's samples, and a silo is trusted as far as it helps to predict those of all.
+Who judges? Samples whose labels somebody has checked, if there are any: then a silo with wrong
+labels cannot vote for itself. Otherwise a share of every silo's samples, and a silo is trusted as
+far as it helps to predict those of all.
 """
 
 from __future__ import annotations
@@ -33,17 +35,23 @@ PENALTY = 0.02
 
 
 def _judged(x: jax.Array, y: Tree, d: Tree) -> jax.Array:
-    return d["judging"] @ silos.log_loss(silos.scores(y, d)[0], d["targets"]) + d["prior"] * x @ x  # (3)
+    # (3)
+    return d["judging"] @ silos.log_loss(silos.scores(y, d)[0], d["targets"]) + d["prior"] * x @ x
 
 
 def _trained(x: jax.Array, y: Tree, d: Tree) -> jax.Array:
     trust = jax.nn.sigmoid(x) @ d["own"]  # (1)
     size = d["penalty"] * jnp.sum(y["coef"] ** 2) + silos.INTERCEPT * jnp.sum(y["intercept"] ** 2)
-    return trust * (d["training"] @ silos.log_loss(silos.scores(y, d)[0], d["targets"])) + size  # (2)
+    # (2)
+    return trust * (d["training"] @ silos.log_loss(silos.scores(y, d)[0], d["targets"])) + size
 
 
 def trust_problem(
-    census: silos.Census, features: np.ndarray, targets: np.ndarray, judging: np.ndarray, penalty: float = PENALTY
+    census: silos.Census,
+    features: np.ndarray,
+    targets: np.ndarray,
+    judging: np.ndarray,
+    penalty: float = PENALTY,
 ) -> Problem:
     """The two levels for standardised features, where some samples judge and all others train."""
     data = silos.stacked(census, features, targets, np.where(judging, 0, 1), 1)
@@ -75,18 +83,21 @@ def said_of(checked: ArrayLike | None = None) -> dict[str, str]:
 
 
 class SiloTrust(SiloLogisticRegression):
-    """Whose data helps? Logistic regression across silos with one learned weight between 0 and 1 for each silo.
+    """Whose data helps? Logistic regression across silos with one learned weight between 0 and 1
+    for each silo.
 
-    The samples of a silo count with its weight. The weights minimise the log-loss on samples that judge: those that
-    `fit` is told were checked, or else a share of every silo's. Both happen at once, by `ahead_exact` with automatic
-    step sizes, and no sample leaves its silo. A low weight means that the others do better without these samples:
-    because labels are wrong, or because the silo is different.
+    The samples of a silo count with its weight. The weights minimise the log-loss on samples that
+    judge: those that `fit` is told were checked, or else a share of every silo's. Both happen at
+    once, by `ahead_exact` with automatic step sizes, and no sample leaves its silo. A low weight
+    means that the others do better without these samples: because labels are wrong, or because the
+    silo is different.
 
     penalty       of the squared coefficients, features standardised
     validation    the share of its samples with which a silo judges, if none were checked
     network, lam, steps, tol, random_state and checkpoint are those of `SiloLogisticRegression`
 
-    Fitted: trust_, one weight for each of silos_; all else as `SiloLogisticRegression`, without penalty_.
+    Fitted: trust_, one weight for each of silos_; all else as `SiloLogisticRegression`, without
+    penalty_.
     """
 
     def __init__(
@@ -121,10 +132,11 @@ class SiloTrust(SiloLogisticRegression):
         *,
         silo: owners.Silo | None = None,
     ) -> SiloTrust:
-        """Learn from samples X with classes y; groups and silo are those of `SiloLogisticRegression`.
+        """Learn from samples X with classes y; groups and silo are those of
+        `SiloLogisticRegression`.
 
-        checked   True for samples whose labels are known to be right: they judge, and the others train. Either all
-                  sites pass it or none
+        checked   True for samples whose labels are known to be right: they judge, and the others
+                  train. Either all sites pass it or none
         """
         self._check()
         positive("penalty", self.penalty)
@@ -134,31 +146,39 @@ class SiloTrust(SiloLogisticRegression):
             table, number, census = self._classes(X, y, groups, own)
             judging = self._judges(census, number, checked)
             scale = silos.agreed_scale(census, table)
-            problem = trust_problem(census, scale(table), self._targets(number), judging, float(self.penalty))
+            problem = trust_problem(
+                census, scale(table), self._targets(number), judging, float(self.penalty)
+            )
             self.solution_ = solution = self._solve(problem, census)
         self.n_iter_ = solution.steps
         self.mean_ = scale.mean
         self.scale_ = scale.deviation
         self.trust_ = np.asarray(jax.nn.sigmoid(solution.x), dtype=float)
-        coef = np.asarray(solution.y["coef"][0], dtype=float)[: table.shape[1]] / scale.deviation[:, None]
+        coef = (
+            np.asarray(solution.y["coef"][0], dtype=float)[: table.shape[1]]
+            / scale.deviation[:, None]
+        )
         self.intercept_ = np.asarray(solution.y["intercept"][0], dtype=float) - scale.mean @ coef
         self.coef_ = coef.T
         return self
 
-    def _judges(self, census: silos.Census, labels: np.ndarray, checked: ArrayLike | None) -> np.ndarray:
+    def _judges(
+        self, census: silos.Census, labels: np.ndarray, checked: ArrayLike | None
+    ) -> np.ndarray:
         """Which samples judge."""
         if checked is None:
             return silos.dealt(census, labels, round(1 / self.validation), self._seed(census)) == 0
         judging = np.asarray(checked)
         if judging.shape != labels.shape or judging.dtype != bool:
             raise InputError(
-                f"checked must be True or False for each of the {len(labels)} samples, but it has shape "
-                f"{judging.shape} and type {judging.dtype}."
+                f"checked must be True or False for each of the {len(labels)} samples, but it has"
+                f" shape {judging.shape} and type {judging.dtype}."
             )
         total = int(census.total([int(judging[part].sum()) for part in census.parts]))
         if not 0 < total < census.samples:
             raise InputError(
-                f"Some samples must judge and the others train, but {total} of {census.samples} are checked.",
+                f"Some samples must judge and the others train, but {total} of {census.samples} are"
+                " checked.",
                 "Leave checked out to judge by a share of every silo's samples.",
             )
         return judging

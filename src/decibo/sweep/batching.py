@@ -1,14 +1,16 @@
 """Batches: many runs of one problem in one compiled program, and how many of them run together.
 
-The runs of a batch may differ in the method's numbers, the seed, the start and the network. A run that stops being
-finite does not stop the others. How many run together is what fits into memory and is faster than one after another:
+The runs of a batch may differ in the method's numbers, the seed, the start and the network. A run
+that stops being finite does not stop the others. How many run together is what fits into memory and
+is faster than one after another:
 
     (1)  a batch may take a quarter of the memory that is free
-    (2)  on a CPU it should fit into the cache, or not be larger than the data, which all runs read together
+    (2)  on a CPU it should fit into the cache, or not be larger than the data, which all runs read
+         together
     (3)  if a long sweep lies ahead, one run alone is timed as well, and the faster way is taken
 
-Runs that stream more memory than they share gain nothing from running together; then (2) gives 1. What was found is
-kept for the next sweep of the same program: a search makes many.
+Runs that stream more memory than they share gain nothing from running together; then (2) gives 1.
+What was found is kept for the next sweep of the same program: a search makes many.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ BatchReport = Callable[[int, np.ndarray], None]
 
 
 class Batch(NamedTuple):
-    """The inputs and starts of all runs; what is named in `own` has a leading axis of runs, the rest is shared."""
+    """The inputs and starts of all runs; what is named in `own` has a leading axis of runs, the
+    rest is shared."""
 
     inputs: Inputs
     start: dict[str, jax.Array]
@@ -60,8 +63,13 @@ class Batch(NamedTuple):
         """These runs only; all of them, in order, are taken as they are, which compiles nothing."""
         if len(places) == self.size and (places == np.arange(len(places))).all():
             return self
-        pick = lambda name, tree: jax.tree.map(lambda leaf: leaf[places], tree) if name in self.own else tree
-        parts = {name: pick(name, getattr(self.inputs, name)) for name in ("core", "mixing", "reach", "key")}
+        pick = lambda name, tree: (
+            jax.tree.map(lambda leaf: leaf[places], tree) if name in self.own else tree
+        )
+        parts = {
+            name: pick(name, getattr(self.inputs, name))
+            for name in ("core", "mixing", "reach", "key")
+        }
         return Batch(self.inputs._replace(**parts), pick("start", self.start), self.own)
 
 
@@ -75,9 +83,13 @@ def begin(program: Program, batch: Batch) -> Tree:
     return _begin(program, batch.own, batch.inputs, batch.start)
 
 
-def advance(program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray) -> Progress:
+def advance(
+    program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
+) -> Progress:
     """Run these intervals of all runs."""
-    return _advance(program, batch.own, batch.inputs, state, jnp.int32(k), Chunk.of(steps, record, INTERVALS))
+    return _advance(
+        program, batch.own, batch.inputs, state, jnp.int32(k), Chunk.of(steps, record, INTERVALS)
+    )
 
 
 class Ran(NamedTuple):
@@ -97,9 +109,14 @@ class Ran(NamedTuple):
 
 
 def run(
-    program: Program, batch: Batch, steps: np.ndarray, record: np.ndarray, report: BatchReport | None = None
+    program: Program,
+    batch: Batch,
+    steps: np.ndarray,
+    record: np.ndarray,
+    report: BatchReport | None = None,
 ) -> Ran:
-    """Run all intervals. In between the host calls report(steps done, which runs are finite); once none is, it ends."""
+    """Run all intervals. In between the host calls report(steps done, which runs are finite); once
+    none is, it ends."""
     clock = Clock()
     state = begin(program, batch)
     first = _look(program, batch, state)
@@ -113,18 +130,26 @@ def run(
     while done < len(steps):
         begun = time.perf_counter()
         part = slice(done, done + count)
-        end, lap = _timed(program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed, again)
+        end, lap = _timed(
+            program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed, again
+        )
         seconds = seconds.plus(lap)
         state = end.state
         ran = len(steps[part])
         finite.append(np.asarray(end.finite)[:, :ran])
-        parts.append({name: np.asarray(row)[:, :ran][:, record[part]] for name, row in end.rows.items()})
+        parts.append(
+            {name: np.asarray(row)[:, :ran][:, record[part]] for name, row in end.rows.items()}
+        )
         done += ran
         if report is not None:
             report(int(steps[:done].sum()), finite[-1][:, -1])
         if not finite[-1][:, -1].any():
             break
-        count = int(np.clip(count * min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6)), 1, INTERVALS))
+        count = int(
+            np.clip(
+                count * min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6)), 1, INTERVALS
+            )
+        )
     always = np.concatenate(finite, axis=1)
     alive = np.logical_and.accumulate(always, axis=1)[:, record[: always.shape[1]]]
     rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
@@ -143,28 +168,38 @@ def _timed(
     timed: Records,
     again: bool,
 ) -> tuple[Progress, Seconds]:
-    """Run these intervals; a record, and if `again` its steps, are timed by making the last ones anew, now and then."""
+    """Run these intervals; a record, and if `again` its steps, are timed by making the last ones
+    anew, now and then."""
     clock = Clock()
     end = jax.block_until_ready(advance(program, batch, state, k, steps, record))
     seconds = clock.lap()
     if record[-1] and timed.apart():
         jax.block_until_ready(advance(program, batch, end.state, 0, steps[:0], record[:0]))
         timed.idle = clock.lap().steps
-        jax.block_until_ready(advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool)))
+        jax.block_until_ready(
+            advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool))
+        )
         timed.timed(clock.lap())
         if steps[-1] and again:
-            jax.block_until_ready(advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool)))
+            jax.block_until_ready(
+                advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool))
+            )
             timed.timed_steps(clock.lap(), int(steps[-1]))
     return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
 
 
 def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
     """NaN where a run was not finite any more."""
-    return row if alive.all() else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
+    return (
+        row
+        if alive.all()
+        else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
+    )
 
 
 class Look(NamedTuple):
-    """The largest number of each run's state in absolute value; and the means of its y and z, if they are small."""
+    """The largest number of each run's state in absolute value; and the means of its y and z, if
+    they are small."""
 
     largest: np.ndarray
     inner: tuple[np.ndarray, ...]
@@ -201,13 +236,24 @@ def _begin(program: Program, own: tuple[str, ...], inputs: Inputs, start: Tree) 
 def _advance(
     program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk
 ) -> Progress:
-    return _each(lambda inputs, state: loop.advance(program, inputs, state, k, chunk), own, inputs, state, True)
+    return _each(
+        lambda inputs, state: loop.advance(program, inputs, state, k, chunk),
+        own,
+        inputs,
+        state,
+        True,
+    )
 
 
 def _each(
-    one: Callable[[Inputs, Tree], Result], own: tuple[str, ...], inputs: Inputs, other: Tree, own_other: bool
+    one: Callable[[Inputs, Tree], Result],
+    own: tuple[str, ...],
+    inputs: Inputs,
+    other: Tree,
+    own_other: bool,
 ) -> Result:
-    """one(inputs, other) for every run; a single run goes as it would alone, without an axis of runs."""
+    """one(inputs, other) for every run; a single run goes as it would alone, without an axis of
+    runs."""
     first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)
     axes = {name: 0 if name in own else None for name in Inputs._fields}
     separate = {name: getattr(inputs, name) for name in own if name in axes}
@@ -225,9 +271,11 @@ def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: in
     key = (program, batch.own, types((batch.inputs, batch.start)), count, steps)
     if (known := _found.get(key)) is not None and known.bytes <= limit:
         return known.size
-    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))  # (1), (2)
+    # (1), (2)
+    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))
     found = _chosen(program, batch, count, steps, best, limit)
-    if best < limit or found.size == count:  # where memory is short now, there may be more the next time
+    # where memory is short now, there may be more the next time
+    if best < limit or found.size == count:
         while len(_found) >= KEPT:
             _found.pop(next(iter(_found)))
         _found[key] = found
@@ -244,7 +292,9 @@ class Size(NamedTuple):
 _found: dict[Hashable, Size] = {}
 
 
-def _chosen(program: Program, batch: Batch, count: int, steps: int, best: float, limit: float) -> Size:
+def _chosen(
+    program: Program, batch: Batch, count: int, steps: int, best: float, limit: float
+) -> Size:
     """The size whose memory is about `best`, or 1 if that is faster."""
     state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
     each = max(1, 4 * nbytes(state))  # a first guess, until the compiled program says
@@ -256,17 +306,26 @@ def _chosen(program: Program, batch: Batch, count: int, steps: int, best: float,
         if size * each <= 1.5 * best and size * each <= limit:
             break
         size = _even(count, best / each)
-    return Size(1, 0) if _alone_is_faster(program, batch, size, count, steps) else Size(size, size * each)
+    return (
+        Size(1, 0)
+        if _alone_is_faster(program, batch, size, count, steps)
+        else Size(size, size * each)
+    )
 
 
 def memory(program: Program, batch: Batch) -> int:
-    """Bytes that the compiled program of all these runs needs besides the data; compiles it, which is not wasted."""
+    """Bytes that the compiled program of all these runs needs besides the data; compiles it, which
+    is not wasted."""
     state = jax.eval_shape(partial(_begin, program, batch.own), batch.inputs, batch.start)
     none = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool), INTERVALS)
     lowered = _advance.lower(program, batch.own, batch.inputs, state, jnp.int32(0), none)
     analysis = lowered.compile().memory_analysis()
     own = nbytes(state)
-    return 4 * own if analysis is None else own + int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
+    return (
+        4 * own
+        if analysis is None
+        else own + int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
+    )
 
 
 def nbytes(tree: Tree) -> int:
@@ -285,7 +344,9 @@ def free_memory() -> float:
 def _available() -> float:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        return 1024.0 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration, ValueError):
         return float(4 << 30)  # not Linux: a modest guess
 
@@ -293,7 +354,9 @@ def _available() -> float:
 def _container() -> float:
     folder = Path("/sys/fs/cgroup")
     try:
-        most, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        most, used = (
+            (folder / name).read_text().strip() for name in ("memory.max", "memory.current")
+        )
         return float("inf") if most == "max" else float(max(int(most) - int(used), 0))
     except (OSError, ValueError):
         return float("inf")
@@ -318,7 +381,9 @@ def _seconds(program: Program, batch: Batch) -> float:
     state = begin(program, batch)
     silent = np.zeros(1, bool)
     n = 1
-    once = lambda: jax.block_until_ready(advance(program, batch, state, 0, np.array([n], np.int32), silent))
+    once = lambda: jax.block_until_ready(
+        advance(program, batch, state, 0, np.array([n], np.int32), silent)
+    )
     once()
     while True:
         begun = time.perf_counter()

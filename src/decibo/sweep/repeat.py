@@ -1,11 +1,12 @@
 """repeat: the same run with several seeds, of its data, its network, its start and its method.
 
-A seed s changes what is passed as a function of the seed: `problem(s)`, `network(s)`, `start(s)`; and it is the seed of
-`solve`, from which methods (minibatches, compression) and networks (failing links) draw. All else stays.
+A seed s changes what is passed as a function of the seed: `problem(s)`, `network(s)`, `start(s)`;
+and it is the seed of `solve`, from which methods (minibatches, compression) and networks (failing
+links) draw. All else stays.
 
-Runs are made one after another, each as `solve` makes it, so that their times are their own, step sizes may be left
-out, and what ended is not lost when the next one fails. Compiled programs are shared: functions that a factory creates
-anew for every seed are recognised by what they compute.
+Runs are made one after another, each as `solve` makes it, so that their times are their own, step
+sizes may be left out, and what ended is not lost when the next one fails. Compiled programs are
+shared: functions that a factory creates anew for every seed are recognised by what they compute.
 """
 
 from __future__ import annotations
@@ -71,16 +72,23 @@ class Repeats:
         return tuple(run.status for run in self.solutions)
 
     def spread(self, measure: str) -> Spread:
-        """Mean and standard deviation of the last value over the seeds that gave an answer, and how many they are."""
+        """Mean and standard deviation of the last value over the seeds that gave an answer, and how
+        many they are."""
         self._check(measure)
-        ends = [run.history[measure][-1] if len(run.history[measure]) else None for run in self.solutions]
+        ends = [
+            run.history[measure][-1] if len(run.history[measure]) else None
+            for run in self.solutions
+        ]
         return spread(ends, [status.sound for status in self.status])
 
     def band(self, measure: str, kind: str = "quartiles") -> Band:
-        """The median over the seeds at each recorded step, and the ends of a band: "quartiles" or "range"."""
+        """The median over the seeds at each recorded step, and the ends of a band: "quartiles" or
+        "range"."""
         self._check(measure)
         one_of("kind", kind, ("quartiles", "range"))
-        courses = [Course(run.history["step"], run.history[measure], run.status) for run in self.solutions]
+        courses = [
+            Course(run.history["step"], run.history[measure], run.status) for run in self.solutions
+        ]
         return band(courses, kind, is_minimised(measure))
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -89,13 +97,18 @@ class Repeats:
             import pandas
         except ImportError as error:
             raise missing("pandas", "Repeats.to_pandas", "table") from error
-        tables = [run.to_pandas().assign(seed=seed) for seed, run in zip(self.seeds, self.solutions, strict=True)]
+        tables = [
+            run.to_pandas().assign(seed=seed)
+            for seed, run in zip(self.seeds, self.solutions, strict=True)
+        ]
         return pandas.concat(tables, ignore_index=True)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{number} {status}" for status, number in Counter(self.status).items())
         ends = [f"{name} {_plus_minus(self.spread(name))}" for name in self._scalars()]
-        return f"Repeats({plural(len(self), 'seed')} of {self.method!r}: {counts}; {', '.join(ends)})"
+        return (
+            f"Repeats({plural(len(self), 'seed')} of {self.method!r}: {counts}; {', '.join(ends)})"
+        )
 
     def _scalars(self) -> list[str]:
         history = self.solutions[0].history
@@ -112,7 +125,9 @@ def _plus_minus(numbers: Spread) -> str:
 
 def repeat(
     problem: Problem | Callable[[int], Problem],
-    network: AnyNetwork | Mapping[str, Network] | Callable[[int], AnyNetwork | Mapping[str, Network]],
+    network: (
+        AnyNetwork | Mapping[str, Network] | Callable[[int], AnyNetwork | Mapping[str, Network]]
+    ),
     method: Algorithm | None = None,
     *,
     seeds: int | Iterable[int] = 5,
@@ -126,12 +141,14 @@ def repeat(
 ) -> Repeats:
     """Solve the same thing with several seeds: 0, ..., 4, or those of a list.
 
-    problem, network, start   as in `solve`, or functions of the seed: `lambda seed: make_problem(seed=seed)`, a
-                              factory whose first argument is the seed, `decibo.random_start`
+    problem, network, start   as in `solve`, or functions of the seed: `lambda seed:
+                              make_problem(seed=seed)`, a factory whose first argument is the seed,
+                              `decibo.random_start`
     seeds                     how many, or which; each is also the seed of `solve`
     others                    as in `solve`
 
-    What is not a function of the seed is the same in all runs. A run that diverges does not end the others.
+    What is not a function of the seed is the same in all runs. A run that diverges does not end the
+    others.
     """
     numbers = seed_numbers(seeds)
     method = ahead_exact() if method is None else method
@@ -165,13 +182,16 @@ def repeat(
 
 
 def sharing(problem: Problem, first: Problem) -> Problem:
-    """The problem with the functions of another one if they compute the same, so that they share a program."""
+    """The problem with the functions of another one if they compute the same, so that they share a
+    program."""
     if problem.functions == first.functions or callable(problem.data) or callable(first.data):
         return problem
     if not same_programs(problem, first):
         return problem
     functions = first.functions._asdict()
-    names = [name for name in FUNCTIONS if name != "sample" or not isinstance(problem.sample, Stream)]
+    names = [
+        name for name in FUNCTIONS if name != "sample" or not isinstance(problem.sample, Stream)
+    ]
     return replace(problem, **{name: functions[name] for name in names})
 
 
@@ -182,8 +202,8 @@ def _of_seed(name: str, value: T | Callable[[int], T], seed: int, kind: type | U
     made = value(seed)
     if not isinstance(made, kind):
         raise InputError(
-            f"{name} must be a {name} or a function of the seed that returns one, but {name}({seed}) returned "
-            f"{short(repr(made))}.",
+            f"{name} must be a {name} or a function of the seed that returns one, but"
+            f" {name}({seed}) returned {short(repr(made))}.",
             f"For example: {name}=lambda seed: make_{name}(seed=seed).",
         )
     return cast("T", made)

@@ -49,25 +49,29 @@ class Sweep:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """One row for each run: its settings, seed and status, and the last value of every measure."""
+        """One row for each run: its settings, seed and status, and the last value of every
+        measure."""
         last = {name: values[:, -1] for name, values in self.history.items() if name != "step"}
         several = len(set(self.cases)) > 1
         rows = []
         for k, settings in enumerate(self.settings):
             case = {"case": self.cases[k]} if several else {}
             ends = {name: _number(row[k]) for name, row in last.items()}
-            rows.append({**case, **settings, "seed": self.seeds[k], "status": str(self.status[k]), **ends})
+            rows.append(
+                {**case, **settings, "seed": self.seeds[k], "status": str(self.status[k]), **ends}
+            )
         return rows
 
     def best(self, measure: str) -> dict[str, Any]:
         """The settings with the lowest last value, for `method.replace(**settings)`.
 
-        With several seeds or cases it is the mean over them that counts; settings that diverged or failed with one of
-        them are excluded.
+        With several seeds or cases it is the mean over them that counts; settings that diverged or
+        failed with one of them are excluded.
         """
         values = np.where([status.sound for status in self.status], self._last(measure), np.nan)
         seeds = len(set(self.seeds))
-        combinations = len(self) // (seeds * len(set(self.cases)))  # runs come case by case, setting by setting
+        # runs come case by case, setting by setting
+        combinations = len(self) // (seeds * len(set(self.cases)))
         places = np.arange(len(self)) // seeds % combinations
         means = {}
         for number in range(combinations):
@@ -90,11 +94,16 @@ class Sweep:
         return pandas.DataFrame(self.table)
 
     def __repr__(self) -> str:
-        first = f"Sweep({len(self)} runs of {self.method} on {self.network}: {self._counts()}; {self.steps} steps each)"
+        first = (
+            f"Sweep({len(self)} runs of {self.method} on {self.network}: {self._counts()};"
+            f" {self.steps} steps each)"
+        )
         rows = self.table
         by = next(iter(self._scalars()), None)
         if by is not None:
-            rows.sort(key=lambda row: (not Status(row["status"]).sound, not np.isfinite(row[by]), row[by]))
+            rows.sort(
+                key=lambda row: (not Status(row["status"]).sound, not np.isfinite(row[by]), row[by])
+            )
         more = [f"... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
         return "\n".join([first, *_lines(rows[:SHOWN]), *more])
 
@@ -108,7 +117,8 @@ class Sweep:
         scalars = self._scalars()
         if measure not in scalars:
             raise InputError(
-                f"{measure!r} is not among the recorded numbers, which are {', '.join(scalars) or 'none'}.",
+                f"{measure!r} is not among the recorded numbers, which are"
+                f" {', '.join(scalars) or 'none'}.",
                 did_you_mean(measure, scalars) or "Add it to measures.",
             )
         return self.history[measure][:, -1]
@@ -126,14 +136,19 @@ def joined(sweeps: Sequence[Sweep]) -> Sweep:
         return tuple(every[place] for place in order)
 
     rows = {
-        name: np.concatenate([each.history[name] for each in sweeps])[order] for name in first.history if name != "step"
+        name: np.concatenate([each.history[name] for each in sweeps])[order]
+        for name in first.history
+        if name != "step"
     }
     return replace(
         first,
         **{name: together(name) for name in ("settings", "seeds", "cases", "status")},
         history={"step": first.history["step"], **rows},
         batches=tuple(size for each in sweeps for size in each.batches),
-        **{name: sum(getattr(each, name) for each in sweeps) for name in ("seconds", "compiling", "measuring")},
+        **{
+            name: sum(getattr(each, name) for each in sweeps)
+            for name in ("seconds", "compiling", "measuring")
+        },
     )
 
 
@@ -146,4 +161,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
     names = [name for name, value in rows[0].items() if np.ndim(value) == 0]
     cells = [names, *([format_setting(row[name], 4) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in cells
+    ]

@@ -1,12 +1,14 @@
-"""Runs that differ in their seed only, as one curve with a band and as one number with its deviation.
+"""Runs that differ in their seed only, as one curve with a band and as one number with its
+deviation.
 
     (1)  curve    at every recorded step the median over all seeds, within a band: the quartiles, so that half of the
                   seeds are inside it, or the range, so that all are
     (2)  number   mean and standard deviation (n - 1 in the denominator) of the last values
 
-No seed is left out in silence. In a curve of something that is to become small, a seed that diverged or failed counts
-as infinite from its last finite record on: it raises the median and the band. A run that converged stays where it
-stopped; one that was interrupted ends the curve. The number is that of the seeds that gave an answer, with their count.
+No seed is left out in silence. In a curve of something that is to become small, a seed that
+diverged or failed counts as infinite from its last finite record on: it raises the median and the
+band. A run that converged stays where it stopped; one that was interrupted ends the curve. The
+number is that of the seeds that gave an answer, with their count.
 """
 
 from __future__ import annotations
@@ -24,7 +26,17 @@ from decibo.validate import seed as check_seed
 
 BANDS = {"quartiles": (0.25, 0.75), "range": (0.0, 1.0)}
 MOST = 10_000  # seeds
-SMALL = ("stationarity", "direction_norm", "distance_x", "distance_y", "inner_error", "gap", "phi", "outer", "inner")
+SMALL = (
+    "stationarity",
+    "direction_norm",
+    "distance_x",
+    "distance_y",
+    "inner_error",
+    "gap",
+    "phi",
+    "outer",
+    "inner",
+)
 
 
 class Course(NamedTuple):
@@ -36,7 +48,8 @@ class Course(NamedTuple):
 
 
 class Band(NamedTuple):
-    """(1): at each of these steps the lower end, the median and the upper end; infinite where seeds failed."""
+    """(1): at each of these steps the lower end, the median and the upper end; infinite where seeds
+    failed."""
 
     step: np.ndarray
     low: np.ndarray
@@ -46,7 +59,8 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Spread:
-    """(2): of `count` values, those of the seeds that gave an answer; `of` is how many seeds there are."""
+    """(2): of `count` values, those of the seeds that gave an answer; `of` is how many seeds there
+    are."""
 
     mean: float
     deviation: float
@@ -60,26 +74,39 @@ def seed_numbers(seeds: object, first: int = 0) -> list[int]:
         count = integer("seeds", seeds, most=MOST)
         return [check_seed(number, "A seed") for number in range(first, first + count)]
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        raise InputError(f"seeds must be a number or a list of integers, but it is {seeds!r:.60}.", "Pass seeds=5.")
+        raise InputError(
+            f"seeds must be a number or a list of integers, but it is {seeds!r:.60}.",
+            "Pass seeds=5.",
+        )
     numbers = [check_seed(seed, "A seed") for seed in seeds]
     if not numbers:
-        raise InputError("seeds must hold at least one seed, but it is empty.", "Leave it out for the seed 0.")
+        raise InputError(
+            "seeds must hold at least one seed, but it is empty.", "Leave it out for the seed 0."
+        )
     if len(set(numbers)) < len(numbers):
         raise InputError(f"seeds must not repeat a seed, but it is {numbers!r:.60}.")
     return numbers
 
 
 def is_minimised(measure: str) -> bool:
-    """Whether a measure is better the smaller it is: all built-in ones are; of a user's own nobody knows."""
+    """Whether a measure is better the smaller it is: all built-in ones are; of a user's own nobody
+    knows."""
     return measure.startswith(("consensus_", *SMALL))
 
 
 def band(courses: Sequence[Course], kind: str = "quartiles", minimised: bool = True) -> Band:
-    """(1). A measure that is not minimised has no worst value: there, lost seeds are missing from where they end."""
+    """(1). A measure that is not minimised has no worst value: there, lost seeds are missing from
+    where they end."""
     longest = max(courses, key=lambda course: len(course.step)).step
-    ends = [int(course.step[-1]) for course in courses if course.status == Status.interrupted and len(course.step)]
+    ends = [
+        int(course.step[-1])
+        for course in courses
+        if course.status == Status.interrupted and len(course.step)
+    ]
     step = longest[longest <= min(ends, default=longest[-1])] if len(longest) else longest
-    rows = np.stack([_followed(course, step, np.inf if minimised else np.nan) for course in courses])
+    rows = np.stack(
+        [_followed(course, step, np.inf if minimised else np.nan) for course in courses]
+    )
     low, high = BANDS[kind]
     return Band(step, *(_quantile(rows, q) for q in (low, 0.5, high)))
 
@@ -87,14 +114,17 @@ def band(courses: Sequence[Course], kind: str = "quartiles", minimised: bool = T
 def spread(ends: Iterable[float | None], sound: Iterable[bool]) -> Spread:
     """(2)."""
     pairs = list(zip(ends, sound, strict=True))
-    values = np.array([end for end, fine in pairs if fine and end is not None and np.isfinite(end)], dtype=float)
+    values = np.array(
+        [end for end, fine in pairs if fine and end is not None and np.isfinite(end)], dtype=float
+    )
     mean = float(values.mean()) if values.size else np.nan
     deviation = float(values.std(ddof=1)) if values.size > 1 else 0.0 if values.size else np.nan
     return Spread(mean, deviation, int(values.size), len(pairs))
 
 
 def _followed(course: Course, step: np.ndarray, worst: float) -> np.ndarray:
-    """The values at these steps: those of the last record until then, and what becomes of a run after its end."""
+    """The values at these steps: those of the last record until then, and what becomes of a run
+    after its end."""
     if not len(course.step):
         return np.full(len(step), worst)
     record = np.searchsorted(course.step, step, side="right") - 1
@@ -104,7 +134,8 @@ def _followed(course: Course, step: np.ndarray, worst: float) -> np.ndarray:
 
 
 def _quantile(rows: np.ndarray, q: float) -> np.ndarray:
-    """Interpolated linearly between the sorted rows; infinite as soon as an infinite one takes part, NaN left out."""
+    """Interpolated linearly between the sorted rows; infinite as soon as an infinite one takes
+    part, NaN left out."""
     ordered = np.sort(rows, axis=0)  # NaN last
     count = np.sum(~np.isnan(rows), axis=0)
     place = q * np.maximum(count - 1, 0)

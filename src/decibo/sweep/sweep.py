@@ -1,7 +1,8 @@
-"""sweep: a grid of settings and seeds as runs of one compiled program, in batches that fit into memory.
+"""sweep: a grid of settings and seeds as runs of one compiled program, in batches that fit into
+memory.
 
-Settings that are numbers of the method (step sizes, lam) share a program; those that change the program (the length of
-an inner loop, a function of the step) get one each.
+Settings that are numbers of the method (step sizes, lam) share a program; those that change the
+program (the length of an inner loop, a function of the step) get one each.
 """
 
 from __future__ import annotations
@@ -73,19 +74,22 @@ def sweep(
     start: SeededStart | Sequence[Start] = None,
     progress: bool | Report | None = None,
 ) -> Sweep:
-    """Run `method` with every combination of settings in `grid` and every seed; each is the run that `solve` makes.
+    """Run `method` with every combination of settings in `grid` and every seed; each is the run
+    that `solve` makes.
 
-    grid      settings of the method and their values, {"alpha": [0.1, 0.2], "gamma": [0.1, 0.3]} for all four pairs,
-              or a list of dictionaries for exactly these; leave it out if the runs differ in something else
+    grid      settings of the method and their values, {"alpha": [0.1, 0.2], "gamma": [0.1, 0.3]}
+              for all four pairs, or a list of dictionaries for exactly these; leave it out if the
+              runs differ in something else
     seeds     how many, or a list of them: one run for each setting and seed; just seed 0 by default
     start     as in `solve`, or a function of the seed such as `decibo.random_start`
     steps, every, measures, progress   as in `solve`; progress counts the steps of all runs
 
-    network, method and start may be lists, equally long: their entries are the cases, each of which is run with the
-    whole grid. The networks of a list are mixed by matrix products.
+    network, method and start may be lists, equally long: their entries are the cases, each of which
+    is run with the whole grid. The networks of a list are mixed by matrix products.
 
-    A run that stops being finite is marked as diverged, and its records from there on are NaN. So is one that grows
-    without bound; a run with a measure that is not a finite number at the end has failed.
+    A run that stops being finite is marked as diverged, and its records from there on are NaN. So
+    is one that grows without bound; a run with a measure that is not a finite number at the end has
+    failed.
     """
     cases = _cases(network, method, start)
     for one, by, _ in cases:
@@ -98,12 +102,16 @@ def sweep(
     steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     if len({one.agents for one, _, _ in cases}) > 1:
-        raise InputError("All networks of a sweep must have the same number of agents, but these do not.")
+        raise InputError(
+            "All networks of a sweep must have the same number of agents, but these do not."
+        )
     listed = any(isinstance(part, list | tuple) for part in (network, method, start))
     runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds, listed)
     for point in runs:
         check_fit(problem, cases[point.case][0], point.method)
-    ends = np.unique(np.concatenate([np.arange(0, steps, every), np.arange(0, steps, LONGEST), [steps]]))
+    ends = np.unique(
+        np.concatenate([np.arange(0, steps, every), np.arange(0, steps, LONGEST), [steps]])
+    )
     plan = Plan(np.diff(ends, prepend=0).astype(np.int32), (ends % every == 0) | (ends == steps))
     state = _prepare(problem, cases, runs, measures)
     with watched(progress) as report:
@@ -134,7 +142,9 @@ def _cases(network: object, method: object, start: object) -> list[Any]:
     sizes = {len(part) for part in lists.values()}
     if len(sizes) > 1 or 0 in sizes:
         lengths = ", ".join(f"{name} has {len(part)}" for name, part in lists.items())
-        raise InputError(f"Lists must have one entry for each case and be equally long, but {lengths}.")
+        raise InputError(
+            f"Lists must have one entry for each case and be equally long, but {lengths}."
+        )
     count = sizes.pop() if sizes else 1
     columns = [lists.get(name, [part] * count) for name, part in parts.items()]
     return list(zip(*columns, strict=True))
@@ -161,7 +171,9 @@ class _Prepared:
     starts: dict[tuple[int, int], dict[str, jax.Array]]
 
 
-def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: Measures) -> _Prepared:
+def _prepare(
+    problem: Problem, cases: list[Case], runs: list[Point], measures: Measures
+) -> _Prepared:
     agents = cases[0][0].agents
     data = problem.local(range(agents))
     known = known_solution(problem)
@@ -182,7 +194,9 @@ def _prepare(problem: Problem, cases: list[Case], runs: list[Point], measures: M
             rows = start_of(problem, agents, start, by, variables) if rows is None else rows
             shared[id(start)] = rows
         finite_at_start(problem.functions, data, rows, np.arange(agents))
-        starts[point.case, point.seed] = rows | masks_of(network, by, rows, point.seed) if by.masks else rows
+        starts[point.case, point.seed] = (
+            rows | masks_of(network, by, rows, point.seed) if by.masks else rows
+        )
     mixings = [cases[0][0].mixing()]
     if len({id(network) for network, _, _ in cases}) > 1:
         mixings = [network.mixing("dense") for network, _, _ in cases]
@@ -236,11 +250,18 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
         for places in _batches(sweep, plan, records, report):
             ended[places] = True
             if report:
-                report(plan.total * int(ended.sum()), plan.total * count, {"runs": count, "done": int(ended.sum())})
+                report(
+                    plan.total * int(ended.sum()),
+                    plan.total * count,
+                    {"runs": count, "done": int(ended.sum())},
+                )
     except KeyboardInterrupt:
         pass
     step = np.cumsum(plan.steps)[plan.record]
-    status = [records.status(place, step) if over else Status.interrupted for place, over in enumerate(ended)]
+    status = [
+        records.status(place, step) if over else Status.interrupted
+        for place, over in enumerate(ended)
+    ]
     status = [_examined(sweep, records, place, found) for place, found in enumerate(status)]
     names = {method.name: None for _, method, _ in sweep.cases}
     networks = {repr(network): None for network, _, _ in sweep.cases}
@@ -261,7 +282,8 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
 
 
 def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) -> Status:
-    """The status of a run; one that got far worse, or whose y never moved, has failed if its inner level is flat."""
+    """The status of a run; one that got far worse, or whose y never moved, has failed if its inner
+    level is flat."""
     point = sweep.runs[place]
     history = {name: rows[place] for name, rows in records.rows.items()}
     suspect = worsened(history) or (records.kept[place] and not point.method.one_level)
@@ -272,7 +294,9 @@ def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) ->
     return found if flat is None else Status.failed
 
 
-def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | None) -> Iterator[np.ndarray]:
+def _batches(
+    sweep: _Prepared, plan: Plan, records: _Records, report: Report | None
+) -> Iterator[np.ndarray]:
     """Run all batches of all programs; yield the places of the runs that are done."""
     count = len(sweep.runs)
     earlier = 0
@@ -280,11 +304,14 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
         batch = _stacked(sweep, group)
         size = batch_size(sweep.program, batch, len(group), sweep.data, plan.total)
         for at in range(0, len(group), size):
-            members = np.arange(at, at + size).clip(max=len(group) - 1)  # the last batch padded: one program
+            # the last batch padded: one program
+            members = np.arange(at, at + size).clip(max=len(group) - 1)
             places = np.array(group)[members]
             fresh = len(np.unique(places))
 
-            def between(done: int, finite: np.ndarray, before: int = earlier, fresh: int = fresh) -> None:
+            def between(
+                done: int, finite: np.ndarray, before: int = earlier, fresh: int = fresh
+            ) -> None:
                 if report and done < plan.total:
                     now = plan.total * before + done * fresh
                     report(now, plan.total * count, {"runs": count, "done": before})
@@ -297,7 +324,8 @@ def _batches(sweep: _Prepared, plan: Plan, records: _Records, report: Report | N
 
 
 def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
-    """The runs of one program; seeds, starts, networks and the cases' method are shared if all are the same."""
+    """The runs of one program; seeds, starts, networks and the cases' method are shared if all are
+    the same."""
     runs = [sweep.runs[place] for place in group]
     own = []
     keys = [jax.random.key(point.seed) for point in runs]
@@ -317,7 +345,11 @@ def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
         own.append("start")
         start = stack(starts)
     core = core_for(mixing, runs[0].method)
-    if len(sweep.cases) == 1 or not own or not all(point.method is runs[0].method for point in runs):
+    if (
+        len(sweep.cases) == 1
+        or not own
+        or not all(point.method is runs[0].method for point in runs)
+    ):
         own.append("core")
         core = stack([core_for(mixing, point.method) for point in runs])
     return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}, reach), start, tuple(own))
@@ -328,7 +360,9 @@ def _alike(sweep: _Prepared) -> list[list[int]]:
     kinds: dict[object, list[int]] = {}
     for place, point in enumerate(sweep.runs):
         mixing = sweep.mixings[point.case] if len(sweep.mixings) > 1 else None
-        leaves, kind = jax.tree.flatten((point.method.core, mixing, sweep.starts[point.case, point.seed]))
+        leaves, kind = jax.tree.flatten(
+            (point.method.core, mixing, sweep.starts[point.case, point.seed])
+        )
         kinds.setdefault((kind, *map(_type, leaves)), []).append(place)
     return list(kinds.values())
 
@@ -339,7 +373,8 @@ def _type(leaf: object) -> tuple[object, ...]:
 
 
 class Point(NamedTuple):
-    """One run: the settings that the grid asks for, the method with them, the seed, and which case of a list."""
+    """One run: the settings that the grid asks for, the method with them, the seed, and which case
+    of a list."""
 
     settings: Settings
     method: Algorithm
@@ -347,7 +382,9 @@ class Point(NamedTuple):
     case: int
 
 
-def points(methods: Sequence[Algorithm], grid: Grid, seeds: int | Iterable[int] | None, listed: bool) -> list[Point]:
+def points(
+    methods: Sequence[Algorithm], grid: Grid, seeds: int | Iterable[int] | None, listed: bool
+) -> list[Point]:
     """Every case with every combination of settings and every seed, seeds last."""
     combinations = _product(grid) if isinstance(grid, Mapping) else _listed(grid)
     numbers = [0] if seeds is None else seed_numbers(seeds)
@@ -366,24 +403,35 @@ def points(methods: Sequence[Algorithm], grid: Grid, seeds: int | Iterable[int] 
 
 def _product(grid: Mapping[str, Any]) -> list[Settings]:
     values = {name: _values(name, items) for name, items in grid.items()}
-    return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
+    return [
+        dict(zip(values, combination, strict=True))
+        for combination in itertools.product(*values.values())
+    ]
 
 
 def _listed(grid: Any) -> list[Settings]:
-    if not isinstance(grid, Sequence) or isinstance(grid, str) or not all(isinstance(each, Mapping) for each in grid):
+    if (
+        not isinstance(grid, Sequence)
+        or isinstance(grid, str)
+        or not all(isinstance(each, Mapping) for each in grid)
+    ):
         raise InputError(
-            f"grid must be a dictionary of lists or a list of dictionaries, but it is {grid!r:.60}.",
+            "grid must be a dictionary of lists or a list of dictionaries, but it is"
+            f" {grid!r:.60}.",
             "Pass {'alpha': [0.1, 0.2]}, for example.",
         )
     if not grid:
-        raise InputError("grid must hold at least one dictionary of settings, but it is an empty list.")
+        raise InputError(
+            "grid must hold at least one dictionary of settings, but it is an empty list."
+        )
     return [{name: _plain(value) for name, value in each.items()} for each in grid]
 
 
 def _values(name: str, items: Any) -> list[Any]:
     if isinstance(items, str | Mapping) or (not isinstance(items, Iterable) and not np.ndim(items)):
         raise InputError(
-            f"grid[{name!r}] must be a list of values, but it is {items!r:.60}.", f"Pass {{{name!r}: [0.1, 0.2]}}."
+            f"grid[{name!r}] must be a list of values, but it is {items!r:.60}.",
+            f"Pass {{{name!r}: [0.1, 0.2]}}.",
         )
     values = [_plain(value) for value in items]
     if not values:
@@ -392,7 +440,8 @@ def _values(name: str, items: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy and jax as numbers of Python, which take the type of what they are multiplied with."""
+    """Numbers of numpy and jax as numbers of Python, which take the type of what they are
+    multiplied with."""
     return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
 
 

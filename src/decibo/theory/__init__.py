@@ -1,4 +1,5 @@
-"""Theorems as functions: the paper's and ours, with constants, step-size rules, bounds, and a check of settings."""
+"""Theorems as functions: the paper's and ours, with constants, step-size rules, bounds, and a check
+of settings."""
 
 from decibo.theory.check import check
 from decibo.theory.constants import Constants

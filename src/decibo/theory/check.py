@@ -1,4 +1,5 @@
-"""check: what Theorem 1 or Theorem B says of a problem, a network and a method, in a table and as JSON."""
+"""check: what Theorem 1 or Theorem B says of a problem, a network and a method, in a table and as
+JSON."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class Check:
 
     @property
     def largest(self) -> dict[str, float]:
-        """The largest steps: of Theorem 1 with alpha for the largest beta and gamma, of Theorem B for this gamma."""
+        """The largest steps: of Theorem 1 with alpha for the largest beta and gamma, of Theorem B
+        for this gamma."""
         if isinstance(self.theorem, Theorem1):
             return {step: getattr(self.theorem, step) for step in STEPS}
         return {} if self.theorem is None or not self.slacks else _largest(self.theorem)
@@ -91,7 +93,9 @@ class Check:
             "network": self.network,
             "method": self.method,
             "rho": self.rho,
-            "constants": asdict(self.constants) | {"kappa": self.constants.kappa, "L": self.constants.L},
+            "constants": (
+                asdict(self.constants) | {"kappa": self.constants.kappa, "L": self.constants.L}
+            ),
             "settings": self.settings,
             "holds": self.holds,
             "inequalities": {
@@ -99,7 +103,9 @@ class Check:
                 for name, slack in self.slacks.items()
             },
             "factors": self.factors,
-            "floor": None if self.floor is None else {**asdict(self.floor), "total": self.floor.floor},
+            "floor": (
+                None if self.floor is None else {**asdict(self.floor), "total": self.floor.floor}
+            ),
             "advice": self.advice,
             "note": self.note.replace("\n", " "),
         }
@@ -110,7 +116,9 @@ class Check:
         return json.dumps(to_json(parts), indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*self._header(), *self._table(), "", *wrap(self.advice, 80), "", self.note])
+        return "\n".join(
+            [*self._header(), *self._table(), "", *wrap(self.advice, 80), "", self.note]
+        )
 
     def _header(self) -> list[str]:
         c = self.constants
@@ -121,7 +129,11 @@ class Check:
         if isinstance(self.theorem, ExactSteps):
             values += _derived(self.theorem)
         rows = ["".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)]
-        return [*wrap(f"{self.problem}; {self.network}; {self.method}", 80), f"constants, {kind}:", *rows]
+        return [
+            *wrap(f"{self.problem}; {self.network}; {self.method}", 80),
+            f"constants, {kind}:",
+            *rows,
+        ]
 
     def _table(self) -> list[str]:
         if self.theorem is None or not self.slacks:
@@ -131,7 +143,9 @@ class Check:
         for name, slack in self.slacks.items():
             ratio = slack.value / slack.bound if slack.bound else float("inf")
             answer = "yes" if slack.holds else "NO"
-            rows.append(f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}")
+            rows.append(
+                f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}"
+            )
         rows.append("")
         for step, largest in self.largest.items():
             setting = f"{step:<6} = {self.settings[step]:<9.3g}"
@@ -145,7 +159,9 @@ class Check:
             return _exact_floor(self.theorem, self.floor)
         if not isinstance(self.floor, Bound):
             return []
-        parts = f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
+        parts = (
+            f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
+        )
         rows = [f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})"]
         if not self.holds:
             rows.append("(the formula outside its conditions: no prediction for this run)")
@@ -153,13 +169,20 @@ class Check:
 
 
 def check(
-    problem: Problem, network: Network | DirectedNetwork, method: Algorithm, *, x: Tree = None, radius: float = 1.0
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    *,
+    x: Tree = None,
+    radius: float = 1.0,
 ) -> Check:
-    """What Theorem 1, or Theorem B, says about these three; x and radius choose the points, as in `constants`."""
+    """What Theorem 1, or Theorem B, says about these three; x and radius choose the points, as in
+    `constants`."""
     if not isinstance(problem, Problem) or not isinstance(method, Algorithm):
         types = ", ".join(type(argument).__name__ for argument in (problem, network, method))
         raise InputError(
-            f"check takes a problem, a network and a method, in this order, but the arguments are of type {types}."
+            "check takes a problem, a network and a method, in this order, but the arguments are"
+            f" of type {types}."
         )
     problem.check_agents(network.agents)
     constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
@@ -201,7 +224,9 @@ def check(
 
 def _settings(method: Algorithm) -> dict[str, float]:
     """The numbers of the method, schedules at step 0."""
-    values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in method.settings.items()}
+    values: dict[str, Any] = {
+        name: value(0) if callable(value) else value for name, value in method.settings.items()
+    }
     if values["beta"] is None:
         values["beta"] = values["gamma"] / values["lam"]
     return _readable({name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")})
@@ -210,7 +235,10 @@ def _settings(method: Algorithm) -> dict[str, float]:
 def _readable(settings: dict[str, float]) -> dict[str, float]:
     for name, value in settings.items():
         if not 1 / LARGEST <= value <= LARGEST:
-            raise InputError(f"{name} must be between {1 / LARGEST:g} and {LARGEST:g} for check, but it is {value:g}.")
+            raise InputError(
+                f"{name} must be between {1 / LARGEST:g} and {LARGEST:g} for check, but it is"
+                f" {value:g}."
+            )
     return settings
 
 
@@ -223,7 +251,9 @@ def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
     parts = {
         "the penalty gap C_ou/lam: raise lam": gap,
         "the penalty in the consensus errors: lower beta and alpha": floor.penalty - gap,
-        "heterogeneity: lower beta and gamma, or use ahead_exact, which has no such term": floor.heterogeneity,
+        "heterogeneity: lower beta and gamma, or use ahead_exact, which has no such term": (
+            floor.heterogeneity
+        ),
     }
     lower = f"The largest part of the floor is {max(parts, key=parts.__getitem__)}."
     if not broken:
@@ -243,7 +273,9 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
         return "Theorem 1 and Theorem B are about agents in lockstep"
     if method.theorem is None and method.chosen is None:
         ahead = "Theorem 1 is about AHEAD (decibo.ahead, decibo.methods.ahead_minimax) only"
-        return f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"
+        return (
+            f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"
+        )
     if method.theorem == EXACT and isinstance(network, VaryingNetwork):
         return "Theorem B is about networks that do not change"
     if method.theorem == EXACT and "beta" in method.settings and not _same(method, "beta", "gamma"):
@@ -254,19 +286,25 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
 def _same(method: Algorithm, one: str, other: str) -> bool:
     first: Any = method.settings[one]
     second: Any = method.settings[other]
-    return first is second or (not callable(first) and not callable(second) and float(first) == float(second))
+    return first is second or (
+        not callable(first) and not callable(second) and float(first) == float(second)
+    )
 
 
 def _exact_settings(method: Algorithm) -> dict[str, float]:
     """alpha, gamma and lam as far as the method has them, schedules at step 0."""
     given = {name: method.settings.get(name) for name in ("gamma", "alpha", "lam")}
-    values: dict[str, Any] = {name: value(0) if callable(value) else value for name, value in given.items()}
+    values: dict[str, Any] = {
+        name: value(0) if callable(value) else value for name, value in given.items()
+    }
     return _readable({name: float(value) for name, value in values.items() if value is not None})
 
 
 def _exact(constants: Constants, network: Network, settings: dict[str, float]) -> ExactSteps:
     fine = fine_constants(constants, C_f=constants.C_fy)
-    return ahead_exact_steps(fine, network, alpha=settings.get("alpha"), gamma=settings.get("gamma"))
+    return ahead_exact_steps(
+        fine, network, alpha=settings.get("alpha"), gamma=settings.get("gamma")
+    )
 
 
 def _bound(theorem: ExactSteps, settings: dict[str, float]) -> ExactBound | None:
@@ -280,7 +318,11 @@ def _bound(theorem: ExactSteps, settings: dict[str, float]) -> ExactBound | None
 
 def _derived(theorem: ExactSteps) -> list[str]:
     """What the inequalities of Theorem B are written in."""
-    parts = {"sigma": theorem.sigma, "L_yy": theorem.constants.L_yy, "L_Phi": theorem.constants.L_Phi}
+    parts = {
+        "sigma": theorem.sigma,
+        "L_yy": theorem.constants.L_yy,
+        "L_Phi": theorem.constants.L_Phi,
+    }
     if theorem.q < 1:
         parts |= {"G1": theorem.G1, "G2": theorem.G2, "N": theorem.N}
     return [f"{name + ' =':>7} {value:<10.4g}" for name, value in parts.items()]
@@ -296,7 +338,9 @@ def _exact_floor(theorem: ExactSteps, floor: ExactBound) -> list[str]:
         return ["floor of |grad Phi|^2: 0 (no penalty, or g is quadratic in y)"]
     factor = f"zeta F^2 = {floor.floor:.3g}" if theorem.holds else "none proved"
     rows = [f"floor of |grad Phi|^2: {factor}; error of the penalty: F = {floor.F:.3g}"]
-    rows.append(f"(if |f_y| <= C_fy along the run, and then |w| <= R = {theorem.R():.3g} on average)")
+    rows.append(
+        f"(if |f_y| <= C_fy along the run, and then |w| <= R = {theorem.R():.3g} on average)"
+    )
     if theorem.constants.L_g3 is None:
         rows.append("(L_g3 is not known, so F falls like 1/lam; with it, like 1/lam^2)")
     return rows
@@ -311,7 +355,8 @@ def _exact_advice(theorem: ExactSteps, slacks: dict[str, Slack], rule: ExactStep
     if not theorem.q < 1:
         limit = 2 / theorem.constants.L_yy
         return (
-            f"{EXACT} does not cover this run. Lower gamma below 2/L_yy = {limit:.3g} first. It covers {steps}, {free}."
+            f"{EXACT} does not cover this run. Lower gamma below 2/L_yy = {limit:.3g} first. It"
+            f" covers {steps}, {free}."
         )
     if not theorem.holds:
         limited = theorem.binding["alpha"]
@@ -321,5 +366,7 @@ def _exact_advice(theorem: ExactSteps, slacks: dict[str, Slack], rule: ExactStep
         )
     if all(slack.holds for slack in slacks.values()):
         return f"{EXACT} covers this run, {free}."
-    simple = "although the inequalities above, which are a simple sufficient condition, do not all hold"
+    simple = (
+        "although the inequalities above, which are a simple sufficient condition, do not all hold"
+    )
     return f"{EXACT} covers this run, {free}, with zeta = {theorem.zeta:.3g}, {simple}."

@@ -42,7 +42,8 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the paper assumes of a problem, on the region a run visits; the methods return what follows from it.
+    """What the paper assumes of a problem, on the region a run visits; the methods return what
+    follows from it.
 
     mu_g        every g_i is mu_g-strongly convex in y
     L_f1, L_g1  the gradients of f_i and g_i are Lipschitz in (x, y)
@@ -65,18 +66,21 @@ class Constants:
 
     def __post_init__(self) -> None:
         for field in fields(self)[:7]:
-            object.__setattr__(self, field.name, at_least(field.name, getattr(self, field.name), 0.0))
+            object.__setattr__(
+                self, field.name, at_least(field.name, getattr(self, field.name), 0.0)
+            )
         positive("mu_g, the strong convexity of the inner objectives,", self.mu_g)
         if self.mu_g > self.L_g1:
             raise InputError(
-                f"The curvature of g in y is at least mu_g and at most L_g1, so mu_g <= L_g1, "
+                "The curvature of g in y is at least mu_g and at most L_g1, so mu_g <= L_g1, "
                 f"but mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}."
             )
         if self.minimax and not math.isclose(self.L_f1, self.L_g1, rel_tol=1e-6):
             raise InputError(
-                "The minimax case is g = -f, so the gradients of f and g have the same Lipschitz constant, "
-                f"but L_f1 = {self.L_f1:g} and L_g1 = {self.L_g1:g}.",
-                f"Pass L_f1 = L_g1 = {max(self.L_f1, self.L_g1):g}, or minimax=False if g is not -f.",
+                "The minimax case is g = -f, so the gradients of f and g have the same Lipschitz"
+                f" constant, but L_f1 = {self.L_f1:g} and L_g1 = {self.L_g1:g}.",
+                f"Pass L_f1 = L_g1 = {max(self.L_f1, self.L_g1):g}, or minimax=False if g is"
+                " not -f.",
             )
 
     @property
@@ -90,8 +94,10 @@ class Constants:
         return self.L_g1 / self.mu_g  # (2)
 
     def L_ystar_lam(self, lam: float) -> float:
-        """The Lipschitz constant L_lam/mu_lam = 2 L_lam/(lam mu_g) of y*(x; lam); that of y*(x) if g = -f."""
-        return self.L_ystar if self.minimax else 2 * self.L_lam(lam) / (lam * self.mu_g)  # (2), (13)
+        """The Lipschitz constant L_lam/mu_lam = 2 L_lam/(lam mu_g) of y*(x; lam); that of y*(x) if
+        g = -f."""
+        # (2), (13)
+        return self.L_ystar if self.minimax else 2 * self.L_lam(lam) / (lam * self.mu_g)
 
     @property
     def L(self) -> float:
@@ -103,8 +109,10 @@ class Constants:
         return (self.L_f1 + by_gradients + by_hessian) * (1 + self.L_ystar)  # (3)
 
     def U_lam(self, lam: float) -> float:
-        """sqrt(L_f1^2 + lam^2 L_g1^2), how fast the directions change with y; |lam - 1| L_g1 if g = -f."""
-        return abs(lam - 1) * self.L_g1 if self.minimax else math.hypot(self.L_f1, lam * self.L_g1)  # (4), (13)
+        """sqrt(L_f1^2 + lam^2 L_g1^2), how fast the directions change with y; |lam - 1| L_g1 if g =
+        -f."""
+        # (4), (13)
+        return abs(lam - 1) * self.L_g1 if self.minimax else math.hypot(self.L_f1, lam * self.L_g1)
 
     def L_lam(self, lam: float) -> float:
         """The smoothness L_f1 + lam L_g1 of f + lam g; (lam - 1) L_g1 if g = -f."""
@@ -128,17 +136,26 @@ class Constants:
         return mu * L / (2 * (mu + L))  # (5)
 
     def U_over_w(self, lam: float) -> float:
-        """U_lam/w_beta, how much an error of the directions moves y; L_g1/w_gamma if g = -f, also at lam = 1."""
-        return self.L_g1 / self.w_gamma if self.minimax else self.U_lam(lam) / self.w_beta(lam)  # (13)
+        """U_lam/w_beta, how much an error of the directions moves y; L_g1/w_gamma if g = -f, also
+        at lam = 1."""
+        # (13)
+        return self.L_g1 / self.w_gamma if self.minimax else self.U_lam(lam) / self.w_beta(lam)
 
     def u_beta(self, lam: float) -> float:
-        """lam L_g1 w_beta/U_lam^2: a number for which D_1 and D_2 of the proof are below p_1 lam^2 and p_2 lam^2."""
+        """lam L_g1 w_beta/U_lam^2: a number for which D_1 and D_2 of the proof are below p_1 lam^2
+        and p_2 lam^2."""
         moved = self.U_lam(lam) * self.U_over_w(lam)
         return lam * self.L_g1 / moved if moved > 0 else math.inf  # (7)
 
     def b_y2(self, lam: float) -> float:
-        """2 (b_f^2 + lam^2 b_g^2): the heterogeneity of the direction of y; (lam - 1)^2 b_g^2 if g = -f."""
-        return ((lam - 1) * self.b_g) ** 2 if self.minimax else 2 * (self.b_f**2 + (lam * self.b_g) ** 2)  # (12), (13)
+        """2 (b_f^2 + lam^2 b_g^2): the heterogeneity of the direction of y; (lam - 1)^2 b_g^2 if g
+        = -f."""
+        # (12), (13)
+        return (
+            ((lam - 1) * self.b_g) ** 2
+            if self.minimax
+            else 2 * (self.b_f**2 + (lam * self.b_g) ** 2)
+        )
 
     @property
     def C_in(self) -> float:
@@ -152,7 +169,10 @@ class Constants:
 
     def p_1(self, lam: float) -> float:
         """(96/u_beta^2 + 48 L_g1^2/w_gamma^2 + 24) L_g1^2: weighs the consensus error of x."""
-        return (96 / self.u_beta(lam) ** 2 + 48 * (self.L_g1 / self.w_gamma) ** 2 + 24) * self.L_g1**2  # (8)
+        # (8)
+        return (
+            96 / self.u_beta(lam) ** 2 + 48 * (self.L_g1 / self.w_gamma) ** 2 + 24
+        ) * self.L_g1**2
 
     def p_2(self, lam: float) -> float:
         """(96/u_beta^2 + 24) L_g1^2: weighs the consensus error of y."""
@@ -168,14 +188,16 @@ class Constants:
         mixed = 4 * alpha * lam**2 / (1 - network_rho(rho))
         d_1 = 12 * self.U_lam(lam) * self.U_over_w(lam) * alpha / beta  # (10)
         d_2 = 12 * self.L_g1**2 * lam**2 * alpha / (self.w_gamma * gamma)  # (10)
-        return Weights(d_1, d_2, self.p_1(lam) * mixed, self.p_2(lam) * mixed, self.p_3 * mixed)  # (11)
+        # (11)
+        return Weights(d_1, d_2, self.p_1(lam) * mixed, self.p_2(lam) * mixed, self.p_3 * mixed)
 
 
 def network_rho(rho: float) -> float:
     """rho, if it is that of a connected network."""
     if isinstance(rho, bool) or not 0 <= rho < 1:
         raise InputError(
-            f"rho = ||W - 11'/m||^2 of a connected network is at least 0 and below 1, but it is {rho!r}.",
+            "rho = ||W - 11'/m||^2 of a connected network is at least 0 and below 1, but it is"
+            f" {rho!r}.",
             "Pass network.rho; it is the squared norm, not the gap 1 - rho.",
         )
     return float(rho)

@@ -3,10 +3,11 @@ r"""Corollaries 1 and 2: step sizes and lam for a given number of steps K.
     (1)  Corollary 1:  lam = 3 kappa K^(1/6),  gamma = c K^(-1/3),  beta = b K^(-1/2),  alpha = a K^(-2/3)
     (2)  Corollary 2:  g = -f,  lam fixed,     gamma = c K^(-1/3),  beta = b K^(-1/3),  alpha = a K^(-1/3)
 
-The paper leaves a, b and c open but for their powers of kappa. Here they are the largest that Theorem 1 admits at
-K = 1, and then (1) and (2) satisfy it for every K, since each step falls at least as fast as its bounds; or practical
-ones of your own, for which Theorem 1 promises nothing. The rates that follow from Theorem 1 (common start; Phi bounded
-below, erratum 14) differ: with rho' = 1 - rho, a, b, c are of the order of A, and then the mean of |grad Phi|^2 of R,
+The paper leaves a, b and c open but for their powers of kappa. Here they are the largest that
+Theorem 1 admits at K = 1, and then (1) and (2) satisfy it for every K, since each step falls at
+least as fast as its bounds; or practical ones of your own, for which Theorem 1 promises nothing.
+The rates that follow from Theorem 1 (common start; Phi bounded below, erratum 14) differ: with rho'
+= 1 - rho, a, b, c are of the order of A, and then the mean of |grad Phi|^2 of R,
 
     (3)  (1), paper     A = kappa^-3, kappa^-1, 1
                         R = kappa^4/K^(1/3) + (kappa^2 b_f^2/K^(2/3) + kappa^4 b_g^2/K^(1/3))/rho'^2
@@ -17,8 +18,8 @@ below, erratum 14) differ: with rho' = 1 - rho, a, b, c are of the order of A, a
     (6)  (2), here      A = rho' kappa^-3, rho' kappa^-1, rho' kappa^-1
                         R = (kappa^3/rho' + b_f^2)/K^(2/3)
 
-The paper's a, b and c satisfy Theorem 1 only from some K on (see the errata). The rule here has the same powers of K;
-it pays 1/(1 - rho) in the first term and has none in the others.
+The paper's a, b and c satisfy Theorem 1 only from some K on (see the errata). The rule here has the
+same powers of K; it pays 1/(1 - rho) in the first term and has none in the others.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Rule:
         return {name: value for name, value in asdict(self).items() if name != "admitted"}
 
 
-def corollary1(constants: Constants, rho: float, K: float, *, first: Mapping[str, float] | None = None) -> Rule:
+def corollary1(
+    constants: Constants, rho: float, K: float, *, first: Mapping[str, float] | None = None
+) -> Rule:
     """The step sizes of Corollary 1 for K steps, (1).
 
     first   {"alpha": a, "beta": b, "gamma": c, "lam": l} replaces some or all of the steps at K = 1
@@ -57,9 +60,15 @@ def corollary1(constants: Constants, rho: float, K: float, *, first: Mapping[str
 
 
 def corollary2(
-    constants: Constants, rho: float, K: float, *, lam: float = 2.0, first: Mapping[str, float] | None = None
+    constants: Constants,
+    rho: float,
+    K: float,
+    *,
+    lam: float = 2.0,
+    first: Mapping[str, float] | None = None,
 ) -> Rule:
-    """The step sizes of Corollary 2 for K steps, (2), for g = -f and any lam >= 1; `first` as in `corollary1`."""
+    """The step sizes of Corollary 2 for K steps, (2), for g = -f and any lam >= 1; `first` as in
+    `corollary1`."""
     powers = {"alpha": -1 / 3, "beta": -1 / 3, "gamma": -1 / 3, "lam": 0.0}
     return _scaled(replace(constants, minimax=True), rho, K, lam, powers, first)  # (2)
 
@@ -80,10 +89,16 @@ def _scaled(
     lam = practical.get("lam", lam)
     theorem = Theorem1 if practical else theorem1  # practical steps may break Theorem 1
     at_one = theorem(constants, rho, lam)
-    steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma, "lam": lam} | practical
+    steps = {
+        "alpha": at_one.alpha,
+        "beta": at_one.beta,
+        "gamma": at_one.gamma,
+        "lam": lam,
+    } | practical
     scaled = {name: value * K ** powers[name] for name, value in steps.items()}
     at_K = theorem(constants, rho, scaled["lam"])
-    if not practical:  # p_1 and p_2 change a little with lam, so that the first K may need a little less
+    # p_1 and p_2 change a little with lam, so that the first K may need a little less
+    if not practical:
         scaled["gamma"] = min(scaled["gamma"], at_K.gamma)
         scaled["beta"] = min(scaled["beta"], at_K.beta)
         bounds = at_K.alphas(scaled["beta"], scaled["gamma"])

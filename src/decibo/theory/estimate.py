@@ -11,17 +11,20 @@ Curvature at a point comes from products with second and third derivatives:
     (6)  Lanczos: Q orthonormal in span(v, H v, H^2 v, ...);  extreme eigenvalues of Q H Q' -> those of H
     (7)  |D3 h| = max over |v| = 1 of |D3 h[v, v, v]|       power iteration v <- D3 h[v, v]/|.|, several starts
 
-(7) is the Lipschitz constant of the Hessian at p, since the largest value of a symmetric form is reached with
-all arguments equal. Up to DENSE variables (6) is replaced by the dense matrix and is exact; beyond, it lies
-within the spectrum and (7) may miss the largest of several maxima: both are estimates from below.
+(7) is the Lipschitz constant of the Hessian at p, since the largest value of a symmetric form is
+reached with all arguments equal. Up to DENSE variables (6) is replaced by the dense matrix and is
+exact; beyond, it lies within the spectrum and (7) may miss the largest of several maxima: both are
+estimates from below.
 
-A problem is quadratic if a product (5) is the same at all points, up to 1e3 roundings, and its own derivative
+A problem is quadratic if a product (5) is the same at all points, up to 1e3 roundings, and its own
+derivative
 
     (8)  D3 h[u, v] = d/dt H(p + t u) v                     is zero, up to 8 roundings, for random u and v
 
-at each of them. Rounding hides a small change of H between points but not a small D3, which is computed as zero for a
-quadratic; a function made of quadratic pieces has D3 = 0 but not the same H. Then L_f1, L_g1, L_g2 and mu_g are exact
-everywhere, and (4) on the convex hull of the x, where convex functions are largest at the corners.
+at each of them. Rounding hides a small change of H between points but not a small D3, which is
+computed as zero for a quadratic; a function made of quadratic pieces has D3 = 0 but not the same H.
+Then L_f1, L_g1, L_g2 and mu_g are exact everywhere, and (4) on the convex hull of the x, where
+convex functions are largest at the corners.
 """
 
 from __future__ import annotations
@@ -61,10 +64,11 @@ def constants(
     seed: int = 0,
     minimax: bool = False,
 ) -> Constants:
-    """The constants of Theorem 1: exact for quadratics, otherwise estimates (`estimated` says which).
+    """The constants of Theorem 1: exact for quadratics, otherwise estimates (`estimated` says
+    which).
 
-    x         points that a run visited, stacked: `solution.agents.x`, or a recorded path; by default x0, the
-              solution if it is known, and points at distance `radius` from x0
+    x         points that a run visited, stacked: `solution.agents.x`, or a recorded path; by
+              default x0, the solution if it is known, and points at distance `radius` from x0
     radius    how far from y*(x) and from x0 the points lie
     samples   how many of the points to measure curvature at
     minimax   whether to use the constants of the minimax case, g = -f
@@ -76,8 +80,8 @@ def constants(
     data = exact_problem.data
     if problem.outer_gradient is not None or problem.inner_gradient is not None:
         raise InputError(
-            "The constants are found from second and third derivatives of outer and inner, but this problem comes with "
-            "gradients of its own.",
+            "The constants are found from second and third derivatives of outer and inner, but this"
+            " problem comes with gradients of its own.",
             "State the constants that are known: Problem(..., constants={...}).",
         )
     require_products("decibo.theory.constants", functions, one_of(data))
@@ -86,7 +90,9 @@ def constants(
     start = problem.y_layout.ravel(problem.y0)
     ys, solved, slope, b_f2, b_g2 = map(np.asarray, _first_order(functions, data, points, start))
     subset = np.unique(np.linspace(0, len(points) - 1, samples).astype(int))
-    pairs = _pairs(points[subset], np.where(solved[subset, None], ys[subset], start), start, radius, key)
+    pairs = _pairs(
+        points[subset], np.where(solved[subset, None], ys[subset], start), start, radius, key
+    )
     curvature = jax.device_get(_second_order(functions, data, *pairs, key))
     mu_g = _convex(pairs, curvature["g_yy"][..., 0])
     for point in points[~solved][:1]:
@@ -101,7 +107,8 @@ def constants(
         mu_g=mu_g,
         L_f1=L_f1,
         L_g1=L_g1,
-        L_g2=0.0 if quadratic else float(jnp.max(_third_order(functions, data, *pairs, key))),  # (3)
+        # (3)
+        L_g2=0.0 if quadratic else float(jnp.max(_third_order(functions, data, *pairs, key))),
         C_fy=float(slope.max()),
         b_f=float(b_f2.max()) ** 0.5,
         b_g=float(b_g2.max()) ** 0.5,  # (4)
@@ -111,7 +118,8 @@ def constants(
 
 
 def _around(problem: Problem, radius: float, samples: int, key: jax.Array) -> jax.Array:
-    """x0, the known solution, and points around x0: along the axes if they are few, else at random."""
+    """x0, the known solution, and points around x0: along the axes if they are few, else at
+    random."""
     centre = problem.x_layout.ravel(problem.x0)
     axes = jnp.eye(centre.size, dtype=centre.dtype)
     if 2 * centre.size > max(samples, 64):
@@ -119,7 +127,9 @@ def _around(problem: Problem, radius: float, samples: int, key: jax.Array) -> ja
     offsets = radius * axes / jnp.linalg.norm(axes, axis=1, keepdims=True)
     rows = [centre[None], centre + offsets, centre - offsets]
     if problem.solution and "x" in problem.solution:
-        rows.insert(1, problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))[None])
+        rows.insert(
+            1, problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))[None]
+        )
     return jnp.concatenate(rows)  # (1)
 
 
@@ -143,7 +153,9 @@ def _visited(problem: Problem, x: Tree) -> jax.Array:
     return rows
 
 
-def _pairs(x: jax.Array, ys: np.ndarray, start: Vector, radius: float, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _pairs(
+    x: jax.Array, ys: np.ndarray, start: Vector, radius: float, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Pairs (x, y), (1)."""
     away = jax.random.normal(jax.random.fold_in(key, 1), ys.shape, start.dtype)
     away = jnp.asarray(ys) + radius * away / jnp.linalg.norm(away, axis=1, keepdims=True)
@@ -151,7 +163,9 @@ def _pairs(x: jax.Array, ys: np.ndarray, start: Vector, radius: float, key: jax.
 
 
 @partial(jax.jit, static_argnames="functions")
-def _first_order(functions: Functions, data: Tree, points: jax.Array, start: Vector) -> tuple[jax.Array, ...]:
+def _first_order(
+    functions: Functions, data: Tree, points: jax.Array, start: Vector
+) -> tuple[jax.Array, ...]:
     """At each x: y*(x), whether it was found, the largest |f_y|, b_f^2 and b_g^2."""
 
     def one(x: Vector) -> tuple[jax.Array, ...]:
@@ -167,14 +181,16 @@ def _first_order(functions: Functions, data: Tree, points: jax.Array, start: Vec
 def _second_order(
     functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
 ) -> dict[str, jax.Array]:
-    """At each (x, y) every agent's extreme eigenvalues of f, of g and of g in y, and products that tell quadratics."""
+    """At each (x, y) every agent's extreme eigenvalues of f, of g and of g in y, and products that
+    tell quadratics."""
 
     def one(d: Tree, x: Vector, y: Vector) -> dict[str, jax.Array]:
         oracle = Oracle(functions, d)
         f = joined(oracle.outer_value, x.size)
         g = joined(oracle.inner_value, x.size)
         p = jnp.concatenate([x, y.astype(x.dtype)])
-        probe, other = jax.random.normal(jax.random.key(0), (2, p.size), p.dtype)  # the same at every point
+        # the same at every point
+        probe, other = jax.random.normal(jax.random.key(0), (2, p.size), p.dtype)
         products = lambda q: jnp.concatenate([product(f, q, probe), product(g, q, probe)])
         at_p, bend = jax.jvp(products, (p,), (other,))
         return {
@@ -189,11 +205,17 @@ def _second_order(
 
 
 @partial(jax.jit, static_argnames="functions")
-def _third_order(functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array) -> jax.Array:
+def _third_order(
+    functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
+) -> jax.Array:
     """At each (x, y) every agent's |D3 g|."""
 
     def one(d: Tree, x: Vector, y: Vector) -> jax.Array:
-        return third(joined(Oracle(functions, d).inner_value, x.size), jnp.concatenate([x, y.astype(x.dtype)]), key)
+        return third(
+            joined(Oracle(functions, d).inner_value, x.size),
+            jnp.concatenate([x, y.astype(x.dtype)]),
+            key,
+        )
 
     return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
 
@@ -205,8 +227,8 @@ def _convex(pairs: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
     if not low > 0:
         x, y = (format_array(part[point]) for part in pairs)
         raise InputError(
-            "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner Hessian of "
-            f"agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}.",
+            "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner"
+            f" Hessian of agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}.",
             "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or pass the points x of a run.",
         )
     return low
@@ -219,7 +241,8 @@ def _unchanging(probes: np.ndarray) -> bool:
 
 
 def _straight(bends: np.ndarray, probes: np.ndarray) -> bool:
-    """Whether the third derivatives (8) are zero, up to rounding; NaN, as of y**2.0 at y = 0, says nothing."""
+    """Whether the third derivatives (8) are zero, up to rounding; NaN, as of y**2.0 at y = 0, says
+    nothing."""
     found = np.abs(bends[np.isfinite(bends)])
     return bool(found.max(initial=0.0) <= 8 * np.finfo(probes.dtype).eps * np.abs(probes).max())
 
@@ -232,7 +255,9 @@ def product(h: Scalar, p: Vector, v: Vector) -> Vector:
 def extremes(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
     """The smallest and the largest eigenvalue of the Hessian of h at p."""
     if p.size <= DENSE:
-        eigenvalues = jnp.linalg.eigvalsh(jax.vmap(lambda v: product(h, p, v))(jnp.eye(p.size, dtype=p.dtype)))
+        eigenvalues = jnp.linalg.eigvalsh(
+            jax.vmap(lambda v: product(h, p, v))(jnp.eye(p.size, dtype=p.dtype))
+        )
     else:
         eigenvalues = jnp.linalg.eigvalsh(_krylov(lambda v: product(h, p, v), p, key))  # (6)
     return jnp.stack([eigenvalues[0], eigenvalues[-1]])
@@ -242,7 +267,9 @@ def _krylov(apply: Callable[[Vector], Vector], p: Vector, key: jax.Array) -> jax
     """Q H Q' after KRYLOV products, with Q orthogonalised twice."""
     start = jax.random.normal(key, p.shape, p.dtype)
 
-    def one(i: jax.Array, carry: tuple[jax.Array, jax.Array, Vector]) -> tuple[jax.Array, jax.Array, Vector]:
+    def one(
+        i: jax.Array, carry: tuple[jax.Array, jax.Array, Vector]
+    ) -> tuple[jax.Array, jax.Array, Vector]:
         Q, HQ, v = carry
         for _ in range(2):
             v = v - Q.T @ (Q @ v)
@@ -269,7 +296,8 @@ def third(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
 
     starts = jax.random.normal(key, (STARTS, p.size), p.dtype)
     starts = starts / jnp.linalg.norm(starts, axis=1, keepdims=True)
-    return jnp.max(jax.vmap(lambda v: jnp.max(lax.scan(sweep, v, None, length=SWEEPS)[1]))(starts))  # (7)
+    # (7)
+    return jnp.max(jax.vmap(lambda v: jnp.max(lax.scan(sweep, v, None, length=SWEEPS)[1]))(starts))
 
 
 def joined(h: Callable[[Vector, Vector], jax.Array], n: int) -> Scalar:

@@ -1,6 +1,7 @@
 r"""Theorems A and B: step sizes and a bound for ahead_exact, free of lam.          [docs/explanation/theorem.md]
 
-Constants, on the region of a run, for every agent i; w* solves mean(H) w* = -mean(f_y) at (x, y*(x))
+Constants, on the region of a run, for every agent i; w* solves mean(H) w* = -mean(f_y) at (x,
+y*(x))
 
     (1)  mu_g I <= H_i <= L_yy I,     |J_i| <= L_xy,     |w*| <= V
     (2)  M_y, M_x    Lipschitz constants of f_i,y + H_i w and f_i,x + J_i w in (x, y), for fixed |w| <= V
@@ -20,7 +21,8 @@ Steps
     (10) G1       = (L_G Lambda_c + L_xy Lambda_w)/(1 - q),     G2 = N chi L_D/(1 - sigma)
     (11) gamma L_yy < 2,     alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1,     4 sigma alpha N <= 1 - sigma
     (12) the rule: gamma = min(1/L_yy, (1 - sigma)/mu_g), so that tau = 1,
-                   alpha = min(1/(L_Phi + 2 G1 + sqrt(2 G2)), (1 - sigma)/(4 sigma N)), which satisfies (11)
+                   alpha = min(1/(L_Phi + 2 G1 + sqrt(2 G2)), (1 - sigma)/(4 sigma N)), which
+                   satisfies (11)
 
 Bound; R bounds (mean_i |w_i|^4)^(1/4) along the run
 
@@ -32,7 +34,8 @@ Bound; R bounds (mean_i |w_i|^4)^(1/4) along the run
     (18) mean over k < K of |grad Phi(xbar_k)|^2  <=  2 (Phi(xbar_0) - inf Phi)/(alpha K) + zeta (I_0/sqrt K + F)^2
     (19) R    = tau m^(1/4) C_f/mu_g   if y_0 = z_0 and |f_i,y(x_i, c_i)| <= C_f along the run                Lemma 4
 
-The theorem holds where nu < 1 and xi^2 < 1 - alpha L_Phi. (11) is sufficient for that; no condition contains lam.
+The theorem holds where nu < 1 and xi^2 < 1 - alpha L_Phi. (11) is sufficient for that; no condition
+contains lam.
 """
 
 from __future__ import annotations
@@ -89,10 +92,11 @@ class FineConstants:
 
 
 def fine_constants(constants: Constants | None = None, **finer: float) -> FineConstants:
-    """The constants of Theorems A and B: from those of the paper by (5) and Lemma 0, with finer values where given.
+    """The constants of Theorems A and B: from those of the paper by (5) and Lemma 0, with finer
+    values where given.
 
-    finer   mu_g, L_yy, L_xy, M_y, M_x, V, L_g2, L_g3, C_f, L_ystar, L_wstar, L_Phi or L_D; without `constants` the
-            first six are needed
+    finer   mu_g, L_yy, L_xy, M_y, M_x, V, L_g2, L_g3, C_f, L_ystar, L_wstar, L_Phi or L_D; without
+            `constants` the first six are needed
     """
     only_known("fine_constants", "constant", finer, (*REQUIRED, *OPTIONAL, *DERIVED))
     given = ({} if constants is None else _from_paper(constants)) | {
@@ -106,7 +110,9 @@ def fine_constants(constants: Constants | None = None, **finer: float) -> FineCo
         )
     mu_g = positive("mu_g", given["mu_g"])
     if mu_g > given["L_yy"]:
-        raise InputError(f"mu_g must be at most L_yy, but mu_g = {mu_g:g} and L_yy = {given['L_yy']:g}.")
+        raise InputError(
+            f"mu_g must be at most L_yy, but mu_g = {mu_g:g} and L_yy = {given['L_yy']:g}."
+        )
     L_ystar = given.get("L_ystar", given["L_xy"] / mu_g)  # (4)
     s = math.hypot(1, L_ystar)
     L_wstar = given.get("L_wstar", given["M_y"] * s / mu_g)
@@ -151,7 +157,8 @@ class ExactBound:
 
 @dataclass(frozen=True)
 class ExactSteps:
-    """Theorem B for a problem, a network and two step sizes. Use `ahead_exact_steps` to create it."""
+    """Theorem B for a problem, a network and two step sizes. Use `ahead_exact_steps` to create
+    it."""
 
     constants: FineConstants
     sigma: float
@@ -172,7 +179,8 @@ class ExactSteps:
 
     @property
     def tau(self) -> float:
-        """gamma mu_g/(1 - q), at least 1: how much longer errors live than in gradient descent on g."""
+        """gamma mu_g/(1 - q), at least 1: how much longer errors live than in gradient descent on
+        g."""
         return self.gamma * self.constants.mu_g / (1 - self.q)  # (7)
 
     @property
@@ -185,7 +193,8 @@ class ExactSteps:
     def Lambda_w(self) -> float:
         """How fast the reference of w moves with x."""
         c = self.constants
-        return math.hypot(c.L_wstar, self.chi * self.gamma * (c.M_y * c.s + c.L_yy * c.L_wstar))  # (8)
+        # (8)
+        return math.hypot(c.L_wstar, self.chi * self.gamma * (c.M_y * c.s + c.L_yy * c.L_wstar))
 
     @property
     def L_G(self) -> float:
@@ -201,7 +210,8 @@ class ExactSteps:
     @property
     def G1(self) -> float:
         """How much the motion of x disturbs its own direction."""
-        return (self.L_G * self.Lambda_c + self.constants.L_xy * self.Lambda_w) / (1 - self.q)  # (10)
+        # (10)
+        return (self.L_G * self.Lambda_c + self.constants.L_xy * self.Lambda_w) / (1 - self.q)
 
     @property
     def G2(self) -> float:
@@ -216,7 +226,12 @@ class ExactSteps:
     @property
     def xi(self) -> float:
         """(alpha G1 + alpha^2 G2)/(1 - nu); infinite where nu >= 1."""
-        return (self.alpha * self.G1 + self.alpha**2 * self.G2) / (1 - self.nu) if self.nu < 1 else math.inf  # (13)
+        # (13)
+        return (
+            (self.alpha * self.G1 + self.alpha**2 * self.G2) / (1 - self.nu)
+            if self.nu < 1
+            else math.inf
+        )
 
     @property
     def zeta(self) -> float:
@@ -228,23 +243,31 @@ class ExactSteps:
 
     @property
     def holds(self) -> bool:
-        """Whether Theorem B covers these step sizes; the rows of `slacks` are sufficient for that."""
+        """Whether Theorem B covers these step sizes; the rows of `slacks` are sufficient for
+        that."""
         return math.isfinite(self.zeta)
 
     @property
     def gammas(self) -> dict[str, float]:
         """The two numbers of which the rule (12) takes the smaller one for gamma."""
         c = self.constants
-        return {"gamma <= 1/L_yy": 1 / c.L_yy, "gamma <= (1 - sigma)/mu_g": (1 - self.sigma) / c.mu_g}  # (12)
+        # (12)
+        return {
+            "gamma <= 1/L_yy": 1 / c.L_yy,
+            "gamma <= (1 - sigma)/mu_g": (1 - self.sigma) / c.mu_g,
+        }
 
     @property
     def alphas(self) -> dict[str, float]:
-        """The two numbers of which the rule (12) takes the smaller one for alpha, with this gamma."""
+        """The two numbers of which the rule (12) takes the smaller one for alpha, with this
+        gamma."""
         motion = self.constants.L_Phi + 2 * self.G1 + math.sqrt(2 * self.G2)
         mixing = 4 * self.sigma * self.N
         return {
             "alpha <= 1/(L_Phi + 2 G1 + sqrt(2 G2))": 1 / motion if motion > 0 else math.inf,
-            "alpha <= (1 - sigma)/(4 sigma N)": (1 - self.sigma) / mixing if mixing > 0 else math.inf,
+            "alpha <= (1 - sigma)/(4 sigma N)": (
+                (1 - self.sigma) / mixing if mixing > 0 else math.inf
+            ),
         }  # (12)
 
     @property
@@ -252,7 +275,10 @@ class ExactSteps:
         """Which bound limits each step."""
         alphas = self.alphas
         gammas = self.gammas
-        return {"gamma": min(gammas, key=gammas.__getitem__), "alpha": min(alphas, key=alphas.__getitem__)}
+        return {
+            "gamma": min(gammas, key=gammas.__getitem__),
+            "alpha": min(alphas, key=alphas.__getitem__),
+        }
 
     @property
     def slacks(self) -> dict[str, Slack]:
@@ -264,7 +290,9 @@ class ExactSteps:
         quadratic = alpha * (self.constants.L_Phi + 2 * self.G1) + 2 * alpha**2 * self.G2
         return rows | {
             "alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1": Slack("alpha", quadratic, 1.0),
-            "4 sigma alpha N <= 1 - sigma": Slack("alpha", 4 * self.sigma * alpha * self.N, 1 - self.sigma),
+            "4 sigma alpha N <= 1 - sigma": Slack(
+                "alpha", 4 * self.sigma * alpha * self.N, 1 - self.sigma
+            ),
         }
 
     @property
@@ -284,8 +312,10 @@ class ExactSteps:
         C_f = self.constants.C_f if C_f is None else at_least("C_f", C_f, 0.0)
         if C_f is None or self.agents is None:
             raise InputError(
-                "R = tau m^(1/4) C_f/mu_g needs C_f, a bound of |f_i,y| along the run, and the number of agents.",
-                "Pass C_f to fine_constants and a network to ahead_exact_steps, or pass R to bound.",
+                "R = tau m^(1/4) C_f/mu_g needs C_f, a bound of |f_i,y| along the run, and the"
+                " number of agents.",
+                "Pass C_f to fine_constants and a network to ahead_exact_steps, or pass R to"
+                " bound.",
             )
         return self.tau * self.agents**0.25 * C_f / self.constants.mu_g  # (19)
 
@@ -297,11 +327,15 @@ class ExactSteps:
             return 0.0
         R = self.R() if R is None else at_least("R", R, 0.0)
         eps_c = c.L_g2 * R**2 / (2 * lam**2)  # (15)
-        eps_w = c.L_g2 * c.V * R / (2 * lam) if c.L_g3 is None else c.L_g3 * c.V * R**2 / (6 * lam**2)  # (15)
+        # (15)
+        eps_w = (
+            c.L_g2 * c.V * R / (2 * lam) if c.L_g3 is None else c.L_g3 * c.V * R**2 / (6 * lam**2)
+        )
         return self.tau / c.mu_g * (self.L_G * eps_c + c.L_xy * eps_w) + eps_w  # (16)
 
     def I_0(self, e_c: float, e_w: float, e_x: float = 0.0) -> float:
-        """The initial errors as the direction of x sees them, (17); `start_errors` computes the three."""
+        """The initial errors as the direction of x sees them, (17); `start_errors` computes the
+        three."""
         inner = (self.L_G * e_c + self.constants.L_xy * e_w) / math.sqrt(1 - self.q**2)
         return self.N * e_x / math.sqrt(1 - self.sigma**2) + inner  # (17)
 
@@ -337,7 +371,8 @@ def ahead_exact_steps(
     alpha: float | None = None,
     gamma: float | None = None,
 ) -> ExactSteps:
-    """Step sizes for `ahead_exact` that Theorem B proves to converge, whatever lam is; or what it says about your own.
+    """Step sizes for `ahead_exact` that Theorem B proves to converge, whatever lam is; or what it
+    says about your own.
 
     network        a network, the rho of one if that is all you know, or None for one agent
     alpha, gamma   by default those of the rule (12), alpha for this gamma
@@ -345,25 +380,34 @@ def ahead_exact_steps(
     fine = constants if isinstance(constants, FineConstants) else fine_constants(constants)
     agents = network.agents if isinstance(network, Network) else 1 if network is None else None
     rule = ExactSteps(fine, sigma_of(network), 1.0, 1.0, agents)
-    rule = replace(rule, gamma=min(rule.gammas.values()) if gamma is None else positive("gamma", gamma))  # (12)
+    # (12)
+    rule = replace(
+        rule, gamma=min(rule.gammas.values()) if gamma is None else positive("gamma", gamma)
+    )
     if gamma is not None and not gamma * fine.L_yy < 2:
         return replace(rule, alpha=math.nan if alpha is None else positive("alpha", alpha))
     largest = BELOW * min(rule.alphas.values())
     if alpha is None and not math.isfinite(largest):
-        raise InputError("These constants put no limit on alpha: grad Phi is constant.", "Pass alpha.")
+        raise InputError(
+            "These constants put no limit on alpha: grad Phi is constant.", "Pass alpha."
+        )
     return replace(rule, alpha=largest if alpha is None else positive("alpha", alpha))
 
 
 def sigma_of(network: Network | float | None) -> float:
-    """sigma: from the second eigenvalue of W, from rho if that is all there is, or 0 for one agent."""
+    """sigma: from the second eigenvalue of W, from rho if that is all there is, or 0 for one
+    agent."""
     if network is None or (isinstance(network, Network) and network.agents == 1):
         return 0.0
-    second = network.spectrum.high if isinstance(network, Network) else math.sqrt(network_rho(network))
+    second = (
+        network.spectrum.high if isinstance(network, Network) else math.sqrt(network_rho(network))
+    )
     return math.sqrt((1 + second) / 2)  # (6)
 
 
 class StartErrors(NamedTuple):
-    """The errors of (17) where every agent starts at x0 and y = z = y0 with memories of zero, and phi = Phi(x0)."""
+    """The errors of (17) where every agent starts at x0 and y = z = y0 with memories of zero, and
+    phi = Phi(x0)."""
 
     e_c: float
     e_w: float
@@ -373,7 +417,10 @@ class StartErrors(NamedTuple):
 
 def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -> StartErrors:
     """The errors at the start of a run, for `steps.bound`; None as the network means one agent."""
-    exact = reference(problem, agents=None if problem.agents is not None else 1 if network is None else network.agents)
+    exact = reference(
+        problem,
+        agents=None if problem.agents is not None else 1 if network is None else network.agents,
+    )
     x = exact.flat(problem.x0)
     y0 = problem.y_layout.ravel(problem.y0)
     answer = exact.at(problem.x0)
@@ -383,7 +430,9 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     m = len(g_y)
     U = (np.eye(m) - W) / 2 + 1 / m  # of use on vectors that sum to zero only
     of_memory = lambda C: float(np.sum(C * (np.linalg.solve(U, C) - C))) / m
-    e_c = math.sqrt(float(np.sum((np.asarray(y0) - y) ** 2)) + steps.gamma**2 * of_memory(g_y - g_y.mean(0)))
+    e_c = math.sqrt(
+        float(np.sum((np.asarray(y0) - y) ** 2)) + steps.gamma**2 * of_memory(g_y - g_y.mean(0))
+    )
     e_w = math.sqrt(float(np.sum(w**2)) + steps.gamma**2 * of_memory(rest_w - rest_w.mean(0)))
     e_x = steps.alpha * math.sqrt(max(of_memory(D - D.mean(0)), 0.0))
     return StartErrors(e_c, e_w, e_x, float(answer.phi))
@@ -393,7 +442,9 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
 def _at_rest(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
     """w*, and every agent's g_y, H w* + f_y and f_x + J w*, at (x, y*(x))."""
     f_x, f_y = jax.vmap(lambda d: Oracle(functions, d).outer(x, y))(data)
-    product = lambda v: jnp.mean(jax.vmap(lambda d: Oracle(functions, d).hessian(x, y, v))(data), axis=0)
+    product = lambda v: jnp.mean(
+        jax.vmap(lambda d: Oracle(functions, d).hessian(x, y, v))(data), axis=0
+    )
     w = -jnp.linalg.solve(jax.vmap(product)(jnp.eye(y.size, dtype=y.dtype)), jnp.mean(f_y, axis=0))
     Jw, Hw = jax.vmap(lambda d: Oracle(functions, d).products(x, y, w))(data)
     g_y = jax.vmap(lambda d: Oracle(functions, d).inner(x, y)[1])(data)

@@ -26,7 +26,8 @@ TERMS = ("V_phi", "V_y", "V_z", "V_consensus_x", "V_consensus_y", "V_consensus_z
 
 @dataclass(frozen=True)
 class Penalised:
-    """g + f/lam of one agent; two with the same parts are equal, so that compiled programs are shared."""
+    """g + f/lam of one agent; two with the same parts are equal, so that compiled programs are
+    shared."""
 
     outer: Objective
     inner: Objective
@@ -36,16 +37,21 @@ class Penalised:
         return self.inner(x, y, d) + self.outer(x, y, d) / self.lam  # (2)
 
 
-def penalised_solution(functions: Functions, data: Tree, x: Vector, y_guess: Vector, lam: float) -> Vector:
+def penalised_solution(
+    functions: Functions, data: Tree, x: Vector, y_guess: Vector, lam: float
+) -> Vector:
     """y*(x; lam) by Newton's method; NaN where it did not converge."""
     penalised = Penalised(functions.outer, functions.inner, lam)
-    y, converged = solve_inner(functions._replace(inner=penalised, inner_solution=None), data, x, y_guess)
+    y, converged = solve_inner(
+        functions._replace(inner=penalised, inner_solution=None), data, x, y_guess
+    )
     return jnp.where(converged, y, jnp.nan)  # (2)
 
 
 @dataclass(frozen=True)
 class Potential:
-    """The potential as a measure: a function of a snapshot of AHEAD. Use `potential` to create one."""
+    """The potential as a measure: a function of a snapshot of AHEAD. Use `potential` to create
+    one."""
 
     weights: Weights
     lam: float
@@ -54,7 +60,11 @@ class Potential:
     def terms(self, s: Snapshot) -> dict[str, jax.Array]:
         """The six terms of V, (1)."""
         y_star = s.exact.y
-        y_lam = y_star if self.minimax else penalised_solution(s.functions, s.here, s.mean("x"), y_star, self.lam)
+        y_lam = (
+            y_star
+            if self.minimax
+            else penalised_solution(s.functions, s.here, s.mean("x"), y_star, self.lam)
+        )
         far = lambda v, centre: jnp.sum((v - centre) ** 2)
         spread = {v: average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"}
         d = self.weights
@@ -86,8 +96,11 @@ class _Term:
         return self.potential.terms(s)[self.name]
 
 
-def potential(constants: Constants, rho: float, *, alpha: float, beta: float, gamma: float, lam: float) -> Potential:
-    """The potential V for these constants and step sizes; `potential(...).measures` records it term by term."""
+def potential(
+    constants: Constants, rho: float, *, alpha: float, beta: float, gamma: float, lam: float
+) -> Potential:
+    """The potential V for these constants and step sizes; `potential(...).measures` records it term
+    by term."""
     steps = {"alpha": alpha, "beta": beta, "gamma": gamma, "lam": lam}
     steps = {name: positive(name, value) for name, value in steps.items()}
     return Potential(constants.d(rho, **steps), steps["lam"], constants.minimax)

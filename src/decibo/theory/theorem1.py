@@ -11,17 +11,19 @@ Conditions                                                  [paper, eqs. stepsiz
                           (1-rho)/(12 lam sqrt p_1),  (1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1),
                           (1-rho)/(54 L_g1 lam)
 
-If g = -f, the constants of y are those of (13) of `constants.py`, and 1/(2 L_lam) + 1/(lam mu_g) stands for
-(mu_lam + L_lam)/(2 mu_lam L_lam).
+If g = -f, the constants of y are those of (13) of `constants.py`, and 1/(2 L_lam) + 1/(lam mu_g)
+stands for (mu_lam + L_lam)/(2 mu_lam L_lam).
 
-The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twelve million times.
+The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twelve
+million times.
 
 The bound, in its three parts                                          [paper, eqs. the1, p-error and b-error]
 
     (5)  mean over k < K of |grad Phi(xbar^k)|^2  <=  initial + penalty + heterogeneity
     (6)  initial       = (V^0 - V^K)/(alpha K)                                                     erratum 8
     (7)  penalty       = 2 C_ou^2/lam^2 + (864 p_1 alpha^2 + 576 p_2 beta^2) C_in^2 L_g1^2 lam^2/(1-rho)^2
-    (8)  heterogeneity = (24 p_1 alpha^2 b_f^2 + 24 p_3 gamma^2 b_g^2 + 24 p_2 beta^2 b_y^2) lam^2/(1-rho)^2
+    (8)  heterogeneity = (24 p_1 alpha^2 b_f^2 + 24 p_3 gamma^2 b_g^2 + 24 p_2 beta^2 b_y^2)
+         lam^2/(1-rho)^2
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ from decibo.errors import InputError
 from decibo.theory.constants import Constants, network_rho
 from decibo.validate import positive
 
-BELOW = 1 - 1e-9  # the inequalities are strict: the largest admissible step is this share of the bound
+# the inequalities are strict: the largest admissible step is this share of the bound
+BELOW = 1 - 1e-9
 
 
 class Slack(NamedTuple):
-    """One inequality `value < bound`; for lam `value > bound`, or `value >= bound` where equality is enough."""
+    """One inequality `value < bound`; for lam `value > bound`, or `value >= bound` where equality
+    is enough."""
 
     step: str
     value: float
@@ -60,7 +64,8 @@ class Slack(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """By what factor the value is too large (too small for lam); at most 1 if the inequality is true."""
+        """By what factor the value is too large (too small for lam); at most 1 if the inequality is
+        true."""
         if self.step == "lam":
             return self.bound / self.value
         return self.value / self.bound
@@ -68,7 +73,8 @@ class Slack(NamedTuple):
 
 @dataclass(frozen=True)
 class Theorem1:
-    """The inequalities of Theorem 1 for a problem, a network and lam. Use `theorem1` to create one."""
+    """The inequalities of Theorem 1 for a problem, a network and lam. Use `theorem1` to create
+    one."""
 
     constants: Constants
     rho: float
@@ -118,7 +124,8 @@ class Theorem1:
 
     @property
     def _inner_limit(self) -> float:
-        """(mu_lam + L_lam)/(2 mu_lam L_lam): beta w_beta <= 1/4 below it; if g = -f and lam = 1 there is no limit."""
+        """(mu_lam + L_lam)/(2 mu_lam L_lam): beta w_beta <= 1/4 below it; if g = -f and lam = 1
+        there is no limit."""
         c = self.constants
         if not c.minimax:
             return 1 / (2 * c.L_lam(self.lam)) + 1 / (self.lam * c.mu_g)
@@ -159,8 +166,14 @@ class Theorem1:
     @property
     def binding(self) -> dict[str, str]:
         """Which inequality limits each step."""
-        bounds = {"alpha": self.alphas(self.beta, self.gamma), "beta": self.betas, "gamma": self.gammas}
-        return {step: f"{step} < {min(named, key=named.__getitem__)}" for step, named in bounds.items()}
+        bounds = {
+            "alpha": self.alphas(self.beta, self.gamma),
+            "beta": self.betas,
+            "gamma": self.gammas,
+        }
+        return {
+            step: f"{step} < {min(named, key=named.__getitem__)}" for step, named in bounds.items()
+        }
 
     def slacks(self, alpha: float, beta: float, gamma: float) -> dict[str, Slack]:
         """Every inequality, by name, at these step sizes."""
@@ -169,7 +182,10 @@ class Theorem1:
         bounds = {"gamma": self.gammas, "beta": self.betas, "alpha": self.alphas(beta, gamma)}
         slacks = self._lam
         for step, named in bounds.items():
-            slacks |= {f"{step} < {name}": Slack(step, values[step], bound) for name, bound in named.items()}
+            slacks |= {
+                f"{step} < {name}": Slack(step, values[step], bound)
+                for name, bound in named.items()
+            }
         return slacks
 
     def admits(self, alpha: float, beta: float, gamma: float) -> bool:
@@ -178,14 +194,18 @@ class Theorem1:
 
 
 def theorem1(constants: Constants, rho: float, lam: float) -> Theorem1:
-    """The step sizes that Theorem 1 admits: the largest ones, what limits them, and the slack of any others."""
+    """The step sizes that Theorem 1 admits: the largest ones, what limits them, and the slack of
+    any others."""
     theorem = Theorem1(constants, network_rho(rho), positive("lam", lam))
     if constants.minimax and lam < 1:
-        raise InputError(f"The minimax case needs lam >= 1, but lam = {lam:g}.", "Pass lam=2.0, for example.")  # (1)
+        # (1)
+        raise InputError(
+            f"The minimax case needs lam >= 1, but lam = {lam:g}.", "Pass lam=2.0, for example."
+        )
     if not constants.minimax and lam <= theorem.least_lam:
         raise InputError(
-            f"Theorem 1 needs lam > 2 L_f1/mu_g = {theorem.least_lam:.4g}, so that f + lam g is strongly convex in y, "
-            f"but lam = {lam:g}.",
+            f"Theorem 1 needs lam > 2 L_f1/mu_g = {theorem.least_lam:.4g}, so that f + lam g is"
+            f" strongly convex in y, but lam = {lam:g}.",
             f"Pass lam={1.1 * theorem.least_lam:.3g} or more.",
         )  # (1)
     return theorem
@@ -221,14 +241,17 @@ def bound(
     fall: float = 0.0,
     K: float = math.inf,
 ) -> Bound:
-    """The bound after K steps in which the potential fell by `fall` = V^0 - V^K; without them, the floor.
+    """The bound after K steps in which the potential fell by `fall` = V^0 - V^K; without them, the
+    floor.
 
     It is proven for step sizes that `theorem1` admits, and is no more than a formula for others.
     """
     for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma), ("lam", lam)):
         positive(name, value)
     if not K > 0 or not math.isfinite(fall):
-        raise InputError(f"K must be positive and fall = V^0 - V^K finite, but K = {K!r} and fall = {fall!r}.")
+        raise InputError(
+            f"K must be positive and fall = V^0 - V^K finite, but K = {K!r} and fall = {fall!r}."
+        )
     c = constants
     mixed = lam**2 / (1 - network_rho(rho)) ** 2
     p_1 = c.p_1(lam)
