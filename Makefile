@@ -10,7 +10,7 @@ TORCH := torch==2.13.0+cpu
 # Tests start many Python processes; each would compile decibo anew if none may write what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test check docs bench torch clean
+.PHONY: demo quick test test-all check docs bench torch clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ quick: $(STAMP)
 	wait $$types || tests=1; cat $$log; rm -f $$log; exit $$tests
 
 test: $(STAMP)
+	@$(PYTEST) -m "not slow"
+
+test-all: $(STAMP)
 	@$(PYTEST)
 
 check: $(STAMP)

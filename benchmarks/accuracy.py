@@ -33,7 +33,7 @@ from decibo.algorithm.algorithm import method as named
 from decibo.algorithm.schedules import Rate
 from decibo.problem.problem import Oracle
 from decibo.problems.logistic import logistic_loss
-from decibo.sweep.sweep import sweep
+from decibo.run.sweep import sweep
 
 GROUP = "accuracy"
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)

@@ -40,9 +40,9 @@ import numpy as np  # noqa: E402
 from scipy.optimize import minimize  # noqa: E402
 
 import decibo  # noqa: E402
-from decibo.execute import loop  # noqa: E402
-from decibo.execute.solve import told  # noqa: E402
 from decibo.problem.problem import Oracle  # noqa: E402
+from decibo.run import loop  # noqa: E402
+from decibo.run.solve import told  # noqa: E402
 
 LAM = 100.0
 ALPHAS = np.logspace(-5, 4, 10)

@@ -31,14 +31,14 @@ os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "OMP_NUM_THREADS":
 
 def work(job) -> int:
     """One job in a process of the pool."""
-    from decibo.bench import suite
+    from studies.bench import suite
 
     return suite.carry_out(job, suite.entrant_of(job.method, {}))
 
 
 def corner(out: Path) -> None:
     """One agent against the solvers of benchmark_bilevel; kept once it is there."""
-    from decibo.bench import corner
+    from studies.bench import corner
 
     corner.kept(out)
 
@@ -76,7 +76,7 @@ def main() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
     import decibo
-    from decibo.bench import material, pool, suite
+    from studies.bench import material, pool, suite
 
     if options.pack:
         for path in material.pack(options.pack):

@@ -1,7 +1,7 @@
 """Sites as clients of NVFlare on this machine: equal to the simulation, killed, gone, forged,
 tapped, timed.
 
-    python benchmarks/flare.py [same simulator killed gone frozen forged tap fit speed]
+    python benchmarks/nvflare.py [same simulator killed gone frozen forged tap fit speed]
 
 Not part of the suite: it needs `pip install decibo[flare]`, starts eleven processes with 3 GiB, and
 takes ten minutes. A server and four clients are provisioned (`nvflare provision`) with
@@ -42,19 +42,15 @@ import numpy as np
 
 import decibo
 from decibo.cli.join import free_port
-from decibo.integrations import flare
 from decibo.runs.folder import to_toml
+from decibo.silo import nvflare
 from decibo.silo.frame import MAGIC
-from decibo.silo.post import Post, Settings
+from decibo.silo.mailbox import Post, Settings
 
 jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
-CLASSES = [
-    "decibo.integrations.flare.SiteController",
-    "decibo.integrations.flare.SiteExecutor",
-    "flare.",
-]
+CLASSES = ["decibo.silo.nvflare.SiteController", "decibo.silo.nvflare.SiteExecutor", "flare."]
 TAP = """
 import os
 if os.environ.get("DECIBO_TAP"):
@@ -131,11 +127,11 @@ class Consortium:
             self.earlier = {run for each in NAMES for run in self.runs(each)}
             path = self.folder / f"{name}.toml"
             path.write_text(to_toml(job(steps, patience) | more))
-            flare.job_folder(path, place, synthetic="estimator" not in more)
+            nvflare.job_folder(path, place, synthetic="estimator" not in more)
             if executor:
                 config = place / "app" / "config" / "config_fed_client.json"
                 config.write_text(
-                    config.read_text().replace("decibo.integrations.flare.SiteExecutor", executor)
+                    config.read_text().replace("decibo.silo.nvflare.SiteExecutor", executor)
                 )
         return self.session.submit_job(str(place))
 
@@ -259,7 +255,7 @@ def simulator(all: Consortium) -> None:
         json.dumps({"format_version": 2, "class_allow_list": CLASSES})
     )
     (all.folder / "sim.toml").write_text(to_toml(job(100)))
-    flare.job_folder(all.folder / "sim.toml", all.folder / "sim", synthetic=True, sealed=False)
+    nvflare.job_folder(all.folder / "sim.toml", all.folder / "sim", synthetic=True, sealed=False)
     command = [str(Path(sys.executable).parent / "nvflare"), "simulator", str(all.folder / "sim"), "-w", str(folder),
                "-c", ",".join(NAMES), "-t", "4"]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=300)
@@ -322,7 +318,7 @@ def frozen(all: Consortium) -> None:
     )
 
 
-class Forger(flare.SiteExecutor):
+class Forger(nvflare.SiteExecutor):
     """A site that also speaks in the name of another: east as west, to north."""
 
     def _solution(self, fl_ctx, say):
@@ -335,23 +331,23 @@ class Forger(flare.SiteExecutor):
 
         as_west = lambda message: message.set_header("cn__origin", f"west.{number}")
         filters = cell.core_cell.out_req_filter_reg
-        honest = list(filters.find(flare.CHANNEL, flare.TOPIC))
-        filters.set(flare.CHANNEL, flare.TOPIC, [*honest, Callback(as_west, (), {})])
+        honest = list(filters.find(nvflare.CHANNEL, nvflare.TOPIC))
+        filters.set(nvflare.CHANNEL, nvflare.TOPIC, [*honest, Callback(as_west, (), {})])
         for sealed in (False, True):
             for _ in range(5):
-                flare.JobCell(cell, sealed=sealed).send(f"north.{number}", b"F" + bytes(100))
+                nvflare.JobCell(cell, sealed=sealed).send(f"north.{number}", b"F" + bytes(100))
                 time.sleep(0.3)
             say(f"forged 5 messages to north, sealed: {sealed}")
-        filters.set(flare.CHANNEL, flare.TOPIC, honest)
+        filters.set(nvflare.CHANNEL, nvflare.TOPIC, honest)
 
 
-class Unsealed(flare.SiteExecutor):
+class Unsealed(nvflare.SiteExecutor):
     """East sends to north in its own name, but in the clear, before it takes part as it should."""
 
     def _solution(self, fl_ctx, say):
         if fl_ctx.get_identity_name() == "east":
             for _ in range(15):  # seconds, by which north listens
-                cell = flare.JobCell(fl_ctx.get_engine().get_cell(), sealed=False)
+                cell = nvflare.JobCell(fl_ctx.get_engine().get_cell(), sealed=False)
                 cell.send(f"north.{fl_ctx.get_job_id()}", b"F" + bytes(100))
                 time.sleep(1)
         return super()._solution(fl_ctx, say)
@@ -442,7 +438,7 @@ def all_equal(arrays: list[np.ndarray]) -> bool:
     return all(np.array_equal(arrays[0], array) for array in arrays)
 
 
-class Exchanges(flare.SiteExecutor):
+class Exchanges(nvflare.SiteExecutor):
     """North and east exchange vectors; the others only stay."""
 
     def _solution(self, fl_ctx, say):
@@ -454,7 +450,7 @@ class Exchanges(flare.SiteExecutor):
         other = NAMES[1 - NAMES.index(me)]
         words = []
         for size, rounds in ((11, 500), (10_000, 200), (1_000_000, 10)):
-            wire = flare.wire_of(engine, fl_ctx.get_job_id(), [other], say, sealed=self.sealed)
+            wire = nvflare.wire_of(engine, fl_ctx.get_job_id(), [other], say, sealed=self.sealed)
             how = Settings(
                 me, NAMES[:2], [other], size.to_bytes(16, "little"), {}, most=size, patience=60.0
             )

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import decibo
-from decibo.execute import loop
-from decibo.execute.run import begin
-from decibo.execute.solve import prepare
+from decibo.run import loop
+from decibo.run.run import begin
+from decibo.run.solve import prepare
 
 SAMPLES = 400
 FEATURES = 784

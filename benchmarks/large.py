@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import decibo
-from decibo.execute import loop
-from decibo.execute.run import begin
-from decibo.execute.solve import MEMORY, prepare
+from decibo.run import loop
+from decibo.run.run import begin
+from decibo.run.solve import MEMORY, prepare
 
 
 def outer(x: jax.Array, y: jax.Array, d: jax.Array) -> jax.Array:

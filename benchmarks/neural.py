@@ -36,9 +36,9 @@ import numpy as np
 import decibo
 from decibo import compose, consensus, direction
 from decibo.errors import first_line
-from decibo.execute import loop
-from decibo.execute.run import begin
-from decibo.execute.solve import prepare
+from decibo.run import loop
+from decibo.run.run import begin
+from decibo.run.solve import prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 import label_cleaning

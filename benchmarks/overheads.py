@@ -24,7 +24,7 @@ from cases import logistic
 from timing import Row, interleaved, ratio
 
 import decibo
-from decibo.execute.checkpoint import Checkpointer
+from decibo.run.checkpoint import Checkpointer
 
 GROUP = "overhead"
 

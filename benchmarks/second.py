@@ -18,7 +18,7 @@ import numpy as np
 from timing import Row, interleaved, milliseconds, per_step, ratio
 
 import decibo
-from decibo.execute import loop
+from decibo.run import loop
 
 GROUP = "second"
 M = 4

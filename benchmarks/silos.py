@@ -55,9 +55,9 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.runs.folder import to_toml
 from decibo.silo import Home, Job, Memory, Site, join
+from decibo.silo.async_mailbox import Newest
 from decibo.silo.frame import Kind, pack
-from decibo.silo.newest import Newest
-from decibo.silo.post import Post, Settings
+from decibo.silo.mailbox import Post, Settings
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
 

@@ -5,7 +5,7 @@ seconds.
     FILE]
 
 `decibo bench --corner` compares them at equal work on one agent; this adds the ring, and lets all
-take turns. The settings are those of decibo.bench.corner, and decibo.bench.rivals says how the
+take turns. The settings are those of studies.bench.corner, and studies.bench.rivals says how the
 rivals (SOBA, SABA, SRBA, AmIGO and StocBiO) were written.
 
 Every method is tuned with the same budget: `--tuning` CPU seconds for each of 9 settings. For the
@@ -40,8 +40,8 @@ import jax
 import numpy as np
 from timing import Row
 
-from decibo.bench.corner import FLOOR, MARKS, TASKS, ours, phi
-from decibo.bench.rivals import Racer, Rivals, Task
+from studies.bench.corner import FLOOR, MARKS, TASKS, ours, phi
+from studies.bench.rivals import Racer, Rivals, Task
 
 GROUP = "one agent"
 SLICE = 0.05  # CPU seconds

@@ -16,7 +16,7 @@ from cases import logistic
 from timing import Row, ratio
 
 import decibo
-from decibo.sweep.sweep import sweep
+from decibo.run.sweep import sweep
 
 GROUP = "sweep"
 POINTS = 64

@@ -42,7 +42,7 @@ from timing import Row
 
 import decibo
 from decibo.errors import first_line
-from decibo.integrations import torch as bridge
+from decibo.integrations import pytorch as bridge
 
 ALPHA, GAMMA, LAM = 0.01, 0.05, 10.0
 CASES = {  # layers between 784 pixels and 10 classes, images of an agent

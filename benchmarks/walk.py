@@ -101,7 +101,7 @@ def command(*arguments: str) -> Callable[[], Any]:
     try:
         from decibo.cli.app import main  # type: ignore[import-not-found]
     except ImportError:
-        from decibo.cli import main  # type: ignore[import-not-found,no-redef]
+        from decibo.cli import main  # type: ignore[import-not-found, no-redef]
 
     def call() -> None:
         sys.argv = ["decibo", *arguments]

@@ -19,7 +19,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import decibo
-from decibo.integrations import torch as bridge
+from decibo.integrations import pytorch as bridge
 
 STEPS = 30 if "--quick" in sys.argv else 400
 OFFICES, IMAGES, HIDDEN = 10, 15, 32

@@ -20,14 +20,10 @@ LAYERS = (
     ("algorithm",),
     ("theory",),
     ("networks", "methods"),  # faces: what is found by name
-    ("execute",),
-    ("silo",),
-    ("sweep",),
+    ("run",),
     ("runs",),
     ("report",),
-    ("paper",),
-    ("bench",),
-    ("sklearn", "integrations"),
+    ("silo", "sklearn", "integrations"),
     ("cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

@@ -39,10 +39,10 @@ from faults import Outcome  # noqa: E402
 
 import decibo  # noqa: E402
 from decibo.errors import CorruptedFileError  # noqa: E402
-from decibo.execute.checkpoint import RunState  # noqa: E402
-from decibo.execute.run import begin  # noqa: E402
-from decibo.execute.solve import prepare  # noqa: E402
 from decibo.files import sha256  # noqa: E402
+from decibo.run.checkpoint import RunState  # noqa: E402
+from decibo.run.run import begin  # noqa: E402
+from decibo.run.solve import prepare  # noqa: E402
 
 # and automatic step sizes: the richest state
 PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))

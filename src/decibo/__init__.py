@@ -36,10 +36,6 @@ from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
 from decibo.algorithm.methods import ahead, ahead_exact
 from decibo.errors import ConformanceError, InputError, LostError
-from decibo.execute.checkpoint import Checkpoints
-from decibo.execute.solution import DivergedError, Solution, Status
-from decibo.execute.solve import solve
-from decibo.execute.start import random_start
 from decibo.measure.cost import Cost
 from decibo.measure.measures import Snapshot
 from decibo.network.directed import DirectedNetwork
@@ -49,9 +45,13 @@ from decibo.parallel.processes import init_distributed
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
 from decibo.problem.reference import reference
-from decibo.sweep.repeat import Repeats, repeat
-from decibo.sweep.result import Sweep
-from decibo.sweep.sweep import sweep
+from decibo.run.checkpoint import Checkpoints
+from decibo.run.repeat import Repeats, repeat
+from decibo.run.solution import DivergedError, Solution, Status
+from decibo.run.solve import solve
+from decibo.run.start import random_start
+from decibo.run.sweep import sweep
+from decibo.run.sweep_result import Sweep
 
 if TYPE_CHECKING:
     from decibo import report, silo, sklearn

@@ -10,8 +10,8 @@ import pytest
 
 import decibo
 from decibo.algorithm import automatic as rule
-from decibo.bench.material import noisy
 from helpers.twin import NETWORKS, as_start, problem
+from studies.bench.material import noisy
 
 STEPS = 30
 LAM = 20.0

@@ -20,7 +20,7 @@ from decibo.cli import app as cli
 from decibo.cli import demo
 from decibo.cli.doctor import findings
 from decibo.cli.errors import MEANING, Exit
-from decibo.execute.lock import hold
+from decibo.run.lock import hold
 
 OWN = '''
 import jax.numpy as jnp
@@ -396,7 +396,7 @@ def test_a_signal_before_the_first_step_ends_the_command_with_a_line(
         os.kill(os.getpid(), number)
         raise AssertionError("the signal was swallowed")
 
-    monkeypatch.setattr("decibo.execute.loop.begin", compiling)
+    monkeypatch.setattr("decibo.run.loop.begin", compiling)
     done = call("run", "quad.toml")
     assert (done.code, done.err) == (
         Exit.INTERRUPTED,

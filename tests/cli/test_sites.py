@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from decibo.cli.join import free_port
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.sklearn.check import foretold
 
 JOB = """

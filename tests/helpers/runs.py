@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import decibo
-from decibo.execute.solution import Solution, Status
 from decibo.measure.cost import Cost
 from decibo.report import write_run
+from decibo.run.solution import Solution, Status
 
 PROBLEM = decibo.problems.quadratic(agents=4)
 RING = decibo.ring(4)

@@ -8,10 +8,10 @@ import numpy as np
 
 import decibo
 from decibo.silo import Job, Site, join
+from decibo.silo.async_mailbox import Newest
 from decibo.silo.frame import unpack
 from decibo.silo.join import prepare
-from decibo.silo.newest import Newest
-from decibo.silo.post import Post, Settings
+from decibo.silo.mailbox import Post, Settings
 
 NAMES = ("north", "east", "south", "west")
 

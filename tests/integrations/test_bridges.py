@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.integrations.benchopt import BilevelSolver
+from studies.bench.benchopt import BilevelSolver
 
 
 def test_networkx_in_and_out():

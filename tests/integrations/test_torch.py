@@ -14,7 +14,7 @@ import decibo
 
 torch = pytest.importorskip("torch")
 
-from decibo.integrations import torch as bridge  # noqa: E402
+from decibo.integrations import pytorch as bridge  # noqa: E402
 
 AGENTS = 4
 NETWORK = decibo.ring(AGENTS)

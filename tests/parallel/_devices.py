@@ -23,11 +23,11 @@ import _cases as cases  # noqa: E402
 import numpy as np  # noqa: E402
 
 import decibo  # noqa: E402
-from decibo.execute import loop  # noqa: E402
-from decibo.execute.run import begin  # noqa: E402
-from decibo.execute.solve import prepare  # noqa: E402
 from decibo.parallel.collectives import across  # noqa: E402
 from decibo.parallel.placement import SPLIT, place_agents  # noqa: E402
+from decibo.run import loop  # noqa: E402
+from decibo.run.run import begin  # noqa: E402
+from decibo.run.solve import prepare  # noqa: E402
 
 STEPS = 60
 

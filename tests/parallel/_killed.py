@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from decibo.execute import stored
-from decibo.execute.lock import hold
+from decibo.run import checkpoint_files
+from decibo.run.lock import hold
 
 
 def write(folder: Path, step: int) -> None:
     rows = {"a": np.full((6, 20_000), float(step)), "b": np.arange(6) + step}
     with hold(folder) as lock:
-        stored.write(
+        checkpoint_files.write(
             folder,
             step,
             np.arange(6),
@@ -50,9 +50,9 @@ def main() -> None:
         time.sleep(0.005 + 0.05 * drawn.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        middle += any(path.name.startswith(stored.WRITING) for path in folder.iterdir())
+        middle += any(path.name.startswith(checkpoint_files.WRITING) for path in folder.iterdir())
         try:
-            saved = stored.newest(folder, lambda saved: saved)
+            saved = checkpoint_files.newest(folder, lambda saved: saved)
             assert saved is not None
             rows = saved.rows(np.arange(6))
             good = (

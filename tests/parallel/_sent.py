@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import decibo
-from decibo.parallel import hub, watch
+from decibo.parallel import failure_detection, hub
 
 folder = Path(sys.argv[1])
 sent: list[tuple[str, bytes]] = []
@@ -36,8 +36,8 @@ def send(line: object, message: dict[str, object]) -> None:
     original(line, message)
 
 
-original = watch.send
-watch.send = send
+original = failure_detection.send
+failure_detection.send = send
 multihost_utils.process_allgather = process_allgather
 me = decibo.init_distributed()
 secret = {agent: np.random.default_rng([agent, 7]).normal(size=3) for agent in range(4)}

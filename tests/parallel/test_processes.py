@@ -17,8 +17,8 @@ import pytest
 
 import decibo
 from decibo.errors import UnreachableError
-from decibo.execute import stored
-from decibo.parallel import watch
+from decibo.parallel import failure_detection
+from decibo.run import checkpoint_files
 
 HERE = Path(__file__).parent
 JOB = HERE / "_job.py"
@@ -145,7 +145,7 @@ def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three,
     finish(process)
     said = json.loads(out.with_suffix(".0.json").read_text())
     assert said["status"] == "interrupted"
-    saved = stored.newest(kept, lambda saved: saved)
+    saved = checkpoint_files.newest(kept, lambda saved: saved)
     assert saved is not None
     assert 200 < saved.step == said["steps"] < 400
     finish(start(1, out, "--checkpoint", kept, "--resume"))
@@ -188,7 +188,7 @@ def streamed_mean() -> float:
 
 
 def test_a_coordinator_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(watch, "WAIT", 0.5)
+    monkeypatch.setattr(failure_detection, "WAIT", 0.5)
     with pytest.raises(UnreachableError, match=r"no answer from the coordinator 127\.0\.0\.1:9"):
         decibo.init_distributed(coordinator="127.0.0.1:9", processes=2, process=1)
 

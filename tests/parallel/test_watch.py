@@ -15,7 +15,7 @@ import pytest
 
 import decibo
 from decibo.cli.solving import check_processes
-from decibo.parallel import hub, processes, watch
+from decibo.parallel import failure_detection, hub, processes
 from decibo.parallel.launch import launch
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def call(meeting):
     called = []
 
     def join(process, secret=SECRET, count=2):
-        called.append(watch._call("127.0.0.1", meeting, count, process, secret, 30.0))
+        called.append(failure_detection._call("127.0.0.1", meeting, count, process, secret, 30.0))
         return called[-1]
 
     yield join
@@ -83,7 +83,7 @@ def test_a_hub_that_does_not_know_the_secret_is_refused():
         answers = threading.Thread(target=pretend, args=(server,))
         answers.start()
         with pytest.raises(decibo.InputError, match="does not know the secret of this run"):
-            watch._call("127.0.0.1", port, 2, 1, SECRET, 30.0)
+            failure_detection._call("127.0.0.1", port, 2, 1, SECRET, 30.0)
         answers.join()
 
 
@@ -206,7 +206,7 @@ def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_p
 OUTSIDE = """
 import pathlib, sys, time
 import decibo
-from decibo.parallel.watch import inside
+from decibo.parallel.failure_detection import inside
 me = decibo.init_distributed(coordinator=sys.argv[1], processes=3, process=int(sys.argv[2]), heartbeat=30)
 if me == 0:
     with inside():

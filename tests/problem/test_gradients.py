@@ -13,11 +13,11 @@ import pytest
 import decibo
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.data import Batches
-from decibo.execute.fingerprint import same_programs
-from decibo.execute.solve import check_products
 from decibo.integrations import host
 from decibo.measure.cost import asks_for_products, step_cost, trace_step
 from decibo.pytree import one_of
+from decibo.run.fingerprint import same_programs
+from decibo.run.solve import check_products
 
 AGENTS = 4
 METHOD = decibo.ahead_exact(alpha=0.05, gamma=0.1)
@@ -256,7 +256,7 @@ def test_every_method_takes_a_fused_kernel_or_refuses_it(name, fused):
 
 
 def test_a_fused_kernel_is_refused_before_anything_is_compiled(fused, monkeypatch):
-    monkeypatch.setattr("decibo.execute.loop.values", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("decibo.run.loop.values", lambda *_: pytest.fail("compiled"))
     implicit = decibo.methods.sldbo(alpha=0.1, beta=0.1, gamma=0.1)
     for start in (
         lambda: run(fused, implicit),

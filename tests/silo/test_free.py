@@ -15,8 +15,8 @@ import decibo
 from decibo import consensus, direction, networks
 from decibo.errors import InputError
 from decibo.silo import join
+from decibo.silo.asynchronous import FreeRunner, Walker
 from decibo.silo.frame import Kind, unpack
-from decibo.silo.free import FreeRunner, Walker
 from decibo.silo.join import prepare
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import ABC, NAMES, Killed, Mortal, Silent, in_threads, make_job, make_newest

@@ -10,7 +10,7 @@ import pytest
 
 import decibo
 from decibo.errors import InputError, LostError
-from decibo.execute.cut import is_flat
+from decibo.run.jaxpr_split import is_flat
 from decibo.silo import join
 from decibo.silo.join import prepare
 from decibo.silo.mix import is_sent

@@ -71,7 +71,7 @@ def test_sites_with_masks_compute_what_the_simulation_does_with_these(
     origin."""
     job, _, _, results = masked_run
     rows = {f"mask of {name}": jax.numpy.asarray(each) for name, each in masks_in(results).items()}
-    monkeypatch.setattr("decibo.execute.solve.masks_of", lambda *_: rows)
+    monkeypatch.setattr("decibo.run.solve.masks_of", lambda *_: rows)
     simulated = decibo.solve(four, job.network, MASKED, steps=25, measures=[])
     own = np.stack([np.asarray(results[name].x) for name in NAMES])
     np.testing.assert_allclose(own, simulated.agents.x, atol=1e-12 * SCALE)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decibo.errors import InputError, LostError
 from decibo.silo.frame import HEADER, BadFrame, Kind, pack, unpack
-from decibo.silo.post import EndedError
+from decibo.silo.mailbox import EndedError
 from decibo.silo.wire import Faults, Memory
 from helpers.frames import FRAMES
 from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post

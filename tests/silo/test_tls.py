@@ -17,7 +17,7 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.relay import Relay
 from decibo.silo.session import Credentials, Gate, context
 from decibo.silo.tls import TlsWire

@@ -15,10 +15,10 @@ import decibo
 from decibo.cli.join import join as command
 from decibo.errors import InputError, LostError
 from decibo.silo import Home, Member, Memory, Site, read_job
+from decibo.silo.collectives import Meeting, tree_of
 from decibo.silo.frame import Kind, unpack
-from decibo.silo.meeting import Meeting, tree_of
 from decibo.silo.member import MOST
-from decibo.silo.secure import Sums
+from decibo.silo.secure_sum import Sums
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
 from decibo.sklearn.stored import estimator_of
 from helpers.sites import in_threads

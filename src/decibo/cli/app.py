@@ -34,9 +34,9 @@ from decibo.cli.run import resume as resume_run
 from decibo.cli.run import run as run_config
 from decibo.cli.solving import check_processes, interruptible
 from decibo.cli.sweep import sweep as sweep_settings
+from decibo.parallel.failure_detection import end, is_watched
 from decibo.parallel.launch import launch as launch_processes
 from decibo.parallel.processes import init_distributed
-from decibo.parallel.watch import end, is_watched
 
 CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem together.
@@ -465,111 +465,6 @@ def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> in
 
     cache.enable()
     return try_job(job, trusted or (), as_json)
-
-
-@app.command()
-def bench(
-    tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Only these tasks.")] = None,
-    methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods.")] = None,
-    networks: Annotated[
-        str | None, typer.Option(metavar="A,B", help="ring, exponential, path, complete.")
-    ] = None,
-    budget: Annotated[
-        str, typer.Option(help="small (minutes), full (hours) or tiny (a trial).")
-    ] = "small",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Default out/bench-BUDGET.")
-    ] = None,
-    added: Annotated[
-        list[str] | None,
-        typer.Option("--add", metavar="MODULE:METHOD", help="A method of your own takes part."),
-    ] = None,
-    trusted: Trusted = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Number of processes; default: one for each core.")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop after so long; the same command goes on.")
-    ] = None,
-    render: Annotated[
-        bool, typer.Option("--render", help="Run nothing: tables and page of what is there.")
-    ] = False,
-    claims: Annotated[
-        bool, typer.Option("--claims", help="Also test claims of other papers.")
-    ] = False,
-    corner: Annotated[
-        bool, typer.Option("--corner", help="Also one agent against benchmark_bilevel's solvers.")
-    ] = False,
-    penalty: Annotated[
-        bool, typer.Option("--penalty", help="Also how much the penalty lam matters.")
-    ] = False,
-    docs: Annotated[
-        Path | None, typer.Option(help="Also write benchmark.md and its figures here.")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Tune and judge every method on the tasks of the benchmark.
-
-    What is complete is kept: the same command goes on where it was stopped.
-
-    \b
-    Examples:
-      decibo bench
-      decibo bench --tasks quadratic,l2-digits --methods ahead_exact,sparkle_ed
-      decibo bench --add my_module:my_method --trust my_module
-    """
-    from decibo.cli.bench import bench as run_benchmark
-
-    cache.enable()
-    return run_benchmark(
-        tasks,
-        methods,
-        networks,
-        budget,
-        out,
-        added or (),
-        trusted or (),
-        jobs,
-        minutes,
-        render,
-        docs,
-        claims,
-        corner,
-        penalty,
-        as_json,
-    )
-
-
-@app.command()
-def reproduce(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            help="fig1, fig2, table1, fig3, fig4, rates, minimax or all", metavar="EXPERIMENT"
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for figures, CSV and JSON.")] = Path(
-        "out/reproduction"
-    ),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with mnist.npz, a9a; default $DECIBO_DATA.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer seeds and steps: minutes for all.")
-    ] = False,
-    seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds, instead of the default.")
-    ] = None,
-    as_json: Json = False,
-    docs: Annotated[
-        Path | None, typer.Option(help="Also write reproduction.md and its figures here.")
-    ] = None,
-) -> int:
-    """Run the paper's figures and tables, claim by claim."""
-    from decibo.cli.reproduce import reproduce as run_experiments
-
-    cache.enable()
-    return run_experiments(experiment, out, data, quick, seeds, docs, as_json)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -16,8 +16,8 @@ from decibo.cli.seeds import Task, at_seed, seeds_of, show_seeds, solve_all
 from decibo.cli.solving import OUT, carry_out, exit_code, interruptible, is_first, judged, write
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError
-from decibo.execute.solution import Solution, Status
 from decibo.formatting import distinct
+from decibo.run.solution import Solution, Status
 from decibo.runs.folder import check_target
 
 

@@ -44,10 +44,10 @@ from decibo.cli.registry import (
 )
 from decibo.cli.trust import NOBODY, Trust
 from decibo.errors import InputError, first_line, short
-from decibo.execute.solve import check_fit
-from decibo.execute.start import random_start
 from decibo.files import read_file
-from decibo.sweep.seeds import seed_numbers
+from decibo.run.seeds import seed_numbers
+from decibo.run.solve import check_fit
+from decibo.run.start import random_start
 from decibo.validate import integer, only_known
 
 TABLES = ("problem", "network", "method", "run", "compare", "sweep")
@@ -270,9 +270,8 @@ def _run(value: object, at: Places) -> RunOptions:
     table = table_of(value, at("run"))
     if isinstance(table.get("measures"), str):
         table["measures"] = [table["measures"]]
-    options = RunOptions(
-        **check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run"))
-    )  # type: ignore[arg-type]
+    checked = check_options(table, RunOptions, "[run]", at("run"), places=at.inside("run"))
+    options = RunOptions(**checked)  # type: ignore[arg-type]
     for name, least in LEAST.items():
         number = getattr(options, name)
         if number is not None and integer(at("run", name), number, least) > LARGEST:

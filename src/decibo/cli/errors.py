@@ -26,9 +26,9 @@ from decibo.errors import (
     first_line,
     short,
 )
-from decibo.execute.solution import DivergedError
 from decibo.files import DISK
-from decibo.parallel.watch import INTERRUPTED, LOST, announce, is_lost
+from decibo.parallel.failure_detection import INTERRUPTED, LOST, announce, is_lost
+from decibo.run.solution import DivergedError
 
 
 class Exit(IntEnum):

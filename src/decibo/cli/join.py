@@ -31,7 +31,7 @@ from decibo.cli.trust import trust_for
 from decibo.errors import InputError
 from decibo.formatting import format_number
 from decibo.runs.folder import to_toml
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.job import Job, read_dtype, read_members, read_tables
 from decibo.silo.join import join as take_part
 from decibo.silo.kept import SOLUTION, ended, write_solution

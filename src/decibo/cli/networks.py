@@ -29,7 +29,7 @@ from decibo.cli.registry import (
 )
 from decibo.cli.trust import NOBODY, Trust
 from decibo.errors import InputError
-from decibo.network.each import each
+from decibo.network.per_variable import each
 
 # options of every network: decibo.networks.failing
 AROUND = {"failing": float, "sleeping": float, "chebyshev": int}

@@ -14,8 +14,8 @@ from decibo.cli.seeds import Task, show_seeds, solve_all
 from decibo.cli.solving import OUT, exit_code, interruptible, is_first, solve_into
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError
-from decibo.execute import stored
-from decibo.execute.solution import Solution, Status
+from decibo.run import checkpoint_files
+from decibo.run.solution import Solution, Status
 from decibo.runs.folder import seed_folder
 
 
@@ -72,15 +72,15 @@ def resume(folder: Path, steps: int | None, trusted: Iterable[str], as_json: boo
         )
     sets = [] if steps is None else [f"run.steps={steps}"]
     config = read(path, sets, trust=trust_for(path, trusted, as_json))
-    complete = stored.steps(folder / "checkpoint")
+    complete = checkpoint_files.steps(folder / "checkpoint")
     place = terminal.path_of(folder)
     if not complete and is_first():
         print(
             f"{place}: no checkpoint was completed, so the run starts from the beginning",
             file=sys.stderr,
         )
-    if complete and stored.step_of(complete[-1]) > config.run.steps:
-        done = stored.step_of(complete[-1])
+    if complete and checkpoint_files.step_of(complete[-1]) > config.run.steps:
+        done = checkpoint_files.step_of(complete[-1])
         raise InputError(
             f"The run in {place} has already done {done} steps, and cannot be resumed to"
             f" {config.run.steps}.",

@@ -26,17 +26,17 @@ from decibo.cli.errors import Exit
 from decibo.cli.registry import Choice, Table
 from decibo.cli.solving import code_of, solve_into
 from decibo.errors import CorruptedFileError, InputError
-from decibo.execute import stored
-from decibo.execute.fingerprint import software
-from decibo.execute.solution import Status
 from decibo.files import encode, sha256
 from decibo.formatting import MINUS, format_seconds, listed, plural
 from decibo.parallel.processes import check_same
 from decibo.report.group import Group, grouped, with_spread
 from decibo.report.summary import last_value
+from decibo.run import checkpoint_files
+from decibo.run.fingerprint import software
+from decibo.run.repeat import sharing
+from decibo.run.seeds import seed_numbers
+from decibo.run.solution import Status
 from decibo.runs.folder import RunRecord, check_target, read_run, seed_folder, to_toml
-from decibo.sweep.repeat import sharing
-from decibo.sweep.seeds import seed_numbers
 
 
 def seeds_of(config: Config) -> list[int | None]:
@@ -147,7 +147,9 @@ def solve_all(
             if jax.process_count() > 1:
                 check_same({"what is kept of earlier runs": status})
             if status is None:
-                continued = resumed and checkpoint and bool(stored.steps(folder / "checkpoint"))
+                continued = (
+                    resumed and checkpoint and bool(checkpoint_files.steps(folder / "checkpoint"))
+                )
                 setting = None if seed is None else _setting(config, its, task.label)
                 options = {"checkpoint": checkpoint, "continued": continued}
                 status = solve_into(

@@ -18,10 +18,10 @@ from decibo.cli.trust import Trust, trust_for
 from decibo.errors import InputError
 from decibo.formatting import format_bytes, listed
 from decibo.pytree import Tree
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.job import Job, Members, read_dtype, read_job, read_tables
 from decibo.silo.join import Run, prepare
-from decibo.silo.post import Post
+from decibo.silo.mailbox import Post
 from decibo.silo.tls import TlsWire, route
 
 if TYPE_CHECKING:

@@ -24,16 +24,16 @@ from decibo.cli.config import Config, Parts, declared_agents, resolved, solve_ar
 from decibo.cli.errors import Exit
 from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError
-from decibo.execute import stored
-from decibo.execute.checkpoint import Checkpoints, check_folder
-from decibo.execute.lock import hold
-from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import GracefulStop, check_same
 from decibo.problem.newton import DENSE, exact
 from decibo.problem.second import why_no_products
 from decibo.pytree import one_of
+from decibo.run import checkpoint_files
+from decibo.run.checkpoint import Checkpoints, check_folder
+from decibo.run.lock import hold
+from decibo.run.solution import Solution, Status
 from decibo.runs.folder import check_target, stamped, to_toml, write_run
 
 OUT = Path("out")
@@ -80,7 +80,7 @@ def _announced(folder: Path, config: Config) -> Iterator[None]:
         ):
             yield
     except BaseException:
-        if checkpoints in missing and is_first() and not stored.steps(checkpoints):
+        if checkpoints in missing and is_first() and not checkpoint_files.steps(checkpoints):
             # marks of the data, without a checkpoint
             shutil.rmtree(checkpoints, ignore_errors=True)
         with suppress(OSError):  # it holds something by now
@@ -98,7 +98,7 @@ def _configured(folder: Path, config: Config) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        begun = bool(stored.steps(folder / "checkpoint"))
+        begun = bool(checkpoint_files.steps(folder / "checkpoint"))
         with suppress(OSError):  # the disk may be full
             if before is not None and (
                 not begun or isinstance(error, InputError | CorruptedFileError)
@@ -112,7 +112,7 @@ def _configured(folder: Path, config: Config) -> Iterator[None]:
 def _check_no_checkpoints(folder: Path) -> None:
     """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after
     a failure."""
-    if RESTARTED not in os.environ and stored.steps(folder / "checkpoint"):
+    if RESTARTED not in os.environ and checkpoint_files.steps(folder / "checkpoint"):
         place = terminal.path_of(folder)
         raise InputError(
             f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
@@ -169,7 +169,7 @@ def carry_out(
         options = config.run
         place = folder / "checkpoint"
         # killed before its first checkpoint, a run starts again
-        resume = continued and bool(stored.steps(place))
+        resume = continued and bool(checkpoint_files.steps(place))
         checkpoints = Checkpoints(place, options.checkpoint_every or 1000, options.keep, resume)
     return decibo.solve(
         *parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config)

@@ -17,13 +17,13 @@ from decibo.cli.seeds import at_seed
 from decibo.cli.solving import OUT, interruptible, is_first, judged, live_view
 from decibo.cli.trust import trust_for
 from decibo.errors import InputError, short
-from decibo.execute.solution import Status
 from decibo.files import atomic_write_all, check_writable, encode, read_file, sha256
 from decibo.formatting import to_csv
+from decibo.run.repeat import sharing
+from decibo.run.seeds import seed_numbers
+from decibo.run.solution import Status
+from decibo.run.sweep_result import Sweep, joined
 from decibo.runs.folder import to_toml
-from decibo.sweep.repeat import sharing
-from decibo.sweep.result import Sweep, joined
-from decibo.sweep.seeds import seed_numbers
 
 RECORD = "sweep.json"
 FILES = {RECORD, "config.toml", "sweep.csv"}

@@ -15,11 +15,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decibo.execute.outcome import STILL
-from decibo.execute.solution import Solution
 from decibo.formatting import format_bytes, format_number, format_seconds, to_json
 from decibo.measure.cost import Cost
 from decibo.report.summary import LAST
+from decibo.run.outcome import STILL
+from decibo.run.solution import Solution
 
 WIDTH = 80
 # What a reader looks for first.

@@ -27,9 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, short
-from decibo.execute.outside import at_stop
 from decibo.problem.problem import Gradient, Objective
 from decibo.pytree import Tree
+from decibo.run.host_gradients import at_stop
 
 __all__ = ["gradient", "on_all", "value"]
 

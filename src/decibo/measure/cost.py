@@ -24,8 +24,8 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.data.stream import Streamed
 from decibo.errors import InputError
-from decibo.network.each import Share, places_of
 from decibo.network.mixing import Reach
+from decibo.network.per_variable import Share, places_of
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree, Vector
 

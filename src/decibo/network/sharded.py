@@ -24,7 +24,6 @@ from jax import lax
 
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork, PushPull
-from decibo.network.each import EachNetwork
 from decibo.network.mixing import (
     Mixing,
     Step,
@@ -35,6 +34,7 @@ from decibo.network.mixing import (
     suits_dense,
 )
 from decibo.network.network import Network
+from decibo.network.per_variable import EachNetwork
 from decibo.network.varying import Varying, VaryingNetwork, make_varying
 from decibo.parallel.placement import DEVICES, Placement
 

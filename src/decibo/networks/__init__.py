@@ -12,7 +12,6 @@ from decibo.network.directed import (
     from_digraph,
     from_push_pull,
 )
-from decibo.network.each import EachNetwork, each
 from decibo.network.graphs import (
     complete,
     erdos_renyi,
@@ -31,6 +30,7 @@ from decibo.network.graphs import (
     torus,
 )
 from decibo.network.network import Network
+from decibo.network.per_variable import EachNetwork, each
 from decibo.network.varying import VaryingNetwork, failing, periodic, sleeping
 
 __all__ = [

@@ -24,6 +24,7 @@ from pathlib import Path
 import jax
 
 from decibo.errors import InputError
+from decibo.parallel.failure_detection import INTERRUPTED, LOST, STATUS, write_status
 from decibo.parallel.hub import introduce, is_stopped
 from decibo.parallel.processes import (
     HEARTBEAT,
@@ -34,7 +35,6 @@ from decibo.parallel.processes import (
     free_port,
     seconds,
 )
-from decibo.parallel.watch import INTERRUPTED, LOST, STATUS, write_status
 from decibo.validate import integer
 
 RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again

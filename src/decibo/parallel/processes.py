@@ -1,7 +1,7 @@
 """Several processes, one run: how they find each other, make sure that they do the same, and stop
 when asked to.
 
-How they end together if one of them fails is in watch.py. The transport is JAX's (gloo on CPUs,
+How they end together if one of them fails is in failure_detection.py. The transport is JAX's (gloo on CPUs,
 NCCL on GPUs). It is not encrypted, and on CPUs every process listens on the address that the
 machine's own name resolves to, even if all processes are on one machine: use a private network.
 """
@@ -29,7 +29,7 @@ import numpy as np
 
 from decibo.errors import InputError, LostError, first_line, missing, short
 from decibo.formatting import Json
-from decibo.parallel import watch
+from decibo.parallel import failure_detection
 from decibo.parallel.hub import WAIT, describe
 from decibo.validate import at_least, integer
 
@@ -229,7 +229,7 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
             f" {launcher.coordinator!r}."
         )
     bind = LOOPBACK if launcher.local else ""
-    number = watch.join(
+    number = failure_detection.join(
         launcher.coordinator,
         launcher.processes,
         launcher.process,
@@ -240,7 +240,7 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
     )
     coordinator = f"{host}:{number}"
     if launcher.process:  # JAX would end the process without an error that could be caught
-        watch.connect(host, number).close()
+        failure_detection.connect(host, number).close()
     try:
         jax.distributed.initialize(
             coordinator,
@@ -261,10 +261,10 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
                 "Call decibo.init_distributed() at the top of the script, before any array is"
                 " created.",
             ) from error
-        raise watch.unreachable(coordinator, first_line(error)) from error
+        raise failure_detection.unreachable(coordinator, first_line(error)) from error
     with _quiet():
         barrier("found each other")
-    watch.left_start()
+    failure_detection.left_start()
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def barrier(name: str) -> None:
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
-        with watch.inside():
+        with failure_detection.inside():
             multihost_utils.sync_global_devices(name)
 
 
@@ -297,7 +297,7 @@ def all_gather(values: np.ndarray) -> np.ndarray:
         return np.asarray(values)[None]
     from jax.experimental import multihost_utils
 
-    with watch.inside():
+    with failure_detection.inside():
         return np.asarray(multihost_utils.process_allgather(np.asarray(values)))
 
 
@@ -321,7 +321,7 @@ def check_same(fields: Mapping[str, object], failure: Exception | None = None) -
     votes = all_gather(np.array([*numbers, failure is not None], np.uint32))
     failed = np.flatnonzero(votes[:, -1])
     if failed.size:
-        reasons = all_gather(_padded("" if failure is None else watch.summary(failure)))
+        reasons = all_gather(_padded("" if failure is None else failure_detection.summary(failure)))
         if failure is not None:
             raise failure
         words = bytes(reasons[failed[0]].astype(np.uint8)).rstrip(b"\0").decode("utf-8", "replace")

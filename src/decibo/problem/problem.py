@@ -314,7 +314,7 @@ class Problem:
                     " and the data of ONE agent.)",
                     "The data arrives without its leading axis of agents; write it with jax.numpy,"
                     " or wrap what is not JAX with decibo.integrations.host or"
-                    " decibo.integrations.torch.",
+                    " decibo.integrations.pytorch.",
                 ) from error
             if name in gradients:
                 _check_gradient(name, value, (x, y))

@@ -21,8 +21,8 @@ from decibo.report.summary import (
     symbols,
     vanishes,
 )
+from decibo.run.seeds import Course, band
 from decibo.runs.folder import RunRecord
-from decibo.sweep.seeds import Course, band
 
 POINTS = 2000  # of a curve
 PAPER = {

@@ -26,8 +26,8 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
+from decibo.run.seeds import BANDS
 from decibo.runs.folder import NetworkRecord, RunRecord
-from decibo.sweep.seeds import BANDS
 from decibo.validate import one_of
 
 if TYPE_CHECKING:

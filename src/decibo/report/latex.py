@@ -8,8 +8,8 @@ from decibo.errors import InputError
 from decibo.formatting import latex_number, latex_plus_minus
 from decibo.report.group import Group, grouped
 from decibo.report.summary import TARGETS, Folders, all_measures, load, main_measure
+from decibo.run.seeds import Spread
 from decibo.runs.folder import RunRecord
-from decibo.sweep.seeds import Spread
 from decibo.validate import one_of
 
 COUNTS = {

@@ -35,15 +35,15 @@ from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import CorruptedFileError, InputError, missing, short
-from decibo.execute.fingerprint import software
-from decibo.execute.solution import Solution, Status
 from decibo.files import atomic_write_all, check_writable, encode, read_checked, read_file, sha256
 from decibo.formatting import Json, from_csv, to_csv, to_json
 from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network, entries
 from decibo.problem.problem import Problem
-from decibo.sweep.repeat import Repeats
+from decibo.run.fingerprint import software
+from decibo.run.repeat import Repeats
+from decibo.run.solution import Solution, Status
 from decibo.validate import one_of
 
 KIND = "decibo run"

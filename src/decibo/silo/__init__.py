@@ -6,7 +6,7 @@ for it, and `join` is the same from Python.
 """
 
 from decibo.errors import LostError
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.job import Job, Site, read_job
 from decibo.silo.join import join
 from decibo.silo.member import Member

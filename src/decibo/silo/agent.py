@@ -30,11 +30,11 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import moved
-from decibo.execute.cut import Pieces, cut, is_flat, opening, shapes, traced, types
 from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
+from decibo.run.jaxpr_split import Pieces, cut, is_flat, opening, shapes, traced, types
 from decibo.silo.mix import Host, SiloMix, is_sent, messages, neighbours_of, silo_mixing
 
 

@@ -57,18 +57,18 @@ import networkx
 
 from decibo import networks, problems
 from decibo.algorithm.algorithm import CATALOG, Algorithm
-from decibo.algorithm.free import check_free
+from decibo.algorithm.asynchronous import check_free
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masked
 from decibo.data.stream import Stream
 from decibo.errors import InputError, first_line, short, short_repr
-from decibo.execute.fingerprint import PROGRAMS, digest, fingerprint, software
-from decibo.execute.solve import check_fit, check_types, one_of
 from decibo.files import read_file
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
+from decibo.run.fingerprint import PROGRAMS, digest, fingerprint, software
+from decibo.run.solve import check_fit, check_types, one_of
 from decibo.silo.mix import silo_mixing
-from decibo.silo.secure import check_secure
+from decibo.silo.secure_sum import check_secure
 from decibo.validate import MOST_STEPS, flag, integer, only_known, positive
 from decibo.validate import one_of as one_word
 from decibo.validate import seed as check_seed

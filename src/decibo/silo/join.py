@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from decibo.errors import InputError
-from decibo.execute.progress import Report
-from decibo.execute.run import watched
-from decibo.execute.solution import Solution, Status
 from decibo.pytree import Tree
-from decibo.silo.free import FreeRunner
-from decibo.silo.home import Home
+from decibo.run.progress import Report
+from decibo.run.run import watched
+from decibo.run.solution import Solution, Status
+from decibo.silo.asynchronous import FreeRunner
+from decibo.silo.identity import Home
 from decibo.silo.job import Job
 from decibo.silo.kept import Kept
 from decibo.silo.lockstep import Runner
-from decibo.silo.part import Run, Say, prepare, with_data
+from decibo.silo.site_run import Run, Say, prepare, with_data
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Wire
 from decibo.validate import integer

@@ -1,12 +1,12 @@
 """What a site keeps on its own disk: the state of its agent, and what it has said since the
 checkpoint before.
 
-A checkpoint is one of `execute.stored` with one agent, written as a whole or not at all; besides
+A checkpoint is one of `run.checkpoint_files` with one agent, written as a whole or not at all; besides
 the state it holds the log of `Post`, so that the site can repeat after a crash what neighbours may
 have missed. No site sees another's folder.
 
     DIR/step-00000120/    the state after 120 steps, the records, the log
-    DIR/data-1-1.json     the mark of the data with which the run began (execute.private)
+    DIR/data-1-1.json     the mark of the data with which the run began (run.data_marks)
     DIR/finished          there once all neighbours have everything: nobody needs this site any more
     DIR/solution.json     how the run ended at this site, and its x and y
 """
@@ -25,16 +25,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import CorruptedFileError, first_line
-from decibo.execute import stored
-from decibo.execute.checkpoint import check_folder, compare
-from decibo.execute.fingerprint import software
-from decibo.execute.lock import hold
-from decibo.execute.private import Marks
-from decibo.execute.solution import Solution
-from decibo.execute.stored import Saved, damaged
 from decibo.files import PRIVATE, atomic_write
 from decibo.formatting import to_json
 from decibo.pytree import Tree
+from decibo.run import checkpoint_files
+from decibo.run.checkpoint import check_folder, compare
+from decibo.run.checkpoint_files import Saved, damaged
+from decibo.run.data_marks import Marks
+from decibo.run.fingerprint import software
+from decibo.run.lock import hold
+from decibo.run.solution import Solution
 
 FINISHED = "finished"
 SOLUTION = "solution.json"
@@ -63,7 +63,7 @@ class Kept:
     def held(self) -> Iterator[None]:
         """Keep other processes of this site out of the folder."""
         with hold(check_folder(self.folder), own=True):
-            stored.clear(self.folder)
+            checkpoint_files.clear(self.folder)
             yield
 
     @property
@@ -82,7 +82,7 @@ class Kept:
         }
         records = {f"history.{name}": values for name, values in known.history.items()}
         with hold(self.folder, own=True) as lock:
-            stored.write(
+            checkpoint_files.write(
                 self.folder,
                 known.step,
                 np.array([self.agent]),
@@ -99,7 +99,7 @@ class Kept:
         """The newest sound checkpoint, of a state that looks like this; None, and the data marked,
         for a new run."""
         marks = Marks(self.folder, np.array([self.agent]), self.data)
-        found = stored.newest(self.folder, lambda saved: self._known(saved, shape))
+        found = checkpoint_files.newest(self.folder, lambda saved: self._known(saved, shape))
         if found is None:
             marks.clear()
             marks.write()

@@ -10,15 +10,15 @@ import jax
 import numpy as np
 
 from decibo.errors import LostError
-from decibo.execute import loop
-from decibo.execute.progress import Report
-from decibo.execute.solution import Solution, Status
 from decibo.formatting import listed
+from decibo.run import loop
+from decibo.run.progress import Report
+from decibo.run.solution import Solution, Status
 from decibo.silo.kept import Kept, Known
-from decibo.silo.part import Run, Say
-from decibo.silo.post import DIVERGED, EndedError, Post
+from decibo.silo.mailbox import DIVERGED, EndedError, Post
 from decibo.silo.secret import Shares, keep_shares, masks_of_site, own_shares, secrets_of
-from decibo.silo.secure import TooLargeError, Veil
+from decibo.silo.secure_sum import TooLargeError, Veil
+from decibo.silo.site_run import Run, Say
 
 
 class NotFiniteError(ArithmeticError):

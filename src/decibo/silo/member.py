@@ -30,26 +30,26 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.errors import CorruptedFileError, InputError, short_repr
-from decibo.execute import stored
-from decibo.execute.checkpoint import check_folder
-from decibo.execute.fingerprint import digest, software
-from decibo.execute.lock import hold
-from decibo.execute.solution import Solution, Status
 from decibo.files import PRIVATE, atomic_write, read_checked
 from decibo.measure.measures import Snapshot
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.pytree import Tree
-from decibo.silo.home import Home
+from decibo.run import checkpoint_files
+from decibo.run.checkpoint import check_folder
+from decibo.run.fingerprint import digest, software
+from decibo.run.lock import hold
+from decibo.run.solution import Solution, Status
+from decibo.silo.collectives import Meeting
+from decibo.silo.identity import Home
 from decibo.silo.job import KEEP, Job, Members, Site, read_members, read_tables
 from decibo.silo.kept import Kept, Known
 from decibo.silo.lockstep import NotFiniteError, Runner, Talk
-from decibo.silo.meeting import Meeting
+from decibo.silo.mailbox import DIVERGED, EndedError, Post, Settings
 from decibo.silo.mix import neighbours_of
-from decibo.silo.part import Say, prepare
-from decibo.silo.post import DIVERGED, EndedError, Post, Settings
 from decibo.silo.secret import Shares, keep_shares, own_shares, secrets_of
-from decibo.silo.secure import Sums, TooLargeError, check_sums
+from decibo.silo.secure_sum import Sums, TooLargeError, check_sums
+from decibo.silo.site_run import Say, prepare
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Wire
 from decibo.validate import flag, integer, positive
@@ -205,8 +205,8 @@ class Member:
         )
         with hold(check_folder(folder), own=True):
             try:
-                stored.clear(folder)
-                past = _read(folder / AGREED) if stored.steps(folder) else None
+                checkpoint_files.clear(folder)
+                past = _read(folder / AGREED) if checkpoint_files.steps(folder) else None
                 shares = (
                     own_shares(folder, self.peers, data, new=past is None)
                     if self.secure_sums

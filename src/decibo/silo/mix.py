@@ -27,14 +27,14 @@ from jax.experimental import io_callback
 from jax.extend.core import Jaxpr, JaxprEqn, Primitive
 
 from decibo.errors import InputError
-from decibo.execute.cut import stops
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
-from decibo.network.each import EachNetwork
 from decibo.network.mixing import Mixing, Reach, Step, as_one
 from decibo.network.network import Network
+from decibo.network.per_variable import EachNetwork
 from decibo.network.sharded import mixing_of_one
+from decibo.run.jaxpr_split import stops
 
 T = TypeVar("T")
 # what this site says -> rows: the same, and what each neighbour says

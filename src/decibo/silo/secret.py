@@ -13,7 +13,7 @@ starts again has the same masks:
 
 Whatever is hidden by them stays so only as long as it is hidden once: of the same exchange with
 other data a neighbour could subtract what it has heard before. So a mark of the data
-(execute.private) is kept beside the shares, from before anything is said, and other data need
+(run.data_marks) is kept beside the shares, from before anything is said, and other data need
 another run.
 
 (3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
@@ -36,8 +36,8 @@ import numpy as np
 
 from decibo.algorithm.compose import MASK
 from decibo.errors import CorruptedFileError, InputError
-from decibo.execute.private import marked
 from decibo.files import PRIVATE, atomic_write, read_checked
+from decibo.run.data_marks import marked
 from decibo.silo.frame import SHARE
 
 UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1

@@ -371,9 +371,8 @@ class Link(asyncio.Protocol):
     def send(self, content: bytes) -> None:
         """Send a frame, unless too many wait already."""
         if self._inner is not None and self.transport.get_write_buffer_size() < BACKLOG:
-            self._guarded(
-                lambda: self._inner.send(len(content).to_bytes(LENGTH, "little") + content)
-            )  # type: ignore[union-attr]
+            inner = self._inner
+            self._guarded(lambda: inner.send(len(content).to_bytes(LENGTH, "little") + content))
 
     def _frames(self, plain: bytes) -> None:
         self._buffer += plain

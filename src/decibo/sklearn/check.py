@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decibo.data.encode import TEXT
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.job import read_tables
 from decibo.silo.member import Member
-from decibo.silo.part import Say
+from decibo.silo.site_run import Say
 from decibo.sklearn import owners
 from decibo.sklearn.stored import estimator_of, own_table
 from decibo.sklearn.trust import SiloTrust, said_of

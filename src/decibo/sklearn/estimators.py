@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 import decibo
 from decibo.data.encode import Encoding
 from decibo.errors import InputError
-from decibo.execute import stored
-from decibo.execute.checkpoint import Checkpoints
-from decibo.execute.solution import Solution, Status
 from decibo.parallel.processes import check_same, share
+from decibo.run import checkpoint_files
+from decibo.run.checkpoint import Checkpoints
+from decibo.run.solution import Solution, Status
 from decibo.sklearn import owners, silos
 from decibo.validate import fraction, integer, positive
 
@@ -75,9 +75,9 @@ class _Silo(BaseEstimator):
         if hasattr(self, "encoding_"):
             del self.encoding_
         if own is None or own.encoding is None:
-            return validate_data(
-                self, X, y, dtype=np.float64, ensure_min_samples=2 if own is None else 1, **options
-            )  # pyright: ignore
+            least = 2 if own is None else 1
+            options = {"dtype": np.float64, "ensure_min_samples": least} | options
+            return validate_data(self, X, y, **options)  # pyright: ignore  (it is untyped)
         table, labels = check_X_y(own.features, y, **options)  # pyright: ignore
         self.encoding_ = own.encoding
         self.n_features_in_ = len(own.encoding.columns)
@@ -171,7 +171,7 @@ class _Silo(BaseEstimator):
         if self.checkpoint is None or isinstance(self.checkpoint, Checkpoints):
             return self.checkpoint
         here = Checkpoints(self.checkpoint, every=EVERY, shared=False)
-        return replace(here, resume=any(share(bool(stored.steps(here.path)))))
+        return replace(here, resume=any(share(bool(checkpoint_files.steps(here.path)))))
 
 
 class SiloLogisticRegression(ClassifierMixin, _Silo):

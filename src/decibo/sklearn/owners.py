@@ -3,7 +3,7 @@ exchange numbers.
 
 What all sites read before the fit: the parameters of the estimator, the names of the columns,
 whether a column holds numbers or text and whether values are missing, the categories, the classes.
-What neighbours add up: counts, sums and sums of squares (silo/meeting.py says who learns what).
+What neighbours add up: counts, sums and sums of squares (silo/collectives.py says who learns what).
 Then the run, as in silo/join.py. No row is sent.
 
 Everything is computed as in a fit of all silos in one process, sums in another order, and without
@@ -28,9 +28,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from decibo.algorithm.algorithm import Algorithm
 from decibo.data.encode import TEXT, Columns, Encoding, as_columns
 from decibo.errors import InputError, short_repr
-from decibo.execute.solution import Solution
 from decibo.formatting import listed
 from decibo.problem.problem import Problem
+from decibo.run.solution import Solution
 from decibo.silo.member import Member, Session
 from decibo.sklearn import silos
 

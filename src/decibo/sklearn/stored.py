@@ -17,10 +17,10 @@ from decibo.data.tables import read_table
 from decibo.errors import CorruptedFileError, InputError
 from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
-from decibo.silo.home import Home
+from decibo.silo.identity import Home
 from decibo.silo.job import read_tables
 from decibo.silo.member import Member
-from decibo.silo.part import Say
+from decibo.silo.site_run import Say
 from decibo.silo.wire import Wire
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
@@ -113,10 +113,10 @@ def _state(step: BaseEstimator) -> dict[str, object]:
         {
             "params": plain,
             "arrays": arrays,
-            "intercept": np.asarray(step.intercept_).tolist(),
+            "intercept": np.asarray(step.intercept_).tolist(),  # pyright: ignore
             **numbers,
         }
-    )  # pyright: ignore
+    )
 
 
 def _restored(step: dict) -> BaseEstimator:

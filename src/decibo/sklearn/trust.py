@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.errors import InputError
-from decibo.execute.checkpoint import Checkpoints
 from decibo.problem.problem import Problem
+from decibo.run.checkpoint import Checkpoints
 from decibo.sklearn import owners, silos
 from decibo.sklearn.estimators import SiloLogisticRegression
 from decibo.validate import positive

@@ -14,8 +14,8 @@ from decibo.errors import InputError
 from decibo.formatting import to_json
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
-from decibo.network.each import EachNetwork
 from decibo.network.network import Network
+from decibo.network.per_variable import EachNetwork
 from decibo.network.varying import VaryingNetwork
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree

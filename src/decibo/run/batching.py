@@ -1,0 +1,394 @@
+"""Batches: many runs of one problem in one compiled program, and how many of them run together.
+
+The runs of a batch may differ in the method's numbers, the seed, the start and the network. A run
+that stops being finite does not stop the others. How many run together is what fits into memory and
+is faster than one after another:
+
+    (1)  a batch may take a quarter of the memory that is free
+    (2)  on a CPU it should fit into the cache, or not be larger than the data, which all runs read
+         together
+    (3)  if a long sweep lies ahead, one run alone is timed as well, and the faster way is taken
+
+Runs that stream more memory than they share gain nothing from running together; then (2) gives 1.
+What was found is kept for the next sweep of the same program: a search makes many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.measure.cost import Seconds
+from decibo.pytree import Tree
+from decibo.run import loop
+from decibo.run.jaxpr_split import types
+from decibo.run.loop import Chunk, Inputs, Program, Progress
+from decibo.run.outcome import SMALL_Y, unmoved
+from decibo.run.timing import SECONDS, Clock, Records
+
+INTERVALS = 64  # the most that a chunk of a batch can have: the size of its buffers
+SHARE = 0.25  # of the free memory
+CACHE = 8 << 20  # bytes
+LONG = 20.0  # seconds from which on timing a run alone is worth its compilation
+TRIAL = 0.02  # seconds that a trial should take at least
+KEPT = 64  # sizes that were found
+MANY = 60  # intervals of which some may be run once more to be timed
+
+Result = TypeVar("Result")
+BatchReport = Callable[[int, np.ndarray], None]
+
+
+class Batch(NamedTuple):
+    """The inputs and starts of all runs; what is named in `own` has a leading axis of runs, the
+    rest is shared."""
+
+    inputs: Inputs
+    start: dict[str, jax.Array]
+    own: tuple[str, ...]  # of core, mixing, reach, key, start
+
+    @property
+    def size(self) -> int:
+        """How many runs there are."""
+        parts = [self.start if name == "start" else getattr(self.inputs, name) for name in self.own]
+        return jax.tree.leaves(parts)[0].shape[0]
+
+    def take(self, places: np.ndarray) -> Batch:
+        """These runs only; all of them, in order, are taken as they are, which compiles nothing."""
+        if len(places) == self.size and (places == np.arange(len(places))).all():
+            return self
+        pick = lambda name, tree: (
+            jax.tree.map(lambda leaf: leaf[places], tree) if name in self.own else tree
+        )
+        parts = {
+            name: pick(name, getattr(self.inputs, name))
+            for name in ("core", "mixing", "reach", "key")
+        }
+        return Batch(self.inputs._replace(**parts), pick("start", self.start), self.own)
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """Trees of one structure along a new first axis; numbers from Python stay weakly typed."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def begin(program: Program, batch: Batch) -> Tree:
+    """The states of all runs before the first step."""
+    return _begin(program, batch.own, batch.inputs, batch.start)
+
+
+def advance(
+    program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
+) -> Progress:
+    """Run these intervals of all runs."""
+    return _advance(
+        program, batch.own, batch.inputs, state, jnp.int32(k), Chunk.of(steps, record, INTERVALS)
+    )
+
+
+class Ran(NamedTuple):
+    """What the runs of a batch leave.
+
+    rows      the records of each run, NaN once it is lost
+    finite    whether it was finite after each interval
+    largest   the largest number of its state at the start and at the end
+    kept      whether its y, or z, is where it began
+    """
+
+    rows: dict[str, np.ndarray]
+    finite: np.ndarray
+    largest: tuple[np.ndarray, np.ndarray]
+    kept: np.ndarray
+    seconds: Seconds
+
+
+def run(
+    program: Program,
+    batch: Batch,
+    steps: np.ndarray,
+    record: np.ndarray,
+    report: BatchReport | None = None,
+) -> Ran:
+    """Run all intervals. In between the host calls report(steps done, which runs are finite); once
+    none is, it ends."""
+    clock = Clock()
+    state = begin(program, batch)
+    first = _look(program, batch, state)
+    seconds = clock.lap()
+    timed = Records()
+    again = len(steps) >= MANY
+    parts = []
+    finite = []
+    done = 0
+    count = 1
+    while done < len(steps):
+        begun = time.perf_counter()
+        part = slice(done, done + count)
+        end, lap = _timed(
+            program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed, again
+        )
+        seconds = seconds.plus(lap)
+        state = end.state
+        ran = len(steps[part])
+        finite.append(np.asarray(end.finite)[:, :ran])
+        parts.append(
+            {name: np.asarray(row)[:, :ran][:, record[part]] for name, row in end.rows.items()}
+        )
+        done += ran
+        if report is not None:
+            report(int(steps[:done].sum()), finite[-1][:, -1])
+        if not finite[-1][:, -1].any():
+            break
+        count = int(
+            np.clip(
+                count * min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6)), 1, INTERVALS
+            )
+        )
+    always = np.concatenate(finite, axis=1)
+    alive = np.logical_and.accumulate(always, axis=1)[:, record[: always.shape[1]]]
+    rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    rows = {name: _masked(row, alive) for name, row in rows.items()}
+    last = _look(program, batch, state)
+    return Ran(rows, always, (first.largest, last.largest), last.kept_since(first), seconds)
+
+
+def _timed(
+    program: Program,
+    batch: Batch,
+    state: Tree,
+    k: int,
+    steps: np.ndarray,
+    record: np.ndarray,
+    timed: Records,
+    again: bool,
+) -> tuple[Progress, Seconds]:
+    """Run these intervals; a record, and if `again` its steps, are timed by making the last ones
+    anew, now and then."""
+    clock = Clock()
+    end = jax.block_until_ready(advance(program, batch, state, k, steps, record))
+    seconds = clock.lap()
+    if record[-1] and timed.apart():
+        jax.block_until_ready(advance(program, batch, end.state, 0, steps[:0], record[:0]))
+        timed.idle = clock.lap().steps
+        jax.block_until_ready(
+            advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool))
+        )
+        timed.timed(clock.lap())
+        if steps[-1] and again:
+            jax.block_until_ready(
+                advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool))
+            )
+            timed.timed_steps(clock.lap(), int(steps[-1]))
+    return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
+
+
+def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    """NaN where a run was not finite any more."""
+    return (
+        row
+        if alive.all()
+        else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
+    )
+
+
+class Look(NamedTuple):
+    """The largest number of each run's state in absolute value; and the means of its y and z, if
+    they are small."""
+
+    largest: np.ndarray
+    inner: tuple[np.ndarray, ...]
+
+    def kept_since(self, first: Look) -> np.ndarray:
+        """Whether y or z of a run has not moved."""
+        kept = np.zeros(len(self.largest), bool)
+        for before, now in zip(first.inner, self.inner, strict=True):
+            kept |= [unmoved(start, end) for start, end in zip(before, now, strict=True)]
+        return kept
+
+
+def _look(program: Program, batch: Batch, state: Tree) -> Look:
+    return jax.tree.map(np.asarray, _seen(program, batch.own, batch.inputs, state))
+
+
+@partial(jax.jit, static_argnames=("program", "own"))
+def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -> Look:
+    def one(inputs: Inputs, state: Tree) -> Look:
+        rows = jax.vmap(inputs.core.view)(state) if program.functions.y.size <= SMALL_Y else {}
+        inner = [jnp.mean(rows[name], axis=0) for name in (inputs.core.answer, "z") if name in rows]
+        return Look(loop.largest(state), tuple(inner))  # type: ignore[arg-type]
+
+    return _each(one, own, inputs, state, True)
+
+
+@partial(jax.jit, static_argnames=("program", "own"))
+def _begin(program: Program, own: tuple[str, ...], inputs: Inputs, start: Tree) -> Tree:
+    state = _each(partial(loop.begin, program), own, inputs, start, "start" in own)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
+
+
+@partial(jax.jit, static_argnames=("program", "own"))
+def _advance(
+    program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk
+) -> Progress:
+    return _each(
+        lambda inputs, state: loop.advance(program, inputs, state, k, chunk),
+        own,
+        inputs,
+        state,
+        True,
+    )
+
+
+def _each(
+    one: Callable[[Inputs, Tree], Result],
+    own: tuple[str, ...],
+    inputs: Inputs,
+    other: Tree,
+    own_other: bool,
+) -> Result:
+    """one(inputs, other) for every run; a single run goes as it would alone, without an axis of
+    runs."""
+    first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)
+    axes = {name: 0 if name in own else None for name in Inputs._fields}
+    separate = {name: getattr(inputs, name) for name in own if name in axes}
+    parts = [*separate.values(), *([other] if own_other else [])]
+    if {leaf.shape[0] for leaf in jax.tree.leaves(parts)} == {1}:
+        alone = inputs._replace(**{name: first(part) for name, part in separate.items()})
+        result = one(alone, first(other) if own_other else other)
+        return jax.tree.map(lambda leaf: leaf[None], result)
+    return jax.vmap(one, in_axes=(Inputs(**axes), 0 if own_other else None))(inputs, other)  # type: ignore[arg-type]
+
+
+def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
+    """Runs to run together, all batches being about equal."""
+    limit = SHARE * free_memory()
+    key = (program, batch.own, types((batch.inputs, batch.start)), count, steps)
+    if (known := _found.get(key)) is not None and known.bytes <= limit:
+        return known.size
+    # (1), (2)
+    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))
+    found = _chosen(program, batch, count, steps, best, limit)
+    # where memory is short now, there may be more the next time
+    if best < limit or found.size == count:
+        while len(_found) >= KEPT:
+            _found.pop(next(iter(_found)))
+        _found[key] = found
+    return found.size
+
+
+class Size(NamedTuple):
+    """Runs to run together, and the bytes that they take."""
+
+    size: int
+    bytes: float
+
+
+_found: dict[Hashable, Size] = {}
+
+
+def _chosen(
+    program: Program, batch: Batch, count: int, steps: int, best: float, limit: float
+) -> Size:
+    """The size whose memory is about `best`, or 1 if that is faster."""
+    state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
+    each = max(1, 4 * nbytes(state))  # a first guess, until the compiled program says
+    size = _even(count, best / each)
+    for _ in range(3):
+        if size == 1:
+            return Size(1, 0)
+        each = memory(program, batch.take(np.arange(size))) / size
+        if size * each <= 1.5 * best and size * each <= limit:
+            break
+        size = _even(count, best / each)
+    return (
+        Size(1, 0)
+        if _alone_is_faster(program, batch, size, count, steps)
+        else Size(size, size * each)
+    )
+
+
+def memory(program: Program, batch: Batch) -> int:
+    """Bytes that the compiled program of all these runs needs besides the data; compiles it, which
+    is not wasted."""
+    state = jax.eval_shape(partial(_begin, program, batch.own), batch.inputs, batch.start)
+    none = Chunk.of(np.zeros(0, np.int32), np.zeros(0, bool), INTERVALS)
+    lowered = _advance.lower(program, batch.own, batch.inputs, state, jnp.int32(0), none)
+    analysis = lowered.compile().memory_analysis()
+    own = nbytes(state)
+    return (
+        4 * own
+        if analysis is None
+        else own + int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
+    )
+
+
+def nbytes(tree: Tree) -> int:
+    """Bytes of all leaves, arrays or shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def free_memory() -> float:
+    """Bytes that are still free: of the device, or of this machine or container."""
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return float(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    return min(_available(), _container())
+
+
+def _available() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
+    except (OSError, StopIteration, ValueError):
+        return float(4 << 30)  # not Linux: a modest guess
+
+
+def _container() -> float:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        most, used = (
+            (folder / name).read_text().strip() for name in ("memory.max", "memory.current")
+        )
+        return float("inf") if most == "max" else float(max(int(most) - int(used), 0))
+    except (OSError, ValueError):
+        return float("inf")
+
+
+def _even(count: int, most: float) -> int:
+    """The smallest size that makes no more batches than the largest allowed one."""
+    most = int(np.clip(most, 1, count))
+    return -(-count // -(-count // most))
+
+
+def _alone_is_faster(program: Program, batch: Batch, size: int, count: int, steps: int) -> bool:
+    """(3)."""
+    together = _seconds(program, batch.take(np.arange(size))) / size
+    if together * steps * count < LONG:
+        return False
+    return _seconds(program, batch.take(np.arange(1))) < together
+
+
+def _seconds(program: Program, batch: Batch) -> float:
+    """Seconds of one step of all these runs."""
+    state = begin(program, batch)
+    silent = np.zeros(1, bool)
+    n = 1
+    once = lambda: jax.block_until_ready(
+        advance(program, batch, state, 0, np.array([n], np.int32), silent)
+    )
+    once()
+    while True:
+        begun = time.perf_counter()
+        once()
+        taken = time.perf_counter() - begun
+        if taken > TRIAL or n >= 1 << 16:
+            return taken / n
+        n *= 4

@@ -1,0 +1,344 @@
+"""A checkpoint on disk: complete or not there, and used only if every byte is what was written.
+
+    DIR/step-00001000/manifest.json     format, step, what the run is (fingerprint), versions,
+                                        checksums of the files
+    DIR/step-00001000/manifest.sha256   the checksum of the manifest, as sha256sum writes it
+    DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own
+                                        agents
+    DIR/step-00001000/shared.npz        what is the same for all agents: the step and the history
+
+Processes that have no file system in common keep a folder each, with their own agents and all that
+is shared. A checkpoint is written under another name and renamed when it is complete and on the
+disk, so a crash at any instant leaves the one before. Plain arrays and JSON, nothing that could be
+executed, and nothing about processes: any number of them can continue from it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decibo.errors import CorruptedFileError, InputError, first_line, warn
+from decibo.files import encode, named, read_checked, sha256, sync_folder, synced
+from decibo.parallel.processes import check_same
+from decibo.run.lock import Lock
+
+FORMAT = 4
+KIND = "decibo checkpoint"
+MANIFEST = "manifest.json"
+SEAL = "manifest.sha256"
+SHARED = "shared.npz"
+AGENTS = "agents-"  # how the names of the others begin
+DONE = re.compile(r"step-(\d{8,})")
+WRITING = ".writing-"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A checkpoint whose files are what was written.
+
+    step         the steps that the state has behind it
+    fingerprint  what the run was given, by name
+    software     the versions that wrote it
+    """
+
+    folder: Path
+    step: int
+    fingerprint: dict[str, str]
+    software: dict[str, str]
+    files: tuple[str, ...]
+
+    def rows(self, agents: np.ndarray, own: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """The leaves with an axis of agents, by name, for the agents in `own`, in their order.
+
+        agents   all that must be there; without `own`, all are wanted. Files that hold nobody's
+                 rows are not read
+        """
+        own = agents if own is None else own
+        paths = [self.folder / name for name in self.files if name.startswith(AGENTS)]
+        numbers = [_load(path, ["agents"])["agents"] for path in paths]
+        order = np.concatenate(numbers) if numbers else np.zeros(0, int)
+        if order.dtype.kind != "i" or not np.array_equal(np.sort(order), agents):
+            span = f"{agents[0]} to {agents[-1]}"
+            raise damaged(self.folder, f"it does not hold the states of agents {span}, each once")
+        needed = [place for place, there in enumerate(numbers) if np.isin(there, own).any()]
+        parts = [_load(paths[place]) for place in needed]
+        there = [part.pop("agents") for part in parts]
+        for part, numbered in zip(parts, there, strict=True):
+            if part.keys() != parts[0].keys() or any(
+                rows.shape[:1] != numbered.shape for rows in part.values()
+            ):
+                raise damaged(self.folder, "the states of its agents do not have the same parts")
+        read = np.concatenate(there)
+        place = np.argsort(read)[np.searchsorted(np.sort(read), own)]
+        joined = {}
+        for name in list(parts[0]):  # leaf by leaf: what was joined is let go
+            pieces = [part.pop(name) for part in parts]
+            joined[name] = (
+                pieces[0]
+                if np.array_equal(read, own) and len(pieces) == 1
+                else np.concatenate(pieces)[place]
+            )
+        return joined
+
+    def shared(self) -> dict[str, np.ndarray]:
+        """The leaves that are the same for all agents, by name: the step and the history."""
+        return _load(self.folder / SHARED)
+
+
+def damaged(folder: Path, why: str) -> CorruptedFileError:
+    """The error for a checkpoint that cannot be used."""
+    return CorruptedFileError(f"The checkpoint {folder} is damaged: {why}.")
+
+
+def write(
+    folder: Path,
+    step: int,
+    agents: np.ndarray,
+    rows: Mapping[str, ArrayLike],
+    shared: Mapping[str, np.ndarray],
+    about: Mapping[str, Mapping[str, str]],
+    *,
+    lock: Lock,
+    leader: bool,
+    barrier: Callable[[str], None],
+    keep: int,
+) -> None:
+    """Write a checkpoint together with all other processes; the leader completes it and removes old
+    ones.
+
+    Where each process has a folder of its own, each is the leader of its folder; old checkpoints
+    are removed only when all have completed the new one, so that there is always a step that all of
+    them have.
+
+    about   the fingerprint of the run, and the software that runs it
+    """
+    draft = folder / f"{WRITING}{step:08d}-{lock.token}"
+    final = folder / name_of(step)
+    try:
+        with named(final):
+            if leader:
+                lock.check()
+                draft.mkdir()
+            barrier("a checkpoint is begun")
+            _save(draft / f"agents-{agents[0]}-{agents[-1]}.npz", {"agents": agents, **rows})
+            barrier("all agents are written")
+            if leader:
+                _save(draft / SHARED, shared)
+                _seal(draft, step, about)
+                lock.check()
+                remove(final)  # one that is damaged
+                draft.rename(final)
+                sync_folder(folder)
+    except BaseException:
+        # others may be writing into it; the next run removes it
+        if leader and jax.process_count() == 1:
+            remove(draft)
+        raise
+    barrier("a checkpoint is complete")
+    if leader:
+        _prune(folder, step, keep)
+
+
+def newest_of_all(
+    folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]
+) -> T | None:
+    """As `newest`, where each process has a folder of its own: of the newest step that is sound in
+    all of them.
+
+    None if a process has no checkpoint: a run that was killed before all had completed their first
+    one begins again.
+    """
+    everyone = share([step_of(path) for path in steps(folder)])
+    common = sorted(set.intersection(*map(set, everyone)))
+    while common:
+        step = common.pop()
+        taken = broken = failure = None
+        try:
+            taken = take(read(folder / name_of(step)))
+        except CorruptedFileError as error:
+            broken = error
+        except InputError as error:
+            failure = error
+        check_same({}, failure)
+        bad = [process for process, sound in enumerate(share(broken is None)) if not sound]
+        if not bad:
+            return taken
+        warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.")
+    if all(everyone):  # else the first checkpoint was never completed
+        raise CorruptedFileError(
+            "The folders of the processes have no checkpoint of the same step that is sound in all"
+            f" of them: they have steps {', '.join(map(str, everyone))}. Start a new run in another"
+            " folder."
+        )
+    return None
+
+
+def newest(folder: Path, take: Callable[[Saved], T]) -> T | None:
+    """What `take` returns for the newest sound checkpoint; None if there is no checkpoint at all.
+
+    Those that cannot be read, or that `take` finds damaged, are named in a warning.
+    """
+    broken: list[CorruptedFileError] = []
+    for path in reversed(steps(folder)):
+        try:
+            saved = read(path)
+            taken = take(saved)
+        except CorruptedFileError as error:
+            broken.append(error)
+            continue
+        for error in broken:
+            warn(f"{error} Continuing from step {saved.step} instead.")
+        return taken
+    if broken:
+        others = f" The {len(broken) - 1} before it are damaged, too." if len(broken) > 1 else ""
+        raise CorruptedFileError(f"{broken[0]}{others} Start a new run in another folder.")
+    return None
+
+
+def read(folder: Path) -> Saved:
+    """A checkpoint, after all its checksums were compared."""
+    try:
+        return _read(folder)
+    except (InputError, CorruptedFileError):
+        raise
+    except Exception as error:  # whatever a damaged file may lead to
+        raise damaged(
+            folder, f"its manifest cannot be used ({type(error).__name__}: {first_line(error)})"
+        ) from error
+
+
+def steps(folder: Path) -> list[Path]:
+    """The completed checkpoints, oldest first."""
+    complete = (
+        [path for path in folder.iterdir() if DONE.fullmatch(path.name)] if folder.is_dir() else []
+    )
+    return sorted(complete, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, by its name."""
+    return int(path.name.removeprefix("step-"))
+
+
+def name_of(step: int) -> str:
+    """The name of a checkpoint's folder."""
+    return f"step-{step:08d}"
+
+
+def clear(folder: Path) -> None:
+    """Remove what was left unfinished when an earlier run was killed; only for who holds the
+    lock."""
+    for draft in folder.glob(f"{WRITING}*"):
+        remove(draft)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or the link or file in its place; what cannot be removed stays."""
+    if path.is_symlink() or path.is_file():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _prune(folder: Path, step: int, keep: int) -> None:
+    """Keep the newest ones. Those beyond the step just written cannot be used, or the run would
+    have begun there."""
+    complete = steps(folder)
+    beyond = [path for path in complete if step_of(path) > step]
+    for old in (*beyond, *complete[: len(complete) - len(beyond)][:-keep]):
+        remove(old)
+
+
+def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the manifest and its checksum, the last two files."""
+    files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
+    parts = {name: dict(part) for name, part in about.items()}
+    content = encode(
+        json.dumps(
+            {"kind": KIND, "format": FORMAT, "step": step, **parts, "files": files}, indent=1
+        )
+    )
+    for name, text in {MANIFEST: content, SEAL: encode(_seal_of(content))}.items():
+        with synced(draft / name) as file:
+            file.write(text)
+    sync_folder(draft)
+
+
+def _seal_of(manifest: bytes) -> str:
+    return f"{sha256(manifest)}  {MANIFEST}\n"
+
+
+def _read(folder: Path) -> Saved:
+    content = _content(folder, MANIFEST)
+    if not (folder / SEAL).is_file():
+        _check_format(folder, json.loads(content))  # formats 1 and 2 had no seal
+    if _content(folder, SEAL) != encode(_seal_of(content)):
+        raise damaged(folder, "its manifest is not what was written (checksum)")
+    manifest = json.loads(content)
+    _check_format(folder, manifest)
+    step = manifest["step"]
+    files = manifest["files"]
+    if folder.name != name_of(step):
+        raise damaged(folder, f"it holds step {step}")
+    words = {name: manifest[name] for name in ("fingerprint", "software", "files")}
+    for name, entries in words.items():
+        if not (
+            isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())
+        ):
+            raise damaged(folder, f"{name!r} in its manifest is not a table of words")
+    if SHARED not in files:
+        raise damaged(folder, f"{SHARED} is missing")
+    for name, checksum in files.items():
+        path = folder / name
+        if Path(name).name != name or not path.is_file():
+            raise damaged(folder, f"{name} is missing")
+        if sha256(path) != checksum:
+            raise damaged(folder, f"{name} is not what was written (checksum)")
+    return Saved(folder, step, words["fingerprint"], words["software"], tuple(files))
+
+
+def _content(folder: Path, name: str) -> bytes:
+    if not (folder / name).is_file():  # not there, or something that one had better not open
+        raise damaged(folder, f"{name} is missing")
+    return read_checked(folder / name)
+
+
+def _check_format(folder: Path, manifest: object) -> None:
+    """Another format is no damage: another version of decibo can read it."""
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
+        raise damaged(folder, "this is not a checkpoint of decibo")
+    if manifest.get("format") != FORMAT:
+        raise InputError(
+            f"{folder} is a checkpoint of format {manifest.get('format')!r}, but this version of"
+            f" decibo reads format {FORMAT}.",
+            "Resume with the version that wrote it, or start a new run in another folder.",
+        )
+
+
+def _load(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in (file.files if names is None else names)}
+    # numpy does not know bfloat16, and reads it as two bytes of no type
+    return {
+        name: array.view(jnp.bfloat16) if array.dtype == "V2" else array
+        for name, array in arrays.items()
+    }
+
+
+def _save(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
+    """Write arrays one after the other, so that no more than one of those that come from a device
+    is on the host."""
+    with synced(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)

@@ -1,0 +1,82 @@
+"""Steps whose gradients come from outside JAX, run by the host: compiled pieces, and the gradients
+in between.
+
+A compiled loop that calls the host back hands arrays over through the host's memory. Where a
+gradient can take them where they are (`on_device`, as PyTorch does on a GPU), the step is cut at
+its gradients instead,
+
+    piece 0 | gradient | piece 1 | gradient | ... | piece n        for every step of an interval
+
+and only the record at the end of the interval is left to the compiled loop. Steps with gradients
+inside a loop or a branch, and agents on several devices, stay with the compiled loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jax.extend.core import JaxprEqn
+
+from decibo.pytree import Tree
+from decibo.run import loop
+from decibo.run.jaxpr_split import Pieces, cut, is_flat, shapes, traced, types
+from decibo.run.loop import Inputs, Program
+
+PROGRAMS = 16  # how many are kept
+# a compiled program calls back from a thread of its own, in which JAX must not be called
+_here = threading.local()
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A gradient from outside JAX."""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it takes arrays where they are, and returns such arrays."""
+        ...
+
+
+def pieces_of(program: Program, inputs: Inputs, state: Tree) -> Pieces | None:
+    """A step in pieces; None if it is for the compiled loop."""
+    gradients = (program.functions.outer_gradient, program.functions.inner_gradient)
+    wanted = any(isinstance(gradient, OnDevice) and gradient.on_device for gradient in gradients)
+    if program.placement is not None or not wanted:
+        return None
+    return _pieces(program, *types((inputs, state, np.int32(0))))
+
+
+def steps(pieces: Pieces, inputs: Inputs, state: Tree, k: int, count: int) -> Tree:
+    """The state after so many steps from step k."""
+    for place in range(k, k + count):
+        state = pieces(_call, inputs, state, np.int32(place))
+    return state
+
+
+def at_stop() -> bool:
+    """Whether this is called between two pieces, and not back from a compiled program."""
+    return getattr(_here, "stopped", False)
+
+
+@lru_cache(maxsize=PROGRAMS)
+def _pieces(program: Program, structure: Any, kinds: tuple[Any, ...]) -> Pieces | None:
+    closed, result = traced(partial(loop.step, program), *shapes(structure, kinds))
+    return cut(closed, result, _calls_back) if is_flat(closed.jaxpr, _calls_back) else None
+
+
+def _calls_back(equation: JaxprEqn) -> bool:
+    return equation.primitive.name == "pure_callback" and callable(equation.params.get("callback"))
+
+
+def _call(equation: JaxprEqn, *values: jax.Array) -> Sequence[Any]:
+    """What the compiled loop would call, with the arrays where they are."""
+    _here.stopped = True
+    try:
+        return jax.tree.leaves(equation.params["callback"](*values))
+    finally:
+        _here.stopped = False

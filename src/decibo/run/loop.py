@@ -1,0 +1,322 @@
+"""The one loop: steps and records in a compiled program, in chunks of which the host knows only the
+ends.
+
+A chunk is a list of intervals; an interval is a number of steps and, if marked, a record of the
+measures at its end. Lengths are arguments of the program, so that any number of steps and any
+`every` use the same compiled code.
+"""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from decibo.algorithm.algorithm import Core
+from decibo.data.stream import Streamed
+from decibo.measure.measures import Measure, Snapshot
+from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
+from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
+from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
+from decibo.problem.low_memory import InTurn
+from decibo.problem.problem import Functions, Oracle
+from decibo.pytree import Tree
+
+INTERVALS = 512  # the most that a chunk of one run can have: the size of its buffers
+
+
+class Program(NamedTuple):
+    """What a compiled program depends on besides shapes.
+
+    early   whether a chunk ends early, when the state stops being finite or all targets are
+            reached. Runs of a batch do not, so that they never wait for each other
+    memory  "normal"; "less": one gradient after another; "low": of one agent after the other, too
+    """
+
+    functions: Functions
+    measures: tuple[tuple[str, Measure], ...]
+    targets: tuple[str, ...] = ()
+    placement: Placement | None = None
+    early: bool = True
+    memory: str = "normal"
+
+
+class Inputs(NamedTuple):
+    """What stays the same during a chunk: the method with its numbers, the network, the data, the
+    seed.
+
+    reach     what the agents are told about the network, if the method wants it
+    batches   a block of minibatches of all agents from a stream, (agents, steps, ...), if there is
+              one
+    first     the step that the first of them is for
+    """
+
+    core: Core
+    mixing: Mixing
+    data: Tree
+    key: jax.Array
+    known: dict[str, jax.Array]
+    targets: dict[str, jax.Array]
+    reach: Reach | None = None
+    batches: Tree = None
+    first: jax.Array | None = None
+
+
+class Chunk(NamedTuple):
+    """Intervals to run: how many steps each has, whether it ends with a record, and how many there
+    are.
+
+    missed   whether the targets were missed at an earlier record; without that, reaching them does
+             not end a run
+    """
+
+    steps: np.ndarray
+    record: np.ndarray
+    length: np.int32
+    missed: np.bool_
+
+    @classmethod
+    def of(
+        cls, steps: np.ndarray, record: np.ndarray, size: int = INTERVALS, *, missed: bool = False
+    ) -> Chunk:
+        """Intervals padded to the size of the buffers."""
+        rest = (0, size - len(steps))
+        return cls(
+            np.pad(steps, rest).astype(np.int32),
+            np.pad(record, rest),
+            np.int32(len(steps)),
+            np.bool_(missed),
+        )
+
+    @classmethod
+    def record_only(cls, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
+        """A record of the state as it is."""
+        return cls.of(np.zeros(1, np.int32), np.ones(1, bool), size, missed=missed)
+
+    @classmethod
+    def silent(cls, steps: int, intervals: int = 1) -> Chunk:
+        """So many steps in intervals of nearly equal length, without a record."""
+        lengths = np.diff(np.arange(intervals + 1) * steps // intervals)
+        return cls.of(lengths, np.zeros(intervals, bool))
+
+
+class Progress(NamedTuple):
+    """Where a chunk ended."""
+
+    state: Tree
+    k: jax.Array  # the steps done
+    interval: jax.Array  # the intervals done
+    rows: dict[str, jax.Array]  # the records, one entry for each interval
+    finite: jax.Array  # whether the state was finite at the end of each interval
+    alive: jax.Array  # whether it has always been
+    missed: jax.Array  # whether a target has been missed at some record
+    reached: jax.Array  # whether all targets are, after that
+    votes: jax.Array  # the element-wise maximum of the processes' votes
+
+
+# Which parts of the inputs are the same everywhere, and which are split over devices.
+INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, *(EVERYWHERE,) * 4, SPLIT, EVERYWHERE))  # type: ignore[arg-type]
+PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 8)  # type: ignore[arg-type]
+
+
+@partial(jax.jit, static_argnames="program")
+def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
+    """The state of all agents before the first step."""
+
+    def here(inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
+        mix = AgentMix(inputs.mixing, jnp.int32(0), inputs.key, inputs.reach)
+        one = lambda d, s: inputs.core.init(Oracle(program.functions, d), mix, s)
+        state = jax.vmap(one, axis_name=AGENTS)(inputs.data, start)
+        # not shared, not weakly typed
+        own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))
+        return jax.tree.map(own, state)
+
+    return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
+
+
+def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
+    """One step of all agents."""
+    network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
+    mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
+    count = jax.tree.leaves(state)[0].shape[0]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
+    one = lambda d, b, s, key: inputs.core.step(_oracle(program, inputs, d, b, k), mix, s, k, key)
+    new = jax.vmap(one, axis_name=AGENTS)(inputs.data, inputs.batches, state, keys)
+    return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
+
+
+def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Array) -> Oracle:
+    """What one agent can compute at this step; if there is a stream, it draws the batch of this
+    step."""
+    functions = program.functions
+    if isinstance(functions.sample, Streamed) and inputs.first is not None:
+        place = k - inputs.first
+        batch = jax.tree.map(
+            lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches
+        )
+        functions = functions._replace(sample=functions.sample.bringing(batch))
+    oracle = Oracle(functions, d)
+    return (
+        oracle if program.memory == "normal" else InTurn.of(oracle, alone=program.memory == "low")
+    )
+
+
+def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
+    """All measures at a state."""
+    core = inputs.core
+    rows = jax.vmap(core.view)(state)
+    left = None if core.rest is None else jax.vmap(core.rest)(state)
+    snapshot = Snapshot(
+        program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer, left
+    )
+    return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
+
+
+def _chunk(
+    program: Program,
+    inputs: Inputs,
+    state: Tree,
+    k: jax.Array,
+    chunk: Chunk,
+    votes: jax.Array | None = None,
+) -> Progress:
+    """Run a chunk from step k.
+
+    `votes` is for processes that must agree: a row of numbers from each device, of which all get
+    the maximum.
+    """
+    run = across(
+        program.placement,
+        partial(_advance, program),
+        (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT),
+        PROGRESS,
+    )
+    return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
+
+
+advance = jax.jit(_chunk, static_argnames="program")
+# the state before is gone
+advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="state")
+
+
+def _advance(
+    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array
+) -> Progress:
+    size = chunk.steps.shape[0]
+    measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
+    shapes = jax.eval_shape(measured, inputs, state, k)
+    rows = {name: jnp.zeros((size, *row.shape), row.dtype) for name, row in shapes.items()}
+    agreed = maximum(votes[0])
+
+    def more(at: Progress) -> jax.Array:
+        left = at.interval < chunk.length
+        return left & at.alive & ~at.reached if program.early else left
+
+    def interval(at: Progress) -> Progress:
+        n = chunk.steps[at.interval]
+        state = lax.fori_loop(0, n, lambda i, s: step(program, inputs, s, at.k + i), at.state)
+        k = at.k + n
+        finite = all_finite(state)
+
+        def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
+            # A lost run must not keep others of its batch waiting: exact measures iterate until all
+            # have converged.
+            clean = lambda leaf: (
+                leaf if program.early else jnp.where(finite, leaf, jnp.zeros_like(leaf))
+            )
+            records = measured(inputs, jax.tree.map(clean, state), k)
+            rows = {name: at.rows[name].at[at.interval].set(records[name]) for name in records}
+            met = [jnp.all(records[name] <= inputs.targets[name]) for name in program.targets]
+            all_met = jnp.all(jnp.array(met)) if met else jnp.array(False)
+            return rows, at.missed | ~all_met, at.missed & all_met
+
+        rows, missed, reached = lax.cond(
+            chunk.record[at.interval], record, lambda: (at.rows, at.missed, jnp.array(False))
+        )
+        always = at.finite.at[at.interval].set(finite)
+        return Progress(
+            state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed
+        )
+
+    finite = jnp.zeros(size, bool)
+    missed = jnp.asarray(chunk.missed)
+    start = Progress(
+        state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed
+    )
+    return lax.while_loop(more, interval, start)
+
+
+def all_finite(tree: Tree) -> jax.Array:
+    """Whether every floating-point number of a tree is finite, for all agents."""
+    return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)])))
+
+
+def largest(tree: Tree) -> jax.Array:
+    """The largest floating-point number of a tree in absolute value."""
+    return reduce(jnp.maximum, map(_largest, _floats(tree)))
+
+
+@jax.jit
+def _largest(leaf: jax.Array) -> jax.Array:
+    """Compiled for every shape and not for every tree, since most methods keep arrays of the same
+    shapes."""
+    return jnp.max(jnp.abs(leaf), initial=0)
+
+
+def _floats(tree: Tree) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+
+@partial(jax.jit, static_argnames="functions")
+def values(
+    functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, key: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Every agent's f and g at its own point; with a key on a minibatch, where all data would be
+    too much."""
+
+    def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        oracle = Oracle(functions, d) if key is None else Oracle(functions, d).sampled(key)
+        return oracle.outer_value(x, y), oracle.inner_value(x, y)
+
+    return jax.vmap(one)(data, X, Y)
+
+
+@partial(jax.jit, static_argnames=("functions", "count"))
+def mean_values(
+    functions: Functions, count: int, data: Tree, X: jax.Array, Y: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The means of every agent's f and g over a fixed list of batches, at its own point."""
+
+    def one(d: Tree, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        on = lambda j: Oracle(functions, d).batch(j)
+        values = lax.map(
+            lambda j: (on(j).outer_value(x, y), on(j).inner_value(x, y)), jnp.arange(count)
+        )
+        return jnp.mean(values[0]), jnp.mean(values[1])
+
+    return jax.vmap(one)(data, X, Y)
+
+
+@partial(jax.jit, static_argnames="program")
+def chosen_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+    """The step sizes that all agents have come to, of a method that chooses them."""
+
+    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+        assert inputs.core.chosen is not None
+        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.chosen)(state).items()}
+
+    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)
+
+
+@partial(jax.jit, static_argnames="program")
+def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+    """The variables of all agents as rows."""
+
+    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
+        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.view)(state).items()}
+
+    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)

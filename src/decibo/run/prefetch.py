@@ -1,0 +1,211 @@
+"""Batches of a stream on their way to the devices: a thread reads the next block while the devices
+work on this one.
+
+A block holds the batches of all agents for a fixed number of steps, so that the compiled loop picks
+the one of step k by its index and never waits for Python; chunks of steps end where a block does.
+Each process reads for its own agents. What a batch is depends on neither blocks nor processes
+(stream.py).
+
+An error while reading is kept until the block is needed. With several processes the one that failed
+runs the next chunk on zeros and says so in its vote, and then all of them end: nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.data.stream import Reader, Stream, Streamed, as_batch
+from decibo.errors import InputError, StreamError, first_line
+from decibo.formatting import Json
+from decibo.parallel.failure_detection import loading
+from decibo.parallel.placement import Placement
+from decibo.parallel.processes import check_same, share
+from decibo.pytree import Layout, Tree
+from decibo.run.loop import Inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The readers of this process's agents, and their first batches, stacked."""
+
+    stream: Stream
+    readers: dict[int, Reader]
+    first: Tree
+    sampler: Streamed
+    block: int  # steps
+
+
+def open_stream(stream: Stream, agents: np.ndarray, count: int, seed: int) -> Source:
+    """Begin to read, in all processes together; batches of all agents must look alike.
+
+    agents   those of this process
+    count    how many there are in all processes
+    """
+    readers: dict[int, Reader] = {}
+    batches: list[Tree] = []
+    failure: Exception | None = None
+    try:
+        with loading():
+            for agent in agents.tolist():
+                readers[agent] = stream.open(agent, seed)
+                batches.append(_read(readers[agent], agent, 0))
+    except Exception as error:
+        failure = error
+    check_same({}, failure)
+    words: list[Json] = [
+        [agent, _looks(batch)] for agent, batch in zip(readers, batches, strict=True)
+    ]
+    everyone = [found for process in share(words) for found in process]
+    for agent, other in everyone:
+        if other != everyone[0][1]:
+            raise InputError(
+                "The batches of all agents must have the same structure, shapes and types, but"
+                f" agent {everyone[0][0]} has {everyone[0][1]} and agent {agent} has {other}."
+            )
+    first = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+    sampler = Streamed(Layout.of(batches[0]), stream.join)
+    return Source(stream, readers, first, sampler, stream.steps_of_block(batches[0], count))
+
+
+class Feed:
+    """The blocks of one run, in the order of its steps; one is in use and one is being read."""
+
+    def __init__(self, source: Source, steps: int, placement: Placement | None):
+        self.source = source
+        self.steps = steps
+        self.placement = placement
+        self.block: Tree = None
+        self.first = -1  # the step that the block begins with
+        self.coming: _Reading | None = None
+
+    @property
+    def end(self) -> int:
+        """The first step that is not in the block."""
+        return self.first + self.source.block
+
+    def at(self, step: int, inputs: Inputs) -> tuple[Inputs, StreamError | None]:
+        """The inputs with the block of this step and, if it could not be read, why."""
+        failure: StreamError | None = None
+        if not 0 <= self.first <= step < self.end:
+            failure = self._take(step)
+        number: np.int32 | jax.Array = np.int32(self.first)
+        if self.placement is not None:
+            number = self.placement.everywhere(number)
+        return inputs._replace(batches=self.block, first=number), failure
+
+    def close(self) -> None:
+        """Read no further."""
+        if self.coming is not None:
+            self.coming.stopped.set()
+
+    def _take(self, step: int) -> StreamError | None:
+        """Wait for the block that begins here, and have the next one read."""
+        if self.coming is not None and self.coming.step != step:
+            self.close()
+            self.coming.join()
+            self.coming = None
+        coming = self.coming or self._read(step)
+        if coming.is_alive():
+            with loading():
+                coming.join()
+        self.first = step
+        self.coming = None
+        if coming.failure is not None:
+            self.block = _placed(self.source, _rows(self.source), self.placement)
+            return coming.failure
+        self.block = coming.block
+        if self.end < self.steps:
+            self.coming = self._read(self.end)
+        return None
+
+    def _read(self, step: int) -> _Reading:
+        reading = _Reading(
+            self.source, step, min(step + self.source.block, self.steps), self.placement
+        )
+        reading.start()
+        return reading
+
+
+class _Reading(threading.Thread):
+    """Reads the batches of these steps; ends with a block, or with why there is none."""
+
+    def __init__(self, source: Source, step: int, end: int, placement: Placement | None):
+        super().__init__(name="decibo stream", daemon=True)
+        self.source = source
+        self.step = step
+        self.end = end
+        self.placement = placement
+        self.stopped = threading.Event()
+        self.block: Tree = None
+        self.failure: StreamError | None = None
+
+    def run(self) -> None:
+        """Read batch after batch."""
+        try:
+            rows = _rows(self.source)
+            wanted = self.source.sampler.layout
+            for step in range(self.step, self.end):
+                for row, (agent, reader) in enumerate(self.source.readers.items()):
+                    if self.stopped.is_set():
+                        return
+                    batch = _checked(_read(reader, agent, step), wanted, agent, step)
+                    for leaf, part in zip(rows, jax.tree.leaves(batch), strict=True):
+                        leaf[row, step - self.step] = part
+            self.block = _placed(self.source, rows, self.placement)
+        except StreamError as error:
+            self.failure = error
+        except Exception as error:
+            self.failure = StreamError(
+                f"The block of batches for steps {self.step} to {self.end - 1} could not be brought"
+                f" to the devices: {type(error).__name__}: {first_line(error)}."
+            )
+            self.failure.__cause__ = error
+
+
+def _read(reader: Reader, agent: int, step: int) -> Tree:
+    try:
+        return as_batch(reader(step))
+    except Exception as error:
+        raise StreamError(
+            f"The batch of agent {agent} for step {step} could not be read: {type(error).__name__}:"
+            f" {first_line(error)}"
+        ) from error
+
+
+def _checked(batch: Tree, wanted: Layout, agent: int, step: int) -> Tree:
+    """The batch, if it looks like the first one."""
+    if Layout.of(batch) != wanted:
+        looks = _looks(jax.tree.unflatten(wanted.treedef, _shapes(wanted)))
+        raise StreamError(
+            f"All batches must look like the first one, {looks}, but that of agent {agent} for step"
+            f" {step} has {_looks(batch)}."
+        )
+    return batch
+
+
+def _shapes(layout: Layout) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(*part) for part in zip(layout.shapes, layout.dtypes, strict=True)]
+
+
+def _looks(batch: Tree) -> str:
+    """A batch in words: its structure, shapes and types."""
+    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", batch))
+
+
+def _rows(source: Source) -> list[np.ndarray]:
+    """Room for a block, leaf by leaf: (agents of this process, steps, ...). Never used twice: JAX
+    may keep it."""
+    size = (len(source.readers), source.block)
+    return [np.zeros((*size, *leaf.shape), leaf.dtype) for leaf in _shapes(source.sampler.layout)]
+
+
+def _placed(source: Source, rows: list[np.ndarray], placement: Placement | None) -> Tree:
+    tree = jax.tree.unflatten(source.sampler.layout.treedef, rows)
+    if placement is None:
+        return jax.block_until_ready(jax.tree.map(jnp.asarray, tree))
+    return placement.split(tree, np.array(list(source.readers)))

@@ -1,0 +1,304 @@
+r"""What a site says and hears if nobody waits: the newest message of each neighbour, and who is
+there at all.
+
+    (1)  order of a frame   (boot, number): how often the site has started, and how often it has moved since
+    (2)  newest_j           the frame of j of the highest order so far; one of a lower order changes nothing
+    (3)  every `again` seconds a site repeats its newest frame, whether it computes or not: a frame
+         that is lost is late, and silence means absence
+    (4)  silent for `patience` seconds: j is left out until it is heard again. So is a neighbour not
+         heard of yet
+    (5)  who hears frames of a lower order than it knows tells their sender which one it knows, and
+         the sender starts counting above that: a site that goes on from an old checkpoint, or from
+         nothing, needs no memory and no clock
+
+Nobody could say when all sites have made their steps, or are at rest; but the wish to end spreads.
+With D the width of the network,
+
+    (6)  calm_i = 0 as long as i has something to do; then 1 + the smallest calm_j of the neighbours
+         that are not left out, at every move, at most 2 D + 1
+    (7)  calm_i = 2 D + 1, or a neighbour that has ended so: i ends as soon as it has nothing to do
+
+A site with something to do keeps calm at distance k from it at k or below: so calm_i > D says that
+all had nothing to do a while ago, and at 2 D + 1 that all of them had seen this of each other and
+stayed so. Neighbours that never came count as busy until `patience` seconds have passed. When a
+site has nothing to do is for free.py to say.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from decibo.silo.frame import STEPS, Frame, Kind, pack
+from decibo.silo.mailbox import DONE, Position, Post, Settings
+from decibo.silo.wire import Wire
+
+Order = tuple[int, int]  # boot, number
+BOOTS = (1 << 32) - 2  # the most
+# times `again`: how long to repeat the end to a neighbour that may not have heard of it
+LINGER = 10
+
+
+class Heard(NamedTuple):
+    """The newest frame of a neighbour, and when it was heard of last."""
+
+    order: Order
+    numbers: np.ndarray
+    calm: int
+    when: float
+
+
+class Newest(Post):
+    """The messages of a site that does not wait.
+
+    width   how many exchanges it takes until the news of one site have reached all
+    clock   what patience is measured by, in seconds
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        settings: Settings,
+        *,
+        width: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(wire, settings, keep=1)
+        self.limit = 2 * width + 1
+        self.clock = clock
+        self.calm = 0
+        self._boot = 0
+        self._moves = 0
+        self._vector: np.ndarray | None = None
+        self._newest: dict[str, Heard] = {}
+        self._news = False  # whether something new has arrived since it was asked for
+        self._out: set[str] = set()  # who is left out, as the log has it
+        self._began = clock()
+        self._closed = False
+        self._repeats = threading.Thread(
+            target=self._repeat, name=f"decibo-{self.me}-repeats", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to connect, to hear, and to repeat."""
+        self._began = self.clock()
+        super().start()
+        self._repeats.start()
+
+    def close(self) -> None:
+        """Stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        super().close()
+
+    # Saying and hearing
+
+    def offer(self, vector: np.ndarray, *, busy: bool) -> None:
+        """Say this to all neighbours in place of what was said before; `busy` unless this site
+        could end."""
+        with self._changed:
+            self._vector = vector
+            self._moves += 1
+            if self._moves > STEPS:
+                self._boot += 1
+                self._moves = 0
+            least = min(self._calms(), default=self.limit)
+            self.calm = 0 if busy else min(self.limit, 1 + least)  # (6)
+            content = self._frame()
+        self._tell(self.peers, content)
+
+    def newest(self) -> dict[str, np.ndarray]:
+        """The newest message of each neighbour that is not left out."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            self._news = False
+            there = {
+                peer: heard.numbers
+                for peer, heard in self._newest.items()
+                if not self._is_out(peer)
+            }
+            changed = self._out ^ (set(self.peers) - set(there))
+            self._out = set(self.peers) - set(there)
+            heard_before = set(self._newest)
+        for peer in sorted(changed):
+            if peer in there:
+                self.say(f"{peer} takes part")
+            elif peer in heard_before:
+                self.say(
+                    f"{peer} has been silent for {self.patience:g} seconds and is left out until it"
+                    " is heard again"
+                )
+        return there
+
+    def wait(self, seconds: float) -> None:
+        """Until something new has arrived, but not for longer than this; not at all if nothing new
+        can come."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._news or self._failure is not None or self._is_last(), seconds
+            )
+
+    @property
+    def over(self) -> bool:
+        """Whether this site ends if it has nothing to do."""
+        with self._changed:
+            ended = any(end.status == DONE for end in self._ended.values())
+            return self.calm > 0 and (self.calm >= self.limit or ended)  # (7)
+
+    @property
+    def absent(self) -> list[str]:
+        """The neighbours that are left out."""
+        with self._changed:
+            return [peer for peer in self.peers if self._is_out(peer)]
+
+    def finish(self) -> bool:
+        """Stay until all neighbours that are there have ended too; False if one of them went away
+        before."""
+        with self._changed:
+            self._over = DONE
+        self._farewell(self.peers)
+        last = self.clock()
+        while True:
+            with self._changed:
+                self._changed.wait(self.again)
+                if self._failure is not None:
+                    raise self._failure
+                ends = {peer: self._ended.get(peer) for peer in self.peers}
+                decided = {peer for peer, heard in self._newest.items() if heard.calm >= self.limit}
+                ending = {peer for peer, end in ends.items() if end is not None} | decided
+                waits = [
+                    peer for peer in self.peers if peer not in ending and not self._is_out(peer)
+                ]
+            deaf = [peer for peer, end in ends.items() if end is None or not end.heard]
+            if waits:
+                last = self.clock()
+            elif not ending & set(deaf) or self.clock() - last > LINGER * self.again:
+                return len(ending) == len(self.peers)
+            self._farewell(deaf)
+
+    def _has_begun(self) -> bool:
+        return bool(self._newest)
+
+    def _is_last(self) -> bool:
+        """Whether all neighbours that are there have ended."""
+        there = [peer for peer in self.peers if not self._is_out(peer)]
+        return bool(there) and all(peer in self._ended for peer in there)
+
+    def _is_out(self, peer: str) -> bool:
+        heard = self._newest.get(peer)
+        end = self._ended.get(peer)
+        if heard is None:
+            return True
+        if end is not None and end.status == DONE:
+            return False  # it is at rest there, and will not say more
+        return self.clock() - heard.when > self.patience  # (4)
+
+    def _calms(self) -> list[int]:
+        """How calm each neighbour is that counts."""
+        found: list[int] = []
+        for peer in self.peers:
+            heard = self._newest.get(peer)
+            end = self._ended.get(peer)
+            if end is not None and end.status == DONE:
+                found.append(self.limit)
+            elif heard is None:
+                found += [0] if self.clock() - self._began <= self.patience else []
+            elif not self._is_out(peer):
+                found.append(heard.calm)
+        return found
+
+    def _frame(self) -> bytes:
+        """This site's newest frame."""
+        at = self._moves, self._boot
+        return pack(
+            Kind.DATA, self.job, self.number[self.me], *at, numbers=self._vector, calm=self.calm
+        )
+
+    def _repeat(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, self.again)
+                if self._closed:
+                    return
+                content = None if self._vector is None else self._frame()
+            if content is not None:
+                self._tell(self.peers, content)  # (3)
+
+    # What arrives
+
+    def connected(self, peer: str) -> None:
+        """Greet a neighbour, tell it what is new, and which frame of its own is known here."""
+        if peer not in self._box:
+            return
+        self._tell([peer], pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms))
+        self._answer(peer, (0, 0))
+        if self._over:
+            self._farewell([peer])
+
+    def _take(self, peer: str, frame: Frame) -> None:
+        order = (frame.call, frame.step)
+        older = False
+        problem = ""
+        with self._changed:
+            known = self._newest.get(peer)
+            like = self._vector
+            if like is None:
+                return  # this site has nothing to mix it with
+            if frame.numbers.size != like.size or frame.numbers.dtype.name != like.dtype.name:
+                problem = (
+                    f"{frame.numbers.size} numbers of type {frame.numbers.dtype} where others"
+                    " were due"
+                )
+            elif not np.isfinite(frame.numbers).all():
+                problem = "its numbers are not finite"
+            elif known is None or order >= known.order:
+                self._news = self._news or known is None or order > known.order
+                # (2)
+                self._newest[peer] = Heard(
+                    order, frame.numbers, min(frame.calm, self.limit), self.clock()
+                )
+                self._changed.notify_all()
+            else:
+                older = True
+        if problem:
+            self._refuse(peer, problem)
+        elif older:
+            self._answer(peer, (0, 0))  # (5)
+
+    def _answer(self, peer: str, position: Position) -> None:
+        """Repeat what is new, and say which frame of the neighbour is known; not more often than
+        anybody needs."""
+        now = time.monotonic()
+        with self._changed:
+            if now - self._answered.get(peer, -self.again) < self.again / 4:
+                return
+            self._answered[peer] = now
+            content = None if self._vector is None else self._frame()
+            known = self._newest.get(peer)
+        if content is not None:
+            self._tell([peer], content)
+        if known is not None:
+            sender = self.number[self.me]
+            self._tell(
+                [peer], pack(Kind.HERE, self.job, sender, words={"heard": list(known.order)})
+            )
+
+    def _located(self, peer: str, frame: Frame) -> None:
+        heard = frame.words.get("heard")
+        if not (
+            isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)
+        ):
+            return
+        with self._changed:
+            behind = (heard[0], heard[1]) > (self._boot, self._moves) and 0 <= heard[0] < BOOTS
+            if behind:
+                self._boot = heard[0] + 1  # (5)
+            content = self._frame() if behind and self._vector is not None else None
+        if content is not None:
+            self._tell(self.peers, content)

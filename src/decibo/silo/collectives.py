@@ -1,0 +1,168 @@
+r"""What sites agree on before a job, each talking to its neighbours only.
+
+    largest   (1)  v_i <- max of v_i and what the neighbours say, as often as the network is wide
+    share     (2)  words, as a table of letters with a row for each site and -1 where a site knows nothing yet; then (1)
+    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, said one level at a time
+              (4)  down the tree: the root says the total, and every site what the one above it said
+              (5)  with secure sums (secure.py): everybody says what cannot be read, and adds up what all have said
+
+So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody
+learns the total, and by (3) the neighbours of a site the sum over it and those below it: nobody
+further away learns what one site added. By (5) nobody learns more than the total.
+
+A meeting remembers its results. Neighbours forget what they said before the first steps, so a site
+that starts again after them reads the results from its own folder instead of asking.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import networkx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decibo.errors import InputError
+from decibo.network.network import Network
+from decibo.silo.mix import neighbours_of
+from decibo.silo.secure_sum import Sums
+
+# what this site says -> rows: the same, and what each neighbour says
+Said = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(eq=False)
+class Meeting:
+    """The sites of a network, as one of them sees them.
+
+    names     of the sites, in the order of the agents
+    number    which of them this is
+    past      the results of this meeting in an earlier process, if there was one: nothing is said
+              then
+    sums      what hides the numbers of this site in sums, if they are secure
+    results   of this meeting so far
+    """
+
+    talk: Said
+    network: Network
+    names: list[str]
+    number: int
+    past: list[Any] | None = None
+    sums: Sums | None = None
+    results: list[Any] = field(default_factory=list, init=False)
+
+    def share(self, value: Any) -> list[Any]:
+        """What each site has, as JSON."""
+        return self._agreed(lambda: self._shared(json.dumps(value).encode("ascii")))
+
+    def total(self, numbers: ArrayLike) -> np.ndarray:
+        """The sum of what the sites have; all must have as many numbers."""
+        own = np.asarray(numbers, dtype=np.float64)
+        if not own.size:
+            return own
+        return np.asarray(
+            self._agreed(lambda: self._summed(own.ravel()).reshape(own.shape).tolist()), np.float64
+        )
+
+    def largest(self, numbers: ArrayLike) -> np.ndarray:
+        """The largest of what the sites have, number by number."""
+        own = np.asarray(numbers, dtype=np.float64)
+        return np.asarray(
+            self._agreed(lambda: self._largest(own.ravel()).reshape(own.shape).tolist()), np.float64
+        )
+
+    def _agreed(self, find: Callable[[], Any]) -> Any:
+        """What was found, now or in the earlier process."""
+        if self.past is None:
+            result = find()
+        elif len(self.results) < len(self.past):
+            result = self.past[len(self.results)]
+        else:
+            raise InputError(
+                "What the sites agreed on was less than this fit needs, so it was another fit's."
+            )
+        self.results.append(result)
+        return result
+
+    def _largest(self, vector: np.ndarray) -> np.ndarray:
+        for _ in range(self._tree.width):
+            vector = self.talk(vector).max(axis=0)  # (1)
+        return vector
+
+    def _shared(self, text: bytes) -> list[Any]:
+        size = int(self._largest(np.array([len(text)], np.float64))[0])
+        table = np.full((len(self.names), size), -1.0)
+        table[self.number, : len(text)] = np.frombuffer(text, np.uint8)
+        table = self._largest(table.ravel()).reshape(table.shape)  # (2)
+        return [self._read(name, row) for name, row in zip(self.names, table, strict=True)]
+
+    def _read(self, name: str, row: np.ndarray) -> Any:
+        letters = row[row >= 0]
+        try:
+            return json.loads(bytes(letters.astype(np.uint8)).decode("ascii"))
+        except ValueError as error:
+            raise InputError(
+                f"What {name} says before the job cannot be read.", "Use the same decibo there."
+            ) from error
+
+    def _summed(self, vector: np.ndarray) -> np.ndarray:
+        if self.sums is not None:
+            return self.sums.opened(self.talk(self.sums.hidden(vector)))  # (5)
+        tree = self._tree
+        nothing = np.zeros_like(vector)
+        for level in range(tree.height, 0, -1):
+            rows = self.talk(vector if tree.level == level else nothing)
+            if tree.level == level - 1:
+                vector = vector + rows[tree.below].sum(axis=0)  # (3)
+        for level in range(tree.height):
+            rows = self.talk(vector if tree.level == level else nothing)
+            if tree.level == level + 1:
+                vector = rows[tree.above]  # (4)
+        return vector
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return tree_of(self.network, self.number)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A site's place in a tree on the links of a network: the same tree at all sites, as low as it
+    can be.
+
+    width, height   the longest way between two sites of the network, and from the root of the tree
+    level           how far from the root this site is
+    above, below    of the rows that an exchange returns, that of the site above, and those of the
+                    sites below
+    """
+
+    width: int
+    height: int
+    level: int
+    above: int
+    below: list[int]
+
+
+def tree_of(network: Network, number: int) -> Tree:
+    """The place of a site in the tree of its network."""
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(network.agents))
+    graph.add_edges_from((int(i), int(j)) for i, j in network.edges if i != j)
+    ways = {site: networkx.single_source_shortest_path_length(graph, site) for site in graph}
+    far = {site: max(way.values()) for site, way in ways.items()}
+    root = min(far, key=lambda site: (far[site], site))
+    level = ways[root]
+    above = {
+        site: min(n for n in graph[site] if level[n] == level[site] - 1)
+        for site in graph
+        if site != root
+    }
+    row = {other: place for place, other in enumerate(neighbours_of(network, number), start=1)}
+    below = [row[other] for other in row if above.get(other) == number]
+    return Tree(
+        max(far.values()), far[root], level[number], row.get(above.get(number, -1), 0), below
+    )

@@ -1,0 +1,411 @@
+r"""The rates of Corollaries 1 and 2, measured.                                             [paper, section III]
+
+    (1)  R(K) = (1/K) sum over k < K of |grad Phi(xbar^k)|^2,   a run of its own for each K, with the rule's steps
+    (2)  slope of log R over log K by least squares;   predicted at most -1/3 (Corollary 1), -2/3 (Corollary 2)
+    (3)  effect of one quantity at a time, low and high: of rho, b_f and b_g on where |grad Phi|^2
+         settles (the initial term would hide them), of kappa on R(K)/|grad Phi(x0)|^2, with the
+         rule's powers of kappa
+
+The steps that Theorem 1 admits are so small that |grad Phi| hardly changes in 10^5 steps (one of
+the curves shows it); the slopes are therefore measured with the same powers of K and practical
+constants in front. A run starts far from x*, so that the initial term dominates. Nearer, the floors
+C + B dominate; they fall like K^(-1/3) too, but with corrections of relative size 1/lam =
+O(K^(-1/6)), so that slopes between 10^2 and 10^5 lie on either side of -1/3.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.methods import ahead, ahead_minimax
+from decibo.measure.measures import Snapshot
+from decibo.network.graphs import ring
+from decibo.network.network import Network
+from decibo.problem.problem import Problem
+from decibo.problems.minimax import minimax_quadratic
+from decibo.problems.quadratic import quadratic
+from decibo.report.figures import letter, new_figure
+from decibo.run.solve import solve
+from decibo.theory.constants import Constants
+from decibo.theory.corollaries import Rule, corollary1, corollary2
+from decibo.theory.estimate import constants
+from studies.paper.plotting import COLOURS
+from studies.paper.result import Claim, Progress, Result, Size, Verdict, judge, tally
+from studies.paper.tables import Table, columns, groups
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# for rules whose constants are all given
+PLAIN = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
+DISTANCE = 10.0
+KS = (100, 1000, 10_000, 100_000)
+PRACTICAL = {"alpha": 1.0, "beta": 0.25, "gamma": 0.5, "lam": 2.0}
+PREDICTED = {1: -1 / 3, 2: -2 / 3}
+FRACTIONS = {1: "-1/3", 2: "-2/3"}
+SLACK = 0.02  # a fitted slope may be this much above the predicted one
+
+
+@dataclass(frozen=True)
+class Curve:
+    """R(K) for several K, (1), under the rule of a corollary."""
+
+    corollary: int
+    practical: bool
+    distance: float
+    K: tuple[int, ...]
+    R: tuple[float, ...]
+    rules: tuple[Rule, ...]
+
+    @property
+    def slope(self) -> float:
+        """(2)."""
+        return float(np.polyfit(np.log(self.K), np.log(self.R), 1)[0])
+
+    @property
+    def start(self) -> str:
+        """Where the runs start, in words."""
+        return f"start {self.distance:g} from x*" if self.distance else "start at x0"
+
+    @property
+    def name(self) -> str:
+        """The corollary, the constants and the start, in words."""
+        kind = "practical constants" if self.practical else "Theorem 1's constants"
+        return f"Corollary {self.corollary}, {kind}, {self.start}"
+
+
+class Effect(NamedTuple):
+    """What is measured where one quantity is low and where it is high; `bound` is its part in the
+    corollary's bound."""
+
+    quantity: str
+    bound: str
+    low: float
+    high: float
+
+
+def run(size: Size, progress: Progress) -> Result:
+    """Slopes on one problem, their range over several, and the effect of one quantity at a time."""
+    Ks = size.pick(KS, KS[:3], (30, 100))
+    K = size.pick(10_000, 2_000, 200)
+    seeds = size.seed_range(5, 3)
+    with warnings.catch_warnings():
+        # the rule's small lam at small K is what is measured
+        warnings.filterwarnings("ignore", message="lam = ")
+        curves = slopes(Ks)
+        progress(0.5)
+        spread = ranges(size.pick(KS[:3], KS[:2], (30, 100)), seeds=seeds)
+        progress(0.75)
+        changes = effects(K, seeds=range(min(4, len(seeds))))
+    progress(1.0)
+    return Result(
+        name="rates",
+        title="Corollaries 1 and 2: rates",
+        data="random quadratic problems with known solution (no data set)",
+        tables={"curves": _curves(curves), "ranges": _ranges(spread), "effects": _effects(changes)},
+        claims=claims(curves, spread, changes),
+        settings={
+            "K": list(Ks),
+            "steps": "the corollaries' powers of K with practical constants: " + str(PRACTICAL),
+            "network": "ring of 6",
+            "effects at K": K,
+            "precision": "float64",
+            "seeds": list(seeds),
+        },
+        notes=(
+            "R(K) is the mean of |grad Phi(xbar)|^2 over the steps of a run of K steps.",
+            (
+                "The steps that Theorem 1 admits are so small that hardly anything moves, so their"
+                " slope says nothing. The slopes judged here are those of the same powers of K with"
+                " practical constants in front."
+            ),
+        ),
+    )
+
+
+def quadratic_stationarity(s: Snapshot) -> jax.Array:
+    """|grad Phi(xbar)|^2 where y*(x) has a closed form: no Newton steps, so that every step can be
+    recorded."""
+    inner_solution = s.functions.inner_solution
+    assert inner_solution is not None
+
+    def phi(vector: jax.Array) -> jax.Array:
+        x = s.functions.x.unravel(vector)
+        y = inner_solution(x, s.data)
+        return jnp.mean(jax.vmap(lambda d: s.functions.outer(x, y, d))(s.data))
+
+    return jnp.sum(jax.grad(phi)(s.mean("x")) ** 2)
+
+
+def path(
+    problem: Problem, network: Network, method: Algorithm, K: int, distance: float = 0.0
+) -> np.ndarray:
+    """|grad Phi(xbar^k)|^2 for k < K, from x0 or this far from the solution; infinite if the run
+    diverged."""
+    start = None
+    if distance and problem.solution:
+        x = problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))
+        point = problem.x_layout.unravel(x + distance * jnp.full_like(x, x.size**-0.5))
+        start = {
+            "x": jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (network.agents, *leaf.shape)), point
+            )
+        }
+    measures = [("stationarity", quadratic_stationarity)]
+    solution = solve(
+        problem, network, method, steps=K, every=1, measures=measures, start=start, progress=False
+    )
+    return solution.history["stationarity"][:K] if solution.steps == K else np.full(K, np.inf)
+
+
+def curve(
+    problem: Problem,
+    network: Network,
+    corollary: int,
+    *,
+    Ks: Sequence[int] = KS,
+    practical: bool = True,
+    distance: float = DISTANCE,
+) -> Curve:
+    """R(K) under Corollary 1's or 2's rule, with practical constants or with those Theorem 1
+    admits."""
+    region = constants(problem, minimax=corollary == 2)
+    first = PRACTICAL if practical else None
+    rule = corollary1 if corollary == 1 else corollary2
+    method = ahead if corollary == 1 else ahead_minimax
+    rules = tuple(rule(region, network.rho, K, first=first) for K in Ks)
+    paths = [
+        path(problem, network, method(**r.settings), K, distance)
+        for r, K in zip(rules, Ks, strict=True)
+    ]
+    return Curve(
+        corollary,
+        practical,
+        distance,
+        tuple(Ks),
+        tuple(float(values.mean()) for values in paths),
+        rules,
+    )
+
+
+def slopes(Ks: Sequence[int] = KS, agents: int = 6, seed: int = 0) -> list[Curve]:
+    """Both corollaries on a ring: practical constants from afar and from x0, and Theorem 1's
+    constants, (2)."""
+    problems = {
+        1: quadratic(agents, 2, 2, seed=seed, condition=2.0),
+        2: minimax_quadratic(agents, 2, 2, seed=seed, condition=2.0),
+    }
+    ways = ((True, DISTANCE), (True, 0.0), (False, DISTANCE))
+    network = ring(agents)
+    return [
+        curve(problem, network, corollary, Ks=Ks, practical=practical, distance=distance)
+        for corollary, problem in problems.items()
+        for practical, distance in ways
+    ]
+
+
+def ranges(
+    Ks: Sequence[int] = KS[:3], agents: int = 4, seeds: Iterable[int] = range(5)
+) -> list[tuple[str, list[float]]]:
+    """(start, fitted slopes of Corollary 1 for several random problems): how far one problem's
+    slope can be trusted."""
+    problems = [quadratic(agents, 2, 2, seed=seed, condition=2.0) for seed in seeds]
+    starts = {f"{DISTANCE:g} from x*": DISTANCE, "x0": 0.0}
+    return [
+        (
+            name,
+            [
+                curve(problem, ring(agents), 1, Ks=Ks, distance=distance).slope
+                for problem in problems
+            ],
+        )
+        for name, distance in starts.items()
+    ]
+
+
+def effects(K: int = 10_000, agents: int = 6, seeds: Iterable[int] = range(4)) -> list[Effect]:
+    """The effect of rho, b_f, b_g and kappa, one at a time, as geometric means over seeds, (3)."""
+    near = ring(agents)
+    far = near.with_rho(0.95)
+    make = lambda seed, condition=2.0: quadratic(agents, 2, 2, seed=seed, condition=condition)
+    base = lambda seed: _tail(make(seed), near, K)
+    pairs: list[tuple[str, str, Callable[[int], Sequence[float]]]] = [
+        (
+            f"rho {near.rho:.2f} -> 0.95",
+            "1/(1 - rho)^2",
+            lambda seed: (base(seed), _tail(make(seed), far, K)),
+        ),
+        (
+            "b_f x 10",
+            "b_f^2",
+            lambda seed: (base(seed), _tail(_spread(make(seed), "pq", 10.0), near, K)),
+        ),
+        (
+            "b_g x 10",
+            "b_g^2",
+            lambda seed: (base(seed), _tail(_spread(make(seed), "s", 10.0), near, K)),
+        ),
+        (
+            "kappa, condition 1.5 -> 6",
+            "kappa^4",
+            lambda seed: _conditioned([make(seed, 1.5), make(seed, 6.0)], near, K),
+        ),
+    ]
+    seeds = list(seeds)
+    changes = []
+    for quantity, bound, pair in pairs:
+        low, high = np.exp(np.mean(np.log([pair(seed) for seed in seeds]), axis=0))
+        changes.append(Effect(quantity, bound, float(low), float(high)))
+    return changes
+
+
+def _spread(problem: Problem, names: str, factor: float) -> Problem:
+    """The same problem on average, with the agents' vectors further from their mean."""
+    data = dict(problem.data)
+    for name in names:
+        centre = data[name].mean(axis=0)
+        data[name] = centre + factor * (data[name] - centre)
+    return Problem(
+        problem.outer,
+        problem.inner,
+        data,
+        problem.x0,
+        problem.y0,
+        inner_solution=problem.inner_solution,
+    )
+
+
+def _tail(problem: Problem, network: Network, K: int) -> float:
+    """Where |grad Phi|^2 settles: its mean over the last tenth of a run."""
+    settings = corollary1(PLAIN, network.rho, K, first=PRACTICAL).settings
+    return float(np.mean(path(problem, network, ahead(**settings), K)[-K // 10 :]))
+
+
+def _conditioned(problems: Sequence[Problem], network: Network, K: int) -> list[float]:
+    """R(K)/|grad Phi(x0)|^2 with the rule's powers of kappa: alpha kappa^-3, beta kappa^-1, lam
+    kappa."""
+    kappas = [constants(problem).kappa for problem in problems]
+    powers = {"alpha": -3, "beta": -1, "gamma": 0, "lam": 1}
+    ratios = []
+    for problem, kappa in zip(problems, kappas, strict=True):
+        first = {
+            name: value * (kappa / kappas[0]) ** powers[name] for name, value in PRACTICAL.items()
+        }
+        values = path(
+            problem, network, ahead(**corollary1(PLAIN, network.rho, K, first=first).settings), K
+        )
+        ratios.append(float(np.mean(values) / values[0]))
+    return ratios
+
+
+def claims(
+    curves: Sequence[Curve], spread: Sequence[tuple[str, list[float]]], changes: Sequence[Effect]
+) -> tuple[Claim, ...]:
+    """Each corollary's power of K, and the direction of each effect."""
+    judged = [_slope(curve) for curve in curves]
+    for start, fitted in spread:
+        below = [bool(slope <= PREDICTED[1] + SLACK) for slope in fitted]
+        listed = ", ".join(f"{slope:+.2f}" for slope in fitted)
+        claim = f"Corollary 1 on other problems, start {start}: slope at most -1/3"
+        judged.append(Claim(claim, f"{listed}: true for {tally(below)}", judge(*below)))
+    for effect in changes:
+        claim = f"the error grows with {effect.quantity} (bound: {effect.bound})"
+        judged.append(
+            Claim(claim, f"{effect.low:.3g} -> {effect.high:.3g}", judge(effect.high > effect.low))
+        )
+    return tuple(judged)
+
+
+def _slope(curve: Curve) -> Claim:
+    claim = f"{curve.name}: R(K) falls like K^({FRACTIONS[curve.corollary]}) or faster"
+    measured = f"slope {curve.slope:+.3f}"
+    if not curve.practical:
+        return Claim(
+            claim,
+            measured,
+            Verdict.open,
+            "steps that Theorem 1 admits are too small for anything to move",
+        )
+    return Claim(claim, measured, judge(curve.slope <= PREDICTED[curve.corollary] + SLACK))
+
+
+def _curves(curves: Sequence[Curve]) -> Table:
+    return columns(
+        [
+            {
+                "curve": curve.name,
+                "K": K,
+                "R": R,
+                "slope": curve.slope,
+                "admitted": int(rule.admitted),
+            }
+            | rule.settings
+            for curve in curves
+            for K, R, rule in zip(curve.K, curve.R, curve.rules, strict=True)
+        ]
+    )
+
+
+def _ranges(spread: Sequence[tuple[str, list[float]]]) -> Table:
+    return columns(
+        [
+            {"start": s, "problem": k, "slope": slope}
+            for s, fitted in spread
+            for k, slope in enumerate(fitted)
+        ]
+    )
+
+
+def _effects(changes: Sequence[Effect]) -> Table:
+    return columns(
+        [
+            {"quantity": effect.quantity, "low": effect.low, "high": effect.high}
+            for effect in changes
+        ]
+    )
+
+
+def draw(result: Result) -> Figure:
+    """R(K) of both corollaries with the predicted slopes, and the slopes of other problems."""
+    figure = new_figure(9.6, 3.2)
+    axes = figure.subplots(1, 3)
+    for ax, corollary in zip(axes, PREDICTED, strict=False):
+        curves = [(name, part) for (name,), part in groups(result.tables["curves"], "curve")]
+        curves = [
+            (name, part) for name, part in curves if name.startswith(f"Corollary {corollary}")
+        ]
+        for k, (name, part) in enumerate(curves):
+            label = name.split(", ", 1)[1].replace("practical constants, ", "")
+            ax.loglog(
+                part["K"], part["R"], "os^"[k] + "-", color=COLOURS[k], markersize=4, label=label
+            )
+            if k == 0:
+                guide = part["R"][0] * (part["K"] / part["K"][0]) ** PREDICTED[corollary]
+                ax.loglog(part["K"], guide, "k:", label=f"slope {FRACTIONS[corollary]}")
+        ax.set(xlabel="K", ylabel="R(K)", ylim=(ax.get_ylim()[0] / 30, None))
+        ax.legend(fontsize=6.5, loc="lower left")
+    table = result.tables["ranges"]
+    for k, ((start,), part) in enumerate(groups(table, "start")):
+        axes[2].plot(
+            np.full(len(part["slope"]), k),
+            part["slope"],
+            "o",
+            color=COLOURS[k],
+            alpha=0.7,
+            label=start,
+        )
+    axes[2].axhline(-1 / 3, color="k", linestyle=":", label="-1/3")
+    axes[2].set(
+        xticks=range(2), xticklabels=list(dict.fromkeys(table["start"].tolist())), xlim=(-0.5, 1.5)
+    )
+    axes[2].set(xlabel="start", ylabel="slope")
+    letter(axes, ["Corollary 1", "Corollary 2", "Corollary 1, other problems"])
+    return figure

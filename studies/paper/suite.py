@@ -1,0 +1,275 @@
+"""decibo reproduce: all experiments by name; everything is checked first, then each is run, drawn
+and written.
+
+On disk a result is a folder of CSV, JSON and figures; docs/reproduction.md is a page about all of
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import numpy as np
+
+from decibo.data.dataset import Dataset
+from decibo.errors import InputError
+from decibo.files import atomic_write, check_writable, replace_folder
+from decibo.formatting import listed, to_csv, to_json
+from decibo.validate import one_of
+from studies.paper import datasets, fig1, fig2, fig3, fig4, minimax, plotting, rates, table1
+from studies.paper.result import Outcome, Progress, Result, Size, Verdict, quiet
+from studies.paper.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Loader = Callable[[datasets.Folder], Dataset]
+Watch = Callable[[str], AbstractContextManager[Progress]]
+
+
+class Experiment(NamedTuple):
+    """How to run and draw an experiment, on which data, if any, and whether in float64."""
+
+    run: Callable[..., Result]
+    draw: Callable[[Result], Figure]
+    data: Loader | None
+    x64: bool
+
+
+EXPERIMENTS = {
+    "fig1": Experiment(fig1.run, fig1.draw, None, True),
+    "fig2": Experiment(fig2.run, fig2.draw, datasets.pair_of_digits, False),
+    "table1": Experiment(table1.run, table1.draw, datasets.pair_of_digits, False),
+    "fig3": Experiment(fig3.run, fig3.draw, datasets.pair_of_digits, False),
+    "fig4": Experiment(fig4.run, fig4.draw, datasets.pair_of_digits, False),
+    "rates": Experiment(rates.run, rates.draw, None, True),
+    "minimax": Experiment(minimax.run, minimax.draw, datasets.adults, True),
+}
+COMMAND = "decibo reproduce all --out out/reproduction --docs docs"
+PLURAL = {Verdict.holds: "hold", Verdict.fails: "do not hold", Verdict.open: "are undecided"}
+# Tables that are shown on the page, and the sentence above them.
+SHOWN = {
+    "table1": (
+        "columns",
+        (
+            "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus"
+            " error):"
+        ),
+    ),
+    "fig4": ("cost", "What a step of one agent costs:"),
+}
+
+
+def reproduce(
+    name: str,
+    out: Path,
+    data: Path | None = None,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    docs: Path | None = None,
+    watch: Watch = lambda name: nullcontext(quiet),
+) -> list[Outcome]:
+    """Run one experiment or "all" and write each as soon as it is done; with `docs`, also the page
+    about all.
+
+    watch   for the name of an experiment, what shows its progress while it runs
+    """
+    names = (
+        list(EXPERIMENTS) if one_of("EXPERIMENT", name, [*EXPERIMENTS, "all"]) == "all" else [name]
+    )
+    size = Size(quick, seeds)
+    if docs is not None and name != "all":
+        raise InputError(
+            "--docs writes a page about all experiments.", "Use: decibo reproduce all --docs DOCS."
+        )
+    plotting.check_installed()
+    for folder in (out, docs):
+        if folder is not None:
+            check_writable(folder)
+    loaded = load(names, data)
+    outcomes = [_reproduce(name, loaded, size, out, watch) for name in names]
+    if docs is not None:
+        write_page(outcomes, docs, quick)
+    return outcomes
+
+
+def load(names: Sequence[str], folder: datasets.Folder) -> dict[Loader, Dataset]:
+    """All data that some experiments need, checked, before any of them runs."""
+    loaders = dict.fromkeys(EXPERIMENTS[name].data for name in names)
+    return {loader: loader(folder) for loader in loaders if loader is not None}
+
+
+def run(name: str, data: dict[Loader, Dataset], size: Size, progress: Progress = quiet) -> Result:
+    """Run one experiment; the numbers do not depend on the caller's precision."""
+    experiment = EXPERIMENTS[name]
+    with jax.enable_x64(experiment.x64):
+        if experiment.data is None:
+            return experiment.run(size, progress)
+        return experiment.run(data[experiment.data], size, progress)
+
+
+def save(result: Result, folder: Path) -> Path:
+    """Draw a result and write it to folder/NAME, which is replaced as a whole; returns that
+    folder."""
+    target = folder / result.name
+    with replace_folder(target) as draft:
+        for name, table in result.tables.items():
+            (draft / f"{name}.csv").write_text(to_csv(table))
+        (draft / f"{result.name}.json").write_text(json.dumps(as_dict(result), indent=2) + "\n")
+        plotting.save(EXPERIMENTS[result.name].draw, result, draft)
+    return target
+
+
+def as_dict(result: Result) -> dict[str, object]:
+    """A result as plain Python objects, without the numbers of its tables."""
+    return {
+        "name": result.name,
+        "title": result.title,
+        "data": result.data,
+        "claims": [asdict(claim) | {"verdict": str(claim.verdict)} for claim in result.claims],
+        "settings": to_json(result.settings),
+        "notes": list(result.notes),
+        "tables": [f"{name}.csv" for name in result.tables],
+    }
+
+
+def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    """What --json prints."""
+    return [
+        as_dict(outcome.result) | {"folder": str(outcome.folder), "seconds": outcome.seconds}
+        for outcome in outcomes
+    ]
+
+
+def _reproduce(
+    name: str, data: dict[Loader, Dataset], size: Size, out: Path, watch: Watch
+) -> Outcome:
+    begun = time.perf_counter()
+    with watch(name) as progress:
+        result = run(name, data, size, progress)
+    folder = save(result, out)
+    return Outcome(result, folder, time.perf_counter() - begun)
+
+
+# The page about all experiments
+
+
+def write_page(outcomes: Sequence[Outcome], docs: Path, quick: bool) -> Path:
+    """Write the page and copy its figures."""
+    for outcome in outcomes:
+        name = f"{outcome.result.name}.png"
+        atomic_write(docs / "figures" / name, (outcome.folder / name).read_bytes())
+    return atomic_write(docs / "reproduction.md", page(outcomes, quick))
+
+
+def page(outcomes: Sequence[Outcome], quick: bool) -> str:
+    """The text of the page."""
+    total = Counter(claim.verdict for outcome in outcomes for claim in outcome.result.claims)
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    command = COMMAND + (" --quick" if quick else "")
+    lines = [
+        "# The paper, reproduced",
+        "",
+        (
+            "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization"
+            " via Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control,"
+            " [arXiv 2412.11218](https://arxiv.org/abs/2412.11218)."
+        ),
+        "",
+        (
+            f"This page is written by `{command}`, which took {max(1, round(seconds / 60))}"
+            " minutes; please do not edit it. The same seeds give the same numbers, except for"
+            " wall times. `decibo reproduce table1` runs a single experiment."
+        ),
+        "",
+        (
+            f"Of {sum(total.values())} claims,"
+            f" {listed([f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict])}."
+        ),
+        "",
+        "| experiment | holds | does not hold | undecided |",
+        "|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        title = outcome.result.title
+        counts = Counter(claim.verdict for claim in outcome.result.claims)
+        cells = " | ".join(str(counts[verdict]) for verdict in Verdict)
+        lines.append(f"| [{title}](#{_anchor(title)}) | {cells} |")
+    lines += [
+        "",
+        (
+            "A claim that is tested on several seeds holds if it is true for at least 80 % of them"
+            " (60 % for whether a"
+        ),
+        (
+            "column of Table I converges), does not hold if it is true for at most 20 % (40 %), and"
+            " is undecided between."
+        ),
+        "How we read a claim, or why it fails, follows in parentheses where it helps.",
+        "What the paper leaves open or misprints is listed in the [errata](explanation/errata.md).",
+        "",
+    ]
+    for outcome in outcomes:
+        lines += _section(outcome.result)
+    return "\n".join(lines)
+
+
+def _section(result: Result) -> list[str]:
+    lines = [
+        f"## {result.title}",
+        "",
+        f"Data: {result.data}.",
+        "",
+        f"![{result.title}](figures/{result.name}.png)",
+        "",
+        "| the paper says | measured | verdict |",
+        "|---|---|---|",
+    ]
+    for claim in result.claims:
+        lines.append(f"| {_cell(claim.paper)} | {_cell(claim.finding)} | {claim.verdict} |")
+    if result.name in SHOWN:
+        table, sentence = SHOWN[result.name]
+        lines += ["", sentence, "", *_table(result.tables[table])]
+    lines += ["", *(f"* {_cell(note)}" for note in result.notes)]
+    lines += ["", "<details><summary>Settings</summary>", "", "```json"]
+    return [*lines, _settings(result.settings), "```", "", "</details>", ""]
+
+
+def _settings(settings: dict[str, object]) -> str:
+    """As JSON, with each list of numbers or words on one line."""
+    text = json.dumps(to_json(settings), indent=2)
+    return re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text)
+
+
+def _table(table: Table) -> list[str]:
+    head = [name.replace("_", " ") for name in table]
+    rows = zip(*(map(_number, values.tolist()) for values in table.values()), strict=True)
+    return [
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if np.isfinite(value) else "N.A."
+    return str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
