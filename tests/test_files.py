@@ -8,7 +8,17 @@ import pytest
 
 from decibo import files
 from decibo.errors import CorruptedFileError, InputError
-from decibo.files import atomic_write, check_writable, read_checked, replace_folder, sha256, synced
+from decibo.files import (
+    atomic_write,
+    check_writable,
+    read_checked,
+    read_record,
+    read_toml,
+    replace_folder,
+    sha256,
+    synced,
+    write_record,
+)
 
 
 def names(folder):
@@ -177,3 +187,45 @@ def test_folders_that_cannot_be_written_to_are_rejected_early(tmp_path):
         check_writable(tmp_path / "file" / "a")
     with pytest.raises(InputError, match="Cannot write to /proc/decibo"):
         check_writable(files.Path("/proc/decibo"))
+
+
+def test_a_record_comes_back_as_it_was_written_and_damage_is_found(tmp_path):
+    path = tmp_path / "record.json"
+    content = {"agents": {"1": 0.1, "2": [1, None, "é"]}, "big": 2**70, "none": float("inf")}
+    write_record(path, "decibo test", 3, content, files.PRIVATE)
+    assert read_record(path, "decibo test", 3) == content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    written = path.read_bytes()
+    for bit in range(8 * len(written)):
+        changed = bytearray(written)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        try:
+            assert read_record(path, "decibo test", 3) == content  # "00E9" for "00e9"
+        except CorruptedFileError as error:
+            assert "damaged" in str(error)  # noqa: PT017
+    path.write_bytes(written)
+    with pytest.raises(CorruptedFileError, match="is not a decibo model"):
+        read_record(path, "decibo model", 3)
+    with pytest.raises(InputError, match=r"is a decibo test of format 3, .* reads format 4"):
+        read_record(path, "decibo test", 4)
+    with pytest.raises(CorruptedFileError, match="cannot be read: No such file"):
+        read_record(tmp_path / "none", "decibo test", 3)
+
+
+def test_keys_of_a_record_become_text(tmp_path):
+    write_record(tmp_path / "a", "decibo test", 1, {"marks": {10: "a", 9: "b"}})
+    assert read_record(tmp_path / "a", "decibo test", 1) == {"marks": {"10": "a", "9": "b"}}
+
+
+def test_settings_in_toml(tmp_path):
+    path = atomic_write(tmp_path / "a.toml", "name = 'a'\n[table]\nsteps = 3\n")
+    assert read_toml(path, ["name", "table"]) == {"name": "a", "table": {"steps": 3}}
+    with pytest.raises(InputError, match=r"has no key table.*Its keys are name, tables.*tables"):
+        read_toml(path, ["name", "tables"])
+    for text in (b"name = ", b"\xff", b"a = " + b"[" * 100_000):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match=r"a\.toml is not valid TOML"):
+            read_toml(path)
+    with pytest.raises(InputError, match=r"none cannot be read: No such file.*Pass the path"):
+        read_toml(tmp_path / "none")

@@ -1,5 +1,5 @@
 """Files and folders that are complete or not there at all, and checksums to tell whether they
-changed.
+changed; small records as JSON, and settings as TOML.
 
 Everything is written under an unpredictable name in the same folder, flushed to the disk and
 renamed, so that a crash leaves what was there before. A link at the target is replaced and never
@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
 import stat
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from decibo.errors import CorruptedFileError, InputError, StorageError
+from decibo.errors import CorruptedFileError, InputError, StorageError, first_line, short
+from decibo.validate import only_known
 
 PUBLIC, PRIVATE = 0o666, 0o600  # who may read a new file: whom the umask allows, or only its owner
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk is full, or fails
@@ -196,6 +199,73 @@ def read_file(path: Path, most: int | None = None) -> bytes:
                 str(path),
             )
         return file.read()
+
+
+def write_record(
+    path: Path, kind: str, version: int, content: Mapping[str, Any], mode: int = PUBLIC
+) -> Path:
+    """Write a small JSON file that says what it is: its kind, its format and a checksum of it all.
+
+    `content` holds what JSON can hold.
+    """
+    return atomic_write(path, encode_record(kind, version, content), mode)
+
+
+def encode_record(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+    """The bytes of such a file, for callers that write it themselves."""
+    # through JSON and back, which turns every key into text, as the reader will find it
+    body = json.loads(json.dumps({"kind": kind, "format": version, **content}))
+    return encode(json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n")
+
+
+def read_record(path: Path, kind: str, version: int, most: int | None = None) -> dict[str, Any]:
+    """What `write_record` wrote there, without kind, format and checksum.
+
+    A file that is missing, damaged or of another kind raises CorruptedFileError; one that another
+    version of decibo wrote is not damaged, and raises InputError.
+    """
+    try:
+        record = json.loads(read_checked(path, most=most))
+    except (ValueError, RecursionError) as error:
+        raise CorruptedFileError(f"{path} is damaged: it is not JSON.") from error
+    if not isinstance(record, dict) or record.pop("kind", None) != kind:
+        raise CorruptedFileError(f"{path} is damaged: it is not a {kind}.")
+    checksum = record.pop("checksum", None)
+    found = record.pop("format", None)
+    whole = checksum == _checksum({"kind": kind, "format": found, **record})
+    # an older format may have had no checksum; a flipped bit in the number is damage
+    if found != version and (whole or checksum is None):
+        raise InputError(
+            f"{path} is a {kind} of format {found!r}, but this version of decibo reads format"
+            f" {version}.",
+            "Use the version that wrote it.",
+        )
+    if not whole:
+        raise CorruptedFileError(f"{path} is damaged: its checksum differs.")
+    return record
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return sha256(encode(json.dumps(body, sort_keys=True)))
+
+
+def read_toml(
+    path: Path, known: Iterable[str] | None = None, most: int = 1 << 20
+) -> dict[str, Any]:
+    """The tables of a TOML file; with `known`, other keys at its top are rejected."""
+    try:
+        tables = tomllib.loads(read_file(path, most).decode("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file."
+        ) from error
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError, TOMLDecodeError
+        raise InputError(
+            f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}."
+        ) from error
+    if known is not None:
+        only_known(str(path), "key", tables, known)
+    return tables
 
 
 def sha256(content: bytes | Path) -> str:

@@ -9,11 +9,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from decibo.errors import InputError, short, short_repr
 
 MOST_SEED = 2**31 - 1
 MOST_STEPS = 2**31 - 1  # steps are counted in 32 bits
+
+KINDS = {
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
 
 # Words that other libraries, or papers, use for ours.
 SYNONYMS = {
@@ -119,6 +129,30 @@ def only_known(owner: str, noun: str, names: Iterable[str], known: Iterable[str]
             f"{owner} has no {noun} {short(', '.join(map(str, unknown)))}. {listed}",
             did_you_mean(unknown[0], words),
         )
+
+
+def typed_table(
+    owner: str, value: object, kinds: Mapping[str, type], required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The entries of a table that somebody wrote, if all keys are known, the required ones are
+    there and every value is of its kind: `typed_table("job.toml, [relay]", entry, {"address":
+    str})`."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{owner} must be a table, but it is {short_repr(value)}.")
+    only_known(owner, "key", value, kinds)
+    missing = [name for name in required if name not in value]
+    if missing:
+        raise InputError(f"{owner} needs {' and '.join(missing)}.")
+    for name, entry in value.items():
+        kind = kinds[name]
+        # an integer will do for a number; True is not an integer
+        allowed = (int, float) if kind is float else kind
+        if not isinstance(entry, allowed) or (isinstance(entry, bool) and kind is not bool):
+            raise InputError(
+                f"{name} of {owner} must be {KINDS.get(kind, kind.__name__)}, but it is"
+                f" {short_repr(entry)}."
+            )
+    return dict(value)
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -1,5 +1,4 @@
-"""Whether a run resumes with the data it began with, without telling anybody anything about the
-data.
+"""Keyed checksums of the data, so that a resumed run can verify its data without revealing it.
 
 Every process marks the data of its own agents with a key that it draws itself,
 
@@ -26,10 +25,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from decibo.errors import InputError, warn
-from decibo.files import PRIVATE, atomic_write, encode, sha256
+from decibo.errors import CorruptedFileError, InputError, warn
+from decibo.files import PRIVATE, read_record, write_record
 from decibo.pytree import Tree
 
+KIND = "decibo data marks"
+FORMAT = 1
 PATTERN = "data-*.json"
 DRAFTS = ".data-*"
 
@@ -48,10 +49,12 @@ class Marks:
         marks = {
             str(agent): mark for agent, mark in zip(self.agents, self._marks(key), strict=True)
         }
-        body = {"key": key.hex(), "marks": marks}
-        content = json.dumps({**body, "checksum": _checksum(body)}, indent=1)
-        atomic_write(
-            self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json", content, PRIVATE
+        write_record(
+            self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json",
+            KIND,
+            FORMAT,
+            {"key": key.hex(), "marks": marks},
+            PRIVATE,
         )
 
     def clear(self) -> None:
@@ -87,10 +90,9 @@ class Marks:
         """The key and the mark of each agent, as far as this process may read them."""
         known: dict[int, tuple[bytes, str]] = {}
         for path in sorted(self.folder.glob(PATTERN)):
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-                content = json.loads(path.read_text(encoding="utf-8"))
-                if content.pop("checksum") != _checksum(content):  # damage is no other data
-                    continue
+            # damage, or another version's file, does not mean other data
+            with suppress(CorruptedFileError, InputError):
+                content = read_record(path, KIND, FORMAT)
                 key = bytes.fromhex(content["key"])
                 known |= {int(agent): (key, str(mark)) for agent, mark in content["marks"].items()}
         return known
@@ -111,7 +113,3 @@ def marked(key: bytes, arrays: Iterable[np.ndarray]) -> str:
         else:
             total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
-
-
-def _checksum(body: dict) -> str:
-    return sha256(encode(json.dumps(body, sort_keys=True)))
