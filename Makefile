@@ -26,14 +26,15 @@ demo: $(STAMP)
 quick: $(STAMP)
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
 	@log=$$(mktemp); $(BIN)/pyright > $$log & types=$$!; \
-	$(PYTEST) -m quick; tests=$$?; \
+	$(PYTEST) -m "quick and not slow"; tests=$$?; \
 	wait $$types || tests=1; cat $$log; rm -f $$log; exit $$tests
 
 test: $(STAMP)
 	@$(PYTEST) -m "not slow"
 
+# With every variant, and many examples of each property.
 test-all: $(STAMP)
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=all
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

@@ -30,9 +30,10 @@ import jax
 import pytest
 from hypothesis import settings
 
-# compilation makes first calls slow
-settings.register_profile("decibo", deadline=None, max_examples=50)
-settings.load_profile("decibo")
+# Compilation makes first calls slow. `make test-all` asks for the profile `all`.
+settings.register_profile("daily", deadline=None, max_examples=15)
+settings.register_profile("all", deadline=None, max_examples=100)
+settings.load_profile("daily")
 jax.config.update("jax_enable_x64", True)
 # JAX makes a context of MLIR for every program that it lowers, which takes 7 ms, and keeps it with
 # the program, 1.2 MB. One for all took a seventh off the time of two files, and two thirds off
@@ -46,64 +47,20 @@ with suppress(ImportError, AttributeError):
 gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 
-# What `make quick` runs: files, or single tests of slow files, that touch every package within a
-# minute on two cores.
-QUICK = (
-    "algorithm/test_ahead.py",
-    "algorithm/test_mdbo.py",
-    "studies/bench/test_bench.py::test_ranks_show_ties_and_those_who_never_get_there",
-    "cli/test_commands.py::test_run_writes_a_folder_that_describes_itself",
-    "cli/test_config.py",
-    "data/test_loaders.py",
-    "data/test_split.py",
-    "run/test_bad_input.py",
-    "run/test_checkpoint.py::test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit",
-    "run/test_progress.py",
-    "integrations/test_bridges.py",
-    "measure/test_measures.py",
-    "network/test_graphs.py",
-    "network/test_rejections.py",
-    "network/test_spectrum.py",
-    "network/test_weights.py",
-    "studies/paper/test_claims.py",
-    "parallel/test_signals.py",
-    "problem/test_heterogeneity.py",
-    "problem/test_ready_made.py::test_logistic_is_the_papers_formula",
-    "problem/test_reference.py",
-    "report/test_chart_data.py",
-    "report/test_latex.py",
-    "report/test_summary.py",
-    "report/test_verdict.py",
-    "runs/",
-    "silo/test_post.py",
-    "sklearn/test_silos.py::test_invalid_settings_are_rejected",
-    "sklearn/test_silos.py::test_the_mean_over_silos_is_the_pooled_loss",
-    "run/test_sweep.py::test_table_best_and_repr",
-    "test_files.py",
-    "test_formatting.py",
-    "test_quick.py",
-    "test_reference.py",
-    "test_validate.py",
-    "theory/test_check.py",
-)
 # Files that take longest come first, so that one worker does not end long after the other (`--dist
 # loadfile`: tests of one file share fixtures and compiled programs, so they stay together).
 LONG = (
     "test_docs.py",
-    "parallel/test_processes.py",
     "parallel/test_devices.py",
+    "parallel/test_processes.py",
     "studies/paper/test_experiments.py",
-    "test_examples.py",
     "sklearn/test_companies.py",
+    "sklearn/test_owners.py",
     "algorithm/test_automatic.py",
-    "test_site.py",
+    "algorithm/test_fixed_points.py",
     "test_readme.py",
-    "test_neural_examples.py",
     "cli/test_commands.py",
-    "cli/test_page.py",
     "theory/test_constants.py",
-    "theory/test_exact.py",
-    "theory/test_theorem1.py",
 )
 HERE = Path(__file__).parent
 # Every compiled program holds several regions of memory, of which Linux grants a process 65,530;
@@ -139,18 +96,13 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_modifyitems(items):
-    name = lambda item: item.nodeid.removeprefix(f"{HERE.name}/")
-    for item in items:
-        if name(item).startswith(QUICK):
-            item.add_marker("quick")
-    place = {file: n for n, file in enumerate(LONG)}
+    place = {f"{HERE.name}/{file}": n for n, file in enumerate(LONG)}
     # the order of others stays
-    items.sort(key=lambda item: place.get(name(item).partition("::")[0], len(LONG)))
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def pytest_ignore_collect(collection_path, config):
-    """With -m quick, other files are not even imported."""
-    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
+    """With -m quick, files without such a mark are not even imported."""
+    if not config.option.markexpr.startswith("quick") or collection_path.suffix != ".py":
         return None
-    name = collection_path.relative_to(HERE).as_posix()
-    return None if any(name.startswith(entry.partition("::")[0]) for entry in QUICK) else True
+    return True if "pytest.mark.quick" not in collection_path.read_text() else None

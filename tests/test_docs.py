@@ -23,9 +23,28 @@ from pathlib import Path
 
 import pytest
 
+from helpers.variants import daily
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+# Explanations repeat what tests/theory and tests/algorithm prove; the others train models or start
+# processes. They run in `make test-all`.
+SLOW = (
+    "coming-from",
+    "explanation/",
+    "how-to/deep_learning",
+    "how-to/estimators",
+    "how-to/run",
+    "silos",
+)
+
+
+def in_docs(page):
+    return page.relative_to(DOCS).as_posix()
+
+
+DAILY = [page for page in PAGES if not in_docs(page).startswith(SLOW)]
 BLOCK = re.compile(
     r"```(python(?: no-run)?)\n(.*?)```(?:\n+```text( about)?\n(.*?)```)?", re.DOTALL
 )
@@ -84,7 +103,7 @@ def test_numbers_at_rounding_level_agree():
     assert agree("(1.3 ± 1.1)e-2", "0.013 ± 0.011", about=False)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", daily(PAGES, *DAILY), ids=in_docs)
 def test_blocks_run_and_print_what_the_page_says(page):
     for match, printed in run(page.read_text(), str(page)):
         shown = match[4]
@@ -93,14 +112,16 @@ def test_blocks_run_and_print_what_the_page_says(page):
         )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_links_lead_somewhere(page):
-    for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
-        if "://" not in link:
+def test_links_lead_somewhere():
+    broken = []
+    for page in PAGES:
+        for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
             target, _, anchor = link.partition("#")
             file = (page.parent / target).resolve() if target else page
-            assert file.exists(), f"{link} leads nowhere"
-            assert not anchor or anchor in anchors(file), f"{link}: no such heading"
+            if "://" in link or (file.exists() and (not anchor or anchor in anchors(file))):
+                continue
+            broken.append(f"{in_docs(page)}: {link}")
+    assert not broken, "\n".join(broken)
 
 
 def anchors(page):

@@ -16,6 +16,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from helpers.variants import daily
 from test_docs import agree
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -58,7 +59,7 @@ def sentences(text):
     return "\n".join(line for line in text.splitlines() if any(letter.isalpha() for letter in line))
 
 
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", daily(TESTED, "energy_pricing", "hyper_parameters"))
 def test_example_prints_what_its_page_shows(name):
     text = printed_here(name)
     assert "Look at:" in text

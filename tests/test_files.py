@@ -20,6 +20,8 @@ from decibo.files import (
     write_record,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())

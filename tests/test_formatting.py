@@ -29,6 +29,8 @@ from decibo.formatting import (
     typeset_number,
 )
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("value", "text"),

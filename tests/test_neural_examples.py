@@ -27,6 +27,7 @@ def labels():
     sys.path.remove(FOLDER)
 
 
+@pytest.mark.slow
 def test_harmful_text_loses_weight(text):
     size = replace(text.SMALL, width=16, length=32, megabytes=0.03, steps=120, rate_x=0.05)
     prose = b"the quick brown fox jumps over the lazy dog and runs home again. " * 500

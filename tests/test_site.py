@@ -39,6 +39,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_built(site):
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
     assert not [page for page in pages if not (site / page).with_suffix(".html").exists()]

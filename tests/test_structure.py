@@ -1,10 +1,10 @@
 """The house: imports go down only, no fragments, and the habits that keep it readable."""
 
 import ast
+import importlib
+import inspect
 import re
 from pathlib import Path
-
-import pytest
 
 import decibo
 
@@ -26,6 +26,7 @@ LAYERS = (
     ("silo", "sklearn", "integrations"),
     ("cli", "__main__"),
 )
+ABOVE = ("cli", "sklearn", "integrations", "__main__")
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if "templates" not in path.parts)
 
@@ -69,25 +70,20 @@ def test_every_room_has_its_layer():
     assert rooms == set(HEIGHT)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_go_down_only(path):
-    here = name_of(path)
-    if not here:  # the front door may use every room
-        return
-    room = here.split(".")[0]
-    typing = type_checking_lines(path)
-    for line, module in imports_of(path):
-        if line in typing:
+def test_imports_go_down_only():
+    offenders = []
+    for path in MODULES:
+        room = name_of(path).split(".")[0]
+        if not room:  # decibo/__init__.py may import every room
             continue
-        other = module.split(".")[0]
-        if not other:  # decibo itself: only the rooms above everything may use the front door
-            assert room in ("cli", "sklearn", "integrations", "__main__"), (
-                f"{path}:{line} imports decibo itself"
-            )
-        else:
-            assert HEIGHT[other] <= HEIGHT[room], (
-                f"{path}:{line}: {room} imports {other}, which is above it"
-            )
+        typing = type_checking_lines(path)
+        for line, module in imports_of(path):
+            other = module.split(".")[0]
+            # only the rooms above everything may import decibo itself
+            allowed = HEIGHT[other] <= HEIGHT[room] if other else room in ABOVE
+            if line not in typing and not allowed:
+                offenders.append(f"{path}:{line}: {room} imports decibo.{module}")
+    assert not offenders, "\n".join(offenders)
 
 
 def test_no_cycles_between_modules():
@@ -112,10 +108,9 @@ def test_no_cycles_between_modules():
         visit(name)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_is_an_idea_and_not_a_fragment(path):
-    if path.name not in ("__init__.py", "__main__.py"):
-        assert len(path.read_text().splitlines()) >= 40
+def test_a_module_is_an_idea_and_not_a_fragment():
+    modules = [path for path in MODULES if path.name not in ("__init__.py", "__main__.py")]
+    assert not [path for path in modules if len(path.read_text().splitlines()) < 40]
 
 
 def parallel_assignments(tree):
@@ -147,20 +142,58 @@ def test_the_habits_hold():
     assert numbers["parallel assignments"] < 60
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_the_library_leaves_the_process_alone(path):
-    """Only the command line, whose process it is, may configure JAX; nobody asks for pytest."""
-    text = path.read_text()
-    if not name_of(path).startswith("cli"):
-        assert "jax.config.update" not in text
-    for word in (
+def test_the_library_leaves_the_process_alone():
+    """Only the command line, whose process it is, may configure JAX; no module asks for pytest."""
+    never = (
         '"pytest" in sys',
         "object.__new__",
         "register_backend_factory",
         "vars(run",
         "pickle.load",
-    ):
-        assert word not in text, f"{path} uses {word}"
+    )
+    offenders = []
+    for path in MODULES:
+        text = path.read_text()
+        words = never if name_of(path).startswith("cli") else (*never, "jax.config.update")
+        offenders += [f"{path} uses {word}" for word in words if word in text]
+    assert not offenders, "\n".join(offenders)
+
+
+def exported():
+    """(where, name, object) of every name in an `__all__` of the library."""
+    for path in MODULES:
+        where = name_of(path)
+        if "__all__" not in path.read_text():
+            continue
+        try:
+            module = importlib.import_module(f"decibo.{where}".rstrip("."))
+        except ImportError:  # an optional dependency is not installed
+            continue
+        for name in getattr(module, "__all__", ()):
+            yield f"decibo.{where}.{name}".replace("..", "."), getattr(module, name)
+
+
+def test_what_is_exported_explains_itself():
+    documented = lambda thing: inspect.isroutine(thing) or inspect.isclass(thing)
+    # a dataclass without a docstring has its signature in place of one
+    own = lambda thing: thing.__doc__ and not thing.__doc__.startswith(f"{thing.__name__}(")
+    assert not sorted({name for name, thing in exported() if documented(thing) and not own(thing)})
+
+
+TESTS = Path(__file__).parent
+# tested beside what they collect
+ELSEWHERE = {"problems": "problem", "methods": "algorithm", "networks": "network"}
+
+
+def test_every_package_has_a_quick_test():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    folders = {ELSEWHERE.get(package, package) for package in packages}
+    quick = {
+        path.parent.name
+        for path in TESTS.glob("*/test_*.py")
+        if "pytest.mark.quick" in path.read_text()
+    }
+    assert not folders - quick
 
 
 if __name__ == "__main__":

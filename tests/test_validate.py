@@ -6,6 +6,8 @@ from decibo import validate
 from decibo.errors import InputError
 from decibo.validate import closest, did_you_mean
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("word", "known", "meant"),

@@ -6,6 +6,8 @@ import pytest
 import decibo
 from helpers.twin import NETWORKS, SHAPES, as_rows, as_start, problem
 
+pytestmark = pytest.mark.quick
+
 ALPHA, BETA, GAMMA, LAM = 0.05, 0.02, 0.1, 5.0
 
 

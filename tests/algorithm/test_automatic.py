@@ -209,6 +209,7 @@ def test_exact_on_unequal_agents(network):
     assert "Step sizes found by the agents: alpha=" in end.message
 
 
+@pytest.mark.slow
 def test_an_ill_conditioned_inner_level():
     end = solved(
         decibo.problems.quadratic(10, condition=1e3, seed=0),
@@ -264,6 +265,7 @@ def test_minibatches_come_close_and_do_not_stall():
     assert end.history["phi"][-1] < end.history["phi"][0] / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [decibo.ring(10), decibo.networks.path(10)], ids=str)
 def test_noise_alone_neither_stops_x_nor_lets_its_steps_fall(network):
     task = replace(
@@ -291,6 +293,7 @@ def test_minibatches_without_curvature_do_not_stop_x():
     assert abs(end.x - solution) < abs(solution) / 5  # x starts at 0
 
 
+@pytest.mark.slow
 def test_what_is_wrapped_first_keeps_the_rule_for_minibatches():
     task = replace(decibo.problems.quadratic(seed=0), sample=noisy, solution=None)
     sent = decibo.compression.compressed(decibo.ahead_exact(), decibo.compression.rounded())
@@ -339,6 +342,7 @@ def test_one_step_size_may_be_given():
         assert f"found by the agents: {found}=" in end.message
 
 
+@pytest.mark.slow
 def test_links_that_fail_and_several_rounds():
     task = decibo.problems.quadratic(6, seed=0)
     failing = decibo.networks.failing(decibo.ring(6), 0.3)

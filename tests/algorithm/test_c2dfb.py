@@ -97,6 +97,7 @@ def test_the_compressor_keeps_the_largest_entries():
     assert Largest(1.0).bits(s) == 5 * 64
 
 
+@pytest.mark.slow
 def test_compression_does_not_change_where_it_lands():
     ours, network = quadratic(10), decibo.ring(10)
     reached = {}

@@ -13,6 +13,7 @@ from decibo.algorithm.lv_hba import lv_hba
 from decibo.algorithm.schedules import polynomial
 from decibo.algorithm.v_pbgd import v_pbgd
 from helpers.twin import as_rows, as_start, problem
+from helpers.variants import daily
 
 A, B, C, LAM, T = 0.05, 0.02, 0.1, 5.0, 3
 
@@ -135,7 +136,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("shape", ["vector", "nested"])
+@pytest.mark.parametrize("shape", daily(["vector", "nested"], "vector"))
 @pytest.mark.parametrize("name", METHODS)
 def test_three_steps_equal_numpy(name, shape):
     method, step, variables, gradients = METHODS[name]

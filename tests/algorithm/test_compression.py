@@ -173,10 +173,14 @@ def noisy(size):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda h: decibo.ahead(alpha=h, gamma=h, lam=10.0),
+        pytest.param(lambda h: decibo.ahead(alpha=h, gamma=h, lam=10.0), marks=pytest.mark.slow),
         lambda h: decibo.ahead_exact(alpha=h, gamma=h, lam=10.0),
-        lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h),
-        lambda h: decibo.methods.sldbo(alpha=h, beta=h, gamma=h),
+        pytest.param(
+            lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            lambda h: decibo.methods.sldbo(alpha=h, beta=h, gamma=h), marks=pytest.mark.slow
+        ),
     ],
     ids=["ahead", "ahead_exact", "d_soba", "sldbo"],
 )

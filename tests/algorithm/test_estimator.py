@@ -288,6 +288,7 @@ def test_the_expected_direction_is_as_the_equations_say():
     assert min(noise.values()) > 1e-2
 
 
+@pytest.mark.slow
 def test_the_noise_vanishes_with_the_move_but_that_of_minibatches_stays():
     """At the point where the memories were found, and near it."""
     oracle, s, _, keys = one_agent()
@@ -392,6 +393,7 @@ def test_saga_reaches_the_solution_of_a_logistic_problem():
     assert landed(problem, decibo.ring(AGENTS), decibo.minibatch(method))[-20:].min() > 1e-6
 
 
+@pytest.mark.slow
 def test_with_a_falling_weight_storms_error_falls_like_one_over_k():
     problem, _ = finite_sum()
     problem = replace(problem, inner=_straight)

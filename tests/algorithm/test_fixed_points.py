@@ -10,6 +10,7 @@ import pytest
 
 import decibo
 from decibo import consensus, direction
+from helpers.variants import daily
 
 RING = decibo.ring(10)
 QUADRATIC = decibo.problems.quadratic()
@@ -49,7 +50,9 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    "name", daily(EXACT, "sparkle_ed", "implicit x push_pull", "ahead_exact lam=10")
+)
 def test_exact_methods_land_on_the_solution(name):
     assert lands(QUADRATIC, EXACT[name]) <= 1e-9
 
@@ -62,7 +65,9 @@ def test_push_pull_is_exact_on_a_directed_network():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h),
+        pytest.param(
+            lambda h: decibo.methods.d_soba(alpha=h, beta=h, gamma=h), marks=pytest.mark.slow
+        ),
         lambda h: decibo.ahead(alpha=h, gamma=h, lam=1e6),
     ],
     ids=["d_soba", "ahead"],
@@ -77,8 +82,14 @@ def test_floors_of_plain_strategies_shrink_linearly_with_the_step(make):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda lam: decibo.methods.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
-        lambda lam: decibo.methods.fab(alpha=A, beta=G / lam, gamma=G, lam=lam),
+        pytest.param(
+            lambda lam: decibo.methods.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda lam: decibo.methods.fab(alpha=A, beta=G / lam, gamma=G, lam=lam),
+            marks=pytest.mark.slow,
+        ),
         lambda lam: decibo.compose(
             direction.penalty(lam), consensus.exact_diffusion(), x=A, y=G / lam, z=G
         ),

@@ -77,6 +77,7 @@ def largest_alpha(problem, make, low=1e-5, high=1e3, factor=1.25, steps=1500):
     return float(grid[first])
 
 
+@pytest.mark.slow
 def test_the_largest_stable_alpha_does_not_depend_on_lam():
     problem = decibo.problems.quadratic(condition=10.0)
     largest = [
@@ -87,6 +88,7 @@ def test_the_largest_stable_alpha_does_not_depend_on_lam():
     assert max(largest) / min(largest) < 2
 
 
+@pytest.mark.slow
 def test_with_the_timescales_apart_alpha_shrinks_like_one_over_lam():
     problem = decibo.problems.quadratic(condition=10.0)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
@@ -421,7 +421,6 @@ def test_steps_of_its_own_lead_dgd_further_away():
     ahead=st.booleans(),
     share=st.floats(0.05, 0.99),
 )
-@settings(deadline=None, max_examples=200)
 def test_momentum_is_stable_with_exact_diffusion_up_to_the_stated_step(b, w, a, ahead, share):
     """One mode of a quadratic: curvature a L with L = 1, eigenvalue w of W. The limits are those of
     a single agent."""

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decibo.cli.errors import Exit
@@ -130,7 +130,6 @@ def tried(call, text, *words):
         )
 
 
-@settings(max_examples=60)
 @given(
     config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()),
     which=st.integers(0, 3),
@@ -139,7 +138,6 @@ def test_bad_configurations(decibo_call, config, which):
     tried(decibo_call, to_toml(config), ["run", "compare", "sweep", "run"][which])
 
 
-@settings(max_examples=25)
 @given(
     st.one_of(
         st.binary(min_size=1, max_size=40), STRANGE.map(lambda text: f"problem = {text}".encode())
@@ -153,7 +151,6 @@ def test_files_that_are_not_toml_or_no_configuration(decibo_call, content):
     tried(decibo_call, content)
 
 
-@settings(max_examples=50)
 @given(
     words=st.one_of(
         st.tuples(st.just("--set"), st.one_of(WORDS, STRANGE, WORDS.map(lambda word: f"run.{word}_q=1"))),
@@ -180,7 +177,6 @@ def test_bad_options(decibo_call, words):
     )
 
 
-@settings(max_examples=25)
 @given(
     st.lists(
         st.one_of(WORDS, STRANGE, st.sampled_from(["run", "list", "--json", "-o", "--set"])),

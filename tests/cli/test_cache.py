@@ -122,6 +122,7 @@ def test_switched_on_by_the_command_line_and_not_on_import(tmp_path):
     assert run(XDG_CACHE_HOME=str(tmp_path)) == ["None", str(folder), "True"]
 
 
+@pytest.mark.slow
 def test_a_half_written_program_is_compiled_without_a_word(tmp_path):
     run(XDG_CACHE_HOME=str(tmp_path))
     (entry,) = tmp_path.rglob("jit_late-*-cache")
@@ -137,6 +138,7 @@ def test_the_users_own_cache_is_left_alone(tmp_path):
     assert list(Path(own).glob("jit_late-*"))
 
 
+@pytest.mark.slow
 def test_several_devices_of_a_processor_do_without(tmp_path):
     assert run(XDG_CACHE_HOME=str(tmp_path), **TWO) == ["None", "None", "None"]
     own = tmp_path / "own"

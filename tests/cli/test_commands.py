@@ -61,6 +61,7 @@ def tidy(text):
     return text
 
 
+@pytest.mark.quick
 def test_run_writes_a_folder_that_describes_itself(here, call):
     done = call("run", "quad.toml", "--set", "problem.seed=3")
     assert (done.code, done.err) == (Exit.RAN, "")
@@ -297,6 +298,7 @@ def remembering(function):
     return call
 
 
+@pytest.mark.slow
 def test_the_demo_compares_and_ends_with_a_page(here, call, monkeypatch):
     monkeypatch.setattr(demo, "SPLITS", (43, 1))
     for function in (demo.learn, demo.trust):

@@ -13,6 +13,8 @@ from decibo.cli.seeds import changes
 from decibo.errors import InputError
 from decibo.runs.folder import to_toml
 
+pytestmark = pytest.mark.quick
+
 
 def read(folder, text, **more):
     (folder / "c.toml").write_text(text)

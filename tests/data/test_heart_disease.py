@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import train_test_split
 
@@ -29,7 +29,6 @@ def test_flambys_split_and_features(monkeypatch):
     assert "254 test samples of 4 silos" in repr(data)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.lists(st.integers(0, 1), min_size=8, max_size=60))
 def test_the_split_is_scikit_learns(seed, labels):
     labels = np.array(labels)

@@ -7,6 +7,8 @@ import pytest
 from decibo.data import Dataset, breast_cancer, digits, find, libsvm, mnist
 from decibo.errors import InputError
 
+pytestmark = pytest.mark.quick
+
 real_data = pytest.mark.skipif(
     "DECIBO_DATA" not in os.environ, reason="DECIBO_DATA names no folder of data"
 )

@@ -109,6 +109,7 @@ if me == 0:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_say_the_same_as_one(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(folder=str(Path(__file__).parent)))

@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decibo.data import by_group, by_label, dirichlet, iid, shards
 from decibo.errors import InputError
 
+pytestmark = pytest.mark.quick
+
 signs = st.lists(st.sampled_from([-1.0, 1.0]), min_size=6, max_size=80).map(np.array)
 agents = st.integers(1, 6)
-quickly = settings(max_examples=40, deadline=None)
 
 
 def _no_sample_twice(parts, samples):
@@ -17,7 +18,6 @@ def _no_sample_twice(parts, samples):
     assert set(every) <= set(range(samples))
 
 
-@quickly
 @given(signs, agents, st.integers(0, 5))
 def test_iid_deals_all_samples_evenly(labels, m, seed):
     parts = iid(labels, m, seed=seed)
@@ -27,7 +27,6 @@ def test_iid_deals_all_samples_evenly(labels, m, seed):
     assert max(sizes) - min(sizes) <= 1
 
 
-@quickly
 @given(signs, agents, st.integers(0, 5), st.floats(0.05, 20))
 def test_dirichlet_uses_all_samples_and_leaves_nobody_empty(labels, m, seed, concentration):
     parts = dirichlet(labels, m, concentration, seed=seed)
@@ -36,7 +35,6 @@ def test_dirichlet_uses_all_samples_and_leaves_nobody_empty(labels, m, seed, con
     assert min(len(part) for part in parts) >= 1
 
 
-@quickly
 @given(agents, st.integers(1, 12), st.integers(0, 5), st.data())
 def test_by_label_keeps_sizes_and_ratios(m, size, seed, data):
     counts = data.draw(st.lists(st.integers(0, size), min_size=m, max_size=m))

@@ -11,6 +11,8 @@ import pytest
 import decibo
 from studies.bench.benchopt import BilevelSolver
 
+pytestmark = pytest.mark.quick
+
 
 def test_networkx_in_and_out():
     graph = networkx.relabel_nodes(networkx.cycle_graph(5), dict(enumerate("abcde")))
@@ -113,6 +115,7 @@ def objective():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("agents", "estimator"), [(1, None), (4, None), (1, "saga")])
 def test_benchopt_solver_descends_the_value_function(agents, estimator):
     parts = objective()

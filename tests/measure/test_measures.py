@@ -9,6 +9,8 @@ import decibo
 from decibo import consensus, direction
 from helpers.twin import problem
 
+pytestmark = pytest.mark.quick
+
 LAM = 5.0
 METHOD = decibo.ahead(alpha=0.02, beta=0.01, gamma=0.05, lam=LAM)
 

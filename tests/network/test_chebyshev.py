@@ -89,6 +89,7 @@ def test_a_step_is_the_one_with_the_polynomial_as_weights_and_costs_its_exchange
     )
 
 
+@pytest.mark.slow
 def test_poor_networks_are_repaid_many_times_over():
     """The same 1,000 steps on a path of 30 come 10^5 times closer with 4 exchanges than with
     one."""

@@ -8,6 +8,8 @@ from decibo import InputError
 from decibo import networks as net
 from helpers.networks import ZOO
 
+pytestmark = pytest.mark.quick
+
 
 def same(network, graph):
     assert {tuple(edge) for edge in network.edges.tolist()} == {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
@@ -32,7 +32,6 @@ def test_kernels_agree(name):
         np.testing.assert_allclose(mixed.mean(axis=0), S.mean(axis=0), atol=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(connected_graphs(), st.sampled_from(RULES), st.booleans())
 def test_any_network_keeps_the_mean(graph, rule, dense):
     network = net.from_graph(graph, weights=rule)

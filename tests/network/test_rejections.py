@@ -7,6 +7,8 @@ import pytest
 from decibo import InputError
 from decibo import networks as net
 
+pytestmark = pytest.mark.quick
+
 HALF = np.full((2, 2), 0.5)
 TWO_PARTS = nx.Graph([(0, 1), (1, 2), (3, 4)])
 NAN = np.array([[np.nan, 0.5], [0.5, 0.5]])

@@ -7,6 +7,8 @@ from decibo import networks as net
 from decibo.network.weights import dense_spectrum, fourier_spectrum, lanczos_spectrum
 from helpers.networks import ZOO
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("m", [3, 4, 5, 10, 51, 3000])
 def test_rho_of_a_ring(m):

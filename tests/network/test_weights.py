@@ -3,15 +3,16 @@ for."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decibo import InputError
 from decibo import networks as net
 from helpers.networks import RULES, connected_graphs
 
+pytestmark = pytest.mark.quick
 
-@settings(max_examples=100, deadline=None)
+
 @given(connected_graphs(), st.sampled_from(RULES))
 def test_weights_of_any_graph(graph, rule):
     network = net.from_graph(graph, weights=rule)
@@ -40,7 +41,6 @@ def test_max_degree_by_hand():
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(connected_graphs(most=9).filter(lambda graph: len(graph) > 1))
 def test_best_constant_is_the_best_constant(graph):
     best = net.from_graph(graph, weights="best_constant")
@@ -69,7 +69,6 @@ def test_rho_on_a_ring_where_it_can_be_reached():
         net.ring(10, rho=0.274)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     connected_graphs().filter(lambda graph: len(graph) > 1),
     st.floats(0.0, 0.999),

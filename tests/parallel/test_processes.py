@@ -106,34 +106,40 @@ def three(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_each_process_asks_for_the_data_of_its_own_agents_only(three):
     asked = [json.loads(three.with_suffix(f".{p}.json").read_text())["agents"] for p in range(3)]
     assert asked == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
 
-def test_a_lost_process_is_named_and_restarted(two, tmp_path):
-    """kill -9 and a freeze, one after the other; the result is that of an uninterrupted run on as
-    many processes."""
+@pytest.mark.parametrize(
+    ("number", "process", "words"),
+    [
+        (signal.SIGKILL, 1, "process 1 (agents 5 to 9) was killed by SIGKILL"),
+        pytest.param(
+            signal.SIGSTOP,
+            0,
+            "process 0 (agents 0 to 4) stopped answering (it is frozen)",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["killed", "frozen"],
+)
+def test_a_lost_process_is_named_and_restarted(two, tmp_path, number, process, words):
+    """The result is that of an uninterrupted run on as many processes."""
     out, kept = tmp_path / "run.npz", tmp_path / "kept"
-    process = start(2, out, *CHEAP, "--checkpoint", kept, "--slow", 0.3, restarts=3, heartbeat=5)
-    wait_for_step(out, 60, process)
-    killed = members(out)[1]
-    os.kill(killed, signal.SIGKILL)
-    while members(out).get(1, killed) == killed:
-        assert process.poll() is None
-        time.sleep(0.1)
-    out.with_suffix(".step").unlink()
-    wait_for_step(out, 60, process)
-    os.kill(members(out)[0], signal.SIGSTOP)
-    output = finish(process)
-    assert "process 1 (agents 5 to 9) was killed by SIGKILL" in output
-    assert "process 0 (agents 0 to 4) stopped answering (it is frozen)" in output
-    assert output.count("restarting from the last checkpoint") == 2
+    run = start(2, out, *CHEAP, "--checkpoint", kept, "--slow", 0.3, restarts=3, heartbeat=5)
+    wait_for_step(out, 60, run)
+    os.kill(members(out)[process], number)
+    output = finish(run)
+    assert words in output
+    assert output.count("restarting from the last checkpoint") == 1
     assert not members(out)
     for name, value in two.items():
         assert (result(out)[name] == value).all(), name
 
 
+@pytest.mark.slow
 def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three, alone, tmp_path):
     """Two processes continue what three have begun, and are interrupted on the way; one completes
     it."""
@@ -155,6 +161,7 @@ def test_a_signal_writes_a_checkpoint_from_which_fewer_processes_continue(three,
         np.testing.assert_allclose(ours[name], alone[name], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_processes_that_were_given_different_things_say_so(tmp_path):
     said = finish(
         start(2, tmp_path / "run.npz", *CHEAP, "--spoil", "agents", "steps", "data", "stream")
@@ -193,6 +200,7 @@ def test_a_coordinator_that_is_not_there_is_an_error(monkeypatch):
         decibo.init_distributed(coordinator="127.0.0.1:9", processes=2, process=1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: decibo[mpi]"
 )

@@ -11,6 +11,8 @@ import pytest
 
 from decibo.parallel.processes import GracefulStop
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(autouse=True)
 def handlers_are_restored():

@@ -222,6 +222,7 @@ print("written", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_who_writes_results_while_another_process_fails_may_finish_and_process_0_goes_last(
     tmp_path,
 ):
@@ -259,6 +260,7 @@ def make(agents: int, spoilt: str) -> decibo.Problem:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoilt", "code", "said"),
     [("missing", 3, "nowhere/agent3.csv not found"), ("nan", 2, "outer of agent 3 is nan there")],
@@ -314,6 +316,7 @@ def test_launch_passes_a_signal_on_and_ends_as_the_table_of_exit_codes_says(tmp_
     assert process.returncode == 130, said
 
 
+@pytest.mark.slow
 def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
     words = [
         sys.executable,

@@ -7,6 +7,8 @@ from decibo.problems.logistic import logistic_hyperparameters
 from decibo.problems.quadratic import quadratic
 from decibo.problems.synthetic import synthetic
 
+pytestmark = pytest.mark.quick
+
 
 def test_synthetic_by_hand():
     """At x = 0, y = 3: f_y = 2 (6 - b_i) varies by 4 var(b); g_x = g_y = c (3 c - 10) is -8 and

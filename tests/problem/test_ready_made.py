@@ -90,6 +90,7 @@ def test_auc_saddle_form_is_the_pairwise_square_loss():
     assert phi == pytest.approx(p * (1 - p) * (pairs - 1))
 
 
+@pytest.mark.quick
 def test_logistic_is_the_papers_formula():
     problem = logistic_hyperparameters(agents=2, training=20, validation=10)
     rng = np.random.default_rng(0)

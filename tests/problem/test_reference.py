@@ -12,6 +12,8 @@ from decibo.problem.reference import reference
 from decibo.problems.quadratic import quadratic, quadratic_constants
 from decibo.problems.synthetic import synthetic
 
+pytestmark = pytest.mark.quick
+
 exact, solve_inner = (
     jax.jit(function, static_argnums=0) for function in (pure.exact, pure.solve_inner)
 )

@@ -1,10 +1,13 @@
 """The data of the chart."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decibo.report.chart_data import thinned
+
+pytestmark = pytest.mark.quick
 
 
 @given(st.integers(1, 50_000))

@@ -13,6 +13,8 @@ from decibo.report import latex_table
 from decibo.report.latex import latex_escape
 from helpers.runs import curve, written
 
+pytestmark = pytest.mark.quick
+
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 
 

@@ -8,6 +8,8 @@ from decibo.report import read_run
 from decibo.report.summary import distinct_labels, load, main_measure, steps_to_targets
 from helpers.runs import curve, written
 
+pytestmark = pytest.mark.quick
+
 
 def test_targets_are_the_first_records_at_or_below(tmp_path):
     history = curve([8.0, 0.09, 0.5, 0.08, 7e-4, 1e-9])

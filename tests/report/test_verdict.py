@@ -10,6 +10,8 @@ from decibo.report import read_run
 from decibo.report.verdict import judge
 from helpers.runs import curve, written
 
+pytestmark = pytest.mark.quick
+
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 
 

@@ -7,6 +7,8 @@ import pytest
 import decibo
 from helpers.twin import problem
 
+pytestmark = pytest.mark.quick
+
 METHOD = decibo.ahead(alpha=0.02, beta=0.01, gamma=0.05, lam=5.0)
 DATA = np.ones((4, 2))
 X, Y = np.zeros(2), np.zeros(2)

@@ -50,6 +50,7 @@ def kept(tmp_path, once):
     return shutil.copytree(once, tmp_path / "kept")
 
 
+@pytest.mark.quick
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, kept):
     assert sorted(path.name for path in kept.glob("step-*")) == [
         "step-00000050",
@@ -256,6 +257,7 @@ def test_other_versions_are_said(kept, monkeypatch, name):
         assert solve(kept, resume=True).steps == 120
 
 
+@pytest.mark.slow
 def test_fifty_kills_in_the_middle_of_writing_leave_a_usable_checkpoint(tmp_path):
     script = Path(__file__).parents[1] / "parallel" / "_killed.py"
     env = os.environ | {"PYTHONWARNINGS": "ignore"}

@@ -9,6 +9,8 @@ import pytest
 import decibo
 from decibo.run import progress, run
 
+pytestmark = pytest.mark.quick
+
 
 class Screen(io.StringIO):
     def isatty(self):

@@ -201,6 +201,7 @@ def test_all_runs_diverge():
         found.best("outer")
 
 
+@pytest.mark.quick
 def test_table_best_and_repr():
     found = sweep(problem(), RING, exact(), {"alpha": [0.001, 0.1]}, seeds=range(2), **ASKED)
     assert [(row["alpha"], row["seed"]) for row in found.table] == [

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from decibo.runs.folder import config_text, to_toml
 
+pytestmark = pytest.mark.quick
+
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)
 SCALARS = st.one_of(
     TEXT, st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.dates()

@@ -16,6 +16,8 @@ from decibo.errors import CorruptedFileError, InputError
 from decibo.report import check_target, is_run, read_run, write_run
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
+pytestmark = pytest.mark.quick
+
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=12).filter(
     lambda name: name != "step"
 )

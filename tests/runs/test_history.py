@@ -8,6 +8,8 @@ import pytest
 from decibo.measure.cost import Cost
 from decibo.runs.folder import check_format, decode_table, encode_table, history_table
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_columns_of_costs_are_cumulative():
     cost = Cost(

@@ -15,6 +15,8 @@ from decibo.silo.wire import Faults, Memory
 from helpers.frames import FRAMES
 from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post
 
+pytestmark = pytest.mark.quick
+
 
 @given(
     st.lists(st.floats(width=64, allow_nan=False), max_size=20),

@@ -67,6 +67,7 @@ def steps_of(place, company):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_companies_learn_what_one_table_would_give_and_resume_after_a_kill(tmp_path):
     place = tables(tmp_path)

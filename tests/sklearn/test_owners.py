@@ -335,6 +335,7 @@ def test_a_secure_sum_is_exact_and_what_a_site_says_for_it_is_noise():
             sums[0].hidden(np.array([bad]))
 
 
+@pytest.mark.slow
 def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_path):
     """North is killed while the sites agree, and in the run: if it said anything else again,
     nothing would cancel."""
@@ -366,6 +367,7 @@ def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_secure_sums_of_another_table_need_another_run(tmp_path):
     """Before the first checkpoint too: the difference of two messages would be the row that has
     changed."""

@@ -56,6 +56,7 @@ def test_parts_are_dealt_evenly_within_each_silo_and_class(sizes, k, seed):
             assert counts.max() - counts.min() <= 1
 
 
+@pytest.mark.quick
 def test_the_mean_over_silos_is_the_pooled_loss():
     X, random = table()
     t = random.integers(2, size=60)[:, None].astype(float)
@@ -161,6 +162,7 @@ def test_networks_are_named_made_or_given():
     np.testing.assert_allclose(*coefs, atol=5e-2 * np.abs(coefs[0]).max())
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("settings", "groups", "words"),
     [

@@ -18,6 +18,7 @@ def example(monkeypatch):
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )

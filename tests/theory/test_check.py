@@ -10,6 +10,8 @@ from decibo.problems.synthetic import synthetic
 from decibo.theory import ahead_exact_steps
 from decibo.theory.check import check
 
+pytestmark = pytest.mark.quick
+
 STEPS = {"alpha": 7e-4, "beta": 1e-3, "gamma": 1e-2, "lam": 20.0}
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
@@ -29,7 +29,6 @@ def base(values):
     return {name: values[name] for name in ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy")}
 
 
-@settings(max_examples=50, deadline=None)
 @given(some)
 def test_every_constant_twice(case):
     values, lam = case
@@ -55,7 +54,6 @@ def test_every_constant_twice(case):
     assert ours == pytest.approx(s, rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(some, st.floats(0, 0.99))
 def test_every_rule_twice(case, rho):
     values, lam = case
@@ -78,7 +76,6 @@ def test_every_rule_twice(case, rho):
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 3),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
@@ -150,7 +150,6 @@ def test_lemma_3_exact_diffusion_contracts_in_one_norm(network, seed):
     at_most(E(q + new_c, new_c), sigma * E(q, c))
 
 
-@settings(max_examples=25)
 @given(bends, networks, lams, st.sampled_from([0.1, 0.5, 0.95]))
 def test_lemma_4_w_stays_bounded(bend, network, lam, share):
     world = Bent(**bend, m=network.agents)
@@ -164,7 +163,6 @@ def test_lemma_4_w_stays_bounded(bend, network, lam, share):
         at_most(np.mean(np.sum(w**2, 1) ** 2) ** 0.25, steps.R(), 1e-12 * lam)
 
 
-@settings(max_examples=150)
 @given(
     bend=bends,
     network=networks,
@@ -290,7 +288,6 @@ def convex_quadratic(seed, m, condition, outer, coupling, curvature):
     )
 
 
-@settings(max_examples=40)
 @given(
     seeds,
     st.sampled_from([NETWORKS[0], *(make(m) for make in MAKE.values() for m in (2, 3))]),

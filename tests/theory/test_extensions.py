@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import decibo
@@ -98,7 +98,6 @@ def noise(world, s, lam):
     return spread((d_y + d_z) / 2), spread(lam * (d_y - d_z) / 2), spread(d_x)
 
 
-@settings(max_examples=40)
 @given(seeds, st.integers(1, 3), lams, st.floats(0.1, 10))
 def test_proposition_f_common_samples(seed, m, lam, size):
     """The variance on common samples is bounded by that of SOBA's directions, whatever lam is;
@@ -141,7 +140,6 @@ state = {
 }
 
 
-@settings(max_examples=60, deadline=None)
 @given(**state)
 @example(1, decibo.ring(4), 1000.0, 0.5, -6.0, 1e-8, True, (1.0, 1.0))  # nothing but noise
 def test_lemma_7_one_step_with_noise_and_falling_steps(
@@ -198,7 +196,6 @@ def test_lemma_7_one_step_with_noise_and_falling_steps(
     at_most(mean("phi", 1), now["phi"] - fall + c.L_Phi * alpha**2 * s_bar**2 / 2, rounding)  # (N4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seeds, st.floats(-3, 0), st.sampled_from([0.01, 1.0]))
 def test_lemma_7_where_the_derivative_of_y_star_is_lipschitz(seed, power, size):
     """One agent: the mean of what the noise of x does to y* is of second order in alpha."""
@@ -232,7 +229,6 @@ def test_lemma_7_where_the_derivative_of_y_star_is_lipschitz(seed, power, size):
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(seeds, networks, lams, st.sampled_from([0.9, 0.3]), st.sampled_from([0.9, 0.3]))
 def test_memories_that_are_scaled_with_the_steps_need_no_more(seed, network, lam, less, lesser):
     """C times h+/h after a step: (I1) to (I3) with the references of the new steps, from the
@@ -416,7 +412,6 @@ tilted = {
 }
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     **tilted,
     seed=seeds,
@@ -483,7 +478,6 @@ def test_lemma_10_sums_of_two_coupled_recursions(seed, sigma, kappa, share):
     at_most(norm(np.hypot(m, v)), start + 3 * norm(i) + moved * norm(d))
 
 
-@settings(max_examples=60, deadline=None)
 @given(**state)
 @example(1, decibo.ring(4), 1000.0, 0.5, -6.0, 1e-8, True, (1.0, 1.0))  # nothing but noise
 def test_lemma_11_noise_of_the_mean_and_of_the_rest(

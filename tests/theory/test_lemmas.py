@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decibo.theory import Constants, bound, corollary1, theorem1
@@ -50,7 +50,6 @@ def at_most(left, right, scale=1.0):
     assert left <= right + 1e-11 * (abs(left) + abs(right) + scale)
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common, share=shares)
 def test_lemma_1_descent(world, seed, scale, above, share):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -63,7 +62,6 @@ def test_lemma_1_descent(world, seed, scale, above, share):
     at_most(after, now + alpha * sum(terms), abs(now) + alpha * sum(map(abs, terms)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common)
 def test_lemma_2_penalty_gap_and_propositions(world, seed, scale, above):
     x, _, _, c, lam = setting(world, seed, scale, above)
@@ -97,7 +95,6 @@ def test_lemma_2_slopes_over_four_decades(seed):
         assert np.polyfit(np.log(lams), np.log(gap), 1)[0] == pytest.approx(-1, abs=0.02)
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common)
 def test_lemma_3_gradient_approximation(world, seed, scale, above):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -109,7 +106,6 @@ def test_lemma_3_gradient_approximation(world, seed, scale, above):
     at_most(square(world.grad_phi(x.mean(0)) - H), right)
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common, share=shares, move=st.sampled_from([1e-6, 1e-2]))
 def test_lemma_4_inner_errors(world, seed, scale, above, share, move):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -123,7 +119,6 @@ def test_lemma_4_inner_errors(world, seed, scale, above, share, move):
     at_most(after[1], right + 4 * c.L_g1**2 / w * gamma * (c_x + c_z))
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common, share=shares, move=st.sampled_from([1e-6, 1e-2]))
 def test_lemma_5_penalised_inner_errors(world, seed, scale, above, share, move):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -137,7 +132,6 @@ def test_lemma_5_penalised_inner_errors(world, seed, scale, above, share, move):
     at_most(after[0], right + 8 * c.U_lam(lam) ** 2 / w * beta * (c_x + c_y))
 
 
-@settings(max_examples=60, deadline=None)
 @given(**common, size=st.sampled_from([1e-4, 0.1, 10.0]))
 def test_lemma_6_consensus_errors(world, seed, scale, above, size):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -158,7 +152,6 @@ def test_lemma_6_consensus_errors(world, seed, scale, above, size):
     at_most(a_z, right + 6 * gamma**2 * c.b_g**2 / gap)
 
 
-@settings(max_examples=100, deadline=None)
 @given(**common, share=shares)
 def test_potential_falls_from_any_point(world, seed, scale, above, share):
     x, y, z, c, lam = setting(world, seed, scale, above)
@@ -207,7 +200,6 @@ minimax = {
 }
 
 
-@settings(max_examples=80, deadline=None)
 @given(**minimax)
 def test_lemmas_3_5_and_6_for_minimax(world, seed, scale, lam, share):
     """With U_lam = (lam - 1) L_g1 for y, w_beta = (lam - 1) w_gamma and L_y*lam = L_y*; x changes
@@ -243,7 +235,6 @@ def test_lemmas_3_5_and_6_for_minimax(world, seed, scale, lam, share):
     at_most(a_y, right + 6 * steps["beta"] ** 2 / gap * c.b_y2(lam))
 
 
-@settings(max_examples=60, deadline=None)
 @given(**minimax)
 def test_potential_of_minimax_falls_from_any_point(world, seed, scale, lam, share):
     x, y, z = points(world, seed, scale)

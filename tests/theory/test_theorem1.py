@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
@@ -83,6 +83,7 @@ def test_the_terms_of_the_potential_add_up():
     assert solution.history["V_z"][-1] < 0.01 * solution.history["V_z"][0]  # something moved
 
 
+@pytest.mark.slow
 def test_penalty_gap_has_slope_minus_one():
     problem = quadratic(agents=3, n=2, r=2, seed=2, bend=0.3)
     functions = problem.functions
@@ -112,7 +113,6 @@ def some(**change):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.floats(1, 50),
     st.floats(1e-3, 1e3),

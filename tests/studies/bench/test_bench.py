@@ -66,6 +66,7 @@ def cells(out):
     return results.read_all(out)
 
 
+@pytest.mark.slow
 def test_every_method_has_the_same_budget_on_other_seeds(cells):
     budget = suite.BUDGETS["tiny"]
     asked = budget.search.rounds * budget.search.settings
@@ -100,6 +101,7 @@ def ranked(folder):
     return {axis: ranks.standings(found, axis) for axis in results.AXES if axis != "seconds"}
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_and_the_ranks_are_those_of_a_calm_run(out, tmp_path):
     """The command itself, killed by the system as soon as its first cell is there."""
     folder = tmp_path / "killed"
@@ -205,6 +207,7 @@ def test_a_search_widens_at_the_edge_and_says_so(monkeypatch):
     )
 
 
+@pytest.mark.quick
 def test_ranks_show_ties_and_those_who_never_get_there():
     inf = np.inf
     cost = np.array([[10.0, 10.2, 30.0, inf, inf], [inf, 5.0, 1.0, 2.0, inf]])
@@ -322,6 +325,7 @@ def test_two_methods_are_compared_in_a_sentence():
     )
 
 
+@pytest.mark.slow
 def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(penalty, "PENALTIES", (10.0, penalty.USUAL))
     make = lambda: penalty.kept(tmp_path, "tiny", {"date": "today"}, ("quadratic",), ("ahead",))
@@ -447,6 +451,7 @@ def test_dials_come_from_the_signature_or_from_the_method():
     assert (settings["beta"], settings["gamma"]) == (0.2, 0.2)
 
 
+@pytest.mark.slow
 def test_without_an_answer_of_the_inner_level_models_are_trained_anew():
     task = tasks.TASKS["network-30"]
     problem = task.make(0)

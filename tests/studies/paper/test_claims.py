@@ -8,6 +8,8 @@ from studies.paper import fig1, fig3, fig4, minimax, rates, table1
 from studies.paper.result import Verdict, judge, ordered, tally
 from studies.paper.tables import columns, groups, select
 
+pytestmark = pytest.mark.quick
+
 HOLDS = Verdict.holds
 FAILS = Verdict.fails
 OPEN = Verdict.open

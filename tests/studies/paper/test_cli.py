@@ -78,6 +78,7 @@ def test_missing_data(monkeypatch, capsys, tmp_path):
     assert "a9a" in streams.err
 
 
+@pytest.mark.slow
 def test_a_failure_while_writing_leaves_nothing(monkeypatch, tmp_path):
     result = suite.run("fig1", {}, Size(seeds=1, tiny=True))
     folder = suite.save(result, tmp_path)

@@ -30,6 +30,7 @@ def folders(results, tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", suite.EXPERIMENTS)
 def test_it_runs_and_is_written_whole(name, folders):
     folder = folders[name]

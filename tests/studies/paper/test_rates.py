@@ -28,6 +28,7 @@ def test_theorem_1_admits_its_own_constants_but_nothing_moves():
     assert abs(curve.slope) < 1e-3
 
 
+@pytest.mark.slow
 def test_effects():
     for effect in rates.effects(K=3000, agents=5, seeds=(0, 1)):
         assert effect.high > effect.low, effect.quantity
