@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 import decibo
-from decibo.data.batches import Batches
+from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.pytree import Tree
 from decibo.validate import integer, one_of

@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.data.dataset import Dataset
-from decibo.data.idx import idx
-from decibo.data.loaders import breast_cancer, digits, find, libsvm, mnist
+from decibo.data.loaders import breast_cancer, digits, find, idx, libsvm, mnist
 from decibo.errors import InputError
 from decibo.files import check_writable
 from decibo.problem.problem import Problem

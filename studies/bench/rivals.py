@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from decibo.data.batches import Batches
+from decibo.data.stream import Batches
 from decibo.measure.cost import PRODUCT
 from decibo.problem.problem import Problem
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decibo.data import idx, mnist
-from decibo.data.idx import TYPES, parse_idx
+from decibo.data.loaders import TYPES, parse_idx
 from decibo.errors import CorruptedFileError, InputError
 
 MNIST = (

@@ -43,7 +43,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
-from decibo.data.batches import Batches
+from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.measure.cost import sometimes
 from decibo.problem.problem import BATCHES, Oracle

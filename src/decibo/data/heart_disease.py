@@ -42,6 +42,7 @@ KEPT: tuple[str, ...] = (  # the first ten of fourteen columns
 )
 # their values but the first
 CODED: dict[str, tuple[int, ...]] = {"chest pain": (2, 3, 4), "ECG": (1, 2)}
+PLAIN = [name for name in KEPT if name not in CODED]
 
 
 def heart_disease(seed: int = FLAMBY) -> Dataset:
@@ -62,16 +63,17 @@ def heart_disease(seed: int = FLAMBY) -> Dataset:
     test_features, test_labels, test_groups = map(np.concatenate, zip(*test, strict=True))
     centre = features.mean(axis=0)  # sums over the hospitals; the test part stays unseen
     width = features.std(axis=0)
+    parts = (features - centre) / width, labels, (test_features - centre) / width, test_labels
     return Dataset(
-        (features - centre) / width,
-        labels,
-        (test_features - centre) / width,
-        test_labels,
+        *parts,
         "heart disease",
         SOURCE,
         groups=groups,
         test_groups=test_groups,
-        columns=_columns(),
+        columns=(
+            *PLAIN,
+            *(f"{name} {value}" for name, values in CODED.items() for value in values),
+        ),
     )
 
 
@@ -117,11 +119,6 @@ def _shared_out(total: int, counts: np.ndarray, random: np.random.RandomState) -
     return shares.astype(int)
 
 
-def _columns() -> tuple[str, ...]:
-    plain = [name for name in KEPT if name not in CODED]
-    return (*plain, *(f"{name} {value}" for name, values in CODED.items() for value in values))
-
-
 def _patients(name: str) -> tuple[np.ndarray, np.ndarray]:
     """The features and labels of a hospital's patients without missing values."""
     text = (files("decibo.data") / "heart" / name).read_text(encoding="ascii")
@@ -129,6 +126,6 @@ def _patients(name: str) -> tuple[np.ndarray, np.ndarray]:
     kept = [[*record[: len(KEPT)], record[13]] for record in records]
     cells = np.array([record for record in kept if "?" not in record], dtype=float)
     raw = dict(zip(KEPT, cells.T, strict=False))
-    plain = [raw[column] for column in KEPT if column not in CODED]
+    plain = [raw[column] for column in PLAIN]
     coded = [raw[column] == value for column, values in CODED.items() for value in values]
     return np.stack([*plain, *coded], axis=1).astype(float), np.where(cells[:, -1] > 0, 1.0, -1.0)

@@ -1,9 +1,13 @@
-"""Data sets by name and from files: what scikit-learn bundles, MNIST, and LIBSVM's text format.
+"""Data sets by name and from files: what scikit-learn bundles, MNIST, IDX files, and LIBSVM's text
+format.
 
 Files are looked for in $DECIBO_DATA first, then in the cache, $XDG_CACHE_HOME/decibo or
-~/.cache/decibo, where downloads go. Every byte of MNIST is checked, wherever it comes from. Its
-files are in the IDX format (idx.py); arrays from mnist.npz are checked by the sum of the IDX file
-they make.
+~/.cache/decibo, where downloads go. Every byte of MNIST is checked, wherever it comes from; arrays
+from mnist.npz are checked by the sum of the IDX file they make.
+
+The IDX format, in which Fashion-MNIST, EMNIST, KMNIST and others come as well: a header of two zero
+bytes, the code of a type, the number k of axes and the k lengths as big-endian 32-bit numbers; then
+the values themselves, big-endian too. Files may be packed (.gz).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +26,8 @@ from typing import Any
 import numpy as np
 
 from decibo.data.dataset import Dataset, Split, hold_out, select
-from decibo.data.idx import parse_idx, unpacked
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, missing
-from decibo.files import sha256
+from decibo.files import read_file, sha256
 from decibo.validate import a_path
 
 BUNDLED = "bundled with scikit-learn (UCI, CC BY 4.0)"
@@ -38,6 +42,7 @@ MNIST_SUMS = {
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
 MNIST_ARRAYS = dict(zip(MNIST_SUMS, ("x_train", "y_train", "x_test", "y_test"), strict=True))
+TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def digits(positive: int | None = 1, negative: int | None = 3) -> Dataset:
@@ -58,14 +63,8 @@ def breast_cancer() -> Dataset:
     train, signs, test, test_signs = hold_out(np.asarray(raw.data), labels)
     centre = train.mean(axis=0)  # of the training part: the test part stays unseen
     width = train.std(axis=0)
-    return Dataset(
-        (train - centre) / width,
-        signs,
-        (test - centre) / width,
-        test_signs,
-        "breast cancer",
-        BUNDLED,
-    )
+    parts = (train - centre) / width, signs, (test - centre) / width, test_signs
+    return Dataset(*parts, "breast cancer", BUNDLED)
 
 
 def mnist(
@@ -84,6 +83,60 @@ def mnist(
     return Dataset(train / 255.0, labels, test / 255.0, test_labels, name, source)
 
 
+def idx(
+    folder: str | Path, positive: int | None = None, negative: int | None = None, part: str = ""
+) -> Dataset:
+    """A data set of four IDX files: images and labels to train on and to test on; all classes, or
+    two as +1 and -1.
+
+    folder   where they are, under the names that MNIST's files have, or others with train, t10k or
+             test, images, labels
+    part     a word that the names of all four contain, if there are several sets in the folder:
+             "letters" of EMNIST
+
+    Bytes are divided by 255, and images become rows. No checksum is known, so only what the header
+    says is checked; use `mnist` for MNIST itself.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(
+            f"{place} is not a folder.", "Pass the folder that holds the four IDX files."
+        )
+
+    def the_one(words: tuple[str, ...], kind: str) -> Path:
+        """The file of the folder whose name has one of these words, the kind and the part."""
+        found = [
+            path
+            for path in sorted(place.iterdir())
+            if all(word in path.name for word in ("idx", kind, part))
+            and any(word in path.name for word in words)
+        ]
+        found = [path for path in found if path.suffix != ".gz"] or found
+        if len(found) != 1:
+            listed = ", ".join(path.name for path in found) or "none"
+            raise InputError(
+                f"{place} must have one IDX file of {kind} whose name contains"
+                f" {' or '.join(words)}{f' and {part}' if part else ''}, but it has {listed}.",
+                "Pass part= to choose one set, or another folder.",
+            )
+        return found[0]
+
+    parts = []
+    for words in (("train",), ("t10k", "test")):
+        paths = the_one(words, "images"), the_one(words, "labels")
+        images, labels = (parse_idx(unpacked(path), str(path)) for path in paths)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(images) != len(labels):
+            raise InputError(
+                f"{paths[1]} must hold one integer for each of the {len(images)} images of"
+                f" {paths[0].name}, but it holds {labels.dtype} of shape {labels.shape}."
+            )
+        scaled = images / 255.0 if images.dtype == np.uint8 else images.astype(float)
+        parts += select(scaled.reshape(len(scaled), -1), labels, positive, negative)
+    name = part or place.resolve().name
+    name = name if positive is None else f"{name} {positive} against {negative}"
+    return Dataset(*parts, name=name, source=str(place))
+
+
 def libsvm(
     path: str | Path, test: str | Path | None = None, features: int | None = None
 ) -> Dataset:
@@ -98,12 +151,9 @@ def libsvm(
     else:
         other, other_labels = _read_libsvm(a_path("test", test), features)
         width = max(train.shape[1], other.shape[1])
-        parts = (
-            _widened(train, width),
-            _classes(labels),
-            _widened(other, width),
-            _classes(other_labels),
-        )
+        # Columns at the end that one of the files does not mention are zero in it.
+        widened = lambda table: np.pad(table, ((0, 0), (0, width - table.shape[1])))
+        parts = widened(train), _classes(labels), widened(other), _classes(other_labels)
     return Dataset(*parts, name=Path(path).name, source=str(path))
 
 
@@ -129,11 +179,16 @@ def load_mnist(
     sums: Mapping[str, str] = MNIST_SUMS,
     mirrors: Sequence[str] = MIRRORS,
 ) -> tuple[dict[str, np.ndarray], str]:
-    """The four arrays and where they came from."""
+    """The four arrays and where they were found."""
     for place in folders() if folder is None else [folder]:
         if (place / "mnist.npz").is_file():
             return _from_npz(place / "mnist.npz", sums), str(place / "mnist.npz")
-        paths = {name: path for name in sums if (path := _raw(place, name))}
+        paths = {
+            name: path
+            for name in sums
+            for path in (place / f"{name}.gz", place / name)  # unpacked rather than packed
+            if path.is_file()
+        }
         if len(paths) == len(sums):
             return _from_idx(paths, sums), str(place)
     if folder is not None:
@@ -146,8 +201,8 @@ def load_mnist(
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
-    """Download NAME.gz from the first mirror that answers; what it unpacks to is checked and kept
-    in the cache."""
+    """Download NAME.gz from the first mirror that answers; the unpacked file is checked and
+    cached."""
     try:
         import pooch
     except ImportError as error:
@@ -183,6 +238,46 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
     )
 
 
+def unpacked(path: Path) -> bytes:
+    """The content of a file, unpacked if its name ends in .gz."""
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if path.suffix != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptedFileError(f"{path} is damaged: {error}. Download it again.") from error
+
+
+def parse_idx(content: bytes, name: str) -> np.ndarray:
+    """The array in the bytes of an IDX file."""
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
+        raise InputError(
+            f"{name} is not in the IDX format: it begins with {content[:4].hex(' ') or 'nothing'}."
+        )
+    dtype = np.dtype(TYPES[content[2]])
+    start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise CorruptedFileError(
+            f"{name} is damaged: it ends within its header. Download it again."
+        )
+    shape = struct.unpack(f">{content[3]}I", content[4:start])
+    if len(content) - start != prod(shape) * dtype.itemsize:
+        raise CorruptedFileError(
+            f"{name} is damaged: its header says {dtype.name} of shape {shape},"
+            f" {prod(shape) * dtype.itemsize} bytes, but {len(content) - start} follow. Download it"
+            " again."
+        )
+    return (
+        np.frombuffer(content, dtype=dtype, offset=start)
+        .reshape(shape)
+        .astype(dtype.newbyteorder("="), copy=False)
+    )
+
+
 def _sklearn(purpose: str) -> ModuleType:
     try:
         from sklearn import datasets
@@ -197,10 +292,6 @@ def _check(content: bytes, checksum: str, name: str) -> None:
             f"{name} is damaged: its sha256 is {sha256(content)}, but it must be {checksum}. Delete"
             " the file and download it again."
         )
-
-
-def _raw(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _from_npz(path: Path, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -257,11 +348,6 @@ def _read_libsvm(path: Path, features: int | None) -> Split:
     if not (np.isfinite(sparse.data).all() and np.isfinite(labels).all()):
         raise InputError(f"{path} must hold finite numbers only, but one is not.")
     return sparse.toarray(), labels
-
-
-def _widened(table: np.ndarray, width: int) -> np.ndarray:
-    """The table with columns of zeros up to this width."""
-    return np.pad(table, ((0, 0), (0, width - table.shape[1])))
 
 
 def _classes(labels: np.ndarray) -> np.ndarray:

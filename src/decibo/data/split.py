@@ -29,29 +29,39 @@ def by_label(
     """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that
     fits."""
     _enough(labels, agents)
-    shares = _ratios(ratios, agents)
-    size = None if size is None else integer("size", size)
+    try:
+        shares = np.asarray(ratios, dtype=float)
+    except (TypeError, ValueError):
+        shares = np.array(np.nan)
+    if shares.shape != (agents,) or not ((shares >= 0) & (shares <= 1)).all():
+        raise InputError(
+            f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents,"
+            f" but it is {short_repr(ratios)}.",
+            f"For example numpy.linspace(0.1, 0.9, {agents}).",
+        )
     rng = np.random.default_rng(integer("seed", seed, least=0))
     positives = rng.permutation(np.flatnonzero(labels > 0))
     negatives = rng.permutation(np.flatnonzero(labels <= 0))
+    wanted = lambda size: np.round(shares * size).astype(int)  # positives of each agent
+
+    def fits(size: int) -> bool:
+        takes = wanted(size)
+        return takes.sum() <= len(positives) and (size - takes).sum() <= len(negatives)
+
     if size is None:
-        size = next(
-            (
-                s
-                for s in range(len(labels) // agents, 0, -1)
-                if _fits(shares, s, positives, negatives)
-            ),
-            1,
-        )
-    takes = np.round(shares * size).astype(int)
-    if not _fits(shares, size, positives, negatives):
+        size = next((s for s in range(len(labels) // agents, 0, -1) if fits(s)), 1)
+    size = integer("size", size)
+    takes = wanted(size)
+    if not fits(size):
         raise InputError(
             f"{agents} agents of {size} samples with these ratios need {takes.sum()} positive and"
             f" {agents * size - takes.sum()} negative samples, but there are {len(positives)}"
             f" positive and {len(negatives)} negative ones.",
             "Lower size, or choose ratios nearer to the share of positives in the data.",
         )
-    parts = zip(_consecutive(positives, takes), _consecutive(negatives, size - takes), strict=True)
+    # The samples that are left over follow the last agent's.
+    pieces = lambda samples, sizes: np.split(samples, np.cumsum(sizes))[:agents]
+    parts = zip(pieces(positives, takes), pieces(negatives, size - takes), strict=True)
     return [rng.permutation(np.concatenate(pair)) for pair in parts]
 
 
@@ -71,7 +81,14 @@ def dirichlet(
             parts, np.split(members, (shares * len(members)).astype(int)), strict=True
         ):
             part.append(chunk)
-    return _fill([rng.permutation(np.concatenate(part)) for part in parts])
+    found = [rng.permutation(np.concatenate(part)) for part in parts]
+    # An agent that came out empty gets one sample of the largest part.
+    for agent in range(agents):
+        if len(found[agent]) == 0:
+            largest = max(range(agents), key=lambda other: len(found[other]))
+            found[agent] = found[largest][-1:]
+            found[largest] = found[largest][:-1]
+    return found
 
 
 def by_group(groups: np.ndarray) -> Parts:
@@ -111,38 +128,3 @@ def _enough(labels: np.ndarray, agents: int) -> None:
             " agents.",
             "Use fewer agents.",
         )
-
-
-def _ratios(ratios: ArrayLike, agents: int) -> np.ndarray:
-    try:
-        shares = np.asarray(ratios, dtype=float)
-    except (TypeError, ValueError):
-        shares = np.array(np.nan)
-    if shares.shape != (agents,) or not ((shares >= 0) & (shares <= 1)).all():
-        raise InputError(
-            f"ratios must hold one share of positives in [0, 1] for each of the {agents} agents,"
-            f" but it is {short_repr(ratios)}.",
-            f"For example numpy.linspace(0.1, 0.9, {agents}).",
-        )
-    return shares
-
-
-def _consecutive(samples: np.ndarray, sizes: np.ndarray) -> Parts:
-    """Samples cut into parts of these sizes, the rest left out."""
-    stops = np.cumsum(sizes)
-    return np.split(samples[: stops[-1]], stops[:-1])
-
-
-def _fits(shares: np.ndarray, size: int, positives: np.ndarray, negatives: np.ndarray) -> bool:
-    takes = np.round(shares * size).astype(int)
-    return size >= 1 and takes.sum() <= len(positives) and (size - takes).sum() <= len(negatives)
-
-
-def _fill(parts: Parts) -> Parts:
-    """Give agents that came out empty one sample of the largest part."""
-    for row in range(len(parts)):
-        if len(parts[row]) == 0:
-            largest = max(range(len(parts)), key=lambda other: len(parts[other]))
-            parts[row] = parts[largest][-1:]
-            parts[largest] = parts[largest][:-1]
-    return parts

@@ -1,12 +1,21 @@
-r"""Minibatches that the host reads while a run goes on, for data that fits neither on a device nor
-into memory.
+r"""What the objectives see of an agent's data: a padded table, one batch of a list, or a minibatch
+that the host reads.
 
-    stream = decibo.data.Stream.from_arrays([np.load(path, mmap_mode="r") for path in paths],
-    batch=64) problem = decibo.Problem(outer, inner, held_out, x0, y0, sample=stream)
+    return decibo.data.samples(features=..., labels=...)                from a data function
+    decibo.Problem(..., sample=decibo.data.Batches(20))
+    decibo.Problem(..., sample=decibo.data.Stream.from_arrays(arrays, batch=64))
 
-There is one stream for each agent. Batch k of an agent is a function of the seed of the run, the
-agent and k alone, so that a run resumes with the very sample it would have used, and any number of
-processes sees the same batches. From arrays with n samples, in batches of b:
+**samples** pads agents with different numbers of samples to the size of the largest one, with
+weights that are 0 where there is no sample.
+
+**Batches** cuts the samples of every agent into batches of equal size. Drawing one is drawing its
+number j, so that an estimator can remember what it found on batch j. The objectives must be means
+over samples: then the mean of an objective over the batches is the objective.
+
+**Stream** is for data that fits neither on a device nor into memory. There is one stream for each
+agent. Batch k of an agent is a function of the seed of the run, the agent and k alone, so that a run
+resumes with the very sample it would have used, and any number of processes sees the same batches.
+From arrays with n samples, in batches of b:
 
     (1)  q_j = b k + j                          j = 0, ..., b - 1
     (2)  row j = P_e(q_j mod n),  e = q_j div n   P_e: a permutation of n rows, drawn from (seed, agent, e)
@@ -19,12 +28,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from numpy.typing import ArrayLike
 
 from decibo.errors import InputError, short
 from decibo.pytree import Layout, Tree
@@ -32,8 +43,118 @@ from decibo.validate import flag, integer
 
 Reader = Callable[[int], Tree]  # a step -> the batch of one agent
 Join = Callable[[Tree, Tree], Tree]  # (data of one agent, its batch) -> what the objectives see
+WEIGHTS = "weights"
 BYTES = 64 << 20  # of a block that is brought to the devices at once
 MOST = 1000  # steps of a block
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Samples:
+    """Arrays with one row for each sample of one agent; `samples` makes it."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self.arrays = dict(arrays)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def shapes(self) -> str:
+        """The shapes without the number of samples."""
+        return ", ".join(
+            f"{name}: (samples, {str(array.shape[1:])[1:]}" for name, array in self.arrays.items()
+        )
+
+    def padded(self, size: int) -> dict[str, np.ndarray]:
+        """The arrays with so many rows; those added repeat a sample of its own, and weigh 0."""
+        rows = np.minimum(np.arange(size), len(self) - 1)
+        arrays = {name: np.asarray(array)[rows] for name, array in self.arrays.items()}
+        return arrays | {WEIGHTS: np.where(np.arange(size) < len(self), arrays[WEIGHTS], 0.0)}
+
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[Hashable, object]], tuple[str, ...]]:
+        return [(jax.tree_util.DictKey(name), array) for name, array in self.arrays.items()], tuple(
+            self.arrays
+        )
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], arrays: Iterable[np.ndarray]) -> Samples:
+        return cls(dict(zip(names, arrays, strict=True)))
+
+
+def samples(**arrays: ArrayLike) -> Samples:
+    """Arrays with one row for each sample of an agent, to be padded to the size of the largest
+    agent.
+
+    For a function `data` of `Problem`: return it, alone or inside a dictionary. The objectives see
+    a dictionary of these arrays and "weights", 1 for samples and 0 for padding; weights of your own
+    are kept.
+    """
+    tables = {name: np.asarray(array) for name, array in arrays.items()}
+    lengths = {name: table.shape[0] if table.ndim else None for name, table in tables.items()}
+    if not tables or None in lengths.values() or len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing"
+        raise InputError(
+            "The arrays of samples must have one row for each sample, but their lengths are"
+            f" {listed}."
+        )
+    size = next(iter(tables.values())).shape[0]
+    if size == 0:
+        raise InputError("Every agent needs at least one sample, but this one has none.")
+    return Samples(tables if WEIGHTS in tables else tables | {WEIGHTS: np.ones(size)})
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A sampler that draws one of `count` batches, the same ones during the whole run.
+
+    take   (data of one agent, j) -> batch j, which looks like the data; by default, every leaf has
+           samples along its first axis and is cut into `count` equal pieces
+    """
+
+    count: int
+    take: Callable[[Tree, jax.Array], Tree] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", integer("count", self.count))
+        if not (self.take is None or callable(self.take)):
+            raise InputError(f"take must be a function (d, j) or None, but it is {self.take!r}.")
+
+    def draw(self, key: jax.Array) -> jax.Array:
+        """The number of a batch, all equally likely (up to count/2^32): `randint` takes three times
+        as long."""
+        return (jax.random.bits(key, (), jnp.uint32) % jnp.uint32(self.count)).astype(jnp.int32)
+
+    def batch(self, d: Tree, j: jax.Array) -> Tree:
+        """Batch j of one agent's data."""
+        if self.take:
+            return self.take(d, j)
+        size = lambda leaf: leaf.shape[0] // self.count
+        return jax.tree.map(
+            lambda leaf: lax.dynamic_slice_in_dim(leaf, j * size(leaf), size(leaf)), d
+        )
+
+    def __call__(self, d: Tree, key: jax.Array) -> Tree:
+        return self.batch(d, self.draw(key))
+
+    def check(self, data: Tree) -> None:
+        """Reject data of all agents whose samples cannot be cut into `count` equal pieces."""
+        if self.take is not None:
+            return
+        for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+            name = "data" + jax.tree_util.keystr(path)
+            shape = np.shape(leaf)[1:]
+            if not shape or shape[0] % self.count:
+                found = f"{shape[0]} samples" if shape else "one number"
+                remedy = (
+                    f"Use a count that divides {shape[0]}, or Batches(count, take=lambda d, j: ...)."
+                    if shape
+                    else "Pass Batches(count, take=lambda d, j: ...), or close over what is not a"
+                    " sample."
+                )
+                raise InputError(
+                    f"Batches({self.count}) cuts every leaf of the data into {self.count} equal"
+                    f" pieces, but {name} has {found} for each agent.",
+                    remedy,
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +231,7 @@ class Stream:
         else:
             _check_arguments("The arrays", source, (0,), "a function of an agent's number")
         order = "" if mixed else " in their order"
-        take = lambda agent, seed: _Rows(agent, source(agent), size, seed if mixed else None)
+        take = lambda agent, seed: _row_reader(agent, source(agent), size, seed if mixed else None)
         return cls(take, f"{size} rows of arrays{order}", agents, join, block)
 
     @classmethod
@@ -146,14 +267,18 @@ class Stream:
         block: int | None = None,
     ) -> Stream:
         """Batches from iterators: start(agent) begins one, which yields the same batches whenever
-        it is begun anew.
+        it is restarted.
 
-        A resumed run begins anew and skips what it has used already, so that it takes as long as
+        A resumed run restarts it and skips what it has used already, so that it takes as long as
         reading all of it. The seed of a run changes nothing here.
         """
         _check_arguments("start", start, (0,), "a function of an agent's number")
         return cls(
-            lambda agent, seed: _Iterated(start, agent), "batches of iterators", agents, join, block
+            lambda agent, seed: _iterator_reader(start, agent),
+            "batches of iterators",
+            agents,
+            join,
+            block,
         )
 
     def steps_of_block(self, batch: Tree, agents: int) -> int:
@@ -213,64 +338,52 @@ def _number(leaf: object) -> np.ndarray:
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
-class _Rows:
-    """The reader of one agent's arrays."""
+def _row_reader(agent: int, arrays: Tree, batch: int, seed: int | None) -> Reader:
+    """The reader of one agent's arrays; without a seed, rows come in their order."""
+    n = _rows_of(agent, arrays)
+    orders: dict[int, np.ndarray] = {}  # of the passes that the last batch was part of
 
-    def __init__(self, agent: int, arrays: Tree, batch: int, seed: int | None):
-        self.agent = agent
-        self.arrays = arrays
-        self.size = _rows_of(agent, arrays)
-        self.batch = batch
-        self.seed = seed
-        self.orders: dict[int, np.ndarray] = {}
+    def order(e: int) -> np.ndarray:
+        if seed is None:
+            return np.arange(n)
+        return np.random.default_rng((seed, agent, e)).permutation(n)
 
-    def __call__(self, step: int) -> Tree:
-        rows = self.rows(step)
-        return jax.tree.map(lambda array: np.asarray(array[rows]), self.arrays)
+    def read(step: int) -> Tree:
+        nonlocal orders
+        passes, places = np.divmod(batch * step + np.arange(batch), n)  # (1)
+        now = np.unique(passes).tolist()
+        orders = {e: orders[e] if e in orders else order(e) for e in now}
+        rows = np.concatenate([orders[e][places[passes == e]] for e in now])  # (2)
+        return jax.tree.map(lambda array: np.asarray(array[rows]), arrays)
 
-    def rows(self, step: int) -> np.ndarray:
-        """The rows of a batch."""
-        passes, places = np.divmod(self.batch * step + np.arange(self.batch), self.size)  # (1)
-        self.orders = {
-            e: self.orders[e] if e in self.orders else self._order(e)
-            for e in np.unique(passes).tolist()
-        }
-        # (2)
-        return np.concatenate([order[places[passes == e]] for e, order in self.orders.items()])
-
-    def _order(self, e: int) -> np.ndarray:
-        if self.seed is None:
-            return np.arange(self.size)
-        return np.random.default_rng((self.seed, self.agent, e)).permutation(self.size)
+    return read
 
 
-class _Iterated:
-    """The reader of one agent's iterator; it remembers its last batch, and begins anew for an
-    earlier one."""
+def _iterator_reader(start: Callable[[int], Iterable[Tree]], agent: int) -> Reader:
+    """The reader of one agent's iterator; it keeps its last batch, and restarts for an earlier
+    one."""
+    left: Iterator[Tree] = iter(())
+    last: tuple[int, Tree] | None = None  # a step and its batch
 
-    def __init__(self, start: Callable[[int], Iterable[Tree]], agent: int):
-        self.start = start
-        self.agent = agent
-        self.left: Iterator[Tree] | None = None
-        self.step = -1
-        self.last: Tree = None
-
-    def __call__(self, step: int) -> Tree:
-        if step == self.step:
-            return self.last
-        if self.left is None or step < self.step:
-            self.left = iter(self.start(self.agent))
-            self.step = -1
-        skipped = step - self.step - 1
-        found = list(itertools.islice(self.left, skipped, skipped + 1))
+    def read(step: int) -> Tree:
+        nonlocal left, last
+        if last is None or step < last[0]:
+            left = iter(start(agent))
+            skipped = step
+        elif step == last[0]:
+            return last[1]
+        else:
+            skipped = step - last[0] - 1
+        found = list(itertools.islice(left, skipped, skipped + 1))
         if not found:
             raise InputError(
-                f"The iterator of agent {self.agent} ended before it had a batch for step {step}.",
-                "Let it go on for ever, by itertools.cycle for example, or make fewer steps.",
+                f"The iterator of agent {agent} ended before it had a batch for step {step}.",
+                "Let it continue without end, by itertools.cycle for example, or make fewer steps.",
             )
-        self.step = step
-        self.last = found[0]
-        return self.last
+        last = step, found[0]
+        return found[0]
+
+    return read
 
 
 def _rows_of(agent: int, arrays: Tree) -> int:

@@ -18,7 +18,8 @@ import numpy as np
 
 from decibo.data.dataset import Dataset, hold_out, numbered
 from decibo.data.encode import Encoding, column_of
-from decibo.errors import InputError, first_line, missing, short
+from decibo.errors import InputError, first_line, short
+from decibo.errors import missing as missing_package
 from decibo.files import read_file
 from decibo.validate import a_path
 
@@ -92,7 +93,10 @@ def read_table(
     drop         columns to leave out
     """
     files = _files(source)
-    pandas = _pandas()
+    try:
+        import pandas
+    except ImportError as error:
+        raise missing_package("pandas", "Reading tables", "table") from error
     absent = frozenset(missing)
     coded = frozenset(categories)
     frames = []
@@ -140,14 +144,6 @@ def _files(source: Source) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
-def _pandas() -> ModuleType:
-    try:
-        import pandas
-    except ImportError as error:
-        raise missing("pandas", "Reading tables", "table") from error
-    return pandas
-
-
 def _csv(path: Path) -> dict[str, list[object]]:
     try:
         text = read_file(path).decode("utf-8-sig")
@@ -175,7 +171,7 @@ def _parquet(path: Path, pandas: ModuleType) -> dict[str, list[object]]:
     try:
         frame = pandas.read_parquet(path)
     except ImportError as error:
-        raise missing("pyarrow", "Reading parquet files", "table") from error
+        raise missing_package("pyarrow", "Reading parquet files", "table") from error
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or first_line(error)}."

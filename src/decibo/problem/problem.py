@@ -37,9 +37,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.data.batches import Batches
-from decibo.data.samples import Samples
-from decibo.data.stream import FirstBatch, Stream
+from decibo.data.stream import Batches, FirstBatch, Samples, Stream
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer, only_known

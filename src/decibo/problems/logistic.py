@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decibo.data.batches import Batches
 from decibo.data.dataset import Dataset, check_dataset
 from decibo.data.loaders import digits
 from decibo.data.split import Parts, by_group, by_label, dirichlet, iid, shards
+from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.validate import above, integer, one_of

@@ -18,8 +18,7 @@ from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.asynchronous import check_free, core_for
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
-from decibo.data.batches import Batches
-from decibo.data.stream import FirstBatch, Stream
+from decibo.data.stream import Batches, FirstBatch, Stream
 from decibo.errors import InputError, short, warn
 from decibo.measure.cost import (
     Cost,
