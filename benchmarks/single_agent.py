@@ -38,10 +38,9 @@ os.environ.setdefault(
 
 import jax
 import numpy as np
-from timing import Row
-
 from studies.bench.corner import FLOOR, MARKS, TASKS, ours, phi
 from studies.bench.rivals import Racer, Rivals, Task
+from timing import Row
 
 GROUP = "one agent"
 SLICE = 0.05  # CPU seconds

@@ -1,18 +1,18 @@
-"""Claims of other papers about order and shape, each with a verdict from runs, as decibo.paper has
+"""Claims of other papers about order and shape, each with a verdict from runs, as studies.paper has
 them for AHEAD.
 
 No published table of decentralised bilevel results can be matched number for number, so what is
-tested is who is ahead of whom, and what makes no difference. Some claims are read from the cells of
-a benchmark, others from runs of their own on heterogeneous quadratics (condition 10, ten agents,
-five seeds). Ahead means a lower area under the curve of what the task is judged by, median over the
-seeds; differences below 1 % decide nothing.
+tested is which method is ahead of which, and what makes no difference. Some claims are read from
+the results of a benchmark, others from runs of their own on heterogeneous quadratics (condition 10,
+ten agents, five seeds). Ahead means a lower area under the curve of what the task is judged by,
+median over the seeds; differences below 1 % decide nothing.
 
-SPARKLE   Zhu et al. 2024       D-SOBA   Kong et al. 2024       SLDBO   Dong et al. 2023       C2DFB   Wen et al. 2024
+SPARKLE   Zhu et al. 2024       D-SOBA   Kong et al. 2024
+SLDBO     Dong et al. 2023      C2DFB    Wen et al. 2024
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -26,8 +26,6 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.c2dfb import c2dfb
 from decibo.algorithm.compose import compose, minibatch
 from decibo.algorithm.methods import d_soba, sparkle_ed
-from decibo.errors import CorruptedFileError
-from decibo.files import atomic_write, read_checked
 from decibo.formatting import listed, plural
 from decibo.network.graphs import complete, exponential, ring
 from decibo.network.network import Network
@@ -39,7 +37,7 @@ from studies.bench.judging import judged_run
 from studies.bench.material import NOISE, noisy
 from studies.bench.page import Block
 from studies.bench.ranks import costs, first_step
-from studies.bench.results import Cell, Run, key_of
+from studies.bench.storage import Result, Run, computed_once
 from studies.bench.tasks import TASKS
 from studies.bench.tuning import score
 from studies.paper.result import Claim, Verdict, judge, or_never, tally, true_for
@@ -53,55 +51,52 @@ TARGET = 1e-6
 CLOSE = 1.25  # what counts as equal
 
 
-def check(out: Path, cells: Sequence[Cell]) -> list[Claim]:
-    """All claims, from the cells of a benchmark and from runs that are kept in its folder."""
+def check(out: Path, results: Sequence[Result]) -> list[Claim]:
+    """All claims, from the results of a benchmark and from runs that are stored in its folder."""
     return [
         _ahead(
-            cells,
+            results,
             "SPARKLE: exact diffusion is ahead of gradient tracking",
             "sparkle_ed",
             "sparkle_gt",
         ),
         _ahead(
-            cells, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"
+            results, "SPARKLE: EXTRA is ahead of gradient tracking", "sparkle_extra", "sparkle_gt"
         ),
-        _ahead(cells, "SPARKLE: gradient tracking is ahead of D-SOBA", "sparkle_gt", "d_soba"),
-        *(_kept(out, claim) for claim in (_mixed, _topology, _differences, _denser)),
-        _exact(cells),
+        _ahead(results, "SPARKLE: gradient tracking is ahead of D-SOBA", "sparkle_gt", "d_soba"),
+        *(_computed(out, claim) for claim in (_mixed, _topology, _differences, _denser)),
+        _exact(results),
         _cheaper(
-            cells, "SLDBO: needs less computation than methods with inner loops", "sldbo", "work"
+            results, "SLDBO: needs less computation than methods with inner loops", "sldbo", "work"
         ),
         _cheaper(
-            cells,
+            results,
             "C2DFB: needs less traffic than second-order methods with inner loops",
             "c2dfb",
             "bytes",
         ),
-        *(_kept(out, claim) for claim in (_compressed, _speed_up, _transient)),
+        *(_computed(out, claim) for claim in (_compressed, _speed_up, _transient)),
     ]
 
 
-def _kept(out: Path, claim: Callable[[], Claim]) -> Claim:
-    """A claim with runs of its own, which are made once for a folder."""
+def _computed(out: Path, claim: Callable[[], Claim]) -> Claim:
+    """A claim with runs of its own, which are computed once for a folder."""
     path = out / "claims" / f"{claim.__name__.strip('_')}.json"
-    key = key_of(
-        {"software": software(), "about": [STEPS, STEP, TARGET, CLOSE, NOISE, list(SEEDS)]}
-    )
-    try:
-        raw = json.loads(read_checked(path))
-        if raw.pop("key") == key:
-            return Claim(**raw | {"verdict": Verdict(raw["verdict"])})
-    except (CorruptedFileError, ValueError, TypeError, KeyError, AttributeError):
-        pass
-    found = claim()
-    atomic_write(path, json.dumps({"key": key, **asdict(found)}, indent=1) + "\n")
-    return found
+    asked = {"software": software(), "about": [STEPS, STEP, TARGET, CLOSE, NOISE, list(SEEDS)]}
+    found = computed_once(path, asked, lambda: asdict(claim()))
+    found["verdict"] = Verdict(found["verdict"])
+    return Claim(**{name: value for name, value in found.items() if name != "key"})
 
 
 def block(claims: Sequence[Claim]) -> Block:
     """The claims as a section of the page."""
-    found = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
-    counts = listed([_counted(count, verdict) for verdict, count in found.items() if count])
+    words = {
+        Verdict.holds: ("holds", "hold"),
+        Verdict.fails: ("does not hold", "do not hold"),
+        Verdict.open: ("is undecided", "are undecided"),
+    }
+    found = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in words}
+    counts = listed([f"{n} {words[verdict][n != 1]}" for verdict, n in found.items() if n])
     rows = [(claim.paper, claim.finding, str(claim.verdict)) for claim in claims]
     text = (
         f"Of {plural(len(claims), 'claim')} {counts}. A claim holds if it does in at least 4 of 5"
@@ -112,31 +107,29 @@ def block(claims: Sequence[Claim]) -> Block:
     return Block("Claims of other papers", [text], ("the paper says", "measured", "verdict"), rows)
 
 
-def _counted(count: int, verdict: Verdict) -> str:
-    """How many claims have this verdict, as a sentence says it."""
-    words = {
-        Verdict.holds: ("holds", "hold"),
-        Verdict.fails: ("does not hold", "do not hold"),
-        Verdict.open: ("is undecided", "are undecided"),
-    }
-    return f"{count} {words[verdict][count != 1]}"
-
-
 def as_dict(claim: Claim) -> dict[str, str]:
     """A claim as JSON can hold it."""
     return {"paper": claim.paper, "measured": claim.finding, "verdict": str(claim.verdict)}
 
 
-# From the cells of a benchmark
+# From the results of a benchmark
 
 
-def _ahead(cells: Sequence[Cell], says: str, first: str, second: str) -> Claim:
-    """Whether the first has the lower area under its curve, place by place."""
-    pairs = _pairs(cells, first, second)
+def _ahead(results: Sequence[Result], says: str, first: str, second: str) -> Claim:
+    """Whether the first has the lower area under its curve, on each task and network."""
+    by_method = {
+        name: {each.scenario: each for each in results if each.method == name}
+        for name in (first, second)
+    }
+    pairs = [
+        (by_method[first][where], other)
+        for where, other in by_method[second].items()
+        if where in by_method[first]
+    ]
     answers: list[bool | None] = []
     for one, other in pairs:
         mine, its = (
-            float(np.median([_area(cell, run) for run in cell.runs])) for cell in (one, other)
+            float(np.median([_area(result, run) for run in result.runs])) for result in (one, other)
         )
         close = (
             abs(mine - its) <= 0.01 * max(abs(mine), abs(its))
@@ -144,53 +137,43 @@ def _ahead(cells: Sequence[Cell], says: str, first: str, second: str) -> Claim:
             else mine == its
         )
         answers.append(None if close else mine < its)
-    return Claim(says, f"in {tally(answers).replace('seed', 'place')}", judge(*answers))
+    return Claim(says, f"in {tally(answers).replace('seed', 'task')}", judge(*answers))
 
 
-def _pairs(cells: Sequence[Cell], first: str, second: str) -> list[tuple[Cell, Cell]]:
-    by_place = {(cell.place, cell.method): cell for cell in cells}
-    places = dict.fromkeys(cell.place for cell in cells)
-    found = [(by_place.get((place, first)), by_place.get((place, second))) for place in places]
-    return [(one, other) for one, other in found if one is not None and other is not None]
-
-
-def _area(cell: Cell, run: Run) -> float:
+def _area(result: Result, run: Run) -> float:
     if not run.sound:
         return np.inf
-    return float(score(cell.rule.judged, run.history[cell.rule.judged][None])[0])
+    return float(score(result.rule.judged, run.history[result.rule.judged][None])[0])
 
 
-def _exact(cells: Sequence[Cell]) -> Claim:
+def _exact(results: Sequence[Result]) -> Claim:
     says = "SLDBO: constant steps lead to the exact solution although the agents differ"
     here = [
-        cell
-        for cell in cells
-        if cell.method == "sldbo" and cell.task in ("quadratic", "quadratic-severe")
+        result
+        for result in results
+        if result.method == "sldbo" and result.task in ("quadratic", "quadratic-severe")
     ]
     answers = [
         first_step(run, "stationarity", TARGET, np.nan) < np.inf
-        for cell in here
-        for run in cell.runs
+        for result in here
+        for run in result.runs
     ]
     return true_for(says, answers, f": |grad Phi|^2 falls to {TARGET:g} of its start")
 
 
-def _cheaper(cells: Sequence[Cell], says: str, name: str, axis: str) -> Claim:
-    """Whether it reaches the targets with less than MDBO and MA-DSBO, wherever anybody of them
-    does."""
+def _cheaper(results: Sequence[Result], says: str, name: str, axis: str) -> Claim:
+    """Whether it reaches the targets with less than MDBO and MA-DSBO, where one of them does."""
     rivals = ("mdbo", "ma_dsbo")
-    found = costs([cell for cell in cells if cell.method in (name, *rivals)])
-    if not {name, *rivals} <= set(found.entrants):
-        return Claim(says, "the benchmark has no such cells", judge())
-    mine = found.by_axis[axis][:, found.entrants.index(name)]
-    theirs = np.min(
-        [found.by_axis[axis][:, found.entrants.index(rival)] for rival in rivals], axis=0
-    )
+    found = costs([result for result in results if result.method in (name, *rivals)])
+    if not {name, *rivals} <= set(found.methods):
+        return Claim(says, "the benchmark has no such results", judge())
+    mine = found.of(axis, name)
+    theirs = np.min([found.of(axis, rival) for rival in rivals], axis=0)
     decided = np.isfinite(mine) | np.isfinite(theirs)
     answers = [bool(value) for value in (mine < theirs)[decided]]
     less = "fewer" if axis.endswith("s") else "less"
     return Claim(
-        says, f"{less} {axis} in {tally(answers).replace('seed', 'question')}", judge(*answers)
+        says, f"{less} {axis} in {tally(answers).replace('seed', 'instance')}", judge(*answers)
     )
 
 

@@ -5,9 +5,9 @@ r"""Judging: the exact reference at every recorded point, and what a step costs.
     inner_error    |ybar - y*(xbar)|^2          accuracy    of ybar on the test set, where there is one
     consensus      sum_i |x_i - xbar|^2
 
-Where the inner level has many minima there is no y*(x), and nobody can know Phi. Such tasks are
-judged by what whoever uses x would see: the model is trained anew with xbar, from the start and
-always in the same way, and
+Where the inner level has many minima there is no y*(x), and Phi is not defined. Such tasks are
+judged by what a user of x would see: the model is trained from the start with xbar, always in the
+same way, and
 
     phi            the validation loss of that model, mean_i f_i(xbar, y_T(xbar))
     gap            mean_i g_i(xbar, ybar) - g_i(xbar, y_T(xbar)), below 0 where the method trained
@@ -44,11 +44,11 @@ from decibo.run.solve import solve
 from studies.bench.tasks import Task
 
 CHUNK = 48  # points that are judged together: one shape, one program
-RECORDS = 120  # of a judged run; half of them where models are trained anew
+RECORDS = 120  # of a judged run; half of them where models are retrained
 TRAINING = 100  # steps of y_T
 RATE = 0.5  # of these steps, in 1/L of the start
 MOMENTUM = 0.9
-BEYOND = 1e6  # numbers of a run that is lost, finite or not
+BEYOND = 1e6  # a run with larger entries counts as diverged, finite or not
 Columns = dict[str, np.ndarray]
 
 
@@ -58,7 +58,7 @@ def mean_x(s: Snapshot) -> jax.Array:
 
 
 def mean_y(s: Snapshot) -> jax.Array:
-    """ybar: the mean of the variable that answers for y*(x)."""
+    """ybar: the mean of the variable that estimates y*(x)."""
     return s.mean(s.answer)
 
 
@@ -66,9 +66,9 @@ MEASURES = ["consensus_x", mean_x, mean_y]
 
 
 def points(problem: Problem, X: np.ndarray, Y: np.ndarray, trained: bool = False) -> Columns:
-    """The columns above at points with these rows; what left all bounds, or has no y*, is infinite.
+    """The columns above at points with these rows; infinite where they are out of bounds or have no y*.
 
-    trained   whether the model is trained anew, since there is no y*
+    trained   whether the model is retrained, since there is no y*
     """
     sound = (np.abs(X).max(axis=1) < BEYOND) & (np.abs(Y).max(axis=1) < BEYOND)  # False for NaN
     start = np.asarray(problem.functions.y.ravel(jax.tree.map(jnp.asarray, problem.y0)))
@@ -76,7 +76,7 @@ def points(problem: Problem, X: np.ndarray, Y: np.ndarray, trained: bool = False
         return _columns_at(problem, X, Y, np.broadcast_to(start, Y.shape), sound, trained)
     columns = _columns_at(problem, X, Y, Y, sound)
     lost = sound & ~np.isfinite(columns["phi"])
-    if lost.any():  # Newton's method from ybar went astray: from the start then
+    if lost.any():  # Newton's method from ybar did not converge: try from the start
         again = _columns_at(problem, X, Y, np.broadcast_to(start, Y.shape), lost)
         columns = {name: np.where(lost, again[name], values) for name, values in columns.items()}
     return columns
@@ -91,14 +91,14 @@ def _columns_at(
     trained: bool = False,
 ) -> Columns:
     """The columns at the wanted points, infinite elsewhere; chunk by chunk, the last one padded."""
-    places = np.flatnonzero(wanted)
+    indices = np.flatnonzero(wanted)
     names = (
         ("phi", "gap", "inner_error") if trained else ("phi", "gap", "inner_error", "stationarity")
     )
     columns = {name: np.full(len(X), np.inf) for name in names}
     program = _trained_chunk if trained else _chunk
-    for at in range(0, len(places), CHUNK):
-        part = places[at : at + CHUNK]
+    for at in range(0, len(indices), CHUNK):
+        part = indices[at : at + CHUNK]
         rows = part[np.arange(CHUNK).clip(max=len(part) - 1)]
         found = program(problem.functions, problem.data, X[rows], Y[rows], guess[rows])
         for name, values in zip(names, found, strict=True):
@@ -166,8 +166,8 @@ def _square(v: jax.Array) -> jax.Array:
 
 
 def units(problem: Problem, trained: bool = False) -> dict[str, float]:
-    """The units of dials: outer = sqrt(n)/|grad Phi(x0)|, inner = 1/L; Phi is that of y_T if models
-    are trained."""
+    """The units of hyper-parameters: outer = sqrt(n)/|grad Phi(x0)|, inner = 1/L; Phi is that of
+    y_T if models are trained."""
     functions = problem.functions
     x = functions.x.ravel(jax.tree.map(jnp.asarray, problem.x0))
     y = functions.y.ravel(jax.tree.map(jnp.asarray, problem.y0))

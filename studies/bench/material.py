@@ -8,7 +8,7 @@ square. Two are drawn from a seed and look like data that would have to be downl
                    positive in twelve
     (2)  adult     30 indicators of 8 attributes, the first value of each the commonest, and one positive in four
 
-A table is read from bench-NAME.npz in $DECIBO_DATA if it is there, for machines without
+A table is read from bench-NAME.npz in $DECIBO_DATA if that exists, for machines without
 scikit-learn: `pack` writes these files. The problems:
 
     (3)  noisy       quadratics; a sample adds noise to the linear terms of f and g
@@ -53,7 +53,7 @@ SOURCES = {"ijcnn1": "ijcnn1", "a9a": "a9a", "mnist": "mnist.npz", "fashion": FA
 
 
 def at_hand(name: str) -> bool:
-    """Whether a table can be had without a download."""
+    """Whether a table is available without a download."""
     source = SOURCES.get(name)
     return source is None or find(_packed(name)) is not None or _found(source) is not None
 

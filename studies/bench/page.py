@@ -1,8 +1,8 @@
-"""The page of a benchmark: what it says, block by block, as HTML beside the results and as Markdown
-for the docs.
+"""The page of a benchmark: which method should I use, when, and what does it cost me?
 
-The first screen answers: which method should I use, when, and what does it cost me? Every sentence
-and every number is computed from the results.
+Every sentence and every number is computed from the results. `blocks` computes the sections,
+`write_html` makes the page beside the raw results, and `publish` what the repository keeps: the
+tables as CSV and a Markdown page with the short ones.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,23 +19,25 @@ import numpy as np
 
 from decibo.errors import missing
 from decibo.files import atomic_write, check_own
-from decibo.formatting import format_number, format_seconds, listed, plural, typeset_number
+from decibo.formatting import format_number, format_seconds, listed, plural, to_csv, typeset_number
 from decibo.report.figures import DARK, LIGHT
 from decibo.report.page import GENERATOR
 from studies.bench import pictures
-from studies.bench.entrants import entrants
-from studies.bench.ranks import LEVEL, WITHIN, Costs, Standing, costs, standings, told_apart
-from studies.bench.results import AXES, UNITS, Cell, shown
+from studies.bench.methods import all_methods
+from studies.bench.ranks import LEVEL, WITHIN, Costs, Standing, costs, standings
+from studies.bench.storage import AXES, UNITS, Result, Run, shown
 from studies.bench.suite import BUDGETS
 from studies.bench.tasks import TASKS
 
+TEMPLATES = Path(__file__).parent / "templates"
+SHORT = 20  # rows of a table that Markdown shows and HTML does not fold
+ANSWERED = ("steps", "work", "bytes", "seconds")  # the axes of the first screen
 TRIO = ("ahead_exact", "ahead_exact_auto", "ahead", "sparkle_ed")
 SAME = (
     "For g quadratic in y, ahead_exact makes the steps of sparkle_ed with theta = 1, whatever lam"
     " is. Where it needs fewer steps there, the search found better settings for it: lam hardly"
     " matters, theta does, and both methods have the same number of tries."
 )
-ANSWERED = ("steps", "work", "bytes", "seconds")  # the axes of the first screen
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Block:
     rows: Sequence[Sequence[str]] = ()
     picture: str = ""
     after: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The title as the name of a file."""
+        return re.sub(r"\W+", "_", re.split("[:,]", self.title.lower())[0]).strip("_")
 
 
 @dataclass(frozen=True)
@@ -67,267 +73,199 @@ class Made:
         return f"Made by `{self.command}` {listed(self.places)}; {spent}. {self.budget}"
 
 
-def made_by(command: str, budget: str, cells: Sequence[Cell], planned: int = 0) -> Made:
-    """What the cells say of when, with what and where they were made; `planned` is how many the
+def made_by(command: str, budget: str, results: Sequence[Result], planned: int = 0) -> Made:
+    """What the results say of when, with what and where they were made; `planned` is how many the
     budget has."""
     size = BUDGETS[budget]
-    tried = (
-        f"{size.search.rounds} x {size.search.settings} settings on"
-        f" {plural(len(size.search.seeds), 'tuning seed')}"
+    seeds = plural(len(size.search.seeds), "tuning seed")
+    text = (
+        f"Budget {budget}: {size.search.rounds} x {size.search.settings} settings on {seeds} for"
+        f" every method, judged on {size.seeds} other seeds."
     )
-    text = f"Budget {budget}: {tried} for every method, judged on {size.seeds} other seeds."
-    if len(cells) < planned:
+    if len(results) < planned:
         text += (
-            f" {len(cells)} of {planned} cells are there; the others were not made in the time that"
-            " there was."
+            f" {len(results)} of {planned} results are available; the time did not suffice for the"
+            " others."
         )
-    return Made(
-        command,
-        _where(cells) or ["by an earlier version"],
-        sum(cell.seconds for cell in cells),
-        text,
-    )
-
-
-def _where(cells: Sequence[Cell]) -> list[str]:
-    """When, with what and where: one entry for each machine and its software, whatever the number
-    of processes."""
-    groups: dict[tuple[str, str], set[int]] = {}
-    for made in (cell.made for cell in cells if cell.made):
+    # one entry for each machine and its software, whatever the number of processes
+    groups: dict[tuple[str, str], list[int]] = {}
+    for made in (result.made for result in results if result.made):
         processes, _, machine = made["hardware"].partition(" on ")
         when = "on {date} with {software}".format(**made)
-        groups.setdefault((when, machine), set()).add(int(processes.split()[0]))
-    spans = {place: sorted({min(counts), max(counts)}) for place, counts in groups.items()}
-    return sorted(
-        f"{when}; {' to '.join(map(str, span))} process{'es' * (span[-1] > 1)} on {machine}"
-        for (when, machine), span in spans.items()
-    )
+        groups.setdefault((when, machine), []).append(int(processes.split()[0]))
+    places = []
+    for (when, machine), counts in sorted(groups.items()):
+        span = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        places.append(f"{when}; {span} process{'es' * (max(counts) > 1)} on {machine}")
+    seconds = sum(result.seconds for result in results)
+    return Made(command, places or ["by an earlier version"], seconds, text)
 
 
-def blocks(cells: Sequence[Cell]) -> list[Block]:
+def blocks(results: Sequence[Result]) -> list[Block]:
     """The page, block by block."""
-    found = costs(cells)
+    found = costs(results)
     if not found.instances:
         return [Block("Nothing to rank yet", ["No task has been run by all of these methods."])]
     tables = {axis: standings(found, axis) for axis in AXES}
     return [
-        _first(cells, found, tables),
-        _when(cells),
+        _first(results, found, tables),
+        _when(results),
         _trio(found, tables),
-        _price(cells),
-        _tuning(cells),
-        *_ranks(tables, found),
+        _price(results),
+        _tuning(results),
+        _ranks(tables, found),
+        Block("Performance profiles", [pictures.PROFILES], picture="profiles"),
         Block("Curves", [pictures.CURVES], picture="curves"),
-        _by_task(cells),
-        *_networks(cells),
-        _ends(cells),
-        _failures(cells),
-        _settings(cells),
-        _rules(cells),
+        _by_task(results),
+        *_networks(results),
+        _ends(results),
+        _failures(results),
+        _settings(results),
+        _rules(results),
     ]
 
 
-def _first(cells: Sequence[Cell], found: Costs, tables: dict[str, list[Standing]]) -> Block:
-    """A row for everything that a reader may have to pay for, or lack."""
-    price = _step_costs(cells)
-    free = [name for name, cost in price.items() if not cost["products"]]
-    least = [
-        name
-        for name, share in zip(found.entrants, found.solved(), strict=True)
-        if share >= 0.5 and name in price
-    ]
-    light = min(least, key=lambda name: price[name]["state"], default=None)
-    fewest = [
-        name
-        for name in least
-        if light is not None and price[name]["state"] <= 1.05 * price[light]["state"]
-    ]
+# Which method should I use?
+
+
+def _first(results: Sequence[Result], found: Costs, tables: dict[str, list[Standing]]) -> Block:
+    """A row for everything that a reader may be short of."""
+    work = tables["work"]
+    price = {each.method: each.cost for each in results if each.scenario == results[0].scenario}
+    first_order = [name for name, cost in price.items() if not cost["products"]]
+    half = [name for name, share in found.solved().items() if share >= 0.5 and name in price]
+    least = min((price[name]["state"] for name in half), default=0.0)
+    light = [name for name in half if price[name]["state"] <= 1.05 * least]
+    only = lambda names: [row for row in work if row.method in names]
     asked: list[tuple[str, list[Standing]]] = [
-        ("computing", tables["work"]),
+        ("computing", work),
         ("bandwidth", tables["bytes"]),
         ("rounds of communication", tables["steps"]),
         ("time, all agents on one machine", tables["seconds"]),
-        ("second derivatives", _only(tables["work"], free)),
-        ("memory: least of those that solve half", _only(tables["work"], fewest)),
-        ("time to tune", _only(tables["work"], ["ahead_exact_auto"])),
+        ("second derivatives", only(first_order)),
+        ("memory: least of those that solve half", only(light)),
+        ("time to tune", only(["ahead_exact_auto"])),
     ]
-    rows = [_row(what, table, price) for what, table in asked if table]
+    rows = []
+    for what, table in asked:
+        if not table:
+            continue
+        best = table[0]
+        level = [row.method for row in table[1:] if best.overlaps(row)]
+        also = ", ".join(level[:3]) + (f" and {len(level) - 3} more" if len(level) > 3 else "")
+        cost = price.get(best.method, {})
+        spent = [
+            f"{format_number(cost[name])} {unit}" if cost else ""
+            for name, unit in (
+                ("work", "gradients"),
+                ("numbers", "numbers"),
+                ("state", "copies of (x, y)"),
+            )
+        ]
+        numbers = (also or "none", _with_interval(best), _percent(best.solved))
+        rows.append((what, f"**{best.method}**", *numbers, *spent))
     sentences = [
-        _advice(found, tables),
+        _advice(found, work),
         (
-            f"{_scope(cells, found)} A rank is 1 for the method that needs least to reach a target,"
-            f" and the intervals have {100 * LEVEL:.0f} %. The last columns say what an agent does"
-            f" in one step on {cells[0].task}; the numbers go to each neighbour. A product with"
-            " second derivatives counts as two gradients, and so do H v and J v together, which"
-            " are computed at once."
+            f"{_scope(results, found)} A rank is 1 for the method that needs least to reach a"
+            f" target, and the intervals have {100 * LEVEL:.0f} %. The last columns say what an"
+            f" agent does in one step on {results[0].task}; the numbers go to each neighbour. A"
+            " product with second derivatives counts as two gradients, and so do H v and J v"
+            " together, which are computed at once."
         ),
     ]
     head = (
         "if you are short of",
         "use",
         "or one with the same rank within the error",
-        f"rank of {len(found.entrants)}",
+        f"rank of {len(found.methods)}",
         "solved",
+        "a step costs",
+        "sends",
+        "stores",
     )
-    return Block(
-        "Which method should I use?", sentences, (*head, "a step costs", "sends", "keeps"), rows
-    )
+    return Block("Which method should I use?", sentences, head, rows)
 
 
-def _only(table: Sequence[Standing], names: Sequence[str]) -> list[Standing]:
-    return [row for row in table if row.entrant in names]
-
-
-def _row(
-    what: str, table: Sequence[Standing], price: dict[str, dict[str, float]]
-) -> tuple[str, ...]:
-    """A line of the first table: the best of those that are left."""
-    best = table[0]
-    level = [row.entrant for row in table[1:] if not told_apart(best, row)]
-    cost = price.get(best.entrant)
-    costs_of = ("", "", "")
-    if cost is not None:
-        costs_of = (
-            f"{format_number(cost['work'])} gradients",
-            f"{format_number(cost['numbers'])} numbers",
-            f"{format_number(cost['state'])} copies of (x, y)",
-        )
-    others = (
-        ", ".join(level) if len(level) <= 3 else f"{', '.join(level[:3])} and {len(level) - 3} more"
-    )
-    return (
-        what,
-        f"**{best.entrant}**",
-        others or "nobody",
-        _with_interval(best),
-        _percent(best.solved),
-        *costs_of,
-    )
-
-
-def _step_costs(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
-    """What a step costs everybody, on the first place."""
-    place = cells[0].place
-    return {cell.method: cell.cost for cell in cells if cell.place == place}
-
-
-def _advice(found: Costs, tables: dict[str, list[Standing]]) -> str:
-    """One paragraph for whoever reads nothing else."""
-    work = tables["work"]
+def _advice(found: Costs, work: list[Standing]) -> str:
+    """One paragraph for readers of nothing else."""
     best = work[0]
-    level = [row.entrant for row in work[1:] if not told_apart(best, row)]
-    rivals = f"; {listed(level)} cannot be told apart from it" if level else ""
-    least = (
-        "the least work of all"
-        if best.median <= WITHIN
-        else f"{best.median:.2g} times the least work"
-    )
-    spent = f", with {least} in the median" if best.solved else ""
+    level = [row.method for row in work[1:] if best.overlaps(row)]
+    also = f"; {listed(level)} cannot be distinguished from it" if level else ""
+    least = "the least" if best.median <= WITHIN else f"{best.median:.2g} times the least"
+    spent = f", with {least} work of all in the median" if best.solved else ""
     parts = [
-        f"**Use `{best.entrant}` if you can tune it**: it has the best mean rank in work,"
-        f" {best.rank:.1f} of {len(found.entrants)}{rivals}. It solves {_percent(best.solved)} of"
-        f" the questions asked here{spent}."
+        f"**Use `{best.method}` if you can tune it**: it has the best mean rank in work,"
+        f" {best.rank:.1f} of {len(found.methods)}{also}. It solves {_percent(best.solved)} of"
+        f" the instances of this benchmark{spent}."
     ]
     most = max(work, key=lambda row: row.solved)
     if most.solved > best.solved:
-        parts.append(f"Most is solved by `{most.entrant}`, {_percent(most.solved)}.")
-    auto = next((row for row in work if row.entrant == "ahead_exact_auto"), None)
+        parts.append(f"`{most.method}` solves most, {_percent(most.solved)}.")
+    auto = [row.method for row in work].index("ahead_exact_auto") if _has_auto(work) else None
     if auto is not None:
-        place = 1 + work.index(auto)
         parts.append(
             "**If you cannot tune, use `ahead_exact()` without step sizes**, which finds them"
-            f" while it runs: it comes {_ordinal(place)} of {len(work)}, against rivals that were"
-            f" tuned for every task, and solves {_percent(auto.solved)}."
+            f" while it runs: it comes {_ordinal(1 + auto)} of {len(work)}, against methods that"
+            f" were tuned for every task, and solves {_percent(work[auto].solved)}."
         )
     return " ".join(parts)
 
 
-def _scope(cells: Sequence[Cell], found: Costs) -> str:
-    places = dict.fromkeys((one.task, one.network) for one in found.instances)
+def _has_auto(table: Iterable[Standing]) -> bool:
+    return any(row.method == "ahead_exact_auto" for row in table)
+
+
+def _scope(results: Sequence[Result], found: Costs) -> str:
+    scenarios = {(one.task, one.network) for one in found.instances}
     seeds = len({one.seed for one in found.instances})
-    lost = len({cell.place for cell in cells}) - len(places)
+    lost = len({result.scenario for result in results}) - len(scenarios)
+    verb = "is" if lost == 1 else "are"
     without = (
-        f" {plural(lost, 'place')} that not everybody has run is left out." if lost == 1 else ""
-    )
-    without = (
-        f" {plural(lost, 'place')} that not everybody has run are left out."
-        if lost > 1
-        else without
+        f" {plural(lost, 'other')} that not every method has run {verb} left out." if lost else ""
     )
     return (
-        f"{plural(len(found.entrants), 'method')} on {plural(len(places), 'place')} (a task on a"
-        f" network), {plural(seeds, 'seed')} and two targets each: {len(found.instances)}"
-        f" questions.{without}"
+        f"{plural(len(found.methods), 'method')} on {len(scenarios)} tasks on networks,"
+        f" {plural(seeds, 'seed')} and two targets each: {len(found.instances)}"
+        f" instances.{without}"
     )
 
 
-def _when(cells: Sequence[Cell]) -> Block:
+def _when(results: Sequence[Result]) -> Block:
     rows = []
-    for kind in dict.fromkeys(cell.rule.kind for cell in cells):
-        here = [cell for cell in cells if cell.rule.kind == kind]
-        found = costs(here) if here else None
-        if found is None or not found.instances:
-            continue
-        row = [kind]
-        for axis in ANSWERED:
-            table = standings(found, axis)
-            level = [each.entrant for each in table if each.rank < table[0].rank + 0.5]
-            row.append(", ".join(level[:3]))
-        rows.append(row)
-    heads = [f"least {axis}" for axis in ANSWERED]
-    return Block(
-        "When?",
-        ["The best mean ranks for each kind of task, up to three within half a rank."],
-        ["tasks", *heads],
-        rows,
-    )
-
-
-def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
-    """The honest answer, axis by axis: ranks among all, and question by question against the two
-    rivals."""
-    names = [name for name in TRIO if name in found.entrants]
-    rivals = [name for name in ("sparkle_ed", "ahead") if {"ahead_exact", name} <= set(names)]
-    duels = {
-        rival: {axis: _duel(found, axis, "ahead_exact", rival) for axis in AXES} for rival in rivals
-    }
-    rows = []
-    for axis in AXES:
-        by_name = {row.entrant: row for row in tables[axis]}
-        against = [duels[rival][axis].text for rival in rivals]
-        rows.append([UNITS[axis], *(_with_interval(by_name[name]) for name in names), *against])
-    solved = dict(zip(found.entrants, found.solved(), strict=True))
-    rows.append(["solved", *(_percent(solved[name]) for name in names), *([""] * len(rivals))])
-    sentences = [_answer(rival, duels[rival]) for rival in rivals]
-    sentences.append(
-        "Mean ranks among all methods; then in how many questions ahead_exact needs less : more"
-        " than the other, and the median ratio of what they need where both get there."
-    )
-    after = [SAME] if {"ahead_exact", "sparkle_ed"} <= set(names) else []
-    heads = [f"ahead_exact against {rival}" for rival in rivals]
-    return Block(
-        "ahead_exact, AHEAD and SPARKLE-ED on every axis",
-        sentences,
-        ["axis", *names, *heads],
-        rows,
-        after=after,
-    )
+    for kind in dict.fromkeys(result.rule.kind for result in results):
+        found = costs([result for result in results if result.rule.kind == kind])
+        if found.instances:
+            tables = [standings(found, axis) for axis in ANSWERED]
+            close = [
+                [each.method for each in table if each.rank < table[0].rank + 0.5]
+                for table in tables
+            ]
+            rows.append([kind, *(", ".join(names[:3]) for names in close)])
+    sentence = "The best mean ranks for each kind of task, up to three within half a rank."
+    return Block("When?", [sentence], ["tasks", *(f"least {axis}" for axis in ANSWERED)], rows)
 
 
 class Duel(NamedTuple):
-    """Two methods on one axis: in how many questions the first needs less and more, and the median
+    """Two methods on one axis: in how many instances the first needs less and more, and the median
     ratio."""
 
     less: int
     more: int
     ratio: float
 
+    @classmethod
+    def of(cls, mine: np.ndarray, other: np.ndarray) -> Duel:
+        """From the costs of both, instance by instance."""
+        both = np.isfinite(mine) & np.isfinite(other) & (other > 0)
+        ratio = float(np.median(mine[both] / other[both])) if both.any() else np.nan
+        return cls(int(np.sum(mine * WITHIN < other)), int(np.sum(other * WITHIN < mine)), ratio)
+
     @property
     def text(self) -> str:
         """As a table shows it."""
-        return f"{self.less} : {self.more}" + (
-            f", {self.ratio:.2f}" if np.isfinite(self.ratio) else ""
-        )
+        ratio = f", {self.ratio:.2f}" if np.isfinite(self.ratio) else ""
+        return f"{self.less} : {self.more}{ratio}"
 
     @property
     def winner(self) -> int:
@@ -335,237 +273,139 @@ class Duel(NamedTuple):
         return int(self.less > 2 * self.more) - int(self.more > 2 * self.less)
 
 
-def _duel(found: Costs, axis: str, ours: str, theirs: str) -> Duel:
-    mine, other = (found.by_axis[axis][:, found.entrants.index(name)] for name in (ours, theirs))
-    both = np.isfinite(mine) & np.isfinite(other) & (other > 0)
-    ratio = float(np.median(mine[both] / other[both])) if both.any() else np.nan
-    return Duel(int(np.sum(mine * WITHIN < other)), int(np.sum(other * WITHIN < mine)), ratio)
-
-
-def _answer(rival: str, duels: dict[str, Duel]) -> str:
-    """In words: on which axes ahead_exact is ahead of the rival, and on which not."""
-    wins = {
-        side: [axis for axis, duel in duels.items() if duel.winner == side] for side in (1, -1, 0)
+def _trio(found: Costs, tables: dict[str, list[Standing]]) -> Block:
+    """Axis by axis: ranks among all, and instance by instance against two other methods."""
+    names = [name for name in TRIO if name in found.methods]
+    rivals = [name for name in ("sparkle_ed", "ahead") if {"ahead_exact", name} <= set(names)]
+    duels = {
+        rival: {
+            axis: Duel.of(found.of(axis, "ahead_exact"), found.of(axis, rival)) for axis in AXES
+        }
+        for rival in rivals
     }
+    rows = []
+    for axis in AXES:
+        by_name = {row.method: row for row in tables[axis]}
+        ranks = [_with_interval(by_name[name]) for name in names]
+        rows.append([UNITS[axis], *ranks, *(duels[rival][axis].text for rival in rivals)])
+    solved = found.solved()
+    rows.append(["solved", *(_percent(solved[name]) for name in names), *([""] * len(rivals))])
+    sentences = [
+        *(_answer(rival, duels[rival]) for rival in rivals),
+        "Mean ranks among all methods; then in how many instances ahead_exact needs less : more"
+        " than the other, and the median ratio of what they need where both get there.",
+    ]
+    after = [SAME] if {"ahead_exact", "sparkle_ed"} <= set(names) else []
+    head = ["axis", *names, *(f"ahead_exact against {rival}" for rival in rivals)]
+    title = "ahead_exact, AHEAD and SPARKLE-ED on every axis"
+    return Block(title, sentences, head, rows, after=after)
+
+
+def _answer(rival: str, duels: Mapping[str, Duel]) -> str:
+    """In words: on which axes ahead_exact is ahead of the other method, and on which not."""
     parts = []
-    if wins[1]:
-        parts.append(f"`ahead_exact` is ahead in {listed(wins[1])}")
-    if wins[-1]:
-        parts.append(f"{'it' if parts else '`ahead_exact`'} is behind in {listed(wins[-1])}")
-    if wins[0]:
-        parts.append(f"neither is ahead in {listed(wins[0])}")
+    for side, words in ((1, "{} is ahead in"), (-1, "{} is behind in"), (0, "neither is ahead in")):
+        axes = [axis for axis, duel in duels.items() if duel.winner == side]
+        if axes:
+            parts.append(f"{words.format('it' if parts else '`ahead_exact`')} {listed(axes)}")
     return f"Against `{rival}`: {'; '.join(parts)}. Ahead means: twice as often as behind."
 
 
-def _price(cells: Sequence[Cell]) -> Block:
-    """What a step costs, on the first task that everybody shares."""
-    names = list(dict.fromkeys(cell.method for cell in cells))
-    place = next(iter(dict.fromkeys(cell.place for cell in cells)))
-    here = {cell.method: cell for cell in cells if cell.place == place}
-    about = {name: entrant.about for name, entrant in entrants().items()}
-    rows = [
-        (
-            name,
-            about.get(name, ""),
-            *(
-                format_number(here[name].cost[key])
-                for key in ("outer_gradients", "inner_gradients", "products", "work")
-            ),
-            format_number(here[name].cost["numbers"]),
-            format_number(here[name].cost["state"]),
-            f"{1e6 * np.median([run.price['seconds'] for run in here[name].runs]):.0f}",
-        )
-        for name in names
-        if name in here
-    ]
-    head = ("method", "what it is", "gradients of f", "of g", "products", "gradient-equivalents")
-    return Block(
-        "What does it cost me?",
-        [
-            f"One agent in one step on {place[0]}, {place[1]}. It sends the numbers to each"
-            " neighbour, and keeps the copies of (x, y) between steps: its memory besides the"
-            " data."
-        ],
-        (*head, "numbers sent", "copies", "microseconds, all agents"),
-        rows,
+# What does it cost me?
+
+
+def _price(results: Sequence[Result]) -> Block:
+    """What a step costs, on the first task."""
+    task, network = results[0].scenario
+    about = {name: method.about for name, method in all_methods().items()}
+    counted = ("outer_gradients", "inner_gradients", "products", "work", "numbers", "state")
+    rows = []
+    for result in results:
+        if result.scenario == (task, network):
+            micros = 1e6 * np.median([run.price["seconds"] for run in result.runs])
+            numbers = [format_number(result.cost[name]) for name in counted]
+            rows.append((result.method, about.get(result.method, ""), *numbers, f"{micros:.0f}"))
+    sentence = (
+        f"One agent in one step on {task}, {network}. It sends the numbers to each neighbour, and"
+        " stores the copies of (x, y) between steps: its memory besides the data."
     )
+    head = ("method", "what it is", "gradients of f", "of g", "products", "gradient-equivalents")
+    last = ("numbers sent", "copies", "microseconds, all agents")
+    return Block("What does it cost me?", [sentence], (*head, *last), rows)
 
 
-def _tuning(cells: Sequence[Cell]) -> Block:
+def _tuning(results: Sequence[Result]) -> Block:
     """How easily a search goes wrong, method by method."""
     rows = []
-    for name in dict.fromkeys(cell.method for cell in cells):
-        here = [cell for cell in cells if cell.method == name and cell.tried]
-        if not here:
-            continue
-        tried = [not np.isfinite(row["score"]) for cell in here for row in cell.tried]
-        edges = [any("edge" in note for note in cell.notes) for cell in here]
-        lost = [not run.sound for cell in here for run in cell.runs]
-        shares = [_percent(float(np.mean(each))) for each in (tried, edges, lost)]
-        rows.append((name, str(len(here[0].settings)), *shares))
+    for name in dict.fromkeys(result.method for result in results):
+        here = [result for result in results if result.method == name and result.tried]
+        if here:
+            shares = [
+                [not np.isfinite(row["score"]) for result in here for row in result.tried],
+                [any("boundary" in note for note in result.notes) for result in here],
+                [not run.sound for result in here for run in result.runs],
+            ]
+            percents = [_percent(float(np.mean(each))) for each in shares]
+            rows.append((name, str(len(here[0].settings)), *percents))
     text = (
-        "Everybody had the same ranges, in units of the task, and the same number of tries. A"
-        " setting diverges if it does so on one tuning seed; a search met an edge if its best lay"
-        " at an end of its range, which was widened; and some settings that were best on the tuning"
-        " seeds diverged on judging seeds."
+        "All methods had the same ranges, in units of the task, and the same number of tries. A"
+        " setting diverges if it does so on one tuning seed; a search met a boundary if its best"
+        " lay at an end of its range, which was widened; and some settings that were best on the"
+        " tuning seeds diverged on judging seeds."
     )
     head = (
         "method",
         "settings to tune",
         "tries that diverged",
-        "searches that met an edge",
+        "searches that met a boundary",
         "judged runs that diverged",
     )
     return Block("How hard is it to tune?", [text], head, rows)
 
 
-def _ranks(tables: dict[str, list[Standing]], found: Costs) -> list[Block]:
-    names = sorted(
-        found.entrants, key=lambda name: {row.entrant: row.rank for row in tables["work"]}[name]
-    )
+def _ranks(tables: dict[str, list[Standing]], found: Costs) -> Block:
+    by_name = {axis: {row.method: row for row in tables[axis]} for axis in AXES}
     rows = []
-    for name in names:
-        by_axis = {axis: next(row for row in tables[axis] if row.entrant == name) for axis in AXES}
-        first = by_axis["work"]
-        rows.append(
-            [
-                name,
-                *(_with_interval(by_axis[axis]) for axis in AXES),
-                _percent(first.best),
-                _percent(first.solved),
-            ]
-        )
+    for first in tables["work"]:
+        each = [_with_interval(by_name[axis][first.method]) for axis in AXES]
+        rows.append([first.method, *each, _percent(first.best), _percent(first.solved)])
     sentence = (
-        f"Mean ranks with {100 * LEVEL:.0f} % intervals of a bootstrap over places and seeds. Best"
-        " and solved are shares of the questions, best in gradient-equivalents. Costs within"
-        f" {100 * (WITHIN - 1):.0f} % of each other are a tie, and methods that do not get there"
-        " share the last ranks. Methods without products tie on that axis. Ranks in seconds depend"
-        " on the machine and its load; all others are the same in every run."
+        f"Mean ranks with {100 * LEVEL:.0f} % intervals of a bootstrap over tasks on networks and"
+        " seeds. Best and solved are shares of the instances, best in gradient-equivalents. Costs"
+        f" within {100 * (WITHIN - 1):.0f} % of each other are a tie, and methods that do not get"
+        " there share the last ranks. Methods without products tie on that axis. Ranks in seconds"
+        " depend on the machine and its load; all others are the same in every run."
     )
-    return [
-        Block("Ranks", [sentence], ["method", *AXES, "best", "solved"], rows),
-        Block("Performance profiles", [pictures.PROFILES], picture="profiles"),
-    ]
+    return Block("Ranks", [sentence], ["method", *AXES, "best", "solved"], rows)
 
 
-def _by_task(cells: Sequence[Cell]) -> Block:
-    """Median gradient-equivalents to the hard target, place by place."""
-    names = list(dict.fromkeys(cell.method for cell in cells))
-    places = list(dict.fromkeys(cell.place for cell in cells))
+# Task by task
+
+
+def _by_task(results: Sequence[Result]) -> Block:
+    """Median gradient-equivalents to the hard target on every task and network."""
+    names = list(dict.fromkeys(result.method for result in results))
     rows = []
-    for place in places:
-        here = [cell for cell in cells if cell.place == place]
-        same_task = [cell for cell in cells if cell.task == place[0]]
-        found = costs([*here, *(cell for cell in same_task if cell.place != place)], [place])
-        hard = [
-            k for k, one in enumerate(found.instances) if one.target == TASKS[place[0]].targets[1]
-        ]
-        row = [f"{place[0]}, {place[1]}"]
-        medians = {
-            name: _median(found.by_axis["work"][hard, k]) for k, name in enumerate(found.entrants)
-        }
-        here_names = {cell.method for cell in here}
-        least = min((value for value in medians.values()), default=np.inf)
+    for scenario in dict.fromkeys(result.scenario for result in results):
+        task, network = scenario
+        # the lowest Phi of a task is that over all of its networks
+        found = costs([result for result in results if result.task == task], [scenario])
+        hard = [one.target == TASKS[task].targets[1] for one in found.instances]
+        here = {result.method for result in results if result.scenario == scenario}
+        medians = {name: _median(found.of("work", name)[hard]) for name in here}
+        least = min(medians.values())
+        row = [f"{task}, {network}"]
         for name in names:
             value = medians.get(name, np.inf)
-            text = "never" if not np.isfinite(value) else f"{value:,.0f}"
-            mark = np.isfinite(value) and value <= least * WITHIN
-            row.append("" if name not in here_names else f"**{text}**" if mark else text)
+            text = f"{value:,.0f}" if np.isfinite(value) else "never"
+            bold = np.isfinite(value) and value <= least * WITHIN
+            row.append("" if name not in here else f"**{text}**" if bold else text)
         rows.append(row)
     sentence = (
         "Median over the seeds of the gradient-equivalents of all agents to the hard target; never:"
         " in fewer than half of the seeds."
     )
-    return Block("Place by place", [sentence], ["place", *names], rows)
-
-
-def _ends(cells: Sequence[Cell]) -> Block:
-    """Everything that is judged, at the end."""
-    names = ("stationarity", "phi", "gap", "consensus", "accuracy")
-    rows = []
-    for cell in cells:
-        sound = [run.history for run in cell.runs if run.sound]
-        numbers = [
-            (
-                (
-                    "diverged"
-                    if not sound
-                    else typeset_number(float(np.median([each[name][-1] for each in sound])))
-                )
-                if name in cell.runs[0].history
-                else ""
-            )
-            for name in names
-        ]
-        rows.append((f"{cell.task}, {cell.network}", cell.method, *numbers))
-    sentence = (
-        "Medians over the seeds that gave an answer, after the last step: the true squared"
-        " hypergradient and objective, the gap of the lower level, the consensus error of x, and"
-        " the accuracy on a test set where there is one."
-    )
-    return Block(
-        "Where they end",
-        [sentence],
-        ("place", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy"),
-        rows,
-    )
-
-
-def _networks(cells: Sequence[Cell]) -> list[Block]:
-    """Tasks without an exact reference, at equal work and at equal traffic: what the one that had
-    least could spend."""
-    rows = []
-    for place in dict.fromkeys(cell.place for cell in cells if cell.rule.trained):
-        here = [cell for cell in cells if cell.place == place]
-        limits = {axis: _least_spent(here, axis) for axis in ("work", "bytes")}
-        for cell in here:
-            found = [_within(cell, axis, limit) for axis, limit in limits.items()]
-            rows.append(
-                (f"{place[0]}, {place[1]}", cell.method, *(text for pair in found for text in pair))
-            )
-    if not rows:
-        return []
-    text = (
-        "A network has many minima, so there is no true hypergradient. These tasks are judged by"
-        " the validation loss of a network that is trained anew with x, from the same start and in"
-        " the same way for everybody. Here it stands with the test accuracy of the network that the"
-        " method itself has trained, when every method has spent as much as the one that spends"
-        " least in its run: medians over the seeds that gave an answer."
-    )
-    names = [
-        f"{what} at equal {axis}"
-        for axis in ("work", "bytes")
-        for what in ("validation loss", "test accuracy")
-    ]
-    return [
-        Block("Networks: where they are at equal cost", [text], ("place", "method", *names), rows)
-    ]
-
-
-def _least_spent(cells: Sequence[Cell], axis: str) -> float:
-    """What the whole run of the cheapest method costs."""
-    ended = [
-        run.price[axis] * run.history["step"][-1]
-        for cell in cells
-        for run in cell.runs
-        if run.sound
-    ]
-    return float(min(ended, default=np.inf))
-
-
-def _within(cell: Cell, axis: str, limit: float) -> tuple[str, str]:
-    """Validation loss and accuracy at the last record within the limit."""
-    sound = [run for run in cell.runs if run.sound]
-    if not sound:
-        return "diverged", "diverged"
-    places = [
-        int(np.flatnonzero(run.history["step"] * run.price[axis] <= limit * 1.0001)[-1])
-        for run in sound
-    ]
-    middle = lambda name: float(
-        np.median([run.history[name][k] for run, k in zip(sound, places, strict=True)])
-    )
-    return typeset_number(middle("phi")), typeset_number(middle("accuracy"))
+    return Block("Task by task", [sentence], ["task, network", *names], rows)
 
 
 def _median(values: np.ndarray) -> float:
@@ -573,66 +413,122 @@ def _median(values: np.ndarray) -> float:
     return float(np.sort(values)[len(values) // 2]) if len(values) else np.inf
 
 
-def _failures(cells: Sequence[Cell]) -> Block:
+def _over_seeds(result: Result, value: Callable[[Run], float]) -> str:
+    """The median over the seeds that gave an answer."""
+    found = [value(run) for run in result.runs if run.sound]
+    return typeset_number(float(np.median(found))) if found else "diverged"
+
+
+def _spent(run: Run, axis: str) -> np.ndarray:
+    return run.history["step"] * run.price[axis]
+
+
+def _networks(results: Sequence[Result]) -> list[Block]:
+    """Tasks without an exact reference, at equal work and at equal traffic: the budget of the
+    method that used least."""
     rows = []
-    for cell in cells:
-        lost = [str(run.seed) for run in cell.runs if not run.sound]
-        edge = [note for note in cell.notes if "edge" in note or "diverged" in note]
-        if lost or edge:
-            rows.append(
-                (
-                    f"{cell.task}, {cell.network}",
-                    cell.method,
-                    ", ".join(lost) or "none",
-                    "; ".join(edge),
-                )
+    for scenario in dict.fromkeys(result.scenario for result in results if result.rule.trained):
+        here = [result for result in results if result.scenario == scenario]
+        limit = {
+            axis: min(
+                (_spent(run, axis)[-1] for result in here for run in result.runs if run.sound),
+                default=np.inf,
             )
-    lost_runs = sum(not run.sound for cell in cells for run in cell.runs)
-    total = sum(len(cell.runs) for cell in cells)
+            for axis in ("work", "bytes")
+        }
+
+        def within(run: Run, axis: str, name: str, limit: dict[str, float] = limit) -> float:
+            last = np.flatnonzero(_spent(run, axis) <= limit[axis] * 1.0001)[-1]
+            return float(run.history[name][last])
+
+        for result in here:
+            texts = [
+                _over_seeds(result, lambda run, a=axis, n=name: within(run, a, n))
+                for axis in limit
+                for name in ("phi", "accuracy")
+            ]
+            rows.append((", ".join(scenario), result.method, *texts))
+    if not rows:
+        return []
+    text = (
+        "A network has many minima, so there is no true hypergradient. These tasks are judged by"
+        " the validation loss of a network that is retrained with x, always from the same start and"
+        " in the same way. The table has it with the test accuracy of the network that the method"
+        " itself has trained, when every method has used as much as the one that uses least in its"
+        " run: medians over the seeds that gave an answer."
+    )
+    head = [
+        f"{what} at equal {axis}"
+        for axis in ("work", "bytes")
+        for what in ("validation loss", "test accuracy")
+    ]
+    title = "Networks: where they are at equal cost"
+    return [Block(title, [text], ("task, network", "method", *head), rows)]
+
+
+def _ends(results: Sequence[Result]) -> Block:
+    """Everything that is judged, at the end."""
+    names = ("stationarity", "phi", "gap", "consensus", "accuracy")
+    rows = []
+    for result in results:
+        ends = [
+            _over_seeds(result, lambda run, n=name: float(run.history[n][-1]))
+            if name in result.runs[0].history
+            else ""
+            for name in names
+        ]
+        rows.append((", ".join(result.scenario), result.method, *ends))
+    sentence = (
+        "Medians over the seeds that gave an answer, after the last step: the true squared"
+        " hypergradient and objective, the gap of the lower level, the consensus error of x, and"
+        " the accuracy on a test set where there is one."
+    )
+    head = ("task, network", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy")
+    return Block("Where they end", [sentence], head, rows)
+
+
+def _failures(results: Sequence[Result]) -> Block:
+    rows = []
+    for result in results:
+        lost = ", ".join(str(run.seed) for run in result.runs if not run.sound)
+        notes = [note for note in result.notes if "boundary" in note or "diverged" in note]
+        if lost or notes:
+            name = ", ".join(result.scenario)
+            rows.append((name, result.method, lost or "none", "; ".join(notes)))
+    lost_runs = sum(not run.sound for result in results for run in result.runs)
+    total = sum(len(result.runs) for result in results)
     sentence = (
         f"{lost_runs} of {total} judged runs diverged or failed. Notes of the searches: where the"
-        " best lay at an edge, the range was widened."
+        " best lay at a boundary, the range was widened."
     )
-    return Block(
-        "Failures, and searches that met an edge",
-        [sentence],
-        ("place", "method", "seeds lost", "search"),
-        rows,
-    )
+    head = ("task, network", "method", "seeds lost", "search")
+    return Block("Failures, and searches that met a boundary", [sentence], head, rows)
 
 
-def _settings(cells: Sequence[Cell]) -> Block:
+def _settings(results: Sequence[Result]) -> Block:
     rows = [
         (
-            f"{cell.task}, {cell.network}",
-            cell.method,
-            shown(cell.settings) or "none",
-            str(len(cell.tried)),
+            ", ".join(result.scenario),
+            result.method,
+            shown(result.settings) or "none",
+            str(len(result.tried)),
         )
-        for cell in cells
+        for result in results
     ]
+    sentence = (
+        "Everything that was tried, with its score, is in tried.csv, beside the page that `python"
+        " -m studies.bench` writes."
+    )
     return Block(
-        "Tuned settings",
-        [
-            "Everything that was tried, with its score, is in tried.csv, beside the page that"
-            " `decibo bench` writes."
-        ],
-        ("place", "method", "settings", "tried"),
-        rows,
+        "Tuned settings", [sentence], ("task, network", "method", "settings", "tried"), rows
     )
 
 
-def _rules(cells: Sequence[Cell]) -> Block:
-    names = dict.fromkeys(cell.task for cell in cells)
-    rows = [
-        (
-            name,
-            TASKS[name].about,
-            TASKS[name].judged,
-            listed([f"{t:g}" for t in TASKS[name].targets]),
-        )
-        for name in names
-    ]
+def _rules(results: Sequence[Result]) -> Block:
+    rows = []
+    for name in dict.fromkeys(result.task for result in results):
+        task = TASKS[name]
+        rows.append((name, task.about, task.judged, listed([f"{t:g}" for t in task.targets])))
     text = [
         (
             "Judged by the exact reference of the averaged problem. Stationarity is the squared"
@@ -642,8 +538,8 @@ def _rules(cells: Sequence[Cell]) -> Block:
         ),
         (
             "Tuning: the same number of settings and steps for every method, on seeds that are not"
-            " those of judging, in rounds that narrow around the best and widen at an edge. Methods"
-            " without settings are not tuned."
+            " those of judging, in rounds that narrow around the best and widen at a boundary."
+            " Methods without settings are not tuned."
         ),
     ]
     return Block("Tasks and rules", text, ("task", "what it is", "judged by", "targets"), rows)
@@ -657,8 +553,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _ordinal(place: int) -> str:
-    words = (
+def _ordinal(number: int) -> str:
+    words = [
         "first",
         "second",
         "third",
@@ -669,96 +565,60 @@ def _ordinal(place: int) -> str:
         "eighth",
         "ninth",
         "tenth",
-    )
-    if place <= len(words):
-        return words[place - 1]
-    ends = {1: "st", 2: "nd", 3: "rd"}
-    return f"{place}{'th' if place % 100 in (11, 12, 13) else ends.get(place % 10, 'th')}"
-
-
-# As Markdown, and as HTML
-
-
-FURTHER = """## What reviewers ask for
-
-The public reviews of a paper on decentralised bilevel optimisation (SUN-DSBO) list what they miss in this field.
-Here it is:
-
-* communication, memory and time of each method: [what does it cost me?](#what-does-it-cost-me), [ranks](#ranks)
-* messages and gradients on the way to a given accuracy: [place by place](#place-by-place); bytes are in `runs.csv`
-* whether the true lower level is solved, not only a surrogate: the gap in [where they end](#where-they-end)
-* variants with EXTRA and exact diffusion: they take part
-* sensitivity to the penalty: [how much does the penalty matter?](how-to/benchmark.md#how-much-does-the-penalty-matter)
-
-## Repeat it, add to it
-
-[Your method in the benchmark](how-to/benchmark.md) says how to run it, what is tuned, and how a method of
-yours takes part. Steps are counted from the common start of all methods; tuning is not counted in any column. The raw
-results are files of the folder that the command writes: `runs.csv` and `runs.parquet` with every record of every judged
-run, `settings.csv`, `tried.csv`, and `cells/`."""
-
-
-def markdown(page: Sequence[Block], made: Made) -> str:
-    """The page of the docs; long tables are folded."""
-    lines = ["# The benchmark", ""]
-    for block in page:
-        lines += [f"## {block.title}", ""]
-        for sentence in block.sentences:
-            lines += [sentence, ""]
-        if block.picture:
-            lines += [f"![{block.title}](figures/benchmark_{block.picture}.png)", ""]
-        if block.rows:
-            table = [_line(block.head), "|" + "---|" * len(block.head), *map(_line, block.rows)]
-            folded = len(block.rows) > 20
-            summary = f"<details markdown><summary>{len(block.rows)} rows</summary>"
-            lines += [
-                *([summary, ""] if folded else []),
-                *table,
-                *(["", "</details>"] if folded else []),
-                "",
-            ]
-        for sentence in block.after:
-            lines += [sentence, ""]
-    made_here = [
-        "## How it was made",
-        "",
-        made.sentence,
-        "",
-        "This page is rendered from the results; do not edit it.",
-        "",
     ]
-    return "\n".join([*lines, *made_here, FURTHER]) + "\n"
+    if number <= len(words):
+        return words[number - 1]
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+# As HTML beside the results, and as Markdown with CSV for the repository
 
 
 def write_html(path: Path, page: Sequence[Block], made: Made, drawn: dict[str, bytes]) -> Path:
-    """The page beside the results; it needs nothing but itself. A file of somebody else is never
-    replaced."""
+    """A page that needs no other file. A file that decibo did not write is never replaced."""
+    from importlib.resources import files
+
+    css = (files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    images = {name: base64.b64encode(content).decode() for name, content in drawn.items()}
+    style = _rendered(css, light=LIGHT, dark=DARK)
+    template = (TEMPLATES / "bench.html").read_text(encoding="utf-8")
+    text = _rendered(template, page=page, made=made, style=style, pictures=images, short=SHORT)
+    return atomic_write(check_own(path, GENERATOR), text)
+
+
+def publish(folder: Path, page: Sequence[Block], made: Made, drawn: Mapping[str, bytes]) -> Path:
+    """benchmark.md in this folder, with every table as CSV in benchmark/, and pictures in
+    figures/."""
+    for block in page:
+        if block.rows:
+            plain = [
+                [cell.replace("**", "").replace("`", "") for cell in row] for row in block.rows
+            ]
+            columns = dict(zip(block.head, map(list, zip(*plain, strict=True)), strict=True))
+            atomic_write(folder / "benchmark" / f"{block.name}.csv", to_csv(columns))
+    for name, content in drawn.items():
+        atomic_write(folder / "figures" / f"benchmark_{name}.png", content)
+    template = (TEMPLATES / "benchmark.md").read_text(encoding="utf-8")
+    text = _rendered(template, escape=False, page=page, made=made, short=SHORT)
+    return atomic_write(folder / "benchmark.md", text)
+
+
+def _rendered(template: str, escape: bool = True, **values: object) -> str:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise missing("Jinja2", "The page of a benchmark", "report") from error
-    environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True)
+    environment = Environment(
+        undefined=StrictUndefined, autoescape=escape, trim_blocks=True, keep_trailing_newline=True
+    )
     environment.filters["marked"] = _marked
-    style = environment.from_string(
-        (files("decibo.report") / "templates" / "page.css").read_text(encoding="utf-8")
-    )
-    template = environment.from_string(
-        (files("studies.bench") / "templates" / "bench.html").read_text(encoding="utf-8")
-    )
-    pictures64 = {name: base64.b64encode(content).decode() for name, content in drawn.items()}
-    text = template.render(
-        page=page, made=made, style=style.render(light=LIGHT, dark=DARK), pictures=pictures64
-    )
-    return atomic_write(check_own(path, GENERATOR), text)
+    environment.filters["cells"] = lambda row: " | ".join(cell.replace("|", "\\|") for cell in row)
+    return environment.from_string(template).render(**values)
 
 
 def _marked(text: str) -> str:
-    """A sentence or a cell of Markdown as HTML: escaped, with what is bold or code marked as
-    such."""
+    """Markdown as HTML: escaped, with what is bold or code marked as such."""
     from markupsafe import Markup
 
     bold = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(text))

@@ -1,4 +1,4 @@
-"""Pictures of a benchmark that a paper could print: performance profiles, and curves with bands
+"""Pictures of a benchmark for a paper: performance profiles, and curves with bands
 over the seeds."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from decibo.errors import missing
 from decibo.report.figures import DASHES, LIGHT, RUN_STYLE, letter, line_style, new_figure, saved
 from studies.bench.ranks import costs, curve, profile
-from studies.bench.results import UNITS, Cell
+from studies.bench.storage import UNITS, Result
 from studies.bench.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PROFILES = (
-    "The share of all questions that a method answers within a factor of what the best one needs."
+    "The share of all instances that a method solves within a factor of what the best one needs."
     " At 1, on the left, it is how often the method is the best; on the right, how much it solves"
     " at all."
 )
@@ -33,22 +33,22 @@ MOST = 9  # panels of curves
 FLOOR = 1e-14
 
 
-def drawn(cells: Sequence[Cell]) -> dict[str, bytes]:
-    """The pictures by name, as PNG; the same cells give the same pictures."""
+def drawn(results: Sequence[Result]) -> dict[str, bytes]:
+    """The pictures by name, as PNG; the same results give the same pictures."""
     try:
         import matplotlib
     except ImportError as error:
         raise missing("matplotlib", "Drawing a benchmark", "plot") from error
-    names = list(dict.fromkeys(cell.method for cell in cells))
+    names = list(dict.fromkeys(result.method for result in results))
     with matplotlib.rc_context(RUN_STYLE):  # type: ignore[arg-type]
         return {
-            "profiles": saved(_profiles(cells, names), "png"),
-            "curves": saved(_curves(cells, names), "png"),
+            "profiles": saved(_profiles(results, names), "png"),
+            "curves": saved(_curves(results, names), "png"),
         }
 
 
-def _profiles(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
-    found = costs(cells)
+def _profiles(results: Sequence[Result], names: Sequence[str]) -> Figure:
+    found = costs(results)
     factors = np.geomspace(1, 100, 200)
     figure = new_figure(9.0, 6.2)
     axes = figure.subplots(2, 2, sharey=True)
@@ -59,32 +59,32 @@ def _profiles(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
             if found.instances
             else np.zeros((len(factors), len(names)))
         )
-        for k, name in enumerate(found.entrants):
+        for k, name in enumerate(found.methods):
             _line(ax, names.index(name), factors, shares[:, k], name)
         ax.set(xscale="log", xlim=(1, 100), ylim=(0, 1.02), xlabel="factor of the least")
-    axes[0, 0].set_ylabel("share of questions")
+    axes[0, 0].set_ylabel("share of instances")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 
-def _curves(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
-    places = list(dict.fromkeys(cell.place for cell in cells))
+def _curves(results: Sequence[Result], names: Sequence[str]) -> Figure:
+    scenarios = list(dict.fromkeys(result.scenario for result in results))
     kinds: dict[str, tuple[str, str]] = {}
-    for place in places:  # one place of each kind
-        kinds.setdefault(TASKS[place[0]].kind, place)
+    for scenario in scenarios:  # one of each kind
+        kinds.setdefault(TASKS[scenario[0]].kind, scenario)
     chosen = list(kinds.values())[:MOST]
     columns = min(3, len(chosen))
     rows = math.ceil(len(chosen) / columns)
     figure = new_figure(3.4 * columns, 2.9 * rows + 0.6)
     axes = figure.subplots(rows, columns, squeeze=False)
     letter(axes, [f"{task}, {network}" for task, network in chosen])
-    for ax, place in zip(axes.ravel(), chosen, strict=False):
+    for ax, scenario in zip(axes.ravel(), chosen, strict=False):
         lowest = [
-            _band(ax, cells, cell, names.index(cell.method))
-            for cell in cells
-            if cell.place == place
+            _band(ax, results, result, names.index(result.method))
+            for result in results
+            if result.scenario == scenario
         ]
-        floor = FLOOR if TASKS[place[0]].judged != "phi" else 1e-5
+        floor = FLOOR if TASKS[scenario[0]].judged != "phi" else 1e-5
         ax.set(
             yscale="log", xscale="log", xlabel=UNITS["work"], ylim=(max(floor, min(lowest) / 3), 20)
         )
@@ -101,11 +101,11 @@ def _curves(cells: Sequence[Cell], names: Sequence[str]) -> Figure:
     return figure
 
 
-def _band(ax: Axes, cells: Sequence[Cell], cell: Cell, k: int) -> float:
-    """Draw a cell; returns how low its median comes."""
-    spent, found = curve(cells, cell, "work")
+def _band(ax: Axes, results: Sequence[Result], result: Result, k: int) -> float:
+    """Draw a result; returns how low its median comes."""
+    spent, found = curve(results, result, "work")
     above = lambda values: np.maximum(np.where(np.isfinite(values), values, np.nan), FLOOR / 10)
-    _line(ax, k, spent, above(found.median), cell.method)
+    _line(ax, k, spent, above(found.median), result.method)
     ax.fill_between(
         spent,
         above(found.low),

@@ -1,16 +1,17 @@
-r"""Ranks: who needs how much to reach a target, on every axis, and how sure that is.
+r"""Ranks: which method needs how much to reach a target, on every axis, and how certain that is.
 
 An instance is a task, a network, a seed and a target. On each axis (steps, gradients, ..., seconds)
 
-    (1)  cost_s = the cost of the first record of entrant s at or below the target; infinite if
+    (1)  cost_s = the cost of the first record of method s at or below the target; infinite if
          there is none
     (2)  rank_s = 1 + how many are strictly below it, plus half of the others that equal it; those
          that never get there share the last ranks
-    (3)  profile_s(t) = the share of instances with cost_s <= t min over all entrants of the cost   [Dolan & More 2002]
+    (3)  profile_s(t) = the share of instances with cost_s <= t min over all methods of the cost
+         [Dolan & More 2002]
 
-Ranks are averaged over all instances in which everybody took part. Their confidence is that of a
-bootstrap that draws places (task and network) and then seeds, with replacement: two entrants whose
-intervals overlap are not told apart by this benchmark.
+Ranks are averaged over all instances that every method ran. Their confidence is that of a bootstrap
+that draws tasks on networks and then seeds, with replacement: this benchmark does not distinguish
+two methods whose intervals overlap.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from decibo.run.seeds import Band, Course, band
-from studies.bench.results import AXES, Cell, Run
+from studies.bench.storage import AXES, Result, Run
 
 DRAWS = 1000
 LEVEL = 0.9  # of the confidence intervals
@@ -30,7 +31,7 @@ WITHIN = 1.05  # costs that differ by less are a tie: records are a few steps ap
 
 
 class Instance(NamedTuple):
-    """One question that every entrant answers."""
+    """A task on a network, with a seed and a target."""
 
     task: str
     network: str
@@ -40,22 +41,27 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """(1) for all entrants and instances: axis -> array (instances, entrants)."""
+    """(1) for all methods and instances: axis -> array (instances, methods)."""
 
-    entrants: tuple[str, ...]
+    methods: tuple[str, ...]
     instances: tuple[Instance, ...]
     by_axis: dict[str, np.ndarray]
 
-    def solved(self) -> np.ndarray:
-        """The share of instances that each entrant solves."""
-        return np.isfinite(self.by_axis["steps"]).mean(axis=0)
+    def of(self, axis: str, method: str) -> np.ndarray:
+        """The costs of one method, instance by instance."""
+        return self.by_axis[axis][:, self.methods.index(method)]
+
+    def solved(self) -> dict[str, float]:
+        """The share of instances that each method solves."""
+        shares = np.isfinite(self.by_axis["steps"]).mean(axis=0)
+        return dict(zip(self.methods, map(float, shares), strict=True))
 
 
 class Standing(NamedTuple):
-    """An entrant on one axis: its mean rank with confidence, how often it was best, what it
+    """A method on one axis: its mean rank with confidence, how often it was best, what it
     solved."""
 
-    entrant: str
+    method: str
     rank: float
     low: float
     high: float
@@ -63,51 +69,50 @@ class Standing(NamedTuple):
     solved: float
     median: float  # cost relative to the best, over the instances that it solved
 
+    def overlaps(self, other: Standing) -> bool:
+        """Whether the intervals of two methods overlap."""
+        return self.high >= other.low and other.high >= self.low
 
-def costs(cells: Sequence[Cell], places: Sequence[tuple[str, str]] | None = None) -> Costs:
-    """(1); only places in which every entrant took part, or those that are given."""
-    names = tuple(dict.fromkeys(cell.method for cell in cells))
-    by_place: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in cells:
-        by_place.setdefault(cell.place, {})[cell.method] = cell
-    wanted = (
-        places
-        if places is not None
-        else [place for place, each in by_place.items() if len(each) == len(names)]
-    )
+
+def costs(results: Sequence[Result], scenarios: Sequence[tuple[str, str]] | None = None) -> Costs:
+    """(1), on all tasks and networks that every method ran, or on those that are given."""
+    names = tuple(dict.fromkeys(result.method for result in results))
+    by_scenario: dict[tuple[str, str], dict[str, Result]] = {}
+    for result in results:
+        by_scenario.setdefault(result.scenario, {})[result.method] = result
+    if scenarios is None:
+        scenarios = [where for where, each in by_scenario.items() if len(each) == len(names)]
     instances = []
     rows: dict[str, list[list[float]]] = {axis: [] for axis in AXES}
-    for place in wanted:
-        here = by_place[place]
+    for scenario in scenarios:
+        here = by_scenario[scenario]
+        rule = next(iter(here.values())).rule
+        same_task = [result for result in results if result.task == scenario[0]]
         for k, seed in enumerate(run.seed for run in next(iter(here.values())).runs):
-            runs = {name: cell.runs[k] for name, cell in here.items()}
-            lowest = lowest_phi([cell for cell in cells if cell.task == place[0]], k)
-            rule = next(iter(here.values())).rule
+            runs = {name: result.runs[k] for name, result in here.items()}
+            lowest = lowest_phi(same_task, k)
             for target in rule.targets:
-                instances.append(Instance(*place, seed, target))
+                instances.append(Instance(*scenario, seed, target))
                 steps = {
                     name: first_step(run, rule.judged, target, lowest) for name, run in runs.items()
                 }
                 for axis in AXES:
-                    each = [_cost(steps, runs, name, axis) for name in names]
-                    rows[axis].append(each)
+                    # steps that are infinite stay so, also where a step costs nothing
+                    cost = [
+                        steps[name] * runs[name].price[axis]
+                        if np.isfinite(steps.get(name, np.inf))
+                        else np.inf
+                        for name in names
+                    ]
+                    rows[axis].append(cost)
     shape = (len(instances), len(names))
-    return Costs(
-        names,
-        tuple(instances),
-        {axis: np.array(each, float).reshape(shape) for axis, each in rows.items()},
-    )
+    arrays = {axis: np.array(each, float).reshape(shape) for axis, each in rows.items()}
+    return Costs(names, tuple(instances), arrays)
 
 
-def _cost(steps: dict[str, float], runs: dict[str, Run], name: str, axis: str) -> float:
-    if name not in steps or not np.isfinite(steps[name]):
-        return np.inf
-    return steps[name] * runs[name].price[axis]
-
-
-def lowest_phi(cells: Sequence[Cell], place: int) -> float:
-    """The lowest Phi that anybody reached with the seed at this place."""
-    values = [cell.runs[place].history["phi"] for cell in cells if cell.runs[place].sound]
+def lowest_phi(results: Sequence[Result], k: int) -> float:
+    """The lowest Phi that any method reached in its k-th run."""
+    values = [result.runs[k].history["phi"] for result in results if result.runs[k].sound]
     return min((float(each.min()) for each in values), default=np.nan)
 
 
@@ -120,8 +125,8 @@ def relative(run: Run, judged: str, lowest: float) -> np.ndarray:
 
 
 def first_step(run: Run, judged: str, target: float, lowest: float) -> float:
-    """The step of the first record at or below the target; a run that ends diverged never got
-    there."""
+    """The step of the first record at or below the target; infinite for a run that ends
+    diverged."""
     if not run.sound:
         return np.inf
     below = np.flatnonzero(relative(run, judged, lowest) <= target)
@@ -146,46 +151,40 @@ def standings(found: Costs, axis: str, seed: int = 0) -> list[Standing]:
         return []
     ranks = ranked(cost)
     low, high = _bootstrap(found, ranks, seed)
+    solved = np.isfinite(cost)
     best = cost.min(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(np.isfinite(cost), cost / np.where(best > 0, best, 1.0), np.nan)
-    winners = (cost <= best * WITHIN) & np.isfinite(cost)
-    rows = [
-        Standing(
-            name,
-            float(ranks[:, k].mean()),
-            float(low[k]),
-            float(high[k]),
-            float(winners[:, k].mean()),
-            float(np.isfinite(cost[:, k]).mean()),
-            float(np.nanmedian(ratio[:, k])) if np.isfinite(cost[:, k]).any() else np.inf,
-        )
-        for k, name in enumerate(found.entrants)
-    ]
+        ratio = np.where(solved, cost / np.where(best > 0, best, 1.0), np.nan)
+    shares = ((cost <= best * WITHIN) & solved).mean(axis=0)
+    rows = []
+    for k, name in enumerate(found.methods):
+        median = float(np.nanmedian(ratio[:, k])) if solved[:, k].any() else np.inf
+        numbers = (ranks[:, k].mean(), low[k], high[k], shares[k], solved[:, k].mean())
+        rows.append(Standing(name, *map(float, numbers), median))
     return sorted(rows, key=lambda row: row.rank)
 
 
 def _bootstrap(found: Costs, ranks: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the confidence intervals: places are drawn, then seeds in each."""
+    """The ends of the confidence intervals: tasks on networks are drawn, then seeds in each."""
     rng = np.random.default_rng((seed, 41))
-    places = list(dict.fromkeys((one.task, one.network) for one in found.instances))
-    sums: list[np.ndarray] = []  # for each place: (seeds, entrants), the mean over targets
-    for place in places:
-        rows = [k for k, one in enumerate(found.instances) if (one.task, one.network) == place]
-        seeds = list(dict.fromkeys(found.instances[k].seed for k in rows))
-        each = [[k for k in rows if found.instances[k].seed == seed] for seed in seeds]
-        sums.append(np.stack([ranks[group].mean(axis=0) for group in each]))
-    means = np.empty((DRAWS, ranks.shape[1]))
-    for draw in range(DRAWS):
-        total = np.zeros(ranks.shape[1])
-        for k in rng.integers(len(places), size=len(places)):
-            total += sums[k][rng.integers(len(sums[k]), size=len(sums[k]))].mean(axis=0)
-        means[draw] = total / len(places)
-    return np.quantile(means, (1 - LEVEL) / 2, axis=0), np.quantile(means, (1 + LEVEL) / 2, axis=0)
+    groups: dict[tuple[str, str], dict[int, list[int]]] = {}
+    for k, one in enumerate(found.instances):
+        groups.setdefault((one.task, one.network), {}).setdefault(one.seed, []).append(k)
+    # for each task on a network: (seeds, methods), the mean over targets
+    means = [
+        np.stack([ranks[rows].mean(axis=0) for rows in seeds.values()]) for seeds in groups.values()
+    ]
+    drawn = np.zeros((DRAWS, ranks.shape[1]))
+    for row in drawn:
+        for k in rng.integers(len(means), size=len(means)):
+            row += means[k][rng.integers(len(means[k]), size=len(means[k]))].mean(axis=0)
+    ends = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    low, high = np.quantile(drawn / len(means), ends, axis=0)
+    return low, high
 
 
 def profile(found: Costs, axis: str, factors: np.ndarray) -> np.ndarray:
-    """(3): (factors, entrants); instances that nobody solves count for nobody."""
+    """(3): (factors, methods); instances that no method solves count for none."""
     cost = found.by_axis[axis]
     best = cost.min(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -193,19 +192,13 @@ def profile(found: Costs, axis: str, factors: np.ndarray) -> np.ndarray:
     return within.mean(axis=1)
 
 
-def curve(cells: Sequence[Cell], cell: Cell, axis: str) -> tuple[np.ndarray, Band]:
-    """The judged measure of a cell, relative to the start, over its seeds: median and quartiles,
+def curve(results: Sequence[Result], result: Result, axis: str) -> tuple[np.ndarray, Band]:
+    """What is judged, relative to the start, over the seeds of a result: median and quartiles,
     against an axis."""
-    same = [each for each in cells if each.task == cell.task]
+    same = [each for each in results if each.task == result.task]
     courses = []
-    for k, run in enumerate(cell.runs):
-        values = relative(run, cell.rule.judged, lowest_phi(same, k))
+    for k, run in enumerate(result.runs):
+        values = relative(run, result.rule.judged, lowest_phi(same, k))
         courses.append(Course(run.history["step"], values, run.status))
     found = band(courses)
-    price = float(np.median([run.price[axis] for run in cell.runs]))
-    return found.step * price, found
-
-
-def told_apart(first: Standing, second: Standing) -> bool:
-    """Whether the intervals of two entrants do not overlap."""
-    return first.high < second.low or second.high < first.low
+    return found.step * float(np.median([run.price[axis] for run in result.runs])), found

@@ -1,36 +1,43 @@
-"""The benchmark: which cells there are, one after another or in several processes, and what is kept
-of earlier ones.
+"""The benchmark: which results there are, computed one after another or in several processes.
 
-A job of the small budget is a method on a family of tasks, whose cells share compiled programs; one
-of the full budget is a single cell, so that many processes end together and little is lost when
-they are stopped. Cells are written as soon as they are done. All randomness comes from the seeds: a
-second benchmark gives the same numbers, seconds aside.
+A job of the small budget is a method on a family of tasks, whose results share compiled programs;
+one of the full budget is a single result, so that many processes end together and little is lost
+when they are stopped. Results are written as soon as they are done. All randomness comes from the
+seeds: a second benchmark gives the same numbers, seconds aside.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from decibo.errors import InputError
+from decibo.formatting import plural
 from decibo.network.graphs import complete, exponential, path, ring
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.run.fingerprint import software
 from decibo.run.repeat import sharing
+from decibo.runs.folder import versions
 from decibo.validate import one_of, only_known
-from studies.bench import entrants as field
-from studies.bench import tasks as catalogue
-from studies.bench.entrants import Entrant
+from studies.bench import methods as methods_of
+from studies.bench import tasks as tasks_of
 from studies.bench.judging import judged_run, units
-from studies.bench.results import finished, key_of, write_cell
-from studies.bench.tasks import Task
-from studies.bench.tuning import Search, Tuned, tune
+from studies.bench.methods import TunableMethod
+from studies.bench.storage import finished, key_of, write_result
+from studies.bench.tasks import TASKS, Task
+from studies.bench.tuning import Search, tune
 
 NETWORKS: dict[str, Callable[[int], Network]] = {
     "ring": ring,
@@ -40,7 +47,9 @@ NETWORKS: dict[str, Callable[[int], Network]] = {
 }
 SLOW = ("c2dfb", "ma_dsbo", "mdbo")  # methods with inner loops
 TUNING = 1000  # the first tuning seed; judging seeds are 0, 1, 2, ...
-KEPT = 16  # tasks whose problems a process keeps
+# Several processes of one thread each are faster than one process of several threads: the arrays
+# of most tasks are too small for a thread pool.
+SINGLE = "--xla_cpu_multi_thread_eigen=false"
 
 
 @dataclass(frozen=True)
@@ -79,14 +88,20 @@ BUDGETS = {
 
 
 class Job(NamedTuple):
-    """A method on the tasks of one family; everything can be sent to another process."""
+    """A method on the tasks of one family; it can be sent to another process."""
 
     method: str  # a name of the catalogue, or module:function of a module that may be imported
     tasks: tuple[str, ...]
     networks: tuple[str, ...]  # empty: those of the budget
     budget: Budget
     out: Path
-    made: Mapping[str, str] = {}  # when, with what and where: every cell keeps it
+    made: Mapping[str, str] = {}  # when, with what and where: stored with every result
+
+    def scenarios(self) -> list[tuple[Task, str]]:
+        """All tasks on all networks."""
+        tasks = [TASKS[name] for name in self.tasks]
+        default = lambda task: task.networks if self.budget.small else task.more
+        return [(task, name) for task in tasks for name in self.networks or default(task)]
 
 
 def plan(
@@ -102,150 +117,104 @@ def plan(
     rings come first."""
     size = BUDGETS[one_of("budget", budget, BUDGETS)]
     only_known("The benchmark", "network", networks, NETWORKS)
-    chosen = catalogue.chosen(list(tasks), size.small)
-    names = [entrant.name for entrant in field.chosen(list(methods), size.small)] + list(added)
+    chosen = tasks_of.chosen(tasks, size.small)
+    names = [method.name for method in methods_of.chosen(methods, size.small)] + list(added)
     names.sort(key=lambda name: name not in SLOW)
-    told = dict(made or {})
+    job = lambda name, group, where: Job(name, tuple(group), where, size, out, dict(made or {}))
     if not size.small:
-        places = [(task, network) for task in chosen for network in tuple(networks) or task.more]
-        places.sort(key=lambda place: place[1] != "ring")
-        return [
-            Job(name, (task.name,), (network,), size, out, told)
-            for task, network in places
-            for name in names
-        ]
+        pairs = [(task.name, where) for task in chosen for where in tuple(networks) or task.more]
+        pairs.sort(key=lambda pair: pair[1] != "ring")
+        return [job(name, (task,), (where,)) for task, where in pairs for name in names]
     families: dict[str, list[str]] = {}
     for task in chosen:
         families.setdefault(task.family, []).append(task.name)
     order = sorted(families.values(), key=lambda group: -len(group))
-    return [
-        Job(name, tuple(group), tuple(networks), size, out, told)
-        for group in order
-        for name in names
-    ]
+    return [job(name, group, tuple(networks)) for group in order for name in names]
 
 
-def entrant_of(method: str, factories: dict[str, Callable[..., object]]) -> Entrant:
-    """The entrant of a job; `factories` are those of strangers' methods."""
-    if method in factories:
-        return field.from_factory(method, factories[method])  # type: ignore[arg-type]
-    return field.chosen([method], False)[0]
+def method_named(name: str, factories: Mapping[str, Callable[..., object]]) -> TunableMethod:
+    """The method of a job; `factories` are the user's own."""
+    if name in factories:
+        return methods_of.from_factory(name, factories[name])  # type: ignore[arg-type]
+    return methods_of.chosen([name], False)[0]
 
 
-def networks_of(job: Job, task: Task) -> tuple[str, ...]:
-    """The networks on which a job solves a task."""
-    return job.networks or (task.networks if job.budget.small else task.more)
-
-
-def planned(todo: Sequence[Job]) -> int:
-    """How many cells all jobs have together."""
-    return sum(len(networks_of(job, catalogue.TASKS[name])) for job in todo for name in job.tasks)
-
-
-def cells_of(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
-    """Task, network and key of every cell of a job."""
-    cells = []
-    for task in (catalogue.TASKS[name] for name in job.tasks):
-        names = networks_of(job, task)
+def missing_results(job: Job, method: TunableMethod) -> list[tuple[Task, str, str]]:
+    """Task, network and key of every result that is not there yet."""
+    missing = []
+    for task, network in job.scenarios():
         asked = {
-            "task": task,
-            "method": entrant,
-            "budget": job.budget,
-            "networks": names,
-            "software": software(),
+            "task": repr(task),
+            "method": repr(method),
+            "budget": repr(job.budget),
+            # all networks of a task are tuned in one program, with the same random numbers
+            "networks": repr([name for each, name in job.scenarios() if each == task]),
+            "network": network,
+            "software": repr(software()),
         }
-        text = {name: repr(value) for name, value in asked.items()}
-        cells += [(task, name, key_of(text | {"network": name})) for name in names]
-    return cells
+        if not finished(job.out, task.name, network, method.name, key_of(asked)):
+            missing.append((task, network, key_of(asked)))
+    return missing
 
 
-def missing_cells(job: Job, entrant: Entrant) -> list[tuple[Task, str, str]]:
-    """Those that are not there yet."""
-    return [
-        (task, name, key)
-        for task, name, key in cells_of(job, entrant)
-        if not finished(job.out, task.name, name, entrant.name, key)
-    ]
-
-
-def carry_out(job: Job, entrant: Entrant, report: Callable[[str], None] | None = None) -> int:
-    """Make the missing cells of a job; returns how many they were."""
-    todo: dict[str, list[tuple[str, str]]] = {}
-    for task, network, key in missing_cells(job, entrant):
-        todo.setdefault(task.name, []).append((network, key))
-    for name, places in todo.items():
+def carry_out(job: Job, method: TunableMethod) -> int:
+    """Compute the missing results of a job; returns how many they were."""
+    missing = missing_results(job, method)
+    for task in dict.fromkeys(task for task, _, _ in missing):
+        keys = {network: key for each, network, key in missing if each == task}
         with warnings.catch_warnings():
             # a search tries what a user would be warned of
             warnings.simplefilter("ignore", UserWarning)
-            _task(job, catalogue.TASKS[name], entrant, places)
-        if report is not None:
-            report(f"{name}: {entrant.name}")
-    return sum(map(len, todo.values()))
+            _compute(job, task, method, keys)
+    return len(missing)
 
 
-def _task(job: Job, task: Task, entrant: Entrant, places: list[tuple[str, str]]) -> None:
-    """Tune on all of these networks together, then judge on each; every cell is written when it is
-    done."""
+def _compute(job: Job, task: Task, method: TunableMethod, keys: Mapping[str, str]) -> None:
+    """Tune on all of these networks together, then judge on each and write the result."""
     begun = time.process_time()
-    budget = job.budget
-    steps = budget.steps(task)
-    given = _given(task, budget.search.seeds, budget.seeds)
-    networks = {name: network_of(name, given.tuning[0]) for name, _ in places}
-    found = tune(task, entrant, networks, given.tuning, given.scales, budget.search, steps)
-    spent = (time.process_time() - begun) / len(places)
-    for name, key in places:
+    search, steps = job.budget.search, job.budget.steps(task)
+    given = _instances(task, search.seeds, job.budget.seeds)
+    networks = {name: network_of(name, given.tuning[0]) for name in keys}
+    tuned = tune(task, method, networks, given.tuning, given.scales, search, steps)
+    tuning = (time.process_time() - begun) / len(keys)
+    for name, key in keys.items():
         begun = time.process_time()
-        judged = _judge(task, entrant, networks[name], found[name], given.judging, steps)
-        write_cell(
-            job.out,
-            {
-                "key": key,
-                "task": task.name,
-                "network": name,
-                "method": entrant.name,
-                "settings": found[name].settings,
-                "tried": found[name].tried,
-                "notes": found[name].notes,
-                "cost": judged[0]["cost"],
-                "runs": judged,
-                "seconds": spent + time.process_time() - begun,
-                "made": dict(job.made),
-            },
-        )
+        algorithm = method.method(tuned[name].settings, task.sampled)
+        runs = [
+            judged_run(task, problem, networks[name], algorithm, seed, steps)
+            for seed, problem in enumerate(given.judging)
+        ]
+        result = {
+            "key": key,
+            "task": task.name,
+            "network": name,
+            "method": method.name,
+            "settings": tuned[name].settings,
+            "tried": tuned[name].tried,
+            "notes": tuned[name].notes,
+            "cost": runs[0]["cost"],
+            "runs": runs,
+            "seconds": tuning + time.process_time() - begun,
+            "made": dict(job.made),
+        }
+        write_result(job.out, result)
 
 
-def _judge(
-    task: Task,
-    entrant: Entrant,
-    network: Network,
-    tuned: Tuned,
-    problems: Sequence[Problem],
-    steps: int,
-) -> list[dict[str, object]]:
-    """The judged runs of all seeds."""
-    method = entrant.method(tuned.settings, task.sampled)
-    return [
-        judged_run(task, problem, network, method, seed, steps)
-        for seed, problem in enumerate(problems)
-    ]
-
-
-class Given(NamedTuple):
-    """What a task gives to every method: the problems of the tuning and of the judging seeds, and
-    units of dials."""
+class Instances(NamedTuple):
+    """What all methods get of a task: the problems of tuning and judging, and the units of
+    hyper-parameters."""
 
     tuning: tuple[Problem, ...]
     judging: tuple[Problem, ...]
     scales: Mapping[str, float]
 
 
-@lru_cache(maxsize=KEPT)
-def _given(task: Task, tuning: tuple[int, ...], judging: int) -> Given:
-    """All of them share the functions of the first, so that the programs that judge are compiled
-    once in a process."""
+@lru_cache(maxsize=16)
+def _instances(task: Task, tuning: tuple[int, ...], judging: int) -> Instances:
     first, *others = (task.make(seed) for seed in (*tuning, *range(judging)))
+    # All share the functions of the first: jit compiles a function once, and by identity.
     problems = (first, *(sharing(each, first) for each in others))
-    return Given(problems[: len(tuning)], problems[len(tuning) :], units(first, task.trained))
+    return Instances(problems[: len(tuning)], problems[len(tuning) :], units(first, task.trained))
 
 
 def network_of(name: str, problem: Problem) -> Network:
@@ -253,3 +222,102 @@ def network_of(name: str, problem: Problem) -> Network:
     if problem.agents is None:
         raise InputError("A task of the benchmark must say how many agents it has.")
     return NETWORKS[name](problem.agents)
+
+
+# Several processes
+
+
+class Done(NamedTuple):
+    """How many results were computed, and how many jobs were not finished in time."""
+
+    results: int
+    left: int
+
+
+def run(
+    jobs: Sequence[Job],
+    work: Callable[[Job], int],
+    processes: int,
+    *,
+    prepare: Callable[[], None] | None = None,
+    seconds: float = float("inf"),
+    report: Callable[[int], None] = lambda done: None,
+) -> Done:
+    """All jobs, in so many processes, each of which calls `prepare` first; one: this process.
+
+    At the end of the time, unfinished jobs are abandoned; the same call computes them later. If a
+    job fails, the others are finished first.
+    """
+    end = time.monotonic() + seconds
+    computed = 0
+    if processes == 1:
+        for done, job in enumerate(jobs):
+            if time.monotonic() >= end:
+                return Done(computed, len(jobs) - done)
+            computed += work(job)
+            report(done + 1)
+        return Done(computed, 0)
+    failed: list[BaseException] = []
+    done = 0
+    with _one_thread_each():
+        # spawn, since a fork of a process in which JAX has threads can hang
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(
+            min(processes, max(len(jobs), 1)), mp_context=context, initializer=prepare
+        )
+        futures: list[Future[int]] = [pool.submit(work, job) for job in jobs]
+        limit = None if seconds == float("inf") else seconds
+        try:
+            for done, future in enumerate(as_completed(futures, limit), 1):
+                error = future.exception()
+                failed += [] if error is None else [error]
+                computed += future.result() if error is None else 0
+                report(done)
+        except TimeoutError:
+            pass
+        finally:
+            pool.shutdown(wait=done == len(jobs), cancel_futures=True)
+            if done < len(jobs):
+                for child in multiprocessing.active_children():
+                    child.terminate()
+    if failed:
+        raise failed[0]
+    return Done(computed, len(jobs) - done)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes that are started here use one thread each; XLA reads the size of its pools from
+    NPROC."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
+    before = {name: os.environ.get(name) for name in ("XLA_FLAGS", "NPROC")}
+    os.environ |= {"XLA_FLAGS": flags, "NPROC": "1"}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def provenance(processes: int, version: str) -> dict[str, str]:
+    """When, with what and where results are computed; `version` is that of decibo."""
+    found = versions() | {"decibo": version}
+    device = found.pop("device")
+    count = plural(processes, "process").replace("processs", "processes")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "software": ", ".join(f"{name} {value}" for name, value in found.items()),
+        "hardware": f"{count} on {_processor() or device}, {os.cpu_count()} cores",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

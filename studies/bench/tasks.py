@@ -4,8 +4,8 @@ are judged.
     judged by   "stationarity", |grad Phi(xbar)|^2, where Phi has no plateaus; "phi", Phi(xbar),
                 where it has: far out on a plateau the gradient is small and the answer is bad
     targets     an easy and a hard one: fractions of |grad Phi|^2 at the start, or of Phi(x0) - the
-                lowest Phi that any entrant reached with this seed; easier ones for minibatches,
-                whose noise stays
+                lowest Phi that any method reached with this seed; easier ones for minibatches,
+                whose noise remains
 
 Tasks of one family share their functions and shapes, and so the compiled programs of a method. The
 small budget has a few of every kind, made of data that come with decibo or scikit-learn or are
@@ -15,7 +15,7 @@ $DECIBO_DATA.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -33,11 +33,11 @@ from decibo.pytree import Tree
 from decibo.validate import only_known
 from studies.bench import material
 
-Held = tuple[np.ndarray, np.ndarray]  # features and labels that no agent has
+HeldOut = tuple[np.ndarray, np.ndarray]  # features and labels that no agent has
 Draw = Callable[[int], Dataset]  # the samples of a seed
 BATCH = 5  # samples of each kind in a minibatch
 AUC_SAMPLES = 569  # of the breast cancer data
-# the hospital whose labels are often wrong in the task of trust; they are numbered by name
+# the hospital whose labels are often wrong in the task of trust; hospitals are sorted by name
 BUDAPEST = 0
 RING: tuple[str, ...] = ("ring",)
 WIDE = ("ring", "exponential")
@@ -55,8 +55,8 @@ class Task:
                linear
     networks   those of the small budget, and `more` those of the full one
     sampled    whether gradients are those of minibatches
-    trained    whether the inner level has many minima: there is no y*(x), and models are trained
-               anew to be judged
+    trained    whether the inner level has many minima: there is no y*(x), and models are
+               retrained to be judged
     tables     the tables of data that it needs and that may be absent
     small      whether it belongs to the small budget
     """
@@ -71,7 +71,7 @@ class Task:
     steps: int = 400
     networks: tuple[str, ...] = RING
     more: tuple[str, ...] = RING
-    held_out: Callable[[int], Held] | None = field(default=None, repr=False)
+    held_out: Callable[[int], HeldOut] | None = field(default=None, repr=False)
     scores: Callable[[Tree, jax.Array], jax.Array] | None = field(default=None, repr=False)
     sampled: bool = False
     trained: bool = False
@@ -86,10 +86,10 @@ class Task:
 # Quadratics
 
 
-def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **dials: float) -> list[Task]:
+def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **options: float) -> list[Task]:
     """A task, and its version with noise."""
-    make = lambda seed: quadratic(n=8, r=16, seed=seed, **dials)  # type: ignore[arg-type]
-    family = "bent" if "bend" in dials else "quadratic"
+    make = lambda seed: quadratic(n=8, r=16, seed=seed, **options)  # type: ignore[arg-type]
+    family = "bent" if "bend" in options else "quadratic"
     plain = Task(
         name,
         about,
@@ -146,7 +146,7 @@ def _padded(problem: Problem, samples: int) -> Problem:
     return replace(problem, data=jax.tree.map(wider, problem.data))
 
 
-def _held(dataset: Draw, seed: int) -> Held:
+def _held(dataset: Draw, seed: int) -> HeldOut:
     data = dataset(seed)
     return np.asarray(data.test_features), np.asarray(data.test_labels)
 
@@ -331,7 +331,7 @@ ALL = tuple(
 TASKS: dict[str, Task] = {task.name: task for task in ALL}
 
 
-def chosen(names: list[str] | None, small: bool) -> list[Task]:
+def chosen(names: Sequence[str], small: bool) -> list[Task]:
     """The tasks of these names; without names all of the budget whose data are there."""
     if names:
         only_known("The benchmark", "task", names, TASKS)

@@ -3,19 +3,20 @@ r"""Tuning: one budget for every method, on seeds that are not those of judging.
 A budget is (rounds x settings) runs of the task's number of steps on each tuning seed. A round
 tries `settings` points at once, in one compiled program:
 
-    (1)  round 1: a Latin hypercube over the ranges of all dials, on logarithmic scales
+    (1)  round 1: a Latin hypercube over the ranges of all hyper-parameters, on logarithmic scales
     (2)  round r: a Latin hypercube around the best so far, SHRINK times as wide as the one before
-    (3)  where the best lies in the outer EDGE of a range, the next round is not narrower there, and
-         goes beyond it
+    (3)  where the best lies within MARGIN of the boundary of a range, the next round is not
+         narrower there, and extends beyond it
 
-(3) widens the range; the note that a result carries says so, and says if the best still lies at the
-edge of all that was tried. The score of a setting is the area under its curve, so that fast and
-exact both count:
+(3) widens the range; the note of a result says so, and says if the best still lies at the boundary
+of all that was tried. The score of a setting is the area under its curve, so that fast and exact
+both count:
 
     (4)  the mean over records and tuning seeds of log10 max(|grad Phi|^2/|grad Phi(x0)|^2, 1e-12),
          or of Phi
 
-A setting that diverges on one tuning seed is out. Methods without dials are not tuned.
+A setting that diverges on one tuning seed is excluded. Methods without hyper-parameters are not
+tuned.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.run.solution import Status
 from decibo.run.sweep import sweep
-from studies.bench.entrants import Dial, Entrant, Settings
 from studies.bench.judging import MEASURES, points
+from studies.bench.methods import HyperParameter, Settings, TunableMethod
 from studies.bench.tasks import Task
 
 RECORDS = 8  # of a tuning run
 SHRINK = 0.4
-EDGE = 0.05
+MARGIN = 0.05
 FLOOR = 1e-12
 
 
@@ -49,11 +50,10 @@ class Search:
 
 
 @dataclass
-class Box:
-    """The window of one search, in logarithms: its middle, its half width, and all that was tried
-    in it."""
+class Window:
+    """Where a search samples, in logarithms: its centre, its half width, and all that was tried."""
 
-    middle: np.ndarray
+    centre: np.ndarray
     half: np.ndarray
     tried: list[tuple[np.ndarray, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found: the settings, all that was tried, and what is to be said about it."""
+    """What a search found: the settings, all that was tried, and notes for the reader."""
 
     settings: Settings
     score: float
@@ -76,7 +76,7 @@ class Tuned:
 
 def tune(
     task: Task,
-    entrant: Entrant,
+    method: TunableMethod,
     networks: Mapping[str, Network],
     problems: Sequence[Problem],
     scales: Mapping[str, float],
@@ -85,76 +85,76 @@ def tune(
     seed: int = 0,
 ) -> dict[str, Tuned]:
     """The best settings on each network; `problems` are those of the tuning seeds."""
-    if not entrant.dials:
+    space = method.hyper_parameters
+    if not space:
         return {name: Tuned({}, np.nan, [], ["not tuned"]) for name in networks}
-    ends = np.log(
-        [[dial.low * scales[dial.unit], dial.high * scales[dial.unit]] for dial in entrant.dials]
-    )
-    caps = np.log([dial.most * scales[dial.unit] for dial in entrant.dials])
-    boxes = {name: Box(ends.mean(axis=1), (ends[:, 1] - ends[:, 0]) / 2) for name in networks}
+    scale = np.array([scales[each.unit] for each in space])
+    ends = np.log([[each.low, each.high] for each in space]) + np.log(scale)[:, None]
+    caps = np.log([each.most for each in space] * scale)
+    windows = {name: Window(ends.mean(axis=1), (ends[:, 1] - ends[:, 0]) / 2) for name in networks}
     rng = np.random.default_rng((seed, 29))
     for number in range(search.rounds):
-        asked = {
-            name: np.minimum(_hypercube(rng, box, search.settings), caps)
-            for name, box in boxes.items()
+        candidates = {
+            name: np.minimum(_hypercube(rng, window, search.settings), caps)
+            for name, window in windows.items()
         }
-        scores = _scores(task, entrant, networks, problems, asked, search, steps)
-        for name, box in boxes.items():
-            box.tried += list(zip(asked[name], scores[name], strict=True))
+        scores = _scores(task, method, networks, problems, candidates, search, steps)
+        for name, window in windows.items():
+            window.tried += list(zip(candidates[name], scores[name], strict=True))
             if number + 1 < search.rounds:
-                _narrow(box, ends, entrant.dials)
-    return {name: _tuned(box, ends, caps, entrant.dials) for name, box in boxes.items()}
+                _narrow(window, ends, space)
+    return {name: _tuned(window, caps, space) for name, window in windows.items()}
 
 
-def _hypercube(rng: np.random.Generator, box: Box, count: int) -> np.ndarray:
-    """(1), (2): one point in each of `count` slices of every dial."""
-    size = len(box.middle)
+def _hypercube(rng: np.random.Generator, window: Window, count: int) -> np.ndarray:
+    """(1), (2): one point in each of `count` slices of every hyper-parameter."""
+    size = len(window.centre)
     slices = np.stack([rng.permutation(count) for _ in range(size)], axis=1)
-    places = (slices + rng.uniform(size=(count, size))) / count
-    return box.middle + box.half * (2 * places - 1)
+    shares = (slices + rng.uniform(size=(count, size))) / count
+    return window.centre + window.half * (2 * shares - 1)
 
 
-def _narrow(box: Box, ends: np.ndarray, dials: Sequence[Dial]) -> None:
+def _narrow(window: Window, ends: np.ndarray, space: Sequence[HyperParameter]) -> None:
     """(2), (3): the window of the next round."""
-    best, score = box.best
-    if not np.isfinite(score):  # everything diverged: look among smaller values of all dials
-        box.middle = box.middle - box.half
-        box.notes.append("everything diverged in one round; the next one tried smaller values")
+    best, score = window.best
+    half = window.half
+    if not np.isfinite(score):
+        # Everything diverged: smaller values are the likeliest remedy, of every hyper-parameter.
+        window.centre = window.centre - half
+        window.notes.append("everything diverged in one round; the next one tried smaller values")
         return
-    low = box.middle - box.half
-    width = 2 * box.half
-    place = (best - low) / width
-    beyond = (place < EDGE) | (place > 1 - EDGE)
-    for k, dial in enumerate(dials):
-        if not beyond[k]:
-            continue
-        if best[k] - box.half[k] < ends[k, 0] - 1e-9 or best[k] + box.half[k] > ends[k, 1] + 1e-9:
-            box.notes.append(f"{dial.name}: best at the edge, range widened")
-    box.half = np.where(beyond, box.half, SHRINK * box.half)
-    box.middle = best
+    share = (best - window.centre + half) / (2 * half)
+    at_boundary = (share < MARGIN) | (share > 1 - MARGIN)
+    beyond = (best - half < ends[:, 0] - 1e-9) | (best + half > ends[:, 1] + 1e-9)
+    window.notes += [
+        f"{each.name}: best at the boundary, range widened"
+        for k, each in enumerate(space)
+        if at_boundary[k] and beyond[k]
+    ]
+    window.half = np.where(at_boundary, half, SHRINK * half)
+    window.centre = best
 
 
 def _scores(
     task: Task,
-    entrant: Entrant,
+    method: TunableMethod,
     networks: Mapping[str, Network],
     problems: Sequence[Problem],
-    asked: Mapping[str, np.ndarray],
+    tried: Mapping[str, np.ndarray],
     search: Search,
     steps: int,
 ) -> dict[str, np.ndarray]:
     """(4) of all settings on all networks."""
-    cases = [(name, row) for name in networks for row in asked[name]]
-    methods = [entrant.method(_values(entrant.dials, row), task.sampled) for _, row in cases]
-    every = max(1, steps // RECORDS)
+    cases = [(name, row) for name in networks for row in tried[name]]
+    made = [method.method(_values(method.hyper_parameters, row), task.sampled) for _, row in cases]
     total = np.zeros(len(cases))
     for problem, seed in zip(problems, search.seeds, strict=True):
         ran = sweep(
             problem,
             [networks[name] for name, _ in cases],
-            methods,
+            made,
             steps=steps,
-            every=every,
+            every=max(1, steps // RECORDS),
             measures=MEASURES,
             seeds=[seed],
             progress=False,
@@ -164,12 +164,11 @@ def _scores(
         lost = np.array([not status.sound for status in ran.status])
         X = np.where(lost[:, None, None], np.nan, ran.history["mean_x"])
         Y = ran.history["mean_y"]
-        judged = points(
+        found = points(
             problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]), task.trained
-        )[task.judged]
-        judged = judged.reshape(X.shape[:2])
+        )
         with np.errstate(invalid="ignore"):
-            total += score(task.judged, judged)
+            total += score(task.judged, found[task.judged].reshape(X.shape[:2]))
     total = np.where(np.isfinite(total), total / len(problems), np.inf)
     return {
         name: total[[k for k, (other, _) in enumerate(cases) if other == name]] for name in networks
@@ -184,26 +183,25 @@ def score(judged: str, values: np.ndarray) -> np.ndarray:
     return later.mean(axis=1)
 
 
-def _values(dials: Sequence[Dial], row: np.ndarray) -> Settings:
-    """Settings with four digits, which is what tables show and all that a search can tell."""
+def _values(space: Sequence[HyperParameter], row: np.ndarray) -> Settings:
+    # four digits: what tables show, and more than a search can resolve
     return {
-        dial.name: float(f"{np.exp(value):.4g}") for dial, value in zip(dials, row, strict=True)
+        each.name: float(f"{np.exp(value):.4g}") for each, value in zip(space, row, strict=True)
     }
 
 
-def _tuned(box: Box, ends: np.ndarray, caps: np.ndarray, dials: Sequence[Dial]) -> Tuned:
-    best, score = box.best
-    notes = list(dict.fromkeys(box.notes))
-    rows = np.array([row for row, _ in box.tried])
-    span = rows.max(axis=0) - rows.min(axis=0)
-    for k, dial in enumerate(dials):
-        below = best[k] - rows[:, k].min() < EDGE * span[k]
-        above = rows[:, k].max() - best[k] < EDGE * span[k] and best[k] < caps[k] - 1e-9
-        if below or above:
-            notes.append(
-                f"{dial.name}: still at the {'lower' if below else 'upper'} edge of what was tried"
-            )
+def _tuned(window: Window, caps: np.ndarray, space: Sequence[HyperParameter]) -> Tuned:
+    best, score = window.best
+    notes = list(dict.fromkeys(window.notes))
+    rows = np.array([row for row, _ in window.tried])
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    margin = MARGIN * (high - low)
+    for k, each in enumerate(space):
+        below = best[k] - low[k] < margin[k]
+        if below or (high[k] - best[k] < margin[k] and best[k] < caps[k] - 1e-9):
+            end = "lower" if below else "upper"
+            notes.append(f"{each.name}: still at the {end} boundary of what was tried")
     if not np.isfinite(score):
         notes.append("every setting diverged")
-    tried = [{**_values(dials, row), "score": float(value)} for row, value in box.tried]
-    return Tuned(_values(dials, best), float(score), tried, notes)
+    tried = [{**_values(space, row), "score": float(value)} for row, value in window.tried]
+    return Tuned(_values(space, best), float(score), tried, notes)

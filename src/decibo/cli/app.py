@@ -467,15 +467,17 @@ def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> in
     return try_job(job, trusted or (), as_json)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point: returns after success, and otherwise exits with one of the codes in
-    errors.MEANING."""
-    code = call(sys.argv[1:] if argv is None else argv)
+def main(
+    argv: Sequence[str] | None = None, commands: typer.Typer = app, name: str = "decibo"
+) -> None:
+    """The entry point, of the studies too: returns after success, and otherwise exits with one of
+    the codes in errors.MEANING."""
+    code = call(sys.argv[1:] if argv is None else argv, commands, name)
     if code:
         sys.exit(code)
 
 
-def call(argv: Sequence[str]) -> int:
+def call(argv: Sequence[str], commands: typer.Typer = app, name: str = "decibo") -> int:
     """Carry out one command line; whatever goes wrong becomes a message and an exit code."""
     # the rest belongs to the command it starts
     own = argv[: argv.index("launch")] if "launch" in argv else argv
@@ -492,7 +494,7 @@ def call(argv: Sequence[str]) -> int:
         warnings.showwarning = _Notes()
         try:
             with interruptible():
-                code = app(words, prog_name="decibo", standalone_mode=False)
+                code = commands(words, prog_name=name, standalone_mode=False)
             # what typer makes of KeyboardInterrupt
             if code == Exit.INTERRUPTED and code is not Exit.INTERRUPTED:
                 return failed(KeyboardInterrupt())

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -19,21 +20,23 @@ from decibo.cli import app as cli
 from decibo.formatting import typeset_number
 from studies.bench import (
     claims,
-    corner,
-    entrants,
     judging,
     material,
+    methods,
     page,
     penalty,
     pictures,
-    pool,
+    public_solvers,
     ranks,
-    results,
+    single_agent,
+    storage,
     suite,
     tasks,
     tuning,
 )
+from studies.bench.__main__ import app
 
+ROOT = Path(__file__).parents[3]
 TASK = "quadratic-equal"
 METHODS = ("ahead_exact", "d_soba")
 OWN = """
@@ -47,10 +50,10 @@ def mine(*, alpha: decibo.rule.StepSize, gamma: decibo.rule.StepSize) -> decibo.
 
 
 def run(out):
-    """The whole benchmark of these tests, in this process; returns how many cells were made."""
+    """The whole benchmark of these tests, in this process; returns how many results were made."""
     made = 0
     for job in suite.plan(out, "tiny", [TASK], METHODS):
-        made += suite.carry_out(job, suite.entrant_of(job.method, {}))
+        made += suite.carry_out(job, suite.method_named(job.method, {}))
     return made
 
 
@@ -62,33 +65,36 @@ def out(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cells(out):
-    return results.read_all(out)
+def results(out):
+    return storage.read_all(out)
 
 
 @pytest.mark.slow
-def test_every_method_has_the_same_budget_on_other_seeds(cells):
+def test_every_method_has_the_same_budget_on_other_seeds(results):
     budget = suite.BUDGETS["tiny"]
     asked = budget.search.rounds * budget.search.settings
-    assert [len(cell.tried) for cell in cells] == [asked, asked]
-    assert [[run.seed for run in cell.runs] for cell in cells] == [list(range(budget.seeds))] * 2
+    assert [len(result.tried) for result in results] == [asked, asked]
+    assert [[run.seed for run in result.runs] for result in results] == [
+        list(range(budget.seeds))
+    ] * 2
     for each in suite.BUDGETS.values():
         assert not set(each.search.seeds) & set(range(each.seeds))
-    for cell in cells:
-        best = min(cell.tried, key=lambda row: row["score"])
-        assert cell.settings.items() <= best.items()
+    for result in results:
+        best = min(result.tried, key=lambda row: row["score"])
+        assert result.settings.items() <= best.items()
 
 
+@pytest.mark.slow
 def test_killed_half_way_nothing_is_lost_and_a_second_time_gives_the_same(out, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(out, folder)
     assert run(folder) == 0
-    lost = results.path_of(folder, TASK, "ring", "d_soba")
+    lost = storage.path_of(folder, TASK, "ring", "d_soba")
     before = json.loads(lost.read_text())
     lost.write_text(lost.read_text()[:1000])  # as no kill can leave it; a disk can
-    kept = results.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns
+    kept = storage.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns
     assert run(folder) == 1
-    assert results.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns == kept
+    assert storage.path_of(folder, TASK, "ring", "ahead_exact").stat().st_mtime_ns == kept
     after = json.loads(lost.read_text())
     for name in ("settings", "tried", "notes", "key"):
         assert after[name] == before[name]
@@ -97,13 +103,13 @@ def test_killed_half_way_nothing_is_lost_and_a_second_time_gives_the_same(out, t
 
 def ranked(folder):
     """The rank tables of all axes but the seconds, which are the machine's."""
-    found = ranks.costs(results.read_all(folder))
-    return {axis: ranks.standings(found, axis) for axis in results.AXES if axis != "seconds"}
+    found = ranks.costs(storage.read_all(folder))
+    return {axis: ranks.standings(found, axis) for axis in storage.AXES if axis != "seconds"}
 
 
 @pytest.mark.slow
 def test_a_kill_loses_nothing_and_the_ranks_are_those_of_a_calm_run(out, tmp_path):
-    """The command itself, killed by the system as soon as its first cell is there."""
+    """The command itself, killed by the system as soon as its first result is there."""
     folder = tmp_path / "killed"
     words = [
         "--budget",
@@ -117,26 +123,30 @@ def test_a_kill_loses_nothing_and_the_ranks_are_those_of_a_calm_run(out, tmp_pat
         "--out",
         str(folder),
     ]
-    command = [sys.executable, "-m", "decibo", "bench", *words]
+    command = [sys.executable, "-m", "studies.bench", *words]
     process = subprocess.Popen(
-        command, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
     )
     try:
-        first = results.path_of(folder, TASK, "ring", METHODS[0])
+        first = storage.path_of(folder, TASK, "ring", METHODS[0])
         end = time.monotonic() + 120
         while not first.exists() and time.monotonic() < end and process.poll() is None:
             time.sleep(0.01)
     finally:
         process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert [path.name for path in (folder / "cells").glob("*.json")] == [first.name]
+    assert [path.name for path in (folder / "results").glob("*.json")] == [first.name]
     kept = first.stat().st_mtime_ns
     assert run(folder) == 1
     assert first.stat().st_mtime_ns == kept
     assert ranked(folder) == ranked(out)
 
 
-def test_points_are_judged_by_the_reference(out, cells):
+@pytest.mark.slow
+def test_points_are_judged_by_the_reference(out, results):
     problem = tasks.TASKS[TASK].make(0)
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(3, 8)), rng.normal(size=(3, 16))
@@ -155,12 +165,15 @@ def test_points_are_judged_by_the_reference(out, cells):
         gap = (Y[k] - np.asarray(exact.y)) @ H @ (Y[k] - np.asarray(exact.y)) / 2
         np.testing.assert_allclose(found["gap"][k], gap, rtol=1e-9)
     assert np.isinf(found["phi"][2])
-    first = [run.history["stationarity"][0] for cell in cells for run in cell.runs if run.seed == 0]
+    first = [
+        run.history["stationarity"][0] for result in results for run in result.runs if run.seed == 0
+    ]
     assert first[0] == first[1]  # both methods begin at the same point
 
 
-def test_costs_are_those_of_the_methods(cells):
-    cost = {cell.method: cell.cost for cell in cells}
+@pytest.mark.slow
+def test_costs_are_those_of_the_methods(results):
+    cost = {result.method: result.cost for result in results}
     assert (cost["ahead_exact"]["gradients"], cost["ahead_exact"]["products"]) == (3, 0)
     assert (cost["d_soba"]["gradients"], cost["d_soba"]["products"], cost["d_soba"]["work"]) == (
         2,
@@ -168,7 +181,7 @@ def test_costs_are_those_of_the_methods(cells):
         4,
     )
     assert cost["ahead_exact"]["numbers"] == cost["d_soba"]["numbers"] == 8 + 2 * 16
-    run = next(cell for cell in cells if cell.method == "d_soba").runs[0]
+    run = next(result for result in results if result.method == "d_soba").runs[0]
     assert run.price["work"] == 4 * 10
     assert run.price["bytes"] == 40 * 8 * 20
 
@@ -176,16 +189,14 @@ def test_costs_are_those_of_the_methods(cells):
 def searched(monkeypatch, optimum, rounds=5):
     """A search for alpha and gamma whose score is the distance to an optimum in logarithms."""
 
-    def scores(task, entrant, networks, problems, asked, search, steps):
-        return {name: np.abs(rows - np.log(optimum)).sum(axis=1) for name, rows in asked.items()}
+    def scores(task, method, networks, problems, tried, search, steps):
+        return {name: np.abs(rows - np.log(optimum)).sum(axis=1) for name, rows in tried.items()}
 
     monkeypatch.setattr(tuning, "_scores", scores)
-    entrant = entrants.chosen(["sldbo"], True)[0]
+    method = methods.chosen(["sldbo"], True)[0]
     search = tuning.Search(rounds, 16, (1000,))
     units = {"outer": 1.0, "inner": 1.0, "one": 1.0}
-    return tuning.tune(tasks.TASKS[TASK], entrant, {"ring": None}, [None], units, search, 10)[
-        "ring"
-    ]
+    return tuning.tune(tasks.TASKS[TASK], method, {"ring": None}, [None], units, search, 10)["ring"]
 
 
 def test_a_search_finds_what_is_inside(monkeypatch):
@@ -196,13 +207,13 @@ def test_a_search_finds_what_is_inside(monkeypatch):
     assert len(found.tried) == 5 * 16
 
 
-def test_a_search_widens_at_the_edge_and_says_so(monkeypatch):
-    high = entrants.outer().high
+def test_a_search_widens_at_the_boundary_and_says_so(monkeypatch):
+    high = methods.outer().high
     found = searched(monkeypatch, (5 * high, 0.3))
     assert found.settings["alpha"] > 2 * high
-    assert "alpha: best at the edge, range widened" in found.notes
+    assert "alpha: best at the boundary, range widened" in found.notes
     assert any(
-        "still at the upper edge" in note
+        "still at the upper boundary" in note
         for note in searched(monkeypatch, (1e9, 0.3), rounds=2).notes
     )
 
@@ -214,13 +225,13 @@ def test_ranks_show_ties_and_those_who_never_get_there():
     assert ranks.ranked(cost).tolist() == [[1.5, 1.5, 3.0, 4.5, 4.5], [4.5, 3.0, 1.0, 2.0, 4.5]]
     names = tuple("abcde")
     instances = tuple(ranks.Instance("quadratic", "ring", seed, 1e-3) for seed in range(2))
-    found = ranks.Costs(names, instances, dict.fromkeys(results.AXES, cost))
+    found = ranks.Costs(names, instances, dict.fromkeys(storage.AXES, cost))
     shares = ranks.profile(found, "steps", np.array([1.0, 3.0, 10.0]))
     assert shares[:, 0].tolist() == [0.5, 0.5, 0.5]
     assert shares[:, 1].tolist() == [0.0, 0.5, 1.0]
     assert shares[:, 4].tolist() == [0.0, 0.0, 0.0]
     table = ranks.standings(found, "steps")
-    assert [row.entrant for row in table] == ["c", "b", "a", "d", "e"]
+    assert [row.method for row in table] == ["c", "b", "a", "d", "e"]
     assert all(row.low <= row.rank <= row.high for row in table)
     assert ranks.standings(found, "steps") == table
 
@@ -231,7 +242,7 @@ def made_run(values, status="done", seed=0):
         "phi": np.array(values),
         "stationarity": np.array(values),
     }
-    return results.Run(seed, status, history, dict.fromkeys(results.AXES, 2.0))
+    return storage.Run(seed, status, history, dict.fromkeys(storage.AXES, 2.0))
 
 
 def test_a_target_is_a_fraction_of_the_start_or_of_the_way_to_the_lowest():
@@ -242,13 +253,18 @@ def test_a_target_is_a_fraction_of_the_start_or_of_the_way_to_the_lowest():
     assert ranks.first_step(made_run([1.0, np.inf]), "stationarity", 0.1, np.nan) == np.inf
 
 
-def test_tables_hold_every_record_and_every_setting(cells, tmp_path):
-    written = results.write_tables(tmp_path, cells)
+@pytest.mark.slow
+def test_tables_hold_every_record_and_every_setting(results, tmp_path):
+    written = storage.write_tables(tmp_path, results)
     lines = (tmp_path / "runs.csv").read_text().splitlines()
-    assert len(lines) == 1 + sum(len(run.history["step"]) for cell in cells for run in cell.runs)
+    assert len(lines) == 1 + sum(
+        len(run.history["step"]) for result in results for run in result.runs
+    )
     settings = (tmp_path / "settings.csv").read_text()
     assert all(
-        f"{name}={value:.4g}" in settings for cell in cells for name, value in cell.settings.items()
+        f"{name}={value:.4g}" in settings
+        for result in results
+        for name, value in result.settings.items()
     )
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(written[-1])
@@ -256,36 +272,45 @@ def test_tables_hold_every_record_and_every_setting(cells, tmp_path):
     assert table.column("method").to_pylist()[0] in METHODS
 
 
-def test_the_page_answers_first_which_method_to_use(cells, tmp_path):
-    blocks = page.blocks(cells)
+@pytest.mark.slow
+def test_the_page_answers_first_which_method_to_use(results, tmp_path):
+    blocks = page.blocks(results)
     assert [block.title for block in blocks[:4]] == [
         "Which method should I use?",
         "When?",
         "ahead_exact, AHEAD and SPARKLE-ED on every axis",
         "What does it cost me?",
     ]
-    told = page.Made("decibo bench", ["on 2026-01-01 with jax 1; a machine"], 1.0, "Small.")
-    text = page.markdown(blocks, told)
+    made = page.Made("bench", ["on 2026-01-01 with jax 1; a machine"], 1.0, "Small.")
+    drawn = pictures.drawn(results)
+    text = page.publish(tmp_path, blocks, made, drawn).read_text()
     assert text.index("## Which method") < text.index("## Ranks")
     assert all(name in text for name in METHODS)
+    for block in blocks:
+        if block.rows:
+            lines = (tmp_path / "benchmark" / f"{block.name}.csv").read_text().splitlines()
+            assert len(lines) == 1 + len(block.rows)
+            assert f"benchmark/{block.name}.csv" in text
+        if block.picture:
+            assert (tmp_path / "figures" / f"benchmark_{block.picture}.png").is_file()
     hard = next(block for block in blocks if block.title == "How hard is it to tune?")
     diverged = {
-        cell.method: np.mean([not np.isfinite(row["score"]) for row in cell.tried])
-        for cell in cells
+        result.method: np.mean([not np.isfinite(row["score"]) for row in result.tried])
+        for result in results
     }
     assert {row[0]: row[2] for row in hard.rows} == {
         name: f"{100 * share:.0f} %" for name, share in diverged.items()
     }
-    drawn = pictures.drawn(cells)
     assert all(content.startswith(b"\x89PNG") for content in drawn.values())
-    html = page.write_html(tmp_path / "page.html", blocks, told, drawn).read_text()
+    html = page.write_html(tmp_path / "page.html", blocks, made, drawn).read_text()
     assert "<script" not in html
     assert "**" not in html
     (tmp_path / "mine.html").write_text("mine")
     with pytest.raises(decibo.InputError):
-        page.write_html(tmp_path / "mine.html", blocks, told, drawn)
+        page.write_html(tmp_path / "mine.html", blocks, made, drawn)
 
 
+@pytest.mark.slow
 def test_how_many_claims_hold_is_a_sentence():
     made = lambda verdict: claims.Claim("a paper", "a number", verdict)
     one, two, three = (made(verdict) for verdict in claims.Verdict)
@@ -297,8 +322,9 @@ def test_how_many_claims_hold_is_a_sentence():
     assert claims.block([one]).sentences[0].startswith("Of 1 claim 1 holds. ")
 
 
-def test_places_are_counted_as_people_do():
-    words = [page._ordinal(place) for place in (1, 10, 11, 12, 13, 20, 21, 22, 23, 111)]
+@pytest.mark.slow
+def test_ordinals():
+    words = [page._ordinal(number) for number in (1, 10, 11, 12, 13, 20, 21, 22, 23, 111)]
     assert words == [
         "first",
         "tenth",
@@ -313,6 +339,7 @@ def test_places_are_counted_as_people_do():
     ]
 
 
+@pytest.mark.slow
 def test_two_methods_are_compared_in_a_sentence():
     better, worse, even = page.Duel(9, 1, 0.5), page.Duel(1, 9, 2.0), page.Duel(5, 5, 1.0)
     all_three = page._answer("ahead", {"work": better, "bytes": worse, "steps": even})
@@ -326,29 +353,29 @@ def test_two_methods_are_compared_in_a_sentence():
 
 
 @pytest.mark.slow
-def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkeypatch):
+def test_penalties_are_tried_with_tuned_and_with_fixed_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(penalty, "PENALTIES", (10.0, penalty.USUAL))
-    make = lambda: penalty.kept(tmp_path, "tiny", {"date": "today"}, ("quadratic",), ("ahead",))
-    made = {penalty.Case.of(cell): cell for cell in make()}
+    make = lambda: penalty.compute(tmp_path, "tiny", {"date": "today"}, ("quadratic",), ("ahead",))
+    made = {penalty.Case.of(result): result for result in make()}
     assert {(case.steps, case.value) for case in made} == {
         (steps, value) for steps in penalty.STEPS for value in (10.0, 100.0)
     }
     tuned = made[penalty.Case("ahead", penalty.TUNED, 100.0)]
     assert set(tuned.settings) == {"alpha", "gamma"}
     # for the penalty that they were tuned for, the same runs
-    for steps in (penalty.KEPT, penalty.BETA):
+    for steps in (penalty.FIXED, penalty.BETA):
         same = made[penalty.Case("ahead", steps, 100.0)]
         for one, other in zip(tuned.runs, same.runs, strict=True):
             np.testing.assert_allclose(other.history["phi"], one.history["phi"], rtol=1e-10)
     ends = [
         made[penalty.Case("ahead", steps, 10.0)].runs[0].history["phi"][-1]
-        for steps in (penalty.KEPT, penalty.BETA)
+        for steps in (penalty.FIXED, penalty.BETA)
     ]
     assert ends[0] != ends[1]  # beta follows the penalty, or not
-    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()}
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "results").iterdir()}
     make()
     assert times == {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "cells").iterdir()
+        path: path.stat().st_mtime_ns for path in (tmp_path / "penalty" / "results").iterdir()
     }
     assert (tmp_path / "penalty" / "runs.csv").exists()
     shown = penalty.blocks(penalty.read(tmp_path))
@@ -361,38 +388,40 @@ def test_penalties_are_tried_with_steps_that_are_tuned_and_kept(tmp_path, monkey
 def penalised():
     """Three penalties: one too small, one with which all runs diverge, one that is right."""
 
-    def cell(value, status, values):
+    def result(value, status, values):
         runs = tuple(made_run(values, status, seed) for seed in range(3))
-        name = penalty.Case("ahead_exact", penalty.KEPT, value).name
-        return results.Cell("quadratic", "ring", name, {}, [], [], {}, runs, 0.0)
+        name = penalty.Case("ahead_exact", penalty.FIXED, value).name
+        return storage.Result("quadratic", "ring", name, {}, [], [], {}, runs, 0.0)
 
     found = {1.0: ("done", 1e-5), 10.0: ("diverged", 1e-8), 100.0: ("done", 1e-8)}
-    return [cell(value, status, [1.0, 1e-4, end]) for value, (status, end) in found.items()]
+    return [result(value, status, [1.0, 1e-4, end]) for value, (status, end) in found.items()]
 
 
+@pytest.mark.slow
 def test_penalties_are_judged_by_the_questions_of_the_benchmark():
-    cells = penalised()
-    assert list(penalty.solved(cells).values()) == [0.5, 0.0, 1.0]
-    first, ends = penalty.blocks(cells)
+    results = penalised()
+    assert list(penalty.solved(results).values()) == [0.5, 0.0, 1.0]
+    first, ends = penalty.blocks(results)
     assert first.rows == [["ahead_exact", "of 100", "50 %", "0 %", "100 %", "", ""]]
     assert "ahead_exact solves 0 to 100 %" in first.sentences[1]
     assert ends.rows[0][3:6] == [typeset_number(1e-5), "diverged", typeset_number(1e-8)]
 
 
-def test_claims_about_order_are_read_from_cells(cells):
-    def cell(method, values):
-        return results.Cell(
+@pytest.mark.slow
+def test_claims_about_order_are_read_from_cells(results):
+    def result(method, values):
+        return storage.Result(
             "quadratic", "ring", method, {}, [], [], {}, tuple(made_run(v) for v in values), 0.0
         )
 
     fast, slow = [[1.0, 1e-4, 1e-8]] * 3, [[1.0, 1e-1, 1e-2]] * 3
     ahead = claims._ahead(
-        [cell("sparkle_ed", fast), cell("sparkle_gt", slow)], "", "sparkle_ed", "sparkle_gt"
+        [result("sparkle_ed", fast), result("sparkle_gt", slow)], "", "sparkle_ed", "sparkle_gt"
     )
     behind = claims._ahead(
-        [cell("sparkle_ed", slow), cell("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt"
+        [result("sparkle_ed", slow), result("sparkle_gt", fast)], "", "sparkle_ed", "sparkle_gt"
     )
-    nobody = claims._ahead(cells, "", "sparkle_ed", "sparkle_gt")
+    nobody = claims._ahead(results, "", "sparkle_ed", "sparkle_gt")
     assert [str(claim.verdict) for claim in (ahead, behind, nobody)] == [
         "holds",
         "does not hold",
@@ -400,6 +429,7 @@ def test_claims_about_order_are_read_from_cells(cells):
     ]
 
 
+@pytest.mark.slow
 def test_runs_for_a_claim_are_made_once_for_a_folder(tmp_path, monkeypatch):
     calls = []
 
@@ -407,14 +437,15 @@ def test_runs_for_a_claim_are_made_once_for_a_folder(tmp_path, monkeypatch):
         calls.append(1)
         return claims.true_for("it is so", [True] * 4 + [False], ", about", "a note")
 
-    first = claims._kept(tmp_path, _claim)
-    assert claims._kept(tmp_path, _claim) == first
+    first = claims._computed(tmp_path, _claim)
+    assert claims._computed(tmp_path, _claim) == first
     assert len(calls) == 1
-    monkeypatch.setattr(claims, "STEPS", 7)  # another question
-    claims._kept(tmp_path, _claim)
+    monkeypatch.setattr(claims, "STEPS", 7)  # another request
+    claims._computed(tmp_path, _claim)
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_more_agents_solve_the_same_noisy_problem():
     few, many = (claims._noisy(agents, 0.0, seed=3) for agents in (4, 16))
     for name, leaf in many.data.items():
@@ -430,9 +461,9 @@ def test_more_agents_solve_the_same_noisy_problem():
     assert drawn[0]["H"] is d["H"]
 
 
-def test_dials_come_from_the_signature_or_from_the_method():
-    names = lambda entrant: [dial.name for dial in entrant.dials]
-    assert names(entrants.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == [
+def test_hyper_parameters_come_from_the_signature_or_from_the_method():
+    names = lambda method: [each.name for each in method.hyper_parameters]
+    assert names(methods.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == [
         "alpha",
         "beta",
         "gamma",
@@ -442,12 +473,12 @@ def test_dials_come_from_the_signature_or_from_the_method():
     def own(*, alpha, power):
         raise NotImplementedError
 
-    own.dials = {"power": (0.1, 2.0)}
-    assert names(entrants.from_factory("m:own", own)) == ["power"]
-    own.dials = {"power": (2.0, 0.1)}
+    own.hyper_parameters = {"power": (0.1, 2.0)}
+    assert names(methods.from_factory("m:own", own)) == ["power"]
+    own.hyper_parameters = {"power": (2.0, 0.1)}
     with pytest.raises(decibo.InputError, match="0 < low < high"):
-        entrants.from_factory("m:own", own)
-    settings = entrants.chosen(["sldbo"], True)[0].method({"alpha": 0.1, "gamma": 0.2}).settings
+        methods.from_factory("m:own", own)
+    settings = methods.chosen(["sldbo"], True)[0].method({"alpha": 0.1, "gamma": 0.2}).settings
     assert (settings["beta"], settings["gamma"]) == (0.2, 0.2)
 
 
@@ -481,6 +512,7 @@ def test_without_an_answer_of_the_inner_level_models_are_trained_anew():
     np.testing.assert_allclose(found["inner_error"][1], np.sum((Y[1] - flat) ** 2), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_tables_can_be_packed_for_a_machine_without_scikit_learn(tmp_path, monkeypatch):
     before = material.table("digits")
     material.pack(tmp_path, ["digits"])
@@ -493,6 +525,7 @@ def test_tables_can_be_packed_for_a_machine_without_scikit_learn(tmp_path, monke
     material.table.cache_clear()
 
 
+@pytest.mark.slow
 def test_drawn_data_look_like_what_they_stand_for():
     covtype = material.covtype(3)
     spread = np.linalg.eigvalsh(np.cov(covtype.features[:, :6].T))
@@ -509,6 +542,7 @@ def test_drawn_data_look_like_what_they_stand_for():
     assert (plain.data["training"]["index"] == np.arange(4)[:, None]).all()
 
 
+@pytest.mark.slow
 def test_a_minibatch_of_the_area_is_unbiased():
     problem = material.area(material.adult(0), 0, tasks.QUARTER, batch=5)
     d = jax.tree.map(lambda leaf: leaf[0], problem.data)
@@ -518,77 +552,81 @@ def test_a_minibatch_of_the_area_is_unbiased():
     assert abs(drawn.mean() - problem.outer(x, 0.2, d)) < 4 * drawn.std() / np.sqrt(len(drawn))
 
 
+@pytest.mark.slow
 def test_time_runs_out_without_losing_what_is_done():
     todo = [
         suite.Job(name, (TASK,), (), suite.BUDGETS["tiny"], None)
         for name in ("slow", "fast", "slow")
     ]
-    assert pool.run(todo, lambda job: 2, 1) == pool.Done(6, 0)
-    assert pool.run(todo, lambda job: 2, 1, seconds=0.0) == pool.Done(0, 3)
-    taken = {"slow": [100.0, 200.0], "fast": [1.0]}
-    assert pool._next(todo, taken, 226.0).method == "slow"
-    assert pool._next(todo, taken, 224.0).method == "fast"
-    assert pool._next(todo, taken, 1.0) is None
+    assert suite.run(todo, lambda job: 2, 1) == suite.Done(6, 0)
+    assert suite.run(todo, lambda job: 2, 1, seconds=0.0) == suite.Done(0, 3)
 
 
+@pytest.mark.slow
 def test_the_full_budget_makes_rings_first_one_cell_at_a_time():
     jobs = suite.plan(None, "full", ["quadratic", "bent"], METHODS)
     assert [job.networks for job in jobs[:5]] == [("ring",)] * 4 + [("exponential",)]
     assert {job.networks[0] for job in jobs if job.tasks == ("quadratic",)} == set(suite.NETWORKS)
-    assert all(len(suite.cells_of(job, suite.entrant_of(job.method, {}))) == 1 for job in jobs)
+    assert all(len(job.scenarios()) == 1 for job in jobs)
 
 
-def test_one_machine_is_named_once(cells):
+@pytest.mark.slow
+def test_a_machine_with_several_process_counts_is_named_once(results):
     told = {"date": "2026-11-16", "software": "jax"}
     here = [told | {"hardware": f"{count} processes on a machine"} for count in (7, 11, 9)]
-    made = page.made_by("decibo bench", "tiny", [replace(cells[0], made=each) for each in here])
+    made = page.made_by("bench", "tiny", [replace(results[0], made=each) for each in here])
     assert made.places == ["on 2026-11-16 with jax; 7 to 11 processes on a machine"]
 
 
-def test_what_was_not_made_is_told(cells):
-    assert "2 of 5 cells are there" in page.made_by("decibo bench", "tiny", cells, 5).sentence
-    assert "cells are there" not in page.made_by("decibo bench", "tiny", cells, 2).sentence
-    alone = results.Cell("bent", "ring", METHODS[0], {}, [], [], cells[0].cost, cells[0].runs, 0.0)
+@pytest.mark.slow
+def test_missing_results_are_mentioned(results):
+    assert "2 of 5 results are available" in page.made_by("bench", "tiny", results, 5).sentence
+    assert "results are available" not in page.made_by("bench", "tiny", results, 2).sentence
+    alone = storage.Result(
+        "bent", "ring", METHODS[0], {}, [], [], results[0].cost, results[0].runs, 0.0
+    )
     assert (
-        "1 place that not everybody has run is left out"
-        in page.blocks([*cells, alone])[0].sentences[1]
+        "1 other that not every method has run is left out"
+        in page.blocks([*results, alone])[0].sentences[1]
     )
 
 
+@pytest.mark.slow
 def test_work_of_the_rivals_is_counted_step_by_step():
     samples = {"a": np.ones((640, 2))}
     nothing = lambda *_: 0.0
     names = ("SRBA", "SABA", "AmIGO", "SOBA", "StocBiO")
-    task = corner.Task("t", nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing,
+    task = public_solvers.Task("t", nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing,
                        dict.fromkeys(names, (1.0, 1.0, 2.0)), 1)  # fmt: skip
-    racers = {racer.name: racer for racer in corner.Rivals(task).racers()}
-    assert racers["SOBA"].work(3) == racers["SABA"].work(3) == 12
-    assert racers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
+    solvers = {solver.name: solver for solver in public_solvers.PublicSolvers(task).solvers()}
+    assert solvers["SOBA"].work(3) == solvers["SABA"].work(3) == 12
+    assert solvers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
     # period: half of 10 + 10 batches
     steps = [(3 * 10 + 10) if k % 10 == 0 else 8 for k in range(25)]
-    assert racers["SRBA"].work(25) == sum(steps)
+    assert solvers["SRBA"].work(25) == sum(steps)
     for work in (1.0, 32.0, 33.0, 200.0):
-        count = corner.steps_for(racers["SRBA"], work)
-        assert racers["SRBA"].work(count) >= work
-        assert count == 1 or racers["SRBA"].work(count - 1) < work
+        count = single_agent.steps_for(solvers["SRBA"], work)
+        assert solvers["SRBA"].work(count) >= work
+        assert count == 1 or solvers["SRBA"].work(count - 1) < work
 
 
+@pytest.mark.slow
 def test_networks_are_compared_at_equal_cost():
-    def cell(method, price, accuracy):
+    def result(method, price, accuracy):
         history = {
             "step": np.array([0.0, 10.0, 20.0]),
             "phi": np.array([1.0, 0.5, 0.25]),
             "accuracy": accuracy,
         }
-        prices = dict.fromkeys(results.AXES, 1.0) | {"work": price}
-        runs = tuple(results.Run(seed, "done", history, prices) for seed in range(3))
-        return results.Cell("network-30", "ring", method, {}, [], [], {}, runs, 0.0)
+        prices = dict.fromkeys(storage.AXES, 1.0) | {"work": price}
+        runs = tuple(storage.Run(seed, "done", history, prices) for seed in range(3))
+        return storage.Result("network-30", "ring", method, {}, [], [], {}, runs, 0.0)
 
-    cells = [
-        cell("cheap", 1.0, np.array([0.1, 0.2, 0.3])),
-        cell("dear", 2.0, np.array([0.4, 0.5, 0.6])),
+    results = [
+        result("cheap", 1.0, np.array([0.1, 0.2, 0.3])),
+        result("dear", 2.0, np.array([0.4, 0.5, 0.6])),
     ]
-    rows = page._networks(cells)[0].rows
+    rows = page._networks(results)[0].rows
     assert rows[0][1:] == ("cheap", "0.25", "0.3", "0.25", "0.3")
     assert rows[1][1:] == (
         "dear",
@@ -599,17 +637,19 @@ def test_networks_are_compared_at_equal_cost():
     )  # half as far with the same work, as far with the traffic
 
 
-def test_the_corner_says_who_is_ahead():
-    row = lambda name, ours, gap: corner.Row(
+@pytest.mark.slow
+def test_the_single_agent_comparison_says_which_method_is_ahead():
+    row = lambda name, ours, gap: single_agent.Row(
         "simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0
     )
-    shown = corner.block(
+    shown = single_agent.block(
         [row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)]
     )
     assert "decibo's saga has 1e+02 times the gap of SABA" in shown.sentences[1]
     assert [line[1] for line in shown.rows] == ["SABA", "SOBA", "decibo: saga"]
 
 
+@pytest.mark.slow
 def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
     for task in tasks.chosen(None, small=True):
         shapes = []
@@ -620,6 +660,7 @@ def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
         assert shapes[0] == shapes[1], task.name
 
 
+@pytest.mark.slow
 def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(
     out, tmp_path, monkeypatch, capsys
 ):
@@ -629,7 +670,6 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(
     (tmp_path / "my_bench_method.py").write_text(OWN)
     shutil.copytree(out, tmp_path / "got")
     words = [
-        "bench",
         "--budget",
         "tiny",
         "--tasks",
@@ -641,27 +681,28 @@ def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(
         "--json",
     ]
     words += ["--out", "got"]
-    assert cli.call([*words, "--add", "my_bench_method:mine"]) == 2
+    call = lambda words: cli.call(words, app, "bench")
+    assert call([*words, "--add", "my_bench_method:mine"]) == 2
     assert "--trust my_bench_method" in json.loads(capsys.readouterr().out)["error"]
-    assert cli.call([*words, "--add", "my_bench_method:mine", "--trust", "my_bench_method"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["made"], told["kept"]) == (1, 2)
-    assert {row["entrant"] for row in told["ranks"]["work"]} == {*METHODS, "mine"}
+    assert call([*words, "--add", "my_bench_method:mine", "--trust", "my_bench_method"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["made"], found["kept"]) == (1, 2)
+    assert {row["method"] for row in found["ranks"]["work"]} == {*METHODS, "mine"}
     assert (tmp_path / "got" / "benchmark.html").exists()
     assert {"runs.csv", "settings.csv", "tried.csv"} <= {
-        path.rpartition("/")[2] for path in told["tables"]
+        path.rpartition("/")[2] for path in found["tables"]
     }
-    assert all((tmp_path / path).is_file() for path in told["tables"])
-    monkeypatch.setattr(penalty, "kept", lambda *_: penalised())
-    assert cli.call([word for word in words if word != "--json"] + ["--penalty"]) == 0
+    assert all((tmp_path / path).is_file() for path in found["tables"])
+    monkeypatch.setattr(penalty, "compute", lambda *_: penalised())
+    assert call([word for word in words if word != "--json"] + ["--penalty"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "runs.csv, settings.csv, tried.csv" in said
     assert "How much does the penalty matter?" in (tmp_path / "got" / "benchmark.html").read_text()
-    assert cli.call([*words, "--render", "--docs", "docs"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["made"], told["kept"]) == (0, 2)
-    text = (tmp_path / "docs" / "benchmark.md").read_text()
-    assert "Made by `decibo bench --budget tiny" in text
-    assert text.index("## Which method should I use?") < text.index("## How it was made")
-    assert cli.call(["bench", "--tasks", "quadratc"]) == 2
+    assert call([*words, "--render", "--results", "published"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["made"], found["kept"]) == (0, 2)
+    text = (tmp_path / "published" / "benchmark.md").read_text()
+    assert "Made by `python -m studies.bench --budget tiny" in text
+    assert text.index("Made by") < text.index("## Which method should I use?")
+    assert call(["--tasks", "quadratc"]) == 2
     assert "quadratic" in capsys.readouterr().err

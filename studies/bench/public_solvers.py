@@ -1,18 +1,20 @@
-r"""The solvers of benchmark_bilevel, for one agent: what the centralised corner of the benchmark is
-measured against.
+r"""Our transcription of the solvers of benchmark_bilevel, for the single-agent comparison.
 
-    SOBA     implicit directions on minibatches, steps that fall like 1/sqrt(k)      [Dagreou et al. 2022]
-    SABA     the same with SAGA's tables, constant steps                             [Dagreou et al. 2022]
-    SRBA     the same with SARAH: all samples at every period-th step                [Dagreou et al. 2024]
-    AmIGO    ten inner steps, ten steps for the linear system, warm starts           [Arbel & Mairal 2022]
-    StocBiO  ten inner steps, ten terms of a Neumann series                          [Ji, Yang & Liang 2021]
+    SOBA     implicit directions on minibatches, steps that fall like 1/sqrt(k)  [Dagreou et al. 2022]
+    SABA     the same with SAGA's tables, constant steps                         [Dagreou et al. 2022]
+    SRBA     the same with SARAH: all samples at every period-th step            [Dagreou et al. 2024]
+    AmIGO    ten inner steps, ten for the linear system, warm starts             [Arbel & Mairal 2022]
+    StocBiO  ten inner steps, ten terms of a Neumann series                      [Ji, Yang & Liang 2021]
 
-Written anew in JAX after their rules in github.com/benchopt/benchmark_bilevel, one compiled step
-each, with that benchmark's samplers (batches of 64 in an order that is shuffled after every pass),
-its step-size rules (step_size for y and v, step_size/outer_ratio for x), period_frac = 0.5 for SRBA
-and ten inner steps for AmIGO and StocBiO. AmIGO's compiled version there keeps the v and x of the
-last record inside its loop; here it has the v and x of the step before, as in the paper and the
-other version there.
+Their rules were read in solvers/*.py of github.com/benchopt/benchmark_bilevel. That benchmark is a
+folder of scripts for the program benchopt: the package registry has no distribution of it, so that
+its solvers cannot be a dependency here. To run decibo's methods there, see benchopt.py.
+
+Here each is one compiled step, with that benchmark's samplers (batches of 64 in an order that is
+shuffled after every pass), its step-size rules (step_size for y and v, step_size/outer_ratio for
+x), period_frac = 0.5 for SRBA and ten inner steps for AmIGO and StocBiO. AmIGO's compiled version
+there keeps the v and x of the last record inside its loop; here it has the v and x of the step
+before, as in the paper and the other version there.
 
 `work` counts gradients on one batch: a product with second derivatives, or with both of them at
 once, counts as two.
@@ -36,7 +38,7 @@ BATCH = 64
 
 
 class Task(NamedTuple):
-    """A problem in both forms: samples for the rivals, problems for decibo, and the exact value
+    """A problem in both forms: samples for the public solvers, problems for decibo, and the exact value
     function.
 
     centres   the step size and the ratio around which each method is tuned, and the factor between
@@ -80,9 +82,8 @@ class Task(NamedTuple):
         )
 
 
-class Racer(NamedTuple):
-    """A method that can be started with a setting (step size, ratio), moved on, and asked for its
-    x."""
+class Solver(NamedTuple):
+    """A method as functions: start with a setting (step size, ratio), advance, and return x."""
 
     name: str
     settings: list[tuple[float, float]]
@@ -99,7 +100,7 @@ def around(centre: tuple[float, float, float]) -> list[tuple[float, float]]:
     return [(h * step**i, ratio * 10 ** (j / 2)) for i in (0, -1, 1) for j in (0, -1, 1)]
 
 
-# The rivals. A state holds the variables, the samplers, the step sizes and what the method
+# A state holds the variables, the samplers, the step sizes and what the method
 # remembers.
 
 
@@ -126,7 +127,7 @@ class Sampler(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a rival is."""
+    """The state of a solver."""
 
     y: jax.Array
     v: jax.Array
@@ -139,8 +140,8 @@ class State(NamedTuple):
     memory: Any
 
 
-class Rivals:
-    """The five, on one task."""
+class PublicSolvers:
+    """The five solvers, on one task."""
 
     def __init__(self, task: Task):
         piece = lambda samples, i: jax.tree.map(
@@ -309,7 +310,7 @@ class Rivals:
         (_, total), s = self.with_system(s._replace(outer=outer), term, (f_y, f_y))
         return self.outer_step(s, s.h * total, f_x)
 
-    def racers(self) -> list[Racer]:
+    def solvers(self) -> list[Solver]:
         memories = {
             "SRBA": self.srba_memory,
             "SABA": self.saba_memory,
@@ -317,15 +318,15 @@ class Rivals:
             "SOBA": tuple,
             "StocBiO": tuple,
         }
-        racers = []
+        solvers = []
         for name, memory in memories.items():
             one = getattr(self, name.lower())
             advance = jax.jit(lambda s, n, one=one: lax.fori_loop(0, n, lambda _, s: one(s), s))
             start = lambda h, ratio, memory=memory: self.start(h, ratio, memory)
             settings = around(self.task.centres[name])
             work = getattr(self, f"{name.lower()}_work", self.plain_work)
-            racers.append(Racer(name, settings, start, advance, lambda s: np.asarray(s.x), work))
-        return racers
+            solvers.append(Solver(name, settings, start, advance, lambda s: np.asarray(s.x), work))
+        return solvers
 
     def plain_work(self, steps: int) -> float:
         """g_y, J and H at once, f_x with f_y."""

@@ -1,18 +1,18 @@
-r"""The centralised corner: one agent, decibo's methods against the solvers of benchmark_bilevel, on
-its own settings.
+r"""The single-agent comparison: decibo's methods against the solvers of benchmark_bilevel, on the
+problems of that benchmark.
 
     simulated   rank-one quadratics with the spectra of that benchmark's generator, y of 100 and x
                 of 10 numbers, 32,000 + 1,280 samples (there 32,768 + 1,024); nothing to download
     ijcnn1      the penalty of each feature of a logistic regression, as there; its test file is not
-                at hand, so the 49,990 training samples are divided into 24,960 to train and as many
-                to validate
+                available, so the 49,990 training samples are divided into 24,960 to train and as
+                many to validate
 
-Everybody is tuned with the same budget: 9 settings of PART of the passes each. For the rivals these
-are 3 step sizes times 3 ratios, among them what the benchmark's configuration files give and what
-was best in short trials, which take larger steps; ours have 3 inner steps times 3 ratios or, with
-Adam on x, times 3 steps of it that fall like 1/sqrt(1 + k/1000). The setting with the smallest Phi
-is run to the end; if that ends worse than its tuning did, the next best runs instead, and the row
-says so. Two measures of equal cost:
+Every method is tuned with the same budget: 9 settings of PART of the passes each. For the public
+solvers these are 3 step sizes times 3 ratios, among them what the benchmark's configuration files
+give and what was best in short trials, which take larger steps; ours have 3 inner steps times 3
+ratios or, with Adam on x, times 3 steps of it that fall like 1/sqrt(1 + k/1000). The setting with
+the smallest Phi is run to the end; if that ends worse than its tuning did, the next best runs
+instead, and the row says so. Two measures of equal cost:
 
     passes      gradient-equivalents, one pass being a gradient on all training samples: the same
                 numbers in every run
@@ -39,8 +39,6 @@ from scipy.optimize import minimize
 from decibo.algorithm import consensus, direction, estimator, rule, schedules
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.compose import compose
-from decibo.errors import CorruptedFileError
-from decibo.files import atomic_write, read_checked
 from decibo.formatting import typeset_number
 from decibo.measure.cost import PRODUCT
 from decibo.network.graphs import complete, ring
@@ -50,9 +48,10 @@ from decibo.run.fingerprint import software
 from decibo.run.solve import prepare
 from studies.bench import material
 from studies.bench.page import Block
-from studies.bench.results import key_of
-from studies.bench.rivals import BATCH, Racer, Rivals, Task, around
+from studies.bench.public_solvers import BATCH, PublicSolvers, Solver, Task, around
+from studies.bench.storage import computed_once
 
+FOLDER = "single_agent"
 PASSES = 200
 SECONDS = 2.0
 PART = 0.1  # of the passes, for each setting that is tried
@@ -96,16 +95,16 @@ def method_of(kind: str, h: float, ratio: float) -> Algorithm:
     return compose(along, strategies, estimator=estimator.saga(), x=adam, y=h, z=h)
 
 
-def ours(task: Task, agents: int = 1) -> list[Racer]:
+def ours(task: Task, agents: int = 1) -> list[Solver]:
     """decibo's compiled loop, on one agent or on a ring."""
     batches = len(jax.tree.leaves(task.train)[0]) // BATCH if agents == 1 else task.ring_batches
     problem = task.problem(agents, batches)
     network = complete(1) if agents == 1 else ring(agents)
     where = "one" if agents == 1 else "ring"
-    return [_racer(kind, task, problem, network, where) for kind in KINDS]
+    return [_solver(kind, task, problem, network, where) for kind in KINDS]
 
 
-def _racer(kind: str, task: Task, problem: Any, network: Network, where: str) -> Racer:
+def _solver(kind: str, task: Task, problem: Any, network: Network, where: str) -> Solver:
     setup = prepare(
         problem, network, method_of(kind, 0.1, 1.0), steps=1, every=1, measures=["outer"]
     )
@@ -123,12 +122,12 @@ def _racer(kind: str, task: Task, problem: Any, network: Network, where: str) ->
 
     mean = lambda at: np.asarray(jax.vmap(at[0].core.view)(at[1])["x"]).mean(axis=0)
     settings = around(task.centres["ours" if kind == "saga" else "ours, adam"])
-    return Racer(
+    return Solver(
         f"{kind}: {where}", settings, start, advance, mean, lambda steps: in_batches * steps, where
     )
 
 
-# The race
+# The comparison
 
 
 def phi(task: Task, x: np.ndarray) -> float:
@@ -137,58 +136,58 @@ def phi(task: Task, x: np.ndarray) -> float:
     return value if np.isfinite(value) else np.inf
 
 
-def steps_for(racer: Racer, work: float) -> int:
+def steps_for(solver: Solver, work: float) -> int:
     """The smallest number of steps with so much work."""
     high = 1
-    while racer.work(high) < work:
+    while solver.work(high) < work:
         high *= 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if racer.work(middle) >= work else (middle, high)
+        low, high = (low, middle) if solver.work(middle) >= work else (middle, high)
     return high
 
 
 def ends(
-    racer: Racer, setting: tuple[float, float], steps: Sequence[int]
+    solver: Solver, setting: tuple[float, float], steps: Sequence[int]
 ) -> tuple[list[np.ndarray], float]:
     """x after so many steps each, and the CPU seconds of all of them."""
-    state = racer.start(*setting)
+    state = solver.start(*setting)
     found = []
     used = 0.0
     at = 0
     for count in steps:
         begun = time.process_time()
-        state = jax.block_until_ready(racer.advance(state, count - at))
+        state = jax.block_until_ready(solver.advance(state, count - at))
         used += time.process_time() - begun
         at = count
-        found.append(racer.x(state))
+        found.append(solver.x(state))
     return found, used
 
 
 def compare(task: Task, passes: float = PASSES, seconds: float = SECONDS) -> list[Row]:
     """A row for each method on one agent."""
-    racers = Rivals(task).racers() + ours(task)
+    solvers = PublicSolvers(task).solvers() + ours(task)
     whole = passes * len(jax.tree.leaves(task.train)[0]) / BATCH  # in gradients on one batch
     chosen: list[tuple[tuple[float, float], list[np.ndarray], float, str]] = []
-    for racer in racers:
-        jax.block_until_ready(racer.advance(racer.start(*racer.settings[0]), 2))  # compiles
-        steps = [steps_for(racer, mark * whole) for mark in MARKS]
-        setting, points, used, note = _tuned(task, racer, steps_for(racer, PART * whole), steps)
-        timed, _ = ends(racer, setting, [max(1, round(seconds * steps[-1] / used))])
+    for solver in solvers:
+        jax.block_until_ready(solver.advance(solver.start(*solver.settings[0]), 2))  # compiles
+        steps = [steps_for(solver, mark * whole) for mark in MARKS]
+        setting, points, used, note = _tuned(task, solver, steps_for(solver, PART * whole), steps)
+        timed, _ = ends(solver, setting, [max(1, round(seconds * steps[-1] / used))])
         chosen.append((setting, [*points, *timed], used / steps[-1], note))
     values = np.array([[phi(task, x) for x in points] for _, points, _, _ in chosen])
     best = chosen[int(np.argmin(values.min(axis=1)))][1]
     lowest = min(task.lowest(min(best, key=lambda x: phi(task, x))), values.min())
     rows = []
-    for racer, (setting, _, speed, note), found in zip(racers, chosen, values, strict=True):
+    for solver, (setting, _, speed, note), found in zip(solvers, chosen, values, strict=True):
         gaps = np.maximum(found - lowest, FLOOR).tolist()
-        price = racer.work(steps_for(racer, whole)) / steps_for(racer, whole)
+        price = solver.work(steps_for(solver, whole)) / steps_for(solver, whole)
         rows.append(
             Row(
                 task.name,
-                racer.name,
-                bool(racer.ours),
+                solver.name,
+                bool(solver.ours),
                 setting,
                 gaps[:-1],
                 gaps[-1],
@@ -201,49 +200,35 @@ def compare(task: Task, passes: float = PASSES, seconds: float = SECONDS) -> lis
 
 
 def _tuned(
-    task: Task, racer: Racer, short: int, steps: Sequence[int]
+    task: Task, solver: Solver, short: int, steps: Sequence[int]
 ) -> tuple[tuple[float, float], list[np.ndarray], float, str]:
     """The best setting of short runs, or the next best: its x at the steps, its CPU seconds, and a
     note."""
-    tried = [phi(task, ends(racer, setting, [short])[0][0]) for setting in racer.settings]
+    tried = [phi(task, ends(solver, setting, [short])[0][0]) for setting in solver.settings]
     order = np.argsort(tried, kind="stable")
-    setting = racer.settings[int(order[0])]
-    points, used = ends(racer, setting, steps)
+    setting = solver.settings[int(order[0])]
+    points, used = ends(solver, setting, steps)
     if phi(task, points[-1]) <= tried[int(order[0])]:
         return setting, points, used, ""
-    setting = racer.settings[int(order[1])]
-    return setting, *ends(racer, setting, steps), "second best of tuning"
+    setting = solver.settings[int(order[1])]
+    return setting, *ends(solver, setting, steps), "second best of tuning"
 
 
-def kept(out: Path, passes: float = PASSES, seconds: float = SECONDS) -> list[Row]:
-    """The rows of all settings whose data are at hand, made once for a folder."""
-    rows = []
+def compute(out: Path, passes: float = PASSES, seconds: float = SECONDS) -> list[Row]:
+    """The rows of all tasks whose data are available, computed once for a folder."""
+    asked = {"software": software(), "about": [passes, seconds, PART, list(MARKS)]}
     for name, make in TASKS.items():
-        if name == "ijcnn1" and not material.at_hand(name):
-            continue
-        path = out / "corner" / f"{name}.json"
-        key = key_of({"software": software(), "about": [passes, seconds, PART, list(MARKS)]})
-        try:
-            raw = json.loads(read_checked(path))
-            found = [Row(*each) for each in raw["rows"]] if raw["key"] == key else None
-        except (CorruptedFileError, ValueError, TypeError, KeyError):
-            found = None
-        if found is None:
-            found = compare(make(), passes, seconds)
-            atomic_write(path, json.dumps({"key": key, "rows": found}, indent=1) + "\n")
-        rows += found
-    return rows
+        if material.at_hand(name):
+            rows = lambda make=make: {"rows": compare(make(), passes, seconds)}
+            computed_once(out / FOLDER / f"{name}.json", asked, rows)
+    return read(out)
 
 
 def read(out: Path) -> list[Row]:
-    """What is there, whoever made it."""
-    paths = [out / "corner" / f"{name}.json" for name in TASKS]
-    return [
-        Row(*each)
-        for path in paths
-        if path.is_file()
-        for each in json.loads(path.read_text())["rows"]
-    ]
+    """The rows in the folder."""
+    paths = [out / FOLDER / f"{name}.json" for name in TASKS]
+    files = [json.loads(path.read_text()) for path in paths if path.is_file()]
+    return [Row(*each) for file in files for each in file["rows"]]
 
 
 def block(rows: Sequence[Row], passes: float = PASSES, seconds: float = SECONDS) -> Block:
@@ -263,10 +248,10 @@ def block(rows: Sequence[Row], passes: float = PASSES, seconds: float = SECONDS)
         lines.append([row.task, f"decibo: {name}" if row.ours else name, *gaps, *price, row.note])
     sentences = [
         (
-            "On one agent the rivals are the solvers of benchmark_bilevel, variance-reduced ones"
+            "On one agent the others are the solvers of benchmark_bilevel, variance-reduced ones"
             f" among them. The table has Phi - Phi* at equal gradient-equivalents ({passes:g}"
             f" passes over the training samples) and at equal CPU time ({seconds:g} s of one"
-            " thread); everybody was tuned with 9 settings of a tenth of the passes."
+            " thread); all were tuned with 9 settings of a tenth of the passes."
         ),
         *(
             _verdict(name, [row for row in rows if row.task == name])
@@ -274,7 +259,7 @@ def block(rows: Sequence[Row], passes: float = PASSES, seconds: float = SECONDS)
         ),
     ]
     heads = [*head, "gradients on a batch, a step", "microseconds", "note"]
-    return Block("One agent: the centralised corner", sentences, heads, lines)
+    return Block("The single-agent comparison", sentences, heads, lines)
 
 
 def _gap(value: float) -> str:
