@@ -15,6 +15,7 @@ import decibo
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+STUDIES = ROOT / "studies"
 MARK = re.compile(r"^```(python|text) (?:no-run|about)$", re.MULTILINE)
 ROW = re.compile(r"^\| `(\w+)([^`]*)` \|", re.MULTILINE)
 NAME = r"`?[A-Za-z_]\w*(?:\([^)]*\))?`?"
@@ -27,7 +28,7 @@ def on_files(files, config):
         f"reference/{path}.md": _namespace(path, module) for path, module in _modules().items()
     }
     generated = [File.generated(config, name, content=text) for name, text in pages.items()]
-    return Files([*files, *generated])
+    return Files([*files, *generated, *_studies(config)])
 
 
 def on_page_markdown(markdown, page, **_):
@@ -35,11 +36,25 @@ def on_page_markdown(markdown, page, **_):
     for the suite.
     """
     markdown = MARK.sub(r"```\1", markdown)
+    markdown = re.sub(r"\]\(((?:\.\./)*)\.\./studies/([\w/]+\.md)", r"](\1studies/\2", markdown)
+    if page.file.src_uri.startswith("studies/"):
+        markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(
         r"\]\(((?:\.\./)*)\.\./examples/([\w/]+)\.py\)", r"](\1examples/\2.md)", markdown
     )
     markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples\)", r"](\1examples/index.md)", markdown)
     return _linked(markdown) if page.file.src_uri == "reference.md" else markdown
+
+
+# Studies: proofs and results, with their figures; they lie beside the library, not in docs/
+
+
+def _studies(config):
+    paths = [path for kind in ("*/*.md", "results/figures/*.png") for path in STUDIES.glob(kind)]
+    return [
+        File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
+        for path in sorted(paths)
+    ]
 
 
 # Examples: what a program does, what it prints, and the program itself

@@ -47,7 +47,7 @@ PROVENANCE = {
     algorithm.ABSTRACT: "abstract",
     algorithm.RECALLED: "recalled",
     algorithm.INFERRED: "inferred",
-    "The method of this library, derived in docs/explanation/ahead_exact.md.": "our own",
+    "The method of this library, derived in docs/explanation/methods.md.": "our own",
     algorithm.RUN: "run",
 }
 SECTION = re.compile(r"^## (decibo[\w.]*)$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)

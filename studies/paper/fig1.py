@@ -15,9 +15,22 @@ from decibo.network.graphs import erdos_renyi
 from decibo.problems.synthetic import synthetic
 from decibo.report.figures import letter, new_figure
 from decibo.run.start import random_start
+from studies.paper.experiment import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    Verdict,
+    block,
+    groups,
+    join,
+    judge,
+    record,
+    select,
+    true_for,
+)
 from studies.paper.plotting import COLOURS, band, over_seeds
-from studies.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, true_for
-from studies.paper.tables import Table, block, groups, join, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

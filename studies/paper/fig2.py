@@ -29,12 +29,17 @@ from studies.paper.datasets import (
     pixels,
     regression,
 )
-from studies.paper.plotting import bands
-from studies.paper.result import (
+from studies.paper.experiment import (
     Claim,
     Progress,
     Result,
     Size,
+    Table,
+    across,
+    block,
+    columns,
+    groups,
+    join,
     judge,
     or_never,
     ordered,
@@ -42,7 +47,7 @@ from studies.paper.result import (
     seed_by_seed,
     tally,
 )
-from studies.paper.tables import Table, across, block, columns, groups, join
+from studies.paper.plotting import bands
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

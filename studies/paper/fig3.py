@@ -22,20 +22,25 @@ from studies.paper.datasets import (
     pixels,
     regression,
 )
-from studies.paper.fig2 import SETTINGS, accuracies, paths
-from studies.paper.plotting import COLOURS, bands
-from studies.paper.result import (
+from studies.paper.experiment import (
     Claim,
     Progress,
     Result,
     Size,
+    Table,
+    across,
+    block,
+    columns,
+    groups,
+    join,
     judge,
     or_never,
     ordered,
     seed_by_seed,
     tally,
 )
-from studies.paper.tables import Table, across, block, columns, groups, join
+from studies.paper.fig2 import SETTINGS, accuracies, paths
+from studies.paper.plotting import COLOURS, bands
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

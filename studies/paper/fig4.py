@@ -42,9 +42,22 @@ from studies.paper.datasets import (
     pixels,
     regression,
 )
+from studies.paper.experiment import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    Verdict,
+    block,
+    columns,
+    groups,
+    join,
+    judge,
+    record,
+    tally,
+)
 from studies.paper.plotting import COLOURS, band, over_seeds
-from studies.paper.result import Claim, Progress, Result, Size, Verdict, judge, record, tally
-from studies.paper.tables import Table, block, columns, groups, join
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

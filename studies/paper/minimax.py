@@ -25,9 +25,23 @@ from decibo.problem.problem import Problem
 from decibo.problems.minimax import minimax_auc
 from decibo.report.figures import letter, new_figure
 from studies.paper.datasets import describe, subsample
+from studies.paper.experiment import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    block,
+    columns,
+    groups,
+    join,
+    judge,
+    record,
+    seed_by_seed,
+    select,
+    tally,
+)
 from studies.paper.plotting import COLOURS, LINES, bands
-from studies.paper.result import Claim, Progress, Result, Size, judge, record, seed_by_seed, tally
-from studies.paper.tables import Table, block, columns, groups, join, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,8 +12,9 @@ import numpy as np
 from decibo.errors import missing
 from decibo.files import atomic_write
 from decibo.report.figures import STYLE, saved
-from studies.paper.result import Result
-from studies.paper.tables import Table, groups
+from decibo.run import seeds
+from decibo.run.solution import Status
+from studies.paper.experiment import Result, Table, groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,21 +75,15 @@ def band(
 ) -> None:
     """The median of the rows as a line, with the range from the 10th to the 90th percentile unless
     alpha is 0."""
-    middle, low, high = spread(rows)
-    ax.plot(x, middle, linestyle=line, color=colour, label=label)  # type: ignore[arg-type]
+    courses = [seeds.Course(x, row, Status.done) for row in rows]
+    # not minimised: where every run diverged there is nothing to draw
+    step, low, middle, high = seeds.band(courses, "deciles", minimised=False)
+    ax.plot(step, middle, linestyle=line, color=colour, label=label)  # type: ignore[arg-type]
     if alpha:
-        ax.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+        ax.fill_between(step, low, high, color=colour, alpha=alpha, linewidth=0)
 
 
 def over_seeds(part: Table, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
     """x, and a row of y for each seed."""
-    seeds = [seed for _, seed in groups(part, "seed")]
-    return seeds[0][x], np.stack([seed[y] for seed in seeds])
-
-
-def spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Median, 10th and 90th percentile of the rows."""
-    some = np.isfinite(rows).any(axis=0)  # where every run diverged there is nothing to draw
-    low, middle, high = np.full((3, rows.shape[1]), np.nan)
-    low[some], middle[some], high[some] = np.nanpercentile(rows[:, some], (10, 50, 90), axis=0)
-    return middle, low, high
+    each = [seed for _, seed in groups(part, "seed")]
+    return each[0][x], np.stack([seed[y] for seed in each])

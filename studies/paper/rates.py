@@ -37,9 +37,19 @@ from decibo.run.solve import solve
 from decibo.theory.constants import Constants
 from decibo.theory.corollaries import Rule, corollary1, corollary2
 from decibo.theory.estimate import constants
+from studies.paper.experiment import (
+    Claim,
+    Progress,
+    Result,
+    Size,
+    Table,
+    Verdict,
+    columns,
+    groups,
+    judge,
+    tally,
+)
 from studies.paper.plotting import COLOURS
-from studies.paper.result import Claim, Progress, Result, Size, Verdict, judge, tally
-from studies.paper.tables import Table, columns, groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

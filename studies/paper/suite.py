@@ -1,8 +1,7 @@
-"""decibo reproduce: all experiments by name; everything is checked first, then each is run, drawn
-and written.
+"""All experiments by name: everything is checked first, then each is run, drawn and written.
 
-On disk a result is a folder of CSV, JSON and figures; docs/reproduction.md is a page about all of
-them.
+On disk a result is a folder of CSV, JSON and figures; studies/results/paper.md is a page about all
+of them, and paper.json beside it has the same as data.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from decibo.files import atomic_write, check_writable, replace_folder
 from decibo.formatting import listed, to_csv, to_json
 from decibo.validate import one_of
 from studies.paper import datasets, fig1, fig2, fig3, fig4, minimax, plotting, rates, table1
-from studies.paper.result import Outcome, Progress, Result, Size, Verdict, quiet
-from studies.paper.tables import Table
+from studies.paper.experiment import Outcome, Progress, Result, Size, Table, Verdict, quiet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +52,7 @@ EXPERIMENTS = {
     "rates": Experiment(rates.run, rates.draw, None, True),
     "minimax": Experiment(minimax.run, minimax.draw, datasets.adults, True),
 }
-COMMAND = "decibo reproduce all --out out/reproduction --docs docs"
+COMMAND = "python -m studies.paper all --results studies/results"
 PLURAL = {Verdict.holds: "hold", Verdict.fails: "do not hold", Verdict.open: "are undecided"}
 # Tables that are shown on the page, and the sentence above them.
 SHOWN = {
@@ -76,11 +74,11 @@ def reproduce(
     *,
     quick: bool = False,
     seeds: int | None = None,
-    docs: Path | None = None,
+    results: Path | None = None,
     watch: Watch = lambda name: nullcontext(quiet),
 ) -> list[Outcome]:
-    """Run one experiment or "all" and write each as soon as it is done; with `docs`, also the page
-    about all.
+    """Run one experiment or "all" and write each as soon as it is done; with `results`, also
+    the page about all.
 
     watch   for the name of an experiment, what shows its progress while it runs
     """
@@ -88,18 +86,25 @@ def reproduce(
         list(EXPERIMENTS) if one_of("EXPERIMENT", name, [*EXPERIMENTS, "all"]) == "all" else [name]
     )
     size = Size(quick, seeds)
-    if docs is not None and name != "all":
+    if results is not None and name != "all":
         raise InputError(
-            "--docs writes a page about all experiments.", "Use: decibo reproduce all --docs DOCS."
+            f"--results writes a page about all experiments, but only {name} is asked for.",
+            "Use: python -m studies.paper all --results DIR.",
         )
     plotting.check_installed()
-    for folder in (out, docs):
+    for folder in (out, results):
         if folder is not None:
             check_writable(folder)
     loaded = load(names, data)
-    outcomes = [_reproduce(name, loaded, size, out, watch) for name in names]
-    if docs is not None:
-        write_page(outcomes, docs, quick)
+    outcomes = []
+    for each in names:
+        begun = time.perf_counter()
+        with watch(each) as progress:
+            result = run(each, loaded, size, progress)
+        folder = save(result, out)
+        outcomes.append(Outcome(result, folder, time.perf_counter() - begun))
+    if results is not None:
+        write_page(outcomes, results, quick)
     return outcomes
 
 
@@ -151,25 +156,17 @@ def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
     ]
 
 
-def _reproduce(
-    name: str, data: dict[Loader, Dataset], size: Size, out: Path, watch: Watch
-) -> Outcome:
-    begun = time.perf_counter()
-    with watch(name) as progress:
-        result = run(name, data, size, progress)
-    folder = save(result, out)
-    return Outcome(result, folder, time.perf_counter() - begun)
-
-
 # The page about all experiments
 
 
-def write_page(outcomes: Sequence[Outcome], docs: Path, quick: bool) -> Path:
-    """Write the page and copy its figures."""
+def write_page(outcomes: Sequence[Outcome], results: Path, quick: bool) -> Path:
+    """Write the page, the same as data, and copies of the figures."""
     for outcome in outcomes:
         name = f"{outcome.result.name}.png"
-        atomic_write(docs / "figures" / name, (outcome.folder / name).read_bytes())
-    return atomic_write(docs / "reproduction.md", page(outcomes, quick))
+        atomic_write(results / "figures" / name, (outcome.folder / name).read_bytes())
+    record = [as_dict(each.result) | {"seconds": round(each.seconds)} for each in outcomes]
+    atomic_write(results / "paper.json", json.dumps(record, indent=2) + "\n")
+    return atomic_write(results / "paper.md", page(outcomes, quick))
 
 
 def page(outcomes: Sequence[Outcome], quick: bool) -> str:
@@ -178,7 +175,7 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
     seconds = sum(outcome.seconds for outcome in outcomes)
     command = COMMAND + (" --quick" if quick else "")
     lines = [
-        "# The paper, reproduced",
+        "# The paper, claim by claim",
         "",
         (
             "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization"
@@ -189,7 +186,7 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         (
             f"This page is written by `{command}`, which took {max(1, round(seconds / 60))}"
             " minutes; please do not edit it. The same seeds give the same numbers, except for"
-            " wall times. `decibo reproduce table1` runs a single experiment."
+            " wall times. `python -m studies.paper table1` runs a single experiment."
         ),
         "",
         (
@@ -216,7 +213,7 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
             " is undecided between."
         ),
         "How we read a claim, or why it fails, follows in parentheses where it helps.",
-        "What the paper leaves open or misprints is listed in the [errata](explanation/errata.md).",
+        "[The paper, reproduced](../../docs/reproduction.md) sums it up and lists the errata.",
         "",
     ]
     for outcome in outcomes:

@@ -20,20 +20,21 @@ from decibo.network.graphs import erdos_renyi
 from decibo.report.figures import letter, new_figure
 from decibo.run.start import random_start
 from studies.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
-from studies.paper.plotting import COLOURS
-from studies.paper.result import (
+from studies.paper.experiment import (
     Claim,
     Progress,
     Result,
     Size,
+    Table,
     Verdict,
+    columns,
     judge,
     record,
     seed_by_seed,
     tally,
     true_for,
 )
-from studies.paper.tables import Table, columns
+from studies.paper.plotting import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

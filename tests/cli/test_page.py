@@ -19,7 +19,7 @@ import test_docs
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "command-line.md"
-PAGES = [PAGE, DOCS / "how-to" / "paper.md"]
+PAGES = [PAGE]
 FILES = re.compile(r'```\w+ title="([\w.]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"```console\n\$ decibo ([^\n]*)\n(.*?)```", re.DOTALL)
 RESTARTS = re.compile(r"\s+\d+ restarts\.")

@@ -44,7 +44,7 @@ In code y_1 and y_-1 are y and z, y_2 and y_-2 are y2 and z2, and so on.
 
 The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR
 2026): (19) and (20) for p = 2. (4) to (6) differ from it in that f is taken once, at c:
-docs/explanation/ahead_exact.md. (24) to (26) are (4) to (6) in other coordinates, c = (y + z)/2 and
+studies/proofs/ahead_exact.md. (24) to (26) are (4) to (6) in other coordinates, c = (y + z)/2 and
 w = lam (y - z)/2: in lockstep the same points, up to rounding. If c and w are of different age,
 though, the error is theirs; if y and z are, it is lam times the difference of their ages.
 """

@@ -34,7 +34,7 @@ from decibo.errors import InputError
 
 @method(
     provenance=(
-        "The method of this library, derived in docs/explanation/ahead_exact.md. Its penalty is"
+        "The method of this library, derived in docs/explanation/methods.md. Its penalty is"
         " F2SA-2's (Chen, Li, Chayti & Zhang 2026) with f halfway between y and z; for g quadratic"
         f" in y its steps are those of SPARKLE-ED (Zhu et al. 2024) without moving average. {RUN}"
     )

@@ -172,5 +172,6 @@ def caption(groups: Sequence[Group], kind: str) -> str:
     if sizes[-1] == 1:
         return ""
     many = plural(sizes[-1], "seed") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} seeds"
-    ends = "25 % to 75 % quantile" if kind == "quartiles" else "smallest to largest value"
+    percent = {"quartiles": "25 % to 75 %", "deciles": "10 % to 90 %"}
+    ends = f"{percent[kind]} quantile" if kind in percent else "smallest to largest value"
     return f"Lines: median of {many}. Bands: {ends}."

@@ -2,7 +2,7 @@
 deviation.
 
     (1)  curve    at every recorded step the median over all seeds, within a band: the quartiles, so that half of the
-                  seeds are inside it, or the range, so that all are
+                  seeds are inside it, the deciles, or the range, so that all are
     (2)  number   mean and standard deviation (n - 1 in the denominator) of the last values
 
 No seed is left out in silence. In a curve of something that is to become small, a seed that
@@ -24,7 +24,7 @@ from decibo.run.solution import Status
 from decibo.validate import integer
 from decibo.validate import seed as check_seed
 
-BANDS = {"quartiles": (0.25, 0.75), "range": (0.0, 1.0)}
+BANDS = {"quartiles": (0.25, 0.75), "deciles": (0.1, 0.9), "range": (0.0, 1.0)}
 MOST = 10_000  # seeds
 SMALL = (
     "stationarity",

@@ -5,8 +5,7 @@ import pytest
 
 from decibo.measure.cost import Cost
 from studies.paper import fig1, fig3, fig4, minimax, rates, table1
-from studies.paper.result import Verdict, judge, ordered, tally
-from studies.paper.tables import columns, groups, select
+from studies.paper.experiment import Verdict, columns, groups, judge, ordered, select, tally
 
 pytestmark = pytest.mark.quick
 

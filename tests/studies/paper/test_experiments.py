@@ -11,8 +11,9 @@ from decibo.data import breast_cancer, digits
 from decibo.formatting import to_csv
 from decibo.measure import measures as measures_
 from studies.paper import datasets, suite
-from studies.paper.result import Outcome, Size, Verdict
+from studies.paper.experiment import Outcome, Size, Verdict
 
+pytestmark = pytest.mark.slow
 TINY = Size(seeds=1, tiny=True)
 DATA = {datasets.pair_of_digits: digits(), datasets.adults: breast_cancer()}
 
@@ -61,14 +62,16 @@ def test_only_one_table_holds_wall_times(results):
 
 def test_the_page_shows_everything_and_no_path(results, folders, tmp_path):
     outcomes = [Outcome(result, folders[name], 1.0) for name, result in results.items()]
-    path = suite.write_page(outcomes, tmp_path / "docs", quick=True)
+    path = suite.write_page(outcomes, tmp_path / "results", quick=True)
     text = path.read_text()
     for result in results.values():
         assert f"## {result.title}" in text
         assert (path.parent / "figures" / f"{result.name}.png").exists()
     assert not [folder for folder in folders.values() if str(folder.parent) in text]
     assert str(tmp_path) not in text
-    assert sorted(p.name for p in path.parent.iterdir()) == ["figures", "reproduction.md"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["figures", "paper.json", "paper.md"]
+    record = json.loads((path.parent / "paper.json").read_text())
+    assert [len(each["claims"]) for each in record] == [len(r.claims) for r in results.values()]
 
 
 def test_minimax_stationarity_is_the_library_s():

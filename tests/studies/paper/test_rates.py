@@ -7,6 +7,7 @@ from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.quadratic import quadratic
 from studies.paper import rates
 
+pytestmark = pytest.mark.slow
 KS = (100, 1000, 10_000)
 
 

@@ -1,11 +1,11 @@
 """Theorem B against the truth: its lemma at 1,000 random states, and its largest alpha against the
 largest stable one.
 
-    python benchmarks/theorem.py             everything, about a minute
-    python benchmarks/theorem.py lemma       (I1) to (I5) at random states of random non-quadratic
+    python -m studies.proofs.looseness             everything, about a minute
+    python -m studies.proofs.looseness lemma       (I1) to (I5) at random states of random non-quadratic
                                              problems
-    python benchmarks/theorem.py alpha       random quadratics with convex Phi and exact constants
-    python benchmarks/theorem.py library     ready-made problems, with the constants that
+    python -m studies.proofs.looseness alpha       random quadratics with convex Phi and exact constants
+    python -m studies.proofs.looseness library     ready-made problems, with the constants that
                                              `decibo.theory.check` uses
 
 Networks are paths, rings and Erdos-Renyi graphs of 1 to 6 agents. What Theorem B claims is
@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 import decibo  # noqa: E402
 from decibo.theory import ahead_exact_steps, constants  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from helpers.bent import Bent, lemma5, random_state  # noqa: E402
 from theory.test_exact import NETWORKS, convex_quadratic, spectral_radius  # noqa: E402
