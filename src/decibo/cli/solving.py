@@ -26,7 +26,8 @@ from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError
 from decibo.files import atomic_write
 from decibo.parallel.launch import RESTARTED
-from decibo.parallel.processes import GracefulStop, check_same
+from decibo.parallel.processes import check_same
+from decibo.parallel.signals import GracefulStop
 from decibo.problem.newton import DENSE, exact
 from decibo.problem.second import why_no_products
 from decibo.pytree import one_of
