@@ -46,8 +46,7 @@ docs: $(STAMP)
 	@echo "the documentation is in site/index.html"
 
 bench: $(STAMP)
-	@$(BIN)/python benchmarks/all.py --json out/bench.json
-	@$(BIN)/python benchmarks/page.py out/bench.json
+	@$(BIN)/python -m studies.performance
 
 # The tests of the bridge to PyTorch are skipped without it. This build is for CPUs only: the usual one brings CUDA along.
 torch: $(STAMP)

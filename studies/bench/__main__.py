@@ -183,25 +183,13 @@ def _run(
     todo: Sequence[Job], added: tuple[str, ...], trust: Trust, processes: int, seconds: float
 ) -> Done:
     """All jobs, with a line that shows how far they are."""
-    work = partial(_work, added=added, trust=trust)
+    work = partial(suite.work, added=added, trust=trust)
     label = nullcontext(None) if not sys.stderr.isatty() else Line("job")
     with label as line, _double() if processes == 1 else nullcontext():
         report = lambda done: None if line is None else line(done, len(todo), {})
-        return suite.run(todo, work, processes, prepare=_prepare, seconds=seconds, report=report)
-
-
-def _prepare() -> None:
-    """Set up a process of the pool: double precision, and the cache of compiled programs."""
-    jax.config.update("jax_enable_x64", True)
-    cache.enable()
-
-
-def _work(job: Job, *, added: tuple[str, ...], trust: Trust) -> int:
-    """One job, here or in another process."""
-    factories = {
-        name: registry.own_factory(name, "--add", registry.methods(), trust) for name in added
-    }
-    return suite.carry_out(job, suite.method_named(job.method, factories))
+        return suite.run(
+            todo, work, processes, prepare=suite.prepare, seconds=seconds, report=report
+        )
 
 
 @contextmanager

@@ -28,13 +28,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))  # decibo need not be
 os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "OMP_NUM_THREADS": "1"}
 
 
-def work(job) -> int:
-    """One job in a process of the pool."""
-    from studies.bench import suite
-
-    return suite.carry_out(job, suite.method_named(job.method, {}))
-
-
 def alone(out: Path) -> None:
     """The single-agent comparison."""
     from studies.bench import single_agent
@@ -97,7 +90,7 @@ def main() -> None:
     left = lambda: 60 * options.minutes - (time.monotonic() - begun)
     try:
         if missing:
-            done = suite.run(missing, work, options.jobs, seconds=left(), report=report)
+            done = suite.run(missing, suite.work, options.jobs, seconds=left(), report=report)
             print(f"{done.results} results in {time.monotonic() - begun:.0f} s, {done.left} left")
         if options.single_agent:
             beside.join(max(left(), 0.0))

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
 
 from decibo.errors import InputError
 from decibo.formatting import plural
@@ -38,6 +40,9 @@ from studies.bench.methods import TunableMethod
 from studies.bench.storage import finished, key_of, write_result
 from studies.bench.tasks import TASKS, Task
 from studies.bench.tuning import Search, tune
+
+if TYPE_CHECKING:
+    from decibo.cli.trust import Trust
 
 NETWORKS: dict[str, Callable[[int], Network]] = {
     "ring": ring,
@@ -283,6 +288,29 @@ def run(
     if failed:
         raise failed[0]
     return Done(computed, len(jobs) - done)
+
+
+def prepare() -> None:
+    """Set up a process of the pool: double precision, and the cache of compiled programs."""
+    from decibo.cli import cache
+
+    jax.config.update("jax_enable_x64", True)
+    cache.enable()
+
+
+def work(job: Job, added: Sequence[str] = (), trust: Trust | None = None) -> int:
+    """One job, here or in another process. `added` are methods of the user's, whose modules `trust`
+    allows to import.
+
+    Not in __main__.py: a spawned process does not import the __main__ of a package.
+    """
+    factories = {}
+    if trust is not None:
+        from decibo.cli import registry
+
+        known = registry.methods()
+        factories = {name: registry.own_factory(name, "--add", known, trust) for name in added}
+    return carry_out(job, method_named(job.method, factories))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What inner momentum and Chebyshev rounds are worth: |grad Phi|^2 after equal steps, each tuned
 over the same grid.
 
-    python benchmarks/momentum.py [--quick]
+    python -m studies.performance.momentum [--quick]
 
 The outer level is that of `decibo.problems.quadratic`. The inner level has the mean Hessian Q
 diag(l) Q', l spread evenly on a logarithmic scale from 1 to kappa = L_g. Every agent multiplies
@@ -22,9 +22,9 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-from timing import Row
 
 import decibo
+from studies.performance.timing import Row, run_alone
 
 ALPHAS = [float(alpha) for alpha in 10 ** np.arange(-2.5, 0.1, 0.5)]
 SHARES = (0.15, 0.3, 0.6, 1.2)
@@ -124,6 +124,4 @@ def with_rounds(short: int) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

@@ -1,6 +1,6 @@
 """What second derivatives cost on a small neural network, and what doing without them saves.
 
-    python benchmarks/second.py [--quick]
+    python -m studies.performance.second [--quick]
 
 Inner level: the weights of a network 784 - 128 - 10 (101,770 numbers) trained on 4 agents x 256
 samples; outer level: a ridge exponent for each of its four arrays, judged on 256 validation
@@ -15,10 +15,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Row, interleaved, milliseconds, per_step, ratio
 
 import decibo
 from decibo.run import loop
+from studies.performance.timing import Row, interleaved, milliseconds, per_step, ratio, run_alone
 
 GROUP = "second"
 M = 4
@@ -117,6 +117,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

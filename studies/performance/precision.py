@@ -1,7 +1,7 @@
 """How far rounding lets lam grow: the error of both penalties' hypergradients in float32, float16
 and bfloat16.
 
-    python benchmarks/precision.py [--seeds 10]
+    python -m studies.performance.precision [--seeds 10]
 
 Weights x of five data sources, logistic regression as inner level, loss on held-out samples as
 outer level. y and z are where the penalties put them, found in double precision; the direction of x

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cases import Case
+
+from studies.performance.cases import Case
 
 THETA = 0.2
 METHODS = ("ahead", "ahead_exact", "sparkle_ed", "d_soba", "sldbo")

@@ -1,7 +1,7 @@
 """A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by
 hand in PyTorch.
 
-    python benchmarks/torch_step.py [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE]
+    python -m studies.performance.torch_step [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE]
     [--agree]
                                   [--pieces | --no-pieces] [--large]
 
@@ -24,7 +24,6 @@ import argparse
 import itertools
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,13 +35,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from timing import Row
-
 import decibo
 from decibo.errors import first_line
 from decibo.integrations import pytorch as bridge
+from studies.performance.timing import Row
 
 ALPHA, GAMMA, LAM = 0.01, 0.05, 10.0
 CASES = {  # layers between 784 pixels and 10 classes, images of an agent

@@ -3,14 +3,18 @@ anything."""
 
 from __future__ import annotations
 
+import argparse
 import operator
+import os
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
+
+os.environ["DECIBO_CACHE"] = "off"  # compilation is part of what is measured
 
 TESTS = {"<=": operator.le, ">=": operator.ge}
 
@@ -103,13 +107,26 @@ def milliseconds(group: str, what: str, seconds: list[float], note: str = "") ->
     return Row(group, what, statistics.median(ordered), "ms", low, high, note=note)
 
 
-def table(times: dict[str, list[float]], per: int, base: str) -> dict[str, float]:
-    """Print medians per step, spread and ratio to the base; return the ratios."""
-    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    print(f"{'':28}{'ms/step':>10}{'spread':>16}{'ratio':>8}")
-    for name, seconds in times.items():
-        low = min(seconds) / per * 1e3
-        high = max(seconds) / per * 1e3
-        quotient = medians[name] / medians[base]
-        print(f"{name:28}{medians[name] / per * 1e3:10.4f}{low:8.3f}-{high:.3f}{quotient:8.3f}")
-    return {name: median / medians[base] for name, median in medians.items()}
+def print_rows(rows: Iterator[Row], quick: bool) -> list[dict[str, Any]]:
+    """Print rows as they come, and return them; small sizes are not judged."""
+    records = []
+    for row in rows:
+        row = replace(row, target="") if quick else row
+        print(row, flush=True)
+        records.append(row.as_dict())
+    return records
+
+
+def run_alone(
+    rows: Callable[[bool], Iterator[Row]], part: Callable[[str, int], None] | None = None
+) -> None:
+    """The command line of a single part; `--part NAME NUMBER` is what it starts in processes of
+    their own."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if part and options.part:
+        part(options.part[0], int(options.part[1]))
+    else:
+        print_rows(rows(options.quick), options.quick)

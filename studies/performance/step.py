@@ -1,7 +1,7 @@
 """Time of a step: every method of the catalogue against what a user would write, and against the
 floor.
 
-    python benchmarks/step.py [--quick]
+    python -m studies.performance.step [--quick]
 
 (a) a hand-written jitted scan, (b) numpy with a loop over agents, (c) PyTorch autograd with a loop
 over agents, (d) the matrix-vector passes that the method needs, timed alone. Ours is decibo.solve,
@@ -17,14 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import CASES, Case
-from hand import METHODS as HAND
-from hand import hand_written
-from loops import METHODS as LOOPS
-from loops import numpy_loop, torch_loop
-from timing import Row, interleaved, milliseconds, per_step, ratio
 
 import decibo
+from studies.performance.cases import CASES, Case
+from studies.performance.hand import METHODS as HAND
+from studies.performance.hand import hand_written
+from studies.performance.loops import METHODS as LOOPS
+from studies.performance.loops import numpy_loop, torch_loop
+from studies.performance.timing import Row, interleaved, milliseconds, per_step, ratio, run_alone
 
 GROUP = "step"
 SHORTEST = 1e-7  # seconds a step: less is noise
@@ -237,6 +237,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

@@ -1,16 +1,12 @@
-"""Draw the pictures of the documentation: python benchmarks/pictures.py [front | performance].
+"""The pictures of the documentation.
 
-front          docs/figures/front.svg, from runs of two of the examples
-performance    docs/figures/performance_*.svg, from the tables of docs/performance.md
+python -m studies.performance.pictures      docs/figures/front.svg, from runs of two examples
+python -m studies.performance --render      docs/figures/performance_*.svg, from the stored results
 """
 
 from __future__ import annotations
 
-import re
-import statistics
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import matplotlib
 
@@ -24,106 +20,21 @@ matplotlib.rcParams |= {
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-DOCS = Path(__file__).parent.parent / "docs"
-FIGURES = DOCS / "figures"
+from studies.performance.page import ROOT, Rows, spent  # noqa: E402
+
+FIGURES = ROOT / "docs" / "figures"
 TEAL = "#00897b"
 GREY = "#90a4ae"
 COLOURS = (TEAL, "#5e35b1", "#fb8c00", GREY)
-ROW = re.compile(r"^\| ([^|]+?) \| ([\d.,e+-]+)[^|]*\|", re.MULTILINE)
-MILLION = "1,000,000 agents"
 
 
-def rows(page: str) -> dict[str, float]:
-    """The numbers of the page's tables, by the words in front of them."""
-    return {
-        what: float(value.replace(",", ""))
-        for what, value in ROW.findall(page)
-        if re.search(r"\d", value)
-    }
+def values(rows: Rows) -> dict[str, float]:
+    """The numbers of the tables, by the words in front of them."""
+    return {row["what"]: row["value"] for row in rows if row["value"] is not None}
 
 
-SUMMARY = """\
-- A step of `ahead_exact` at the paper's size takes {step:.1f} ms: {hand:.2f} times a hand-written jitted loop, and
-  {passes:.2f} times the bare passes over the data that its gradients need.
-- numpy with a loop over the agents takes {numpy:.1f} times as long, PyTorch's autograd {torch:.1f} times; on a small
-  problem {small_numpy:.0f} and {small_torch:.0f} times.
-- Over the {twins} methods with a hand-written twin, the ratio is {median:.2f} in the median and {worst:.2f} at worst.
-- Time grows with the number of links. A step on a ring of a million agents takes {ring:.0f} ms, and the process
-  {memory:.1f} GB.
-- A random regular graph of a million agents has more links, and they are scattered over memory: {scattered:.0f} ms.
-- A sweep of 64 runs is {least:.1f} to {most:.1f} times as fast as the runs one after another, compilation included.
-- Recording every 10 steps makes a run {ten:.2f} times as long, every 100 steps {hundred:.2f} times; checkpoints take
-  {checkpoints:.1f} % of a run.
-- `import decibo` takes {imports:.1f} times as long as `import jax`; the demo shows its first result after {demo:.1f} s.
-- To reduce the squared gradient of Phi by a factor of a million, `ahead_exact` needs {exact:,.0f} gradients,
-  `sparkle_ed` as much work as {sparkle:,.0f}, and `sldbo` as {sldbo:,.0f}. `ahead` does not get there.
-- On a GPU with {many} agents, a step takes {full} times what reading the data takes; with {few} agents,
-  {idle} times."""
-
-
-def summary(page: str) -> str:
-    """The page in ten sentences, with the numbers of its tables."""
-    of = rows(page)
-    large, small = "logistic 10 x 400 x 784: ", "quadratic 10 x 50 x 50: "
-    hand = [
-        value
-        for what, value in of.items()
-        if what.startswith(large) and what.endswith("/ hand-written scan")
-    ]
-    saved = [
-        value for what, value in of.items() if what.endswith("64 runs one after another / sweep")
-    ]
-    gpu = re.findall(
-        r"^\| ([\d,]+) \| [\d.]+ \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE
-    )
-    return SUMMARY.format(
-        step=of[f"{large}ahead_exact, a step"],
-        hand=of[f"{large}ahead_exact / hand-written scan"],
-        passes=of[f"{large}ahead_exact / its passes alone"],
-        numpy=of[f"{large}numpy loop / ahead_exact"],
-        torch=of[f"{large}PyTorch loop / ahead_exact"],
-        small_numpy=of[f"{small}numpy loop / ahead_exact"],
-        small_torch=of[f"{small}PyTorch loop / ahead_exact"],
-        twins=len(hand),
-        median=statistics.median(hand),
-        worst=max(hand),
-        ring=of[f"ring, {MILLION}: a step"],
-        memory=of[f"ring, {MILLION}: peak of the whole process"],
-        scattered=of[f"random regular, {MILLION}: a step"],
-        least=min(saved),
-        most=max(saved),
-        ten=of["recording all cheap measures every 10 steps / at the end only"],
-        hundred=of["recording all cheap measures every 100 steps / at the end only"],
-        checkpoints=of["of a run with checkpoints, spent on them"],
-        imports=of["import decibo / import jax"],
-        demo=of["demo, seconds to the first result, warm cache"],
-        exact=_cells(page, "ahead_exact")["1e-06"],
-        sparkle=_cells(page, "sparkle_ed")["1e-06"],
-        sldbo=_cells(page, "sldbo")["1e-06"],
-        many=gpu[-1][0],
-        full=gpu[-1][1],
-        few=gpu[0][0],
-        idle=gpu[0][1],
-    )
-
-
-def _cells(page: str, method: str) -> dict[str, float]:
-    """Gradients, or equivalents of them, that a method needs for each level of accuracy."""
-    header = re.search(r"^\| quadratic \| (to .*) \|$", page, re.MULTILINE)
-    line = re.search(rf"^\| {re.escape(method)} \| (.*steps.*) \|$", page, re.MULTILINE)
-    if header is None or line is None:
-        raise ValueError(f"The page has no table of accuracies with {method}.")
-    levels = [cell.strip().removeprefix("to ") for cell in header[1].split("|")]
-    found = {}
-    for level, cell in zip(levels, line[1].split("|"), strict=True):
-        work = re.search(r"= ([\d,]+) equivalents", cell) or re.search(r"([\d,]+) gradients", cell)
-        if work is not None:
-            found[level] = float(work[1].replace(",", ""))
-    return found
-
-
-def step(page: str) -> Figure:
-    of = rows(page)
+def step(rows: Rows) -> Figure:
+    of = values(rows)
     names = ("ahead_exact", "ahead", "sparkle_ed", "d_soba", "sldbo")
     figure, axes = plt.subplots(figsize=(8, 3.6))
     kinds = (
@@ -157,8 +68,8 @@ def step(page: str) -> Figure:
     return figure
 
 
-def growth(page: str) -> Figure:
-    of = rows(page)
+def growth(rows: Rows) -> Figure:
+    of = values(rows)
     figure, axes = plt.subplots(figsize=(8, 3.6))
     for name, colour in zip(("ring", "torus", "random regular"), COLOURS, strict=False):
         found = {
@@ -173,10 +84,10 @@ def growth(page: str) -> Figure:
     return figure
 
 
-def accuracy(page: str) -> Figure:
+def accuracy(rows: Rows) -> Figure:
     figure, axes = plt.subplots(figsize=(8, 3.6))
     for name, colour in zip(("ahead_exact", "sparkle_ed", "sldbo", "ahead"), COLOURS, strict=True):
-        found = _cells(page, name)
+        found = spent(rows, name)
         axes.loglog(
             list(found.values()), [float(level) for level in found], "o-", color=colour, label=name
         )
@@ -265,20 +176,11 @@ def save(figure: Figure, name: str) -> None:
     print(f"{target} written")
 
 
-def performance() -> None:
-    page = (DOCS / "performance.md").read_text()
-    charts: tuple[Callable[[str], Figure], ...] = (step, growth, accuracy)
+def performance(rows: Rows) -> None:
+    charts: tuple[Callable[[Rows], Figure], ...] = (step, growth, accuracy)
     for chart in charts:
-        save(chart(page), f"performance_{chart.__name__}")
-
-
-def main() -> None:
-    wanted = sys.argv[1:] or ["front", "performance"]
-    if "front" in wanted:
-        save(front(), "front")
-    if "performance" in wanted:
-        performance()
+        save(chart(rows), f"performance_{chart.__name__}")
 
 
 if __name__ == "__main__":
-    main()
+    save(front(), "front")

@@ -1,8 +1,8 @@
 """Automatic step sizes against the best of a 10 x 10 grid, on every ready-made problem and on
 thirteen made for this.
 
-    python benchmarks/automatic.py [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE] [problem ...]
-    python benchmarks/automatic.py --time
+    python -m studies.performance.automatic [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE] [problem ...]
+    python -m studies.performance.automatic --time
 
 Both run `ahead_exact` with lam = 100 for the same number of steps: without step sizes, and with
 each of 10 values of alpha from 1e-5 to 1e4 times 10 of gamma from 0.01/L to 2/L, L the largest

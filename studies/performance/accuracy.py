@@ -1,7 +1,7 @@
 """Steps, gradients, bytes and seconds to a given accuracy, for the best methods, F2SA-2 on the
 network, and AHEAD.
 
-    python benchmarks/accuracy.py [--quick]
+    python -m studies.performance.accuracy [--quick]
 
 Every method gets the same budget for tuning, as many settings of as many steps: values of alpha
 times values of the inner step times 3 of what else the method has: lam for penalties (10, 100,
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Row, interleaved, per_step, ratio
 
 import decibo
 from decibo import consensus, direction
@@ -34,6 +33,7 @@ from decibo.algorithm.schedules import Rate
 from decibo.problem.problem import Oracle
 from decibo.problems.logistic import logistic_loss
 from decibo.run.sweep import sweep
+from studies.performance.timing import Row, interleaved, per_step, ratio, run_alone
 
 GROUP = "accuracy"
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
@@ -325,6 +325,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

@@ -1,6 +1,6 @@
 """What recording, progress, checkpoints and starting cost.
 
-    python benchmarks/overheads.py [--quick]
+    python -m studies.performance.overheads [--quick]
 
 Runs are AHEAD at the paper's size (10 x 400 x 784). Starting is measured in fresh processes.
 """
@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from cases import logistic
-from timing import Row, interleaved, ratio
-
 import decibo
 from decibo.run.checkpoint import Checkpointer
+from studies.performance.cases import logistic
+from studies.performance.timing import Row, interleaved, ratio, run_alone
 
 GROUP = "overhead"
 
@@ -198,6 +197,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

@@ -1,7 +1,7 @@
 """What a run with 25 million weights costs before its first step, in time and memory; and
 solve(memory=).
 
-    python benchmarks/large.py [--weights 25000000] [--agents 2] [--steps 5]
+    python -m studies.performance.large [--weights 25000000] [--agents 2] [--steps 5]
 
 (a)  Two agents, a quadratic in single precision, so that nearly all work is the library's own:
      seconds until the problem is there, checked and prepared, until the program is compiled, and

@@ -1,7 +1,7 @@
 """Many agents as one block on one device: time per step of AHEAD against the bytes that a step must
 read.
 
-    python benchmarks/gpu.py [--agents 10,100,1000,4000] [--json F] [--compare F]
+    python -m studies.performance.gpu [--agents 10,100,1000,4000] [--json F] [--compare F]
 
 Logistic regression, 400 training and 400 validation samples x 784 features for each agent, float32,
 a ring. The floor is two passes over training and validation data, one forward and one backward, at

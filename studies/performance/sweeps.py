@@ -1,6 +1,6 @@
 """A sweep of 64 settings against 64 calls of solve, compilation included.
 
-python benchmarks/sweeps.py [--quick]
+python -m studies.performance.sweeps [--quick]
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import growth
 import jax
 import numpy as np
-from cases import logistic
-from timing import Row, ratio
 
 import decibo
 from decibo.run.sweep import sweep
+from studies.performance import growth
+from studies.performance.cases import logistic
+from studies.performance.timing import Row, ratio, run_alone
 
 GROUP = "sweep"
 POINTS = 64
@@ -117,6 +117,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

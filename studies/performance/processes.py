@@ -1,6 +1,6 @@
 """The same run in one process and in two: what the exchange between processes costs.
 
-    python benchmarks/processes.py [--processes 1,2] [--repeats 5] [--steps 1000]
+    python -m studies.performance.processes [--processes 1,2] [--repeats 5] [--steps 1000]
 
 Logistic regression, 10 agents x 400 samples x 784 features, float32, a ring, AHEAD, recording every
 100 steps. Runs with one and with two processes take turns; each process has its own share of the
@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parent
 LOOP = 300  # steps of the hand-written loops
 
 
@@ -32,8 +31,7 @@ def work(out: str, steps: int) -> None:
     import decibo
 
     number = decibo.init_distributed()
-    sys.path.insert(0, str(ROOT))
-    import gpu
+    from studies.performance import gpu
 
     problem = gpu.problem(10)
     network = decibo.ring(10)
@@ -106,7 +104,8 @@ def hand_written(kind: str) -> Callable[[], object]:
 def once(processes: int, steps: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "time.json"
-        job = [sys.executable, __file__, "--work", str(out), "--steps", str(steps)]
+        job = [sys.executable, "-m", "studies.performance.processes"]
+        job += ["--work", str(out), "--steps", str(steps)]
         call = f"launch(sys.argv[1:], {processes})"
         code = f"import sys; from decibo.parallel.launch import launch; sys.exit({call})"
         subprocess.run([sys.executable, "-c", code, *job], check=True, stderr=subprocess.DEVNULL)

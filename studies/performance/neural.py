@@ -1,6 +1,6 @@
 """Where Hessian-free pays: time and memory of a step for every kind of direction and inner level.
 
-    python benchmarks/neural.py [--models linear,mlp,cnn,transformer] [--lengths 1024,4096]
+    python -m studies.performance.neural [--models linear,mlp,cnn,transformer] [--lengths 1024,4096]
     [--attention fused,plain]
                                 [--methods NAME,NAME] [--steps N] [--limit SECONDS] [--json F]
 
@@ -40,7 +40,7 @@ from decibo.run import loop
 from decibo.run.run import begin
 from decibo.run.solve import prepare
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import label_cleaning
 import text_sources
 

@@ -1,7 +1,7 @@
 """One level only: DGD and gradient tracking of decent-bench and disropt against ours, same problem,
 same ring.
 
-    python benchmarks/peers.py [--quick]
+    python -m studies.performance.peers [--quick]
 
 Heterogeneous quadratics of 50 numbers. decent-bench simulates ten agents in one process, as we do.
 disropt has one MPI process for each agent: four of them, which is more than two cores, and part of
@@ -22,7 +22,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from timing import Row, interleaved, per_step, ratio
+
+from studies.performance.timing import Row, interleaved, per_step, ratio, run_alone
 
 GROUP = "peers"
 SIZE = 50
@@ -126,7 +127,8 @@ def disropt_agent(name: str, steps: int) -> None:
 
 def disropt(name: str, steps: int) -> dict[str, Any]:
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:/usr/bin") or "mpiexec"
-    command = [launcher, "-n", str(PROCESSES), sys.executable, __file__, "--part", name, str(steps)]
+    program = [sys.executable, "-m", "studies.performance.peers", "--part", name, str(steps)]
+    command = [launcher, "-n", str(PROCESSES), *program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -158,6 +160,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows, disropt_agent)

@@ -1,15 +1,15 @@
 """One agent against the tuned solvers of benchmark_bilevel, and a ring of ten, at equal CPU
 seconds.
 
-    python benchmarks/single_agent.py [--seconds 25] [--tuning 2] [--only ijcnn1 simulated] [--json
+    python -m studies.performance.single_agent [--seconds 25] [--tuning 2] [--only ijcnn1 simulated] [--json
     FILE]
 
-`decibo bench --corner` compares them at equal work on one agent; this adds the ring, and lets all
-take turns. The settings are those of studies.bench.corner, and studies.bench.rivals says how the
-rivals (SOBA, SABA, SRBA, AmIGO and StocBiO) were written.
+`python -m studies.bench --single-agent` compares them at equal work on one agent; this adds the ring, and lets all
+take turns. The settings are those of studies.bench.single_agent, and studies.bench.public_solvers says how the
+public solvers (SOBA, SABA, SRBA, AmIGO and StocBiO) were written.
 
 Every method is tuned with the same budget: `--tuning` CPU seconds for each of 9 settings. For the
-rivals these are 3 step sizes times 3 ratios, among them the values that the benchmark's
+public solvers these are 3 step sizes times 3 ratios, among them the values that the benchmark's
 configuration files give for the method (config/ijcnn1_best_params.yml,
 ijcnn1_021424_best_params.yml, quadratics_021424_best_params.yml) and those that were best in short
 trials here, which take larger steps. Ours have 3 inner steps times 3 ratios or, with Adam on x, 3
@@ -38,35 +38,36 @@ os.environ.setdefault(
 
 import jax
 import numpy as np
-from studies.bench.corner import FLOOR, MARKS, TASKS, ours, phi
-from studies.bench.rivals import Racer, Rivals, Task
-from timing import Row
+
+from studies.bench.public_solvers import PublicSolvers, Solver, Task
+from studies.bench.single_agent import FLOOR, MARKS, TASKS, ours, phi
+from studies.performance.timing import Row
 
 GROUP = "one agent"
 SLICE = 0.05  # CPU seconds
 
 
-def race(
-    racers: list[Racer], settings: list[tuple[float, float]], seconds: float
+def in_turns(
+    solvers: list[Solver], settings: list[tuple[float, float]], seconds: float
 ) -> list[list[tuple[float, Any]]]:
-    """(CPU seconds, x) of every racer at the marks, running in turns."""
-    state = [racer.start(*setting) for racer, setting in zip(racers, settings, strict=True)]
-    used = [0.0] * len(racers)
-    steps = [20] * len(racers)
-    seen: list[list[tuple[float, Any]]] = [[] for _ in racers]
+    """(CPU seconds, x) of every solver at the marks, running in turns."""
+    state = [solver.start(*setting) for solver, setting in zip(solvers, settings, strict=True)]
+    used = [0.0] * len(solvers)
+    steps = [20] * len(solvers)
+    seen: list[list[tuple[float, Any]]] = [[] for _ in solvers]
     while any(each < seconds for each in used):
-        for i, racer in enumerate(racers):
+        for i, solver in enumerate(solvers):
             if used[i] >= seconds:
                 continue
             begun = time.process_time()
-            state[i] = jax.block_until_ready(racer.advance(state[i], steps[i]))
+            state[i] = jax.block_until_ready(solver.advance(state[i], steps[i]))
             spent = time.process_time() - begun
             used[i] += spent
             steps[i] = int(
                 np.clip(steps[i] * np.clip(SLICE / max(spent, 1e-4), 0.5, 4.0), 1, 10**6)
             )
             if used[i] >= MARKS[len(seen[i])] * seconds:
-                seen[i].append((used[i], racer.x(state[i])))
+                seen[i].append((used[i], solver.x(state[i])))
                 while len(seen[i]) < len(MARKS) and used[i] >= MARKS[len(seen[i])] * seconds:
                     seen[i].append(seen[i][-1])
     return seen
@@ -74,33 +75,33 @@ def race(
 
 def compare(task: Task, seconds: float, tuning: float) -> list[dict[str, Any]]:
     """One row for each method, with its gaps at the marks."""
-    racers = Rivals(task).racers() + ours(task) + ours(task, agents=10)
-    for racer in racers:  # compiles
-        jax.block_until_ready(racer.advance(racer.start(*racer.settings[0]), 2))
-    tuned: list[list[float]] = [[] for _ in racers]
-    for turn in range(len(racers[0].settings)):
-        ends = race(racers, [racer.settings[turn] for racer in racers], tuning)
+    solvers = PublicSolvers(task).solvers() + ours(task) + ours(task, agents=10)
+    for solver in solvers:  # compiles
+        jax.block_until_ready(solver.advance(solver.start(*solver.settings[0]), 2))
+    tuned: list[list[float]] = [[] for _ in solvers]
+    for turn in range(len(solvers[0].settings)):
+        ends = in_turns(solvers, [solver.settings[turn] for solver in solvers], tuning)
         for found, seen in zip(tuned, ends, strict=True):
             found.append(phi(task, seen[-1][1]))
     order = [np.argsort(found, kind="stable") for found in tuned]
-    chosen = [racer.settings[best[0]] for racer, best in zip(racers, order, strict=True)]
-    points = [[x for _, x in seen] for seen in race(racers, chosen, seconds)]
-    notes = [""] * len(racers)
-    for i, racer in enumerate(racers):
+    chosen = [solver.settings[best[0]] for solver, best in zip(solvers, order, strict=True)]
+    points = [[x for _, x in seen] for seen in in_turns(solvers, chosen, seconds)]
+    notes = [""] * len(solvers)
+    for i, solver in enumerate(solvers):
         # worse than after tuning: the next best
         if not phi(task, points[i][-1]) <= tuned[i][order[i][0]]:
-            chosen[i] = racer.settings[order[i][1]]
-            points[i] = [x for _, x in race([racer], [chosen[i]], seconds)[0]]
+            chosen[i] = solver.settings[order[i][1]]
+            points[i] = [x for _, x in in_turns([solver], [chosen[i]], seconds)[0]]
             notes[i] = "second best of tuning"
     values = np.array([[phi(task, x) for x in row] for row in points])
     lowest = min(task.lowest(points[int(np.argmin(values[:, -1]))][-1]), values.min())
     rows = []
-    for racer, setting, found, note in zip(racers, chosen, values, notes, strict=True):
+    for solver, setting, found, note in zip(solvers, chosen, values, notes, strict=True):
         gaps = np.maximum(found - lowest, FLOOR).tolist()
         rows.append(
             {
-                "method": racer.name,
-                "ours": racer.ours,
+                "method": solver.name,
+                "ours": solver.ours,
                 "setting": setting,
                 "gaps": gaps,
                 "note": note,
@@ -120,7 +121,7 @@ def table(rows: list[dict[str, Any]], seconds: float) -> str:
 
 
 def verdict(task: Task, rows: list[dict[str, Any]]) -> list[Row]:
-    """Ours over the best of the rivals."""
+    """Ours over the best of the public solvers."""
     best = min(row["gaps"][-1] for row in rows if not row["ours"])
     who = next(row["method"] for row in rows if row["gaps"][-1] == best)
     lines = []

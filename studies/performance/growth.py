@@ -1,6 +1,6 @@
 """How time and memory of a step of AHEAD grow: with agents, with the dimension, with links.
 
-    python benchmarks/growth.py [--quick]
+    python -m studies.performance.growth [--quick]
 
 agents      10 to 1,000,000 on a ring, a torus and a random regular graph of degree 8, x and y of 16
             numbers; beside them the plainest loop over as many numbers, which leaves the cache
@@ -28,9 +28,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Row
 
 import decibo
+from studies.performance.timing import Row, run_alone
 
 GROUP = "growth"
 FEATURES = 16
@@ -133,7 +133,7 @@ def alone(graph: str, m: int) -> dict[str, Any]:
 
 
 def in_a_process(graph: str, m: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--part", graph, str(m)]
+    command = [sys.executable, "-m", "studies.performance.growth", "--part", graph, str(m)]
     done = subprocess.run(
         command, capture_output=True, text=True, env=os.environ | {"DECIBO_CACHE": "off"}
     )
@@ -264,6 +264,4 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows, lambda graph, m: print(json.dumps(alone(graph, m))))

@@ -1,7 +1,7 @@
 """What it is worth not to wait: simulated time until every agent is within 1e-6 of x*, one agent
 ten times slower.
 
-    python benchmarks/asynchrony.py [--quick]
+    python -m studies.performance.asynchrony [--quick]
 
 A tick is a step of a fast agent with its messages; agent 0 needs ten. In lockstep a round takes as
 long as the slowest agent, ten ticks, whoever waits for whom: after a few rounds the delay has
@@ -30,10 +30,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from timing import Row
 
 import decibo
 from decibo import consensus, direction
+from studies.performance.timing import Row, run_alone
 
 NEAR = 1e-6
 SLOW = 10  # ticks of the slow agent's step
@@ -191,6 +191,4 @@ def simulated(agents: int, steps: int) -> Row:
 
 
 if __name__ == "__main__":
-    from all import run_alone
-
     run_alone(rows)

@@ -1,0 +1,1 @@
+"""Times of decibo against hand-written code, other libraries and the floor."""
