@@ -40,7 +40,7 @@ from studies.bench.ranks import costs, first_step
 from studies.bench.storage import Result, Run, computed_once
 from studies.bench.tasks import TASKS
 from studies.bench.tuning import score
-from studies.paper.result import Claim, Verdict, judge, or_never, tally, true_for
+from studies.paper.experiment import Claim, Verdict, judge, or_never, tally, true_for
 
 __all__ = ["Claim", "as_dict", "block", "check"]
 
