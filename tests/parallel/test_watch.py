@@ -176,13 +176,7 @@ def test_slurm_says_where_process_0_is(nodes, host):
 
 def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path):
     """Started by hand: nobody watches but they themselves."""
-    job = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "drills" / "_failing.py"),
-        "callback",
-        "1",
-        str(tmp_path),
-    ]
+    job = [sys.executable, str(HERE / "_failing.py"), "callback", "1", str(tmp_path)]
     port = str(processes.free_port())
     both = [
         subprocess.Popen(

@@ -1,6 +1,6 @@
 """A small run in which one process fails at a chosen stage.
 
-python benchmarks/drills/_failing.py STAGE VICTIM FOLDER [PORT PROCESSES PROCESS]
+python tests/parallel/_failing.py STAGE VICTIM FOLDER [PORT PROCESSES PROCESS]
 
 Writes the time of the failure to FOLDER/event. With a port, the processes find each other by
 arguments.
