@@ -39,13 +39,13 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import tomli_w
 
 import decibo
 from decibo.cli.join import free_port
-from decibo.runs.folder import to_toml
 from decibo.silo import nvflare
 from decibo.silo.frame import MAGIC
-from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.mailbox import Post, Settings
 
 jax.config.update("jax_enable_x64", True)
 NAMES = ("north", "east", "south", "west")
@@ -126,7 +126,7 @@ class Consortium:
         if not place.exists():
             self.earlier = {run for each in NAMES for run in self.runs(each)}
             path = self.folder / f"{name}.toml"
-            path.write_text(to_toml(job(steps, patience) | more))
+            path.write_text(tomli_w.dumps(job(steps, patience) | more))
             nvflare.job_folder(path, place, synthetic="estimator" not in more)
             if executor:
                 config = place / "app" / "config" / "config_fed_client.json"
@@ -254,7 +254,7 @@ def simulator(all: Consortium) -> None:
     (folder / "local" / "resources.json").write_text(
         json.dumps({"format_version": 2, "class_allow_list": CLASSES})
     )
-    (all.folder / "sim.toml").write_text(to_toml(job(100)))
+    (all.folder / "sim.toml").write_text(tomli_w.dumps(job(100)))
     nvflare.job_folder(all.folder / "sim.toml", all.folder / "sim", synthetic=True, sealed=False)
     command = [str(Path(sys.executable).parent / "nvflare"), "simulator", str(all.folder / "sim"), "-w", str(folder),
                "-c", ",".join(NAMES), "-t", "4"]  # fmt: skip
@@ -321,12 +321,12 @@ def frozen(all: Consortium) -> None:
 class Forger(nvflare.SiteExecutor):
     """A site that also speaks in the name of another: east as west, to north."""
 
-    def _solution(self, fl_ctx, log):
+    def _solution(self, fl_ctx, say):
         if fl_ctx.get_identity_name() == "east":
-            self._forge(fl_ctx.get_engine().get_cell(), fl_ctx.get_job_id(), log)
-        return super()._solution(fl_ctx, log)
+            self._forge(fl_ctx.get_engine().get_cell(), fl_ctx.get_job_id(), say)
+        return super()._solution(fl_ctx, say)
 
-    def _forge(self, cell, number, log):
+    def _forge(self, cell, number, say):
         from nvflare.fuel.f3.cellnet.registry import Callback
 
         as_west = lambda message: message.set_header("cn__origin", f"west.{number}")
@@ -337,20 +337,20 @@ class Forger(nvflare.SiteExecutor):
             for _ in range(5):
                 nvflare.JobCell(cell, sealed=sealed).send(f"north.{number}", b"F" + bytes(100))
                 time.sleep(0.3)
-            log(f"forged 5 messages to north, sealed: {sealed}")
+            say(f"forged 5 messages to north, sealed: {sealed}")
         filters.set(nvflare.CHANNEL, nvflare.TOPIC, honest)
 
 
 class Unsealed(nvflare.SiteExecutor):
     """East sends to north in its own name, but in the clear, before it takes part as it should."""
 
-    def _solution(self, fl_ctx, log):
+    def _solution(self, fl_ctx, say):
         if fl_ctx.get_identity_name() == "east":
             for _ in range(15):  # seconds, by which north listens
                 cell = nvflare.JobCell(fl_ctx.get_engine().get_cell(), sealed=False)
                 cell.send(f"north.{fl_ctx.get_job_id()}", b"F" + bytes(100))
                 time.sleep(1)
-        return super()._solution(fl_ctx, log)
+        return super()._solution(fl_ctx, say)
 
 
 def forged(all: Consortium) -> None:
@@ -441,7 +441,7 @@ def all_equal(arrays: list[np.ndarray]) -> bool:
 class Exchanges(nvflare.SiteExecutor):
     """North and east exchange vectors; the others only stay."""
 
-    def _solution(self, fl_ctx, log):
+    def _solution(self, fl_ctx, say):
         me = fl_ctx.get_identity_name()
         if me not in NAMES[:2]:
             time.sleep(1)
@@ -450,23 +450,23 @@ class Exchanges(nvflare.SiteExecutor):
         other = NAMES[1 - NAMES.index(me)]
         words = []
         for size, rounds in ((11, 500), (10_000, 200), (1_000_000, 10)):
-            wire = nvflare.wire_of(engine, fl_ctx.get_job_id(), [other], log, sealed=self.sealed)
-            how = MailboxSettings(
+            wire = nvflare.wire_of(engine, fl_ctx.get_job_id(), [other], say, sealed=self.sealed)
+            how = Settings(
                 me, NAMES[:2], [other], size.to_bytes(16, "little"), {}, most=size, patience=60.0
             )
-            mailbox = Mailbox(wire, how, keep=14)
-            mailbox.start()
+            post = Post(wire, how, keep=14)
+            post.start()
             vector = np.random.default_rng(0).normal(size=size)
-            mailbox.exchange(0, 0, vector)
+            post.exchange(0, 0, vector)
             times = []
             cpu = time.process_time()
             for k in range(1, rounds + 1):
                 begun = time.perf_counter()
-                mailbox.exchange(k, 0, vector)
+                post.exchange(k, 0, vector)
                 times.append(1e3 * (time.perf_counter() - begun))
             cpu = 1e3 * (time.process_time() - cpu) / rounds
-            mailbox.finish()
-            mailbox.close()
+            post.finish()
+            post.close()
             low, median = np.percentile(times, [5, 50])
             words.append(f"speed, {size:,} numbers: {median:.2f} ms in the median, {low:.2f} ms in the best 5 %; "
                          f"{cpu:.2f} ms of CPU a site; load {os.getloadavg()[0]:.1f}")  # fmt: skip

@@ -19,7 +19,7 @@ masks    masks a hundred times the largest direction, from secrets of the links:
          solution; and sums of which single messages cannot be read, on the complete network: how
          far from `decibo.solve` after 1,000 steps
 tap      all bytes on a link and inside the relay, searched for every number that the sites have or
-         log
+         say
 fuzz     20,000 frames, made up and damaged, and 10,000 that hypothesis makes up, into a Post of
          each mode: exceptions, memory
 speed    one exchange between two processes without JAX: milliseconds, and CPU of one site
@@ -50,14 +50,14 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import tomli_w
 
 import decibo
 from decibo.cli.join import free_port
-from decibo.runs.folder import to_toml
-from decibo.silo import Identity, Job, Memory, Site, join
-from decibo.silo.async_mailbox import AsyncMailbox
+from decibo.silo import Home, Job, Memory, Site, join
+from decibo.silo.async_mailbox import Newest
 from decibo.silo.frame import Kind, pack
-from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.mailbox import Post, Settings
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
 
@@ -66,15 +66,15 @@ NAMES = ("north", "east", "south", "west")
 METHOD = {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1}
 FREE = {"name": "ahead_free", "alpha": 0.05, "gamma": 0.1}
 HELD = (
-    "sent",
+    "log",
     "greeted",
     "shares",
     "_box",
-    "_statuses",
-    "_departures",
-    "_active",
+    "_reports",
+    "_ended",
+    "_heard",
     "_answered",
-    "_logged",
+    "_complained",
     "_newest",
 )
 
@@ -96,7 +96,7 @@ class Sites:
         self.folder = folder
         address = lambda: f"127.0.0.1:{free_port()}"
         self.homes = {
-            name: Identity.make(folder / name, name, None if relay else address()) for name in NAMES
+            name: Home.make(folder / name, name, None if relay else address()) for name in NAMES
         }
         tables = {"problem": "quadratic", "network": {"name": network}, "method": method}
         tables["run"] = {"steps": steps, "checkpoint_every": every, "patience": 600.0} | run
@@ -104,7 +104,7 @@ class Sites:
             {"name": site.name, "certificate": site.certificate}
             | ({"address": site.address} if site.address else {})
         )
-        self.relay = Identity.make(folder / "relay", "relay", address()) if relay else None
+        self.relay = Home.make(folder / "relay", "relay", address()) if relay else None
         if self.relay:
             tables["relay"] = {
                 "address": self.relay.address,
@@ -112,7 +112,7 @@ class Sites:
             }
         tables["site"] = [entry(home.site) for home in self.homes.values()]
         self.job = folder / "job.toml"
-        self.job.write_text(to_toml(tables))
+        self.job.write_text(tomli_w.dumps(tables))
         self.running: dict[str, subprocess.Popen] = {}
 
     def start(self, *names: str) -> None:
@@ -459,26 +459,26 @@ def tap(options) -> None:
     marked = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.123456789, problem.data)
     method = decibo.ahead_exact(alpha=METHOD["alpha"], gamma=METHOD["gamma"])
     said: list[bytes] = []
-    keep = Mailbox._data
-    Mailbox._data = lambda self, at, vector, peer: (
+    keep = Post._data
+    Post._data = lambda self, at, vector, peer: (
         said.append(vector.tobytes()) or keep(self, at, vector, peer)
     )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         port, behind = free_port(), free_port()
         addresses = {"north": f"127.0.0.1:{free_port()}", "east": f"127.0.0.1:{port}"}
-        homes = {name: Identity.make(folder / name, name, addresses.get(name)) for name in NAMES}
+        homes = {name: Home.make(folder / name, name, addresses.get(name)) for name in NAMES}
         (folder / "east/site.toml").write_text(
             f'name = "east"\naddress = "127.0.0.1:{port}"\nlisten = "127.0.0.1:{behind}"\n'
         )
-        own = Identity.make(folder / "relay", "relay", f"127.0.0.1:{free_port()}")
+        own = Home.make(folder / "relay", "relay", f"127.0.0.1:{free_port()}")
         graph = decibo.networks.path(4)  # west meets south at the relay
         made = Job(
             tuple(home.site for home in homes.values()), problem, graph, method, 50, relay=own.site
         )
         proxy = Proxy(port, behind)
         copied = bytearray()
-        relay = Relay(made.consortium, own.credentials(own.site), tap=copied.extend)
+        relay = Relay(made.members, own.credentials(own.site), tap=copied.extend)
         loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, daemon=True).start()
         asyncio.run_coroutine_threadsafe(relay.start(own.address), loop).result()
@@ -490,7 +490,7 @@ def tap(options) -> None:
         for thread in threads:
             thread.join()
         asyncio.run_coroutine_threadsafe(relay.close(), loop).result()
-    Mailbox._data = keep
+    Post._data = keep
     numbers = {vector[i : i + 8] for vector in said for i in range(0, len(vector), 8)} - {bytes(8)}
     private = {
         np.float64(value).tobytes() for leaf in jax.tree.leaves(marked) for value in np.ravel(leaf)
@@ -513,20 +513,17 @@ def fuzz(options) -> None:
     random = np.random.default_rng(options.seed)
     job = bytes(range(16))
     lines = itertools.count()
-    how = MailboxSettings(
+    how = Settings(
         "b",
         ("a", "b", "c"),
         ["a", "c"],
         job,
         {"steps": "10"},
         most=50,
-        log=lambda line: next(lines),
+        say=lambda line: next(lines),
     )
-    mailboxes = {
-        "lockstep": Mailbox(Nowhere(), how, keep=24),
-        "free": AsyncMailbox(Nowhere(), how, width=2),
-    }
-    mailboxes["free"].offer(np.zeros(20), busy=True)
+    posts = {"lockstep": Post(Nowhere(), how, keep=24), "free": Newest(Nowhere(), how, width=2)}
+    posts["free"].offer(np.zeros(20), busy=True)
 
     def frame() -> bytes:
         kind = Kind(int(random.integers(1, 7)))
@@ -561,27 +558,27 @@ def fuzz(options) -> None:
             content = bytes(damaged[: random.integers(1, len(damaged) + 1)])
         return content if random.random() < 0.9 else random.bytes(random.integers(0, 300))
 
-    for words, mailbox in mailboxes.items():
+    for words, post in posts.items():
         sizes = []
-        mailbox.refused = 0
+        post.refused = 0
         tracemalloc.start()
         for k in range(20_000):
-            mailbox.deliver(str(random.choice(["a", "b", "c", "?"])), frame())
+            post.deliver(str(random.choice(["a", "b", "c", "?"])), frame())
             if k % 2000 == 1999:
                 sizes.append(tracemalloc.get_traced_memory()[0] // 1024)
         tracemalloc.stop()
         kept = (
-            len(mailbox._newest)
-            if isinstance(mailbox, AsyncMailbox)
-            else sum(len(box) for box in mailbox._box.values())
+            len(post._newest)
+            if isinstance(post, Newest)
+            else sum(len(box) for box in post._box.values())
         )
-        print(f"fuzz, {words}: 20,000 frames, {mailbox.refused:,} refused, {next(lines)} lines so far, no exception; "
+        print(f"fuzz, {words}: 20,000 frames, {post.refused:,} refused, {next(lines)} lines so far, no exception; "
               f"{kept} kept; KiB after each 2,000: {sizes}")  # fmt: skip
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from helpers.sites import make_async_mailbox, make_mailbox
+    from helpers.sites import make_newest, make_post
 
-    invented("lockstep", make_mailbox)
-    invented("free", make_async_mailbox)
+    invented("lockstep", make_post)
+    invented("free", make_newest)
 
 
 def invented(words: str, make) -> None:
@@ -593,9 +590,9 @@ def invented(words: str, make) -> None:
     from helpers.sites import ABC, Silent
 
     wire = Silent()
-    mailbox = make(wire, "b")
-    if isinstance(mailbox, AsyncMailbox):
-        mailbox.offer(np.zeros(3), busy=True)
+    post = make(wire, "b")
+    if isinstance(post, Newest):
+        post.offer(np.zeros(3), busy=True)
     frames = 0
     sizes = []
 
@@ -606,16 +603,16 @@ def invented(words: str, make) -> None:
     def arrive(arrivals):
         nonlocal frames
         for peer, content in arrivals:
-            mailbox.deliver(peer, content)
+            post.deliver(peer, content)
         frames += len(arrivals)
         wire.sent.clear()
         if frames % 2000 == 0:
             sizes.append(
-                sum(len(pickle.dumps(held)) for name, held in vars(mailbox).items() if name in HELD)
+                sum(len(pickle.dumps(held)) for name, held in vars(post).items() if name in HELD)
             )
 
     arrive()
-    print(f"fuzz, {words}: {frames:,} frames of hypothesis, {mailbox.refused:,} refused, no exception; bytes held after "
+    print(f"fuzz, {words}: {frames:,} frames of hypothesis, {post.refused:,} refused, no exception; bytes held after "
           f"each 2,000: {sizes}")  # fmt: skip
 
 
@@ -624,7 +621,7 @@ def speed(options) -> None:
         with tempfile.TemporaryDirectory() as folder:
             address = [f"127.0.0.1:{free_port()}" for _ in range(2)]
             for name, where in zip(("a", "b"), address, strict=True):
-                Identity.make(Path(folder) / name, name, where)
+                Home.make(Path(folder) / name, name, where)
             words = [sys.executable, __file__, "--peer", folder, str(size), str(rounds)]
             other = subprocess.Popen([*words, "b"])
             done = subprocess.run([*words, "a"], capture_output=True, text=True, check=True)
@@ -634,7 +631,7 @@ def speed(options) -> None:
 
 def peer(folder: str, size: str, rounds: str, me: str) -> None:
     """One of two sites that exchange vectors."""
-    homes = {name: Identity.at(Path(folder) / name) for name in ("a", "b")}
+    homes = {name: Home.at(Path(folder) / name) for name in ("a", "b")}
     problem = decibo.problems.quadratic(agents=2)
     made = Job(
         tuple(home.site for home in homes.values()),
@@ -642,23 +639,21 @@ def peer(folder: str, size: str, rounds: str, me: str) -> None:
         decibo.complete(2),
         decibo.ahead_exact(),
     )
-    wire = TlsWire(made.consortium, me, homes[me].credentials(homes[me].site))
-    how = MailboxSettings(
-        me, ("a", "b"), ["b" if me == "a" else "a"], bytes(16), {}, most=int(size)
-    )
-    mailbox = Mailbox(wire, how, keep=14)
-    mailbox.start()
+    wire = TlsWire(made, me, homes[me].credentials(homes[me].site))
+    how = Settings(me, ("a", "b"), ["b" if me == "a" else "a"], bytes(16), {}, most=int(size))
+    post = Post(wire, how, keep=14)
+    post.start()
     vector = np.random.default_rng(0).normal(size=int(size))
-    mailbox.exchange(0, 0, vector)
+    post.exchange(0, 0, vector)
     times = []
     cpu = time.process_time()
     for k in range(1, int(rounds) + 1):
         begun = time.perf_counter()
-        mailbox.exchange(k, 0, vector)
+        post.exchange(k, 0, vector)
         times.append(1e3 * (time.perf_counter() - begun))
     cpu = 1e3 * (time.process_time() - cpu) / int(rounds)
-    mailbox.finish()
-    mailbox.close()
+    post.finish()
+    post.close()
     if me == "a":
         low, median = np.percentile(times, [5, 50])
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

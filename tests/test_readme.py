@@ -4,7 +4,6 @@ somewhere."""
 import re
 import subprocess
 import sys
-import textwrap
 import warnings
 from pathlib import Path
 
@@ -46,15 +45,7 @@ def test_every_block_runs_after_the_ones_before_it():
 
 
 def test_the_command_line_works_as_described(tmp_path):
-    functions, _, rest = BLOCKS[0].partition("targets =")
-    body = textwrap.indent(
-        "targets =" + rest.partition("solution =")[0] + "return problem\n", "    "
-    )
-    (tmp_path / "mine.py").write_text(f"{functions}def make_problem() -> decibo.Problem:\n{body}")
-    (tmp_path / "mine.toml").write_text(
-        re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)[0]
-    )
-    assert "def make_problem() -> decibo.Problem:" in README.read_text()
+    (tmp_path / "mine.py").write_text(BLOCKS[0])
     (line,) = re.findall(r"^\$ decibo (run .*?) +#", README.read_text(), flags=re.MULTILINE)
     command = [sys.executable, "-m", "decibo", *line.split()]
     done = subprocess.run(

@@ -49,12 +49,9 @@ PARTS = (decibo.problems.quadratic(4, seed=1), decibo.ring(4))
 STEPS = 80
 KEPT = ("step-00000020", "step-00000040", "step-00000060")
 PATIENCE = 10  # times the duration of an undisturbed run, after which a resumed one counts as hung
-CONFIG = """
-problem = "quadratic"
-[network]
-name = "ring"
-agents = 4
-[run]
+FILE = """
+import decibo
+problem = decibo.problems.quadratic(4)
 steps = 2000
 every = 100
 checkpoint_every = 10
@@ -311,20 +308,22 @@ DAMAGES: dict[str, Damage] = {
 
 
 def kills(count: int, drawn: random.Random, folder: Path) -> Iterator[Outcome]:
-    (folder / "run.toml").write_text(CONFIG)
+    (folder / "run.py").write_text(FILE)
     begun = time.perf_counter()
-    started(folder, "run", "run.toml", "--out", "calm").wait()
+    started(folder, "run", "run.py", "--out", "calm").wait()
     duration = time.perf_counter() - begun
     expected = arrays(folder / "calm")
     for number in range(count):
         out = folder / f"killed{number}"
         begun = time.perf_counter()
         hits = []
-        command = ["run", "run.toml", "--out", out.name]
+        command = ["run", "run.py", "--out", out.name]
         for _ in range(1 + (drawn.random() < 0.5)):
             process = started(folder, *command)
             hits.append(killed(process, out, drawn, duration))
-            command = ["resume", out.name] if (out / "config.toml").exists() else command
+            command = (
+                ["resume", out.name] if (out / "checkpoint" / "settings.json").exists() else command
+            )
         code, said, hung = ended(started(folder, *command), PATIENCE * duration)
         left = [
             path.name

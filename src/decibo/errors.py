@@ -6,6 +6,9 @@ from __future__ import annotations
 import sys
 import warnings
 
+# The user's own files that were run, by which the traceback of a bug in them is recognised.
+OWN_FILES: set[str] = set()
+
 
 class InputError(ValueError):
     """An argument breaks a rule; nothing has been computed yet.

@@ -284,3 +284,22 @@ def encode(content: str | bytes) -> bytes:
 def temporary(path: Path) -> Path:
     """A name beside the path that nobody can guess and nothing else has."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+
+
+def is_private(folder: Path) -> bool:
+    """Whether this folder, created if need be, is the user's alone, and nobody else can replace it
+    by renaming a folder above it."""
+    if not hasattr(os, "getuid"):
+        return False
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    real = folder.resolve()
+    user = os.getuid()
+    status = real.stat()
+    if status.st_uid != user or status.st_mode & 0o077 or not os.access(real, os.W_OK | os.X_OK):
+        return False
+    # A folder that others may write to protects what lies in it only with the sticky bit, as /tmp.
+    return all(
+        above.st_uid in (user, 0)
+        and (above.st_mode & stat.S_ISVTX or not above.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+        for above in (parent.stat() for parent in real.parents)
+    )

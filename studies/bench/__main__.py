@@ -21,14 +21,14 @@ import jax
 import typer
 
 import decibo
-from decibo.cli import cache, registry, terminal
+from decibo.cli import cache, terminal
 from decibo.cli.app import Json, Trusted, main
 from decibo.cli.errors import Exit
-from decibo.cli.trust import Trust, trust_for
 from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable
 from decibo.formatting import format_seconds, listed, plural
 from decibo.run.progress import Line
+from decibo.silo.consent import Trust, own_factory, trust_for
 from decibo.validate import above, integer
 from studies.bench import claims as claims_of
 from studies.bench import page, penalty, pictures, single_agent, storage, suite
@@ -101,7 +101,7 @@ def bench(
     folder = check_writable(out or Path("out") / f"bench-{budget}")
     trust = trust_for(Path("benchmark"), trusted or (), as_json)
     for name in added or ():
-        registry.own_factory(name, "--add", registry.methods(), trust)
+        own_factory(name, "--add", decibo.Algorithm, trust)
     count = integer("jobs", _cores() if jobs is None else jobs)
     seconds = inf if minutes is None else 60 * above("minutes", minutes, 0.0)
     made = suite.provenance(count, decibo.__version__)

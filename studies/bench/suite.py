@@ -42,7 +42,7 @@ from studies.bench.tasks import TASKS, Task
 from studies.bench.tuning import Search, tune
 
 if TYPE_CHECKING:
-    from decibo.cli.trust import Trust
+    from decibo.silo.consent import Trust
 
 NETWORKS: dict[str, Callable[[int], Network]] = {
     "ring": ring,
@@ -306,10 +306,10 @@ def work(job: Job, added: Sequence[str] = (), trust: Trust | None = None) -> int
     """
     factories = {}
     if trust is not None:
-        from decibo.cli import registry
+        from decibo.algorithm.algorithm import Algorithm
+        from decibo.silo.consent import own_factory
 
-        known = registry.methods()
-        factories = {name: registry.own_factory(name, "--add", known, trust) for name in added}
+        factories = {name: own_factory(name, "--add", Algorithm, trust) for name in added}
     return carry_out(job, method_named(job.method, factories))
 
 

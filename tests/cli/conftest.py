@@ -4,24 +4,19 @@ import contextlib
 import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from decibo.cli import app as cli
 
-QUADRATIC = """
-problem = "quadratic"
-[network]
-name = "ring"
-agents = 4
-[method]
-name = "ahead_exact"
-alpha = 0.05
-gamma = 0.1
-[run]
-steps = 40
-measures = ["stationarity", "consensus_x"]
-"""
+QUADRATIC = {
+    "problem": "decibo.problems.quadratic(4)",
+    "network": "decibo.ring(4)",
+    "method": "decibo.ahead_exact(alpha=0.05, gamma=0.1)",
+    "steps": "40",
+    "measures": '["stationarity", "consensus_x"]',
+}
 
 
 @dataclass(frozen=True)
@@ -43,14 +38,26 @@ def call(*words):
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def write(file="quad.py", code="", **names):
+    """A file that defines the quadratic on a ring, with some names changed; None leaves one out."""
+    lines = [
+        f"{name} = {value}" for name, value in (QUADRATIC | names).items() if value is not None
+    ]
+    Path(file).write_text("\n".join(["import decibo", code, *lines]) + "\n")
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder to work in, with one good configuration; answers are remembered nowhere
-    else."""
+    """An empty folder to work in, with one good file; answers are remembered nowhere else."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
-    (tmp_path / "quad.toml").write_text(QUADRATIC)
+    write()
     return tmp_path
+
+
+@pytest.fixture(name="write")
+def _write(here):
+    return write
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,4 @@
-"""200 bad configurations and command lines: one clear message, a non-zero exit status, nothing
-written."""
+"""Bad files and command lines: one clear message, a non-zero exit status, nothing written."""
 
 import os
 import string
@@ -7,103 +6,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decibo.cli.errors import Exit
-from decibo.runs.folder import to_toml
 
-GOOD = {
-    "problem": {"name": "quadratic", "seed": 1},
-    "network": {"name": "ring", "agents": 4},
-    "method": {"name": "ahead_exact", "alpha": 0.05, "gamma": 0.1},
-    "run": {"steps": 20, "measures": ["outer"]},
-    "compare": {"methods": ["ahead_exact", "ahead[alpha=0.05,gamma=0.1,lam=20]"]},
-    "sweep": {"alpha": [0.05, 0.1]},
-}
 WORDS = st.text(string.ascii_lowercase + "_", min_size=1, max_size=12)
 STRANGE = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=20)
-NUMBERS = {
-    "problem": ["seed", "agents", "n", "heterogeneity", "condition"],
-    "network": ["agents", "rho"],
-    "method": ["alpha", "gamma", "lam"],
-    "run": ["steps", "every", "seed", "keep", "checkpoint_every"],
-}
-NO_NUMBER = st.one_of(
-    st.sampled_from(["many", "", [], [1], {"a": 1}, True, float("nan"), float("inf")]),
-    STRANGE,
-    st.lists(WORDS),
-)
-
-
-@st.composite
-def broken_keys(draw):
-    """A key that no table has."""
-    table = draw(st.sampled_from([*GOOD, ""]))
-    key = draw(st.one_of(WORDS, STRANGE)) + "_q"
-    return (
-        GOOD | {key: {"a": 1}}
-        if not table
-        else GOOD | {table: GOOD[table] | {key: draw(st.integers(0, 9))}}
-    )
-
-
-@st.composite
-def broken_types(draw):
-    """Something else where a number must be."""
-    table = draw(st.sampled_from(sorted(NUMBERS)))
-    return GOOD | {table: GOOD[table] | {draw(st.sampled_from(NUMBERS[table])): draw(NO_NUMBER)}}
-
-
-@st.composite
-def broken_values(draw):
-    """A number that breaks a rule."""
-    table, key, value = draw(
-        st.sampled_from(
-            [
-                ("run", "steps", 0),
-                ("run", "steps", 2**40),
-                ("run", "every", -1),
-                ("run", "seed", -1),
-                ("run", "dtype", "float16"),
-                ("run", "until", {"stationarity": "small"}),
-                ("run", "until", {"speed": 1.0}),
-                ("run", "start", {"seed": 1, "scale": -1.0}),
-                ("run", "measures", ["consensus_w"]),
-                ("network", "agents", 0),
-                ("network", "agents", -3),
-                ("network", "agents", 5.5),
-                ("network", "rho", 2.0),
-                ("network", "weights", "heavy"),
-                ("network", "failing", 1.5),
-                ("problem", "agents", 7),
-                ("problem", "seed", -1),
-                ("problem", "condition", 0.5),
-                ("problem", "data", "digits"),
-                ("method", "alpha", -0.1),
-                ("method", "lam", 0),
-                ("method", "lam", {"name": "growing"}),
-                ("method", "lam", {"name": "growing", "start": 1.0, "factor": 0.5}),
-                ("method", "lam", {"name": "shrinking", "start": 1.0}),
-            ]
-        )
-    )
-    return GOOD | {table: GOOD[table] | {key: value}}
-
-
-@st.composite
-def broken_names(draw):
-    """A name that nothing has."""
-    table = draw(st.sampled_from(["problem", "network", "method"]))
-    name = draw(
-        st.one_of(
-            WORDS.map(lambda word: word + "_q"), STRANGE.map(lambda text: text + "?"), st.just(7)
-        )
-    )
-    measures = GOOD | {"run": {"measures": [draw(WORDS) + "_q"]}}
-    missing = [{}, None] if table == "problem" else []  # the other two have defaults
-    whole = GOOD | {table: draw(st.sampled_from([name, {"name": name}, [], 3, *missing]))}
-    return draw(st.sampled_from([measures, whole]))
 
 
 def refused(done, folder, before):
@@ -117,75 +26,117 @@ def refused(done, folder, before):
     assert sorted(os.listdir(folder)) == before
 
 
-def tried(call, text, *words):
-    """The command line on this configuration, in a folder of its own."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "bad.toml").write_bytes(
-            text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-        )
-        command, *rest = words or ("run",)
-        refused(
-            call(command, folder / "bad.toml", "--out", folder / "out", *rest), folder, ["bad.toml"]
-        )
-
-
-@given(
-    config=st.one_of(broken_keys(), broken_types(), broken_values(), broken_names()),
-    which=st.integers(0, 3),
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"problem": None}, "quad.py defines no problem. Define problem, or make_problem(seed)."),
+        ({"problem": "3"}, "quad.py: problem must be a decibo.Problem, but it is 3."),
+        ({"problem": None, "make_problem": "3"}, "make_problem must be a function"),
+        ({"problem": None, "make_problem": "lambda seed: 3"}, "make_problem(seed) must return"),
+        ({"make_problem": "lambda seed: 3"}, "quad.py defines both problem and make_problem."),
+        ({"problem": None, "my_problem": "3"}, "Did you mean 'my_problem'?"),
+        ({"network": "'ring'"}, "network must be a decibo.Network, but it is 'ring'."),
+        ({"network": "decibo.ring(9)"}, "The data is for 4 agents, but the network has 9."),
+        (
+            {
+                "problem": "decibo.Problem(lambda x, y, d: x, lambda x, y, d: y * y,"
+                " lambda agent: 0.0, 0.0, 0.0)",
+                "network": None,
+            },
+            "tells how many agents there are",
+        ),
+        ({"method": "'ahead'"}, "a method must be a decibo.Algorithm, but it is 'ahead'."),
+        ({"steps": "0"}, "steps must be a positive integer, but it is 0."),
+        ({"steps": "2**40"}, "steps must be at most"),
+        ({"every": "-1"}, "every must be a positive integer, but it is -1."),
+        ({"seed": "'one'"}, "seed must be an integer of at least 0, but it is 'one'."),
+        ({"seeds": "'few'"}, "seeds must be a number or a list of integers"),
+        ({"seeds": "[1, 1]"}, "seeds must not repeat a seed"),
+        ({"measures": "['stationary']"}, "Did you mean 'stationarity'?"),
+        ({"until": "{'speed': 1.0}"}, "speed"),
+        ({"start": "3"}, "start must be a dictionary of stacked points"),
+        ({"memory": "'much'"}, "memory must be one of normal, less, low"),
+        ({"history": "'xlsx'"}, "history must be one of csv, parquet"),
+        ({"checkpoint_every": "0"}, "checkpoint_every must be a positive integer"),
+    ],
 )
-def test_bad_configurations(decibo_call, config, which):
-    tried(decibo_call, to_toml(config), ["run", "compare", "sweep", "run"][which])
+def test_names_that_are_not_what_they_must_be(decibo_call, write, here, names, message):
+    write(**names)
+    done = decibo_call("run", "quad.py")
+    refused(done, here, ["quad.py"])
+    assert message in done.err
 
 
-@given(
-    st.one_of(
-        st.binary(min_size=1, max_size=40), STRANGE.map(lambda text: f"problem = {text}".encode())
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("quad.toml", "problem = 1", "quad.toml is not a Python file"),
+        ("quad.py", "import sys\nsys.exit(3)", "ended the program (SystemExit)"),
+        ("quad.py", "", "defines no problem"),
+    ],
+)
+def test_files_that_define_nothing(decibo_call, here, file, content, message):
+    (here / "quad.py").unlink()
+    (here / file).write_text(content)
+    done = decibo_call("run", file)
+    refused(done, here, [file])
+    assert message in done.err
+
+
+def test_a_name_that_is_probably_a_slip_is_noted(decibo_call, write):
+    write(mesures="[]", measures=None, steps="2")
+    done = decibo_call("run", "quad.py")
+    assert done.code == Exit.RAN
+    assert done.err == (
+        "decibo: note: quad.py defines mesures, which decibo does not read. Did you mean"
+        " measures?\n"
     )
-)
-@example(b"problem = 1\n" * 2)
-@example(b"\xff\xfe")
-@example(b"problem = " + b"[" * 5000)
-@example(b"")
-def test_files_that_are_not_toml_or_no_configuration(decibo_call, content):
-    tried(decibo_call, content)
 
 
+SPECS = (
+    "ahead", "ahead[", "ahead]", "ahead[lam]", "ahead[lam=]", "ahead[=1]", "ahead[lam=20][x=1]", "[lam=20]",
+    "ahead[alpha=0.1,gamma=0.1,lam=20,alpha=1]", "ahead[name=1]", "ahead_exact[lam=high]", "sparkle_ed",
+    "ahead_exact[alpha=0.1,,gamma=0.1]", "os:system", "ahead[lam=20,nu=3]", "ahead_exact[lam=" + "(" * 300 + "]",
+)  # fmt: skip
+GRIDS = ("alpha", "alpha=", "=1", "alpha=small,large", "alhpa=1,2", "alpha=-1,0.1", "alpha=[[1]]")
+
+
+@settings(max_examples=50)
 @given(
     words=st.one_of(
-        st.tuples(st.just("--set"), st.one_of(WORDS, STRANGE, WORDS.map(lambda word: f"run.{word}_q=1"))),
-        st.tuples(st.just("-m"), st.one_of(WORDS, STRANGE, st.sampled_from(SPECS := [
-            "ahead", "ahead[", "ahead]", "ahead[lam]", "ahead[lam=]", "ahead[=1]", "ahead[lam=20][x=1]", "[lam=20]",
-            "ahead[alpha=0.1,gamma=0.1,lam=20,alpha=1]", "ahead[name=1]", "ahead_exact[lam=high]", "sparkle_ed",
-            "ahead_exact[alpha=0.1,,gamma=0.1]", "os:system", "ahead[lam=20,nu=3]",
-        ]))),
-        st.tuples(st.just("-g"), st.one_of(WORDS, STRANGE, st.sampled_from(
-            ["alpha", "alpha=", "=1", "alpha=small,large", "alhpa=1,2", "alpha=-1,0.1", "alpha=[[1]]"]))),
+        st.tuples(st.just("-m"), st.one_of(WORDS, STRANGE, st.sampled_from(SPECS))),
+        st.tuples(st.just("-g"), st.one_of(WORDS, STRANGE, st.sampled_from(GRIDS))),
+        st.tuples(st.just("--seeds"), st.sampled_from(["0", "1,1", "few", "-1", "1,a", "[]", ","])),
+        st.tuples(st.just("--steps"), st.sampled_from(["0", "-1", "many", "1e3", str(2**40)])),
     )
-)  # fmt: skip
+)
 def test_bad_options(decibo_call, words):
     option, value = words
-    command = {"--set": "run", "-m": "compare", "-g": "sweep"}[option]
-    bare = {key: table for key, table in GOOD.items() if key not in ("compare", "sweep")}
-    if option == "-m" and value.strip() == "ahead_exact":
+    if value.strip() == "ahead_exact":
         return
-    tried(
-        decibo_call,
-        to_toml(bare),
-        command,
-        f"{option}={value}" if option == "--set" else f"{option}{value}",
-    )
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "bad.py"
+        file.write_text(
+            "import decibo\nproblem = decibo.problems.quadratic(4)\n"
+            "method = decibo.ahead_exact(alpha=0.05, gamma=0.1)\nsteps = 20\n"
+        )
+        command = {"-m": "compare", "-g": "sweep"}.get(option, "run")
+        done = decibo_call(
+            command, file, "--out", Path(name) / "out", f"{option}{'=' * (option[1] == '-')}{value}"
+        )
+        refused(done, name, ["bad.py"])
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
-        st.one_of(WORDS, STRANGE, st.sampled_from(["run", "list", "--json", "-o", "--set"])),
+        st.one_of(WORDS, STRANGE, st.sampled_from(["run", "list", "--json", "-o", "-m"])),
         max_size=4,
     )
 )
 def test_bad_command_lines(decibo_call, words):
     words = [word for word in words if word not in ("-h", "--json")] or ["run"]
-    if words[0] in ("demo", "doctor"):
+    if words[0] in ("demo", "doctor", "init"):
         words = ["list", *words]
     with tempfile.TemporaryDirectory() as name:
         before = os.getcwd()
@@ -197,35 +148,28 @@ def test_bad_command_lines(decibo_call, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
-            ["--set", "method.alhpa=0.1"],
+            ["-m", "ahead_exact[alhpa=0.1]"],
             (
-                "--set method.alhpa: ahead_exact has no setting alhpa. Its settings are alpha,"
-                " gamma, lam, momentum."
+                "-m ahead_exact[alhpa=0.1]: ahead_exact has no setting alhpa. Its settings are"
+                " alpha, gamma, lam, momentum. Did you mean 'alpha'?"
             ),
         ),
-        (["--set", "network.m=5"], "Did you mean 'agents'?"),
-        (["--set", "problem=quadratics"], "Did you mean 'quadratic'?"),
-        (["--set", "run.measures=stationary"], "Did you mean 'stationarity'?"),
-        (["--set", "runn.steps=5"], "Did you mean 'run'?"),
-        (["--set", "run.steps=many"], "--set run.steps must be an integer, but it is 'many'."),
-        (["--set", "problem.agents=9"], "The data is for 9 agents, but the network has 4."),
+        (["-m", "ahed_exact"], "Did you mean 'ahead_exact'? `decibo list methods` lists all"),
+        (["-m", "ahead[alpha=0.1]"], "ahead needs gamma=..., lam=..."),
+        (["-m", "ahead_exact[lam=high]"], "-m ahead_exact[lam=high]: "),
+        (["-m", "ahead_exact[" + "a" * 10_000], "must read name or name[setting=value, ...]"),
+        (["--out", "\x1b[2J/" * 3, "--steps", "0"], "steps must be a positive integer"),
     ],
 )
-def test_messages_name_the_place_and_the_nearest_name(decibo_call, here, words, said):
-    done = decibo_call("run", "quad.toml", *words)
-    refused(done, here, ["quad.toml"])
-    assert said in done.err
-
-
-def test_a_key_of_the_file_is_named_with_file_and_table(decibo_call, here):
-    (here / "typo.toml").write_text('problem = "quadratic"\n[run]\nstep = 5\n')
-    said = decibo_call("run", "typo.toml").err
-    assert said.startswith(
-        "decibo: typo.toml, [run].step: [run] has no option step. Its options are steps, every,"
-    )
+def test_messages_name_the_place_and_the_nearest_name(decibo_call, here, words, message):
+    done = decibo_call("run", "quad.py", *words)
+    refused(done, here, ["quad.py"])
+    assert message in done.err
+    assert len(done.err) < 700
+    assert done.err[:-1].isprintable()
 
 
 def test_folders_that_cannot_be_written(decibo_call, here):
@@ -233,14 +177,19 @@ def test_folders_that_cannot_be_written(decibo_call, here):
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")
     for place in ("file", "file/below", "mine"):
-        refused(
-            decibo_call("run", "quad.toml", "--out", place), here, ["file", "mine", "quad.toml"]
-        )
+        refused(decibo_call("run", "quad.py", "--out", place), here, ["file", "mine", "quad.py"])
     assert os.listdir(here / "mine") == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(
-    "words", [["report"], ["report", "nowhere"], ["list", "method"], ["resume", "nowhere"]]
+    "words",
+    [
+        ["report"],
+        ["report", "nowhere"],
+        ["list", "method"],
+        ["resume", "nowhere"],
+        ["init", "mine.txt"],
+    ],
 )
 def test_other_commands_reject_in_one_line(decibo_call, here, words):
-    refused(decibo_call(*words), here, ["quad.toml"])
+    refused(decibo_call(*words), here, ["quad.py"])

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import tomllib
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -22,32 +21,25 @@ from decibo.cli.doctor import findings
 from decibo.cli.errors import MEANING, Exit
 from decibo.run.lock import hold
 
-OWN = '''
+OWN = """
 import jax.numpy as jnp
-import decibo
 
-def make_problem(agents: int, pull: float = 1.0) -> decibo.Problem:
-    """Each agent has its own target."""
-    outer = lambda x, y, d: jnp.sum((y - d) ** 2)
-    inner = lambda x, y, d: jnp.sum((y - pull * x) ** 2)
-    targets = jnp.arange(2.0 * agents).reshape(agents, 2)
-    return decibo.Problem(outer, inner, targets, x0=jnp.zeros(2), y0=jnp.zeros(2), name="own")
+def outer(x, y, d):
+    return jnp.sum((y - d) ** 2)
+
+def inner(x, y, d):
+    return jnp.sum((y - 2.0 * x) ** 2)
 
 def worst(s):
     return jnp.max(jnp.abs(s.x))
 
-def not_a_problem() -> decibo.Problem:
-    return 3
+def make(agents, outer=outer):
+    targets = jnp.arange(2.0 * agents).reshape(agents, 2)
+    return decibo.Problem(outer, inner, targets, x0=jnp.zeros(2), y0=jnp.zeros(2), name="own")
 
-def faulty(agents: int) -> decibo.Problem:
-    return make_problem(agents // 0)
-
-def faulty_outer(agents: int) -> decibo.Problem:
-    def outer(x, y, d):
-        return jnp.sum(d.missing)
-    problem = make_problem(agents)
-    return decibo.Problem(outer, problem.inner, problem.data, x0=jnp.zeros(2), y0=jnp.zeros(2))
-'''
+def bad_outer(x, y, d):
+    return jnp.sum(d.missing)
+"""
 
 
 @pytest.fixture
@@ -63,29 +55,32 @@ def tidy(text):
 
 @pytest.mark.quick
 def test_run_writes_a_folder_that_describes_itself(here, call):
-    done = call("run", "quad.toml", "--set", "problem.seed=3")
+    done = call("run", "quad.py", "--steps", 30)
     assert (done.code, done.err) == (Exit.RAN, "")
     assert "stationarity" in tidy(done.out)
     assert "Written to out/quad" in done.out
     assert "Next: decibo report out/quad" in done.out
-    kept = tomllib.loads((here / "out/quad/config.toml").read_text())
-    assert kept["problem"] == {
-        "name": "quadratic", "agents": 4, "n": 3, "r": 4, "seed": 3, "heterogeneity": 1.0, "condition": 4.0, "bend": 0.0
-    }  # fmt: skip
-    assert kept["network"] == {"name": "ring", "agents": 4, "weights": "metropolis"}
-    told = json.loads((here / "out/quad/run.json").read_text())
-    assert (told["status"], told["seed"], told["network"]["agents"]) == ("done", 0, 4)
+    assert (here / "out/quad/code/quad.py").read_text() == (here / "quad.py").read_text()
+    record = json.loads((here / "out/quad/run.json").read_text())
+    assert (record["status"], record["seed"], record["network"]["agents"]) == ("done", 0, 4)
+    assert record["config"] == {
+        "file": "quad.py",
+        "method": "ahead_exact(alpha=0.05, gamma=0.1, lam=100)",
+        "steps": 30,
+        "measures": ["stationarity", "consensus_x"],
+        "seed": 0,
+        "memory": "normal",
+    }
 
 
-def test_the_kept_configuration_gives_the_same_run_again(here, call):
-    first = call("run", "quad.toml", "--json")
-    again = call("run", "out/quad/config.toml", "--json", "--out", "again")
+def test_the_kept_file_gives_the_same_run_again(here, call):
+    first = call("run", "quad.py", "--json")
+    again = call("run", "out/quad/code/quad.py", "--json", "--out", "again")
     assert first.json["last"] == again.json["last"]
-    assert (here / "again/config.toml").read_text() == (here / "out/quad/config.toml").read_text()
 
 
 def test_json_is_the_run_that_python_makes(here, call):
-    said = call("run", "quad.toml", "--json").json
+    found = call("run", "quad.py", "--json").json
     solution = decibo.solve(
         decibo.problems.quadratic(4),
         decibo.ring(4),
@@ -94,140 +89,102 @@ def test_json_is_the_run_that_python_makes(here, call):
         measures=["stationarity", "consensus_x"],
     )
     for name in ("stationarity", "consensus_x"):
-        np.testing.assert_allclose(said["last"][name], solution.history[name][-1], rtol=1e-6)
-    assert said["cost"]["bytes_total"] == solution.cost.bytes_total
+        np.testing.assert_allclose(found["last"][name], solution.history[name][-1], rtol=1e-6)
+    assert found["cost"]["bytes_total"] == solution.cost.bytes_total
 
 
-def test_single_precision_is_single(here, call):
-    call("run", "quad.toml", "--set", "run.dtype=float32")
+def test_a_file_may_choose_single_precision(write, here, call):
+    write(code='import jax\njax.config.update("jax_enable_x64", False)')
+    call("run", "quad.py")
     assert np.load(here / "out/quad/solution.npz")["x"].dtype == np.float32
     assert jnp.zeros(1).dtype == np.float64  # and it was put back
 
 
 def test_a_run_that_diverges_ends_with_one(here, call):
-    done = call("run", "quad.toml", "--set", "method.alpha=1e4", "--set", "run.steps=400")
+    done = call("run", "quad.py", "-m", "ahead_exact[alpha=1e4]", "--steps", 400)
     assert done.code == Exit.DIVERGED
     assert "Lower alpha" in tidy(done.out)
-    assert "Next: decibo check quad.toml" in done.out
-
-
-def _method(text):
-    """ahead[lam=20] in Python."""
-    name, settings = text.rstrip("]").split("[")
-    return decibo.CATALOG[name](
-        **{key: float(value) for key, value in (pair.split("=") for pair in settings.split(","))}
-    )
+    assert "Next: decibo check quad.py -m 'ahead_exact[alpha=1e4]'" in done.out
 
 
 @pytest.mark.parametrize(
     "method",
     [
-        "ahead_exact[alpha=1e-9,gamma=0.5]",
-        "ahead[alpha=1e-9,gamma=0.5,lam=1e4]",
-        "sparkle_ed[alpha=1e-9,beta=0.3,gamma=0.3]",
+        "ahead_exact(alpha=1e-9, gamma=0.5)",
+        pytest.param("ahead(alpha=1e-9, gamma=0.5, lam=1e4)", marks=pytest.mark.slow),
+        pytest.param("methods.sparkle_ed(alpha=1e-9, beta=0.3, gamma=0.3)", marks=pytest.mark.slow),
     ],
 )
-def test_the_direction_norm_estimates_stationarity(here, call, method):
+def test_the_direction_norm_estimates_stationarity(write, call, method):
     """With x at rest and the inner variables settled, it is |grad Phi|^2 itself."""
-    words = ["run", "quad.toml", "--json", "--set", f"method={method}", "--set", "run.every=400"]
-    words += ["--set", "run.steps=400", "--set", "problem.heterogeneity=0"]
-    exact = call(*words, "--set", "run.measures=stationarity").json["last"]
-    cheap = call(*words, "--set", "run.measures=cheap").json["last"]
+    problem = "decibo.problems.quadratic(4, heterogeneity=0.0)"
+    common = {"problem": problem, "method": f"decibo.{method}", "steps": "400", "every": "400"}
+    write("exact.py", **common, measures='"stationarity"')
+    write("cheap.py", **common, measures=None)
+    exact = call("run", "exact.py", "--json").json["last"]
+    cheap = call("run", "cheap.py", "--json").json["last"]
     assert set(exact) == {"stationarity"}
-    in_python = decibo.solve(decibo.problems.quadratic(), decibo.ring(10), _method(method), steps=1)
-    assert set(cheap) == set(in_python.history) - {"step"}  # both ways record the same
     assert {"direction_norm", "outer"} < set(cheap)
     np.testing.assert_allclose(cheap["direction_norm"], exact["stationarity"], rtol=1e-2)
 
 
-def test_own_problem_and_measure_by_name(here, call, monkeypatch):
-    (here / "own_one.py").write_text(OWN)
-    (here / "own.toml").write_text(
-        'problem = { name = "own_one:make_problem", pull = 2.0 }\n[network]\nname = "star"\nagents'
-        " = 3\n[method]\nalpha = 0.01\ngamma = 0.3\n[run]\nsteps = 500\nmeasures ="
-        ' ["own_one:worst"]\n'
+def test_own_problem_and_measure(write, call):
+    write(
+        code=OWN,
+        problem="make(3)",
+        network="decibo.networks.star(3)",
+        method="decibo.ahead_exact(alpha=0.01, gamma=0.3)",
+        steps="500",
+        measures="[worst]",
+        until='{"worst": 0.5}',
     )
-    done = call("run", "own.toml", "--trust", "own_one", "--json")
+    done = call("run", "quad.py", "--json")
     assert done.code == 0, done.err
-    # mean target (2, 3) over pull 2
+    # mean target (2, 3) over 2; it starts below its target, which therefore does not count
     assert done.json["last"]["worst"] == pytest.approx(1.5, rel=1e-3)
-    assert 'name = "own_one:make_problem"' in (here / "out/own/config.toml").read_text()
-    wrong = call("run", "own.toml", "--trust", "own_one", "--set", "problem.pul=1.0")
-    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "Did you mean 'pull'?" in wrong.err
-    for name, said in {
-        "own_one:make_problm": "Did you mean 'make_problem'?",
-        "own_one:not_a_problem": "must return a decibo.Problem",
-        "own_nowhere:f": "own_nowhere",
-        "own one:f": "module:function",
-    }.items():
-        wrong = call("run", "own.toml", "--trust", "own_one", "--set", f'problem="{name}"')
-        assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-        assert said in wrong.err
 
 
 @pytest.mark.parametrize(
-    ("function", "place", "line"),
+    ("problem", "place", "line"),
     [
+        ("make(4 // 0)", "quad.py raised ZeroDivisionError", "problem = make(4 // 0)"),
         (
-            "faulty",
-            "faulty in own_two.py raised ZeroDivisionError",
-            "return make_problem(agents // 0)",
-        ),
-        (
-            "faulty_outer",
+            "make(4, bad_outer)",
             "outer(x0, y0, data of one agent) raised AttributeError",
             "return jnp.sum(d.missing)",
         ),
     ],
 )
-def test_a_bug_in_a_function_of_the_user_keeps_its_traceback(
-    here, call, monkeypatch, function, place, line
-):
-    (here / "own_two.py").write_text(OWN)
-    monkeypatch.delitem(sys.modules, "own_two", raising=False)
-    done = call("run", "quad.toml", "--trust", "own_two", "--set", f'problem="own_two:{function}"')
+def test_a_bug_of_the_user_keeps_its_traceback(write, here, call, problem, place, line):
+    write(code=OWN, problem=problem)
+    done = call("run", "quad.py")
     first, *rest = done.err.splitlines()
     assert done.code == Exit.OWN
     assert place in first
     assert "Traceback (most recent call last):" in rest
     assert line in done.err
-    assert "registry.py" not in done.err  # it starts in the user's own function
+    assert "script.py" not in done.err  # it starts in the user's own file
     assert not (here / "out").exists()
 
 
-def test_a_module_of_the_user_that_cannot_be_imported_keeps_its_traceback(here, call, monkeypatch):
+def test_a_file_that_cannot_be_run_keeps_its_traceback(here, call):
     for name, text in {
-        "own_three": "import nowhere_at_all\n",
-        "own_four": "def broken(:\n",
+        "one": "import nowhere_at_all\n",
+        "two": "def broken(:\n",
+        "three": "import beside\n",
     }.items():
         (here / f"{name}.py").write_text(text)
-        done = call(
-            "run", "quad.toml", "--set", f'problem="{name}:make"', "--json", "--trust", name
-        )
+        (here / "beside.py").write_text("raise RuntimeError('from beside')\n")
+        done = call("run", f"{name}.py", "--json")
         assert done.code == done.json["exit"] == Exit.OWN
         assert f"{name}.py raised" in done.err.splitlines()[0]
-        assert text.strip() in done.err
+    assert "from beside" in done.err
 
 
-def test_compare_shares_settings_and_keeps_every_run(here, call):
-    words = [
-        "-m",
-        "ahead_exact",
-        "-m",
-        "ahead[alpha=0.02,beta=0.005,gamma=0.1,lam=20]",
-        "-m",
-        "sparkle_ed",
-    ]
-    sets = [
-        "--set",
-        "compare.alpha=0.05",
-        "--set",
-        "compare.beta=0.1",
-        "--set",
-        "compare.gamma=0.1",
-    ]
-    done = call("compare", "quad.toml", *words, *sets)
+def test_compare_keeps_every_run(here, call):
+    words = ["ahead_exact", "ahead[alpha=0.02,beta=0.005,gamma=0.1,lam=20]"]
+    words += ["sparkle_ed[alpha=0.05, beta=0.1, gamma=0.1]"]
+    done = call("compare", "quad.py", *(part for word in words for part in ("-m", word)))
     assert done.code == 0, done.err
     assert "sparkle_ed" in tidy(done.out)
     settings = {
@@ -237,23 +194,20 @@ def test_compare_shares_settings_and_keeps_every_run(here, call):
     assert set(settings) == {
         "ahead_exact",
         "ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20",
-        "sparkle_ed",
+        "sparkle_ed_alpha=0.05_beta=0.1_gamma=0.1",
     }
-    assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # from [method]
-    own = settings["ahead_alpha=0.02_beta=0.005_gamma=0.1_lam=20"]["settings"]
-    assert own["alpha"] == 0.02  # its own before the shared one
-    assert settings["sparkle_ed"]["settings"]["beta"] == 0.1
+    assert settings["ahead_exact"]["settings"]["alpha"] == 0.05  # that of the file
     page = call("report", "out/quad-compare")
     assert page.code == 0, page.err
     assert (here / "out/quad-compare/report.html").is_file()
 
 
-def test_compare_says_which_run_came_to_nothing(here, call):
+def test_compare_tells_which_run_came_to_nothing(here, call):
     words = ["-m", "ahead_exact", "-m", "ahead[alpha=0.05,beta=0.1,gamma=0.1,lam=20]"]
-    done = call("compare", "quad.toml", *words)
+    done = call("compare", "quad.py", *words)
     assert done.code == Exit.DIVERGED
-    told = " ".join(done.out.split())
-    assert "gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in told
+    text = " ".join(done.out.split())
+    assert "gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in text
     statuses = {
         path.parent.name[:11]: json.loads(path.read_text())["status"]
         for path in here.glob("out/*/*/run.json")
@@ -263,26 +217,45 @@ def test_compare_says_which_run_came_to_nothing(here, call):
     assert "& diverged &" in latex
 
 
-def test_compare_takes_its_methods_from_the_file(here, call):
-    text = (
-        here / "quad.toml"
-    ).read_text() + '[compare]\nmethods = ["ahead_exact", "ahead_exact[lam=10]"]\n'
-    (here / "two.toml").write_text(text)
-    runs = call("compare", "two.toml", "--json").json["runs"]
-    assert [run["label"] for run in runs] == ["ahead_exact", "ahead_exact[lam=10]"]
-    assert "lam=10" in runs[1]["method"]
+@pytest.mark.parametrize(
+    ("methods", "labels"),
+    [
+        (
+            "[decibo.ahead_exact(), decibo.ahead(alpha=0.01, gamma=0.1, lam=10.0)]",
+            ["ahead_exact", "ahead"],
+        ),
+        (
+            "[decibo.ahead_exact(), decibo.ahead_exact(lam=10.0)]",
+            ["ahead_exact(lam=100)", "ahead_exact(lam=10)"],
+        ),
+        ('{"ours": decibo.ahead_exact(alpha=0.05, gamma=0.1)}', ["ours"]),
+    ],
+)
+def test_compare_takes_its_methods_from_the_file(write, call, methods, labels):
+    write("two.py", methods=methods, steps="5")
+    runs = call("compare", "two.py", "--json").json["runs"]
+    assert [run["label"] for run in runs] == labels
 
 
 def test_sweep_finds_the_best(here, call):
-    done = call("sweep", "quad.toml", "-g", "alpha=0.001,0.05,1e4", "--set", "run.steps=300")
+    done = call("sweep", "quad.py", "-g", "alpha=0.001,0.05,1e4", "--steps", 300)
     assert done.code == 0, done.err
-    assert "Next: decibo run quad.toml --set run.steps=300 --set method.alpha=0.05" in tidy(
-        done.out
-    )
+    assert "Next: decibo run quad.py -m 'ahead_exact[alpha=0.05]'" in tidy(done.out)
     assert (here / "out/quad-sweep/sweep.csv").read_text().count("\n") == 4
-    said = call("sweep", "quad.toml", "-g", "alpha=1e4,1e5", "--set", "run.steps=300", "--json")
-    assert said.code == Exit.DIVERGED
-    assert [row["status"] for row in said.json["rows"]] == ["diverged", "diverged"]
+    assert (here / "out/quad-sweep/code/quad.py").is_file()
+    lost = call("sweep", "quad.py", "-g", "alpha=1e4,1e5", "--steps", 300, "--json")
+    assert lost.code == Exit.DIVERGED
+    assert [row["status"] for row in lost.json["rows"]] == ["diverged", "diverged"]
+
+
+def test_init_writes_a_file_that_runs_with_every_command(here, call):
+    assert call("init").code == 0
+    for command in ("run", "compare", "sweep", "check"):
+        done = call(command, "mine.py")
+        assert (done.code, done.err) == (0, "")
+        tidy(done.out)
+    again = call("init", "mine.py")
+    assert (again.code, "exists already" in again.err) == (Exit.WRONG, True)
 
 
 def remembering(function):
@@ -327,12 +300,12 @@ def test_the_demo_compares_and_ends_with_a_page(here, call, monkeypatch):
 
 
 def test_check_says_what_the_theory_promises(here, call):
-    method = "method=ahead[alpha=0.01,gamma=0.1,lam=20]"
-    assert "Theorem 1" in tidy(call("check", "quad.toml", "--set", method).out)
-    assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is False
-    method = "method=ahead_exact[alpha=1e-6,gamma=0.01,lam=20]"
-    assert "inequality of Theorem B" in call("check", "quad.toml", "--set", method).out
-    assert call("check", "quad.toml", "--set", method, "--json").json["holds"] is True
+    method = "ahead[alpha=0.01,gamma=0.1,lam=20]"
+    assert "Theorem 1" in tidy(call("check", "quad.py", "-m", method).out)
+    assert call("check", "quad.py", "-m", method, "--json").json["holds"] is False
+    method = "ahead_exact[alpha=1e-6,gamma=0.01,lam=20]"
+    assert "inequality of Theorem B" in call("check", "quad.py", "-m", method).out
+    assert call("check", "quad.py", "-m", method, "--json").json["holds"] is True
 
 
 @pytest.mark.parametrize("kind", ["methods", "problems", "networks", "measures"])
@@ -350,15 +323,13 @@ def test_list_names_everything_with_its_settings(call, kind):
         assert said[names.index("ahead_exact")]["settings"] == [
             "[alpha]",
             "[gamma]",
-            "lam=100.0",
+            "lam=100",
             "[momentum]",
         ]
     if kind == "problems":
-        assert {"quadratic", "synthetic", "minimax_auc", "hyper_cleaning"} <= set(names)
-        assert not {"minimax", "single_level"} & set(names)
+        assert {"quadratic", "synthetic", "minimax", "hyper_cleaning"} <= set(names)
     if kind == "networks":
         assert {"ring", "torus", "erdos_renyi", "directed_ring"} <= set(names)
-        assert not {name for name in names if name.startswith("from_")}
 
 
 def test_doctor_and_version(call):
@@ -376,14 +347,15 @@ def test_doctor_finds_data(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
-def test_interrupted_runs_are_written(here, call, monkeypatch, how):
+def test_interrupted_runs_are_written(write, here, call, monkeypatch, how):
     def report(step, steps, latest):
         if step > 5:
             os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGINT)
 
     monkeypatch.setattr("decibo.cli.solving.live_view", lambda: report)
     before = signal.getsignal(signal.SIGTERM)
-    done = call("run", "quad.toml", "--set", "run.steps=100000", "--set", "run.every=10")
+    write(every="10")
+    done = call("run", "quad.py", "--steps", 100_000)
     assert done.code == Exit.INTERRUPTED
     assert json.loads((here / "out/quad/run.json").read_text())["status"] == "interrupted"
     assert "Interrupted at step" in tidy(done.out)
@@ -399,7 +371,7 @@ def test_a_signal_before_the_first_step_ends_the_command_with_a_line(
         raise AssertionError("the signal was swallowed")
 
     monkeypatch.setattr("decibo.run.loop.begin", compiling)
-    done = call("run", "quad.toml")
+    done = call("run", "quad.py")
     assert (done.code, done.err) == (
         Exit.INTERRUPTED,
         "decibo: interrupted; unfinished results were not written\n",
@@ -413,24 +385,15 @@ def test_a_signal_in_the_last_steps_ends_the_command_and_keeps_the_result(here, 
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr("decibo.cli.solving.live_view", lambda: report)
-    done = call("run", "quad.toml", "--set", "run.steps=20", "--set", "run.every=10")
+    done = call("run", "quad.py", "--steps", 20)
     assert done.code == Exit.INTERRUPTED
     assert json.loads((here / "out/quad/run.json").read_text())["status"] == "done"
 
 
-def test_resume_continues_where_the_run_stopped(here, call):
-    whole = call("run", "quad.toml", "--json", "--out", "whole", "--set", "run.every=5").json
-    words = [
-        "run",
-        "quad.toml",
-        "--checkpoint",
-        "--out",
-        "part",
-        "--set",
-        "run.every=5",
-        "--set",
-        "run.steps=20",
-    ]
+def test_resume_continues_where_the_run_stopped(write, here, call):
+    write(every="5")
+    whole = call("run", "quad.py", "--json", "--out", "whole").json
+    words = ["run", "quad.py", "--checkpoint", "--out", "part", "--steps", 20]
     part = call(*words)
     assert part.code == 0, part.err
     refused = call(*words)
@@ -438,6 +401,7 @@ def test_resume_continues_where_the_run_stopped(here, call):
     assert "decibo resume part" in refused.err
     for name in ("run.json", "history.csv", "solution.npz"):  # as if it had been killed
         (here / "part" / name).unlink()
+    shutil.rmtree(here / "part/code")
     done = call("resume", "part", "--steps", 40, "--json")
     assert done.code == 0, done.err
     assert done.json["steps"] == 40
@@ -445,7 +409,7 @@ def test_resume_continues_where_the_run_stopped(here, call):
 
 
 def test_resume_to_fewer_steps_is_rejected_and_changes_nothing(here, call):
-    call("run", "quad.toml", "--checkpoint", "--out", "kept", "--set", "run.steps=20")
+    call("run", "quad.py", "--checkpoint", "--out", "kept", "--steps", 20)
     before = {path.name: path.read_bytes() for path in (here / "kept").iterdir() if path.is_file()}
     done = call("resume", "kept", "--steps", 10)
     assert done.code == 2
@@ -459,15 +423,16 @@ def test_resume_to_fewer_steps_is_rejected_and_changes_nothing(here, call):
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(here, call):
-    options = ["--checkpoint", "--json", "--set", "run.steps=20"]
-    whole = call("run", "quad.toml", "--out", "whole", *options).json
+    options = ["--checkpoint", "--json", "--steps", 20]
+    whole = call("run", "quad.py", "--out", "whole", *options).json
     for command in (
-        ["run", "quad.toml", "--out", "killed", *options],
+        ["run", "quad.py", "--out", "killed", *options],
         ["resume", "killed", "--json"],
     ):
         shutil.rmtree(here / "killed", ignore_errors=True)
         (here / "killed/checkpoint/.writing-00000020-0123456789abcdef").mkdir(parents=True)
-        shutil.copy(here / "whole/config.toml", here / "killed")
+        shutil.copytree(here / "whole/checkpoint/code", here / "killed/checkpoint/code")
+        shutil.copy(here / "whole/checkpoint/settings.json", here / "killed/checkpoint")
         done = call(*command)
         assert done.code == 0, done.err
         assert done.json["last"] == whole["last"]
@@ -478,27 +443,53 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(here, ca
 
 
 def test_a_second_run_in_the_same_folder_leaves_its_files_alone(here, call):
-    call("run", "quad.toml", "--checkpoint", "--out", "kept", "--set", "run.steps=20")
-    before = (here / "kept/config.toml").read_bytes()
-    said = []
+    call("run", "quad.py", "--checkpoint", "--out", "kept", "--steps", 20)
+    before = (here / "kept/checkpoint/settings.json").read_bytes()
+    found = []
     with hold(here / "kept/checkpoint"):
-        thread = threading.Thread(target=lambda: said.append(call("resume", "kept", "--steps", 30)))
+        resume = lambda: found.append(call("resume", "kept", "--steps", 30))
+        thread = threading.Thread(target=resume)
         thread.start()
         thread.join()
-    assert said[0].code == 2
-    assert "has been in use by process" in said[0].err
-    assert (here / "kept/config.toml").read_bytes() == before
+    assert found[0].code == 2
+    assert "has been in use by process" in found[0].err
+    assert (here / "kept/checkpoint/settings.json").read_bytes() == before
 
 
-def test_a_rejected_resume_leaves_the_configuration_as_it_was(here, call):
-    call("run", "quad.toml", "--checkpoint", "--out", "kept", "--set", "run.steps=20")
-    path = here / "kept/config.toml"
-    path.write_text(path.read_text().replace("seed = 0", "seed = 1"))
-    before = path.read_bytes()
-    done = call("resume", "kept", "--steps", 30)
-    assert done.code == 2
-    assert "belongs to another run" in done.err
-    assert path.read_bytes() == before
+def test_resume_goes_on_with_the_copy_and_rejects_other_code_or_data(write, here, call):
+    (here / "beside.py").write_text("from pathlib import Path\nWIDTH = 2\n")
+    (here / "data.txt").write_text("1.0")
+    data = "float((beside.Path(__file__).parent / 'data.txt').read_text())"
+    write(
+        code=f"import beside\nimport jax.numpy as jnp\nD = jnp.full((4, 1), {data})",
+        problem="decibo.Problem(lambda x, y, d: jnp.sum((y - d) ** 2), lambda x, y, d:"
+        " jnp.sum((y - beside.WIDTH * x) ** 2), D, jnp.zeros(1), jnp.zeros(1))",
+        every="5",
+    )
+    whole = call("run", "quad.py", "--out", "whole", "--json").json
+    first = call("run", "quad.py", "--checkpoint", "--out", "kept", "--steps", 20)
+    assert first.code == 0, first.err
+    settings = (here / "kept/checkpoint/settings.json").read_bytes()
+    (here / "beside.py").write_text("raise RuntimeError\n")
+    (here / "quad.py").write_text("raise RuntimeError\n")
+    (here / "data.txt").write_text("2.0")
+    other = call("resume", "kept", "--steps", 40)
+    assert (other.code, "began with other data of agent 0" in other.err) == (2, True), other.err
+    assert (here / "kept/checkpoint/settings.json").read_bytes() == settings
+    (here / "data.txt").write_text("1.0")
+    copy = here / "kept/checkpoint/code/beside.py"
+    good = copy.read_text()
+    copy.write_text(good + "# a word\n")
+    other = call("resume", "kept", "--steps", 40)
+    assert other.code == 2
+    assert "kept/checkpoint/code/beside.py is not what it was when the run began" in other.err
+    copy.write_text(good)
+    done = call("resume", "kept", "--steps", 40, "--json")
+    assert done.code == 0, done.err
+    assert "quad.py has changed; the run goes on with its copy" in done.err
+    assert done.json["last"] == whole["last"]
+    assert call("resume", "kept", "--json").json["steps"] == 40
+    assert not list(here.glob("kept/**/__pycache__"))
 
 
 def test_a_full_disk_is_not_a_bug(here, call, monkeypatch):
@@ -506,7 +497,7 @@ def test_a_full_disk_is_not_a_bug(here, call, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("decibo.files.os.fsync", full)
-    done = call("run", "quad.toml", "--json")
+    done = call("run", "quad.py", "--json")
     assert done.code == done.json["exit"] == Exit.STORAGE
     assert re.fullmatch(
         r"decibo: out/quad/\S+ could not be written: No space left on device\.\n", done.err
@@ -514,7 +505,7 @@ def test_a_full_disk_is_not_a_bug(here, call, monkeypatch):
 
 
 def test_resume_needs_a_run_with_checkpoints(here, call):
-    call("run", "quad.toml")
+    call("run", "quad.py")
     for folder in ("nowhere", "out/quad"):
         done = call("resume", folder)
         assert (done.code, done.err.count("\n")) == (2, 1)
@@ -526,23 +517,23 @@ def test_what_is_unexpected_is_a_short_report(here, call, monkeypatch, tmp_path)
 
     monkeypatch.setattr(decibo, "solve", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = call("run", "quad.toml")
+    done = call("run", "quad.py")
     assert done.code == Exit.BROKEN
     assert "unexpected RuntimeError: the sky fell" in done.err
     assert "and more" not in done.err
     assert f"decibo {decibo.__version__}, jax " in done.err
     saved = re.search(r"The traceback is in (\S+);", done.err)[1]
     assert "the sky fell\nand more" in Path(saved).read_text()
-    shown = call("run", "quad.toml", "--debug")
+    shown = call("run", "quad.py", "--debug")
     assert "Traceback" in shown.err
     assert shown.code == Exit.BROKEN
     assert not (here / "out").exists()
 
 
 def test_errors_are_json_too(here, call):
-    done = call("run", "nowhere.toml", "--json")
+    done = call("run", "nowhere.py", "--json")
     assert done.code == done.json["exit"] == 2
-    assert "nowhere.toml" in done.json["error"]
+    assert "nowhere.py" in done.json["error"]
 
 
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
@@ -566,4 +557,4 @@ def test_completion_of_the_shell():
     done = subprocess.run(
         [sys.executable, "-m", "decibo"], env=environment, capture_output=True, text=True
     )
-    assert set(done.stdout.split()) == {"rehearse", "relay", "report", "reproduce", "resume"}
+    assert set(done.stdout.split()) == {"rehearse", "relay", "report", "resume"}

@@ -1,6 +1,5 @@
 """Files of the user's are kept, refusals leave nothing behind, and what is broken is named."""
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -10,18 +9,11 @@ import pytest
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.config import read
 from decibo.cli.errors import Exit
+from decibo.cli.script import opened
 from decibo.cli.solving import judged
-from decibo.report import check_target, read_run, report, write_run
-from decibo.runs.folder import stamped
-from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
-
-NAMES = ("ahead_exact", "ahead_alpha=0.05_gamma=0.1_lam=20")
-MINE = (
-    '# mine\nproblem = "quadratic"\nnetwork = { name = "ring", agents = 4 }\n[sweep]\nalpha ='
-    " [0.05]\n"
-)
+from decibo.report import read_run, report
+from helpers.runs import curve, written
 
 
 def files(folder):
@@ -53,80 +45,53 @@ def idle(monkeypatch):
 
 @pytest.mark.parametrize("command", ["run", "sweep", "checkpoint"])
 @pytest.mark.parametrize(
-    "name", ["config.toml", "history.csv", "run.json", "sweep.csv", "solution.npz"]
+    "name", ["code/quad.py", "history.csv", "run.json", "sweep.csv", "solution.npz"]
 )
 def test_names_alone_do_not_make_a_file_ours(here, idle, decibo_call, command, name):
-    (here / "exp").mkdir()
-    (here / "exp" / name).write_text(MINE)
+    (here / "exp" / name).parent.mkdir(parents=True)
+    (here / "exp" / name).write_text("mine")
     before = files(here)
     words = ["run", "--checkpoint"] if command == "checkpoint" else [command]
     words += ["-g", "alpha=0.01,0.02"] if command == "sweep" else []
-    refused(decibo_call(*words, "quad.toml", "--out", "exp"), "cannot be written to exp", name)
+    refused(decibo_call(*words, "quad.py", "--out", "exp"), "cannot be written to exp", name)
     assert files(here) == before
 
 
-def test_a_run_in_the_folder_of_its_configuration_is_refused(here, idle, decibo_call, monkeypatch):
-    (here / "exp").mkdir()
-    (here / "exp/config.toml").write_text(MINE)
-    monkeypatch.chdir(here / "exp")
-    for words in (
-        ["run", "config.toml"],
-        ["run", "config.toml", "--checkpoint"],
-        ["sweep", "config.toml"],
-    ):
-        refused(decibo_call(*words, "--out", "."), "config.toml")
-    assert files(here / "exp") == {"config.toml": MINE.encode()}
+def test_a_run_in_the_folder_of_its_file_is_refused(here, idle, decibo_call):
+    for words in (["run"], ["run", "--checkpoint"], ["sweep", "-g", "alpha=0.1,0.2"]):
+        refused(decibo_call(*words, "quad.py", "--out", "."), "quad.py")
+    assert list(files(here)) == ["quad.py"]
 
 
-def test_a_configuration_that_was_edited_is_not_replaced(here, decibo_call):
-    assert decibo_call("run", "quad.toml").code == 0
-    path = here / "out/quad/config.toml"
+def test_code_that_was_edited_is_not_replaced(here, decibo_call):
+    assert decibo_call("run", "quad.py").code == 0
+    path = here / "out/quad/code/quad.py"
     path.write_text(path.read_text() + "# and a note\n")
     before = files(here)
-    refused(decibo_call("run", "quad.toml"), "'config.toml', which has been edited")
+    refused(decibo_call("run", "quad.py"), "'code/quad.py', which has been edited")
     assert files(here) == before
     path.unlink()
-    assert decibo_call("run", "quad.toml").code == 0
+    assert decibo_call("run", "quad.py").code == 0
 
 
 def test_write_run_deletes_nothing_that_is_not_of_a_run(tmp_path):
     folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "config.toml").write_text(MINE)
-    with pytest.raises(decibo.InputError, match=r"config\.toml"):
+    (folder / "code").mkdir(parents=True)
+    (folder / "code/mine.py").write_text("mine")
+    with pytest.raises(decibo.InputError, match=r"code/mine\.py"):
         written(folder, curve([1.0, 0.5]))
-    assert files(folder) == {"config.toml": MINE.encode()}
-    (folder / "config.toml").unlink()
+    assert files(folder) == {"code/mine.py": b"mine"}
+    (folder / "code/mine.py").unlink()
     written(folder, curve([1.0, 0.5]))
-    (folder / "config.toml").write_text(MINE)  # put there after the run, which has none
-    (folder / "history.parquet").write_text("mine")
+    (folder / "history.parquet").write_text("mine")  # put there after the run
     before = files(folder)
-    with pytest.raises(decibo.InputError, match=r"config\.toml"):
+    with pytest.raises(decibo.InputError, match=r"history\.parquet"):
         written(folder, curve([1.0, 0.5]))
     assert files(folder) == before
 
 
-def test_a_run_that_was_killed_can_be_written_again(tmp_path):
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "config.toml").write_text(stamped("seed = 1\n"))
-    check_target(tmp_path)
-    (tmp_path / "config.toml").write_text("seed = 1\n")
-    with pytest.raises(decibo.InputError, match=r"config\.toml"):
-        check_target(tmp_path)
-    check_target(tmp_path, resume=True)
-    write_run(
-        tmp_path / "new",
-        made_up(curve([1.0, 0.5])),
-        PROBLEM,
-        RING,
-        METHOD,
-        config=stamped("seed = 1\n"),
-    )
-    assert read_run(tmp_path / "new").config == "seed = 1\n"
-
-
 def test_a_sweep_replaces_a_sweep_and_nothing_else(here, decibo_call, monkeypatch):
-    words = ["sweep", "quad.toml", "-g", "alpha=0.01,0.02", "--out", "swept"]
+    words = ["sweep", "quad.py", "-g", "alpha=0.01,0.02", "--out", "swept"]
     assert decibo_call(*words).code == 0
     assert decibo_call(*words).code == 0
     (here / "swept/notes.txt").write_text("mine")
@@ -151,26 +116,29 @@ def test_a_page_replaces_a_page_and_nothing_else(tmp_path):
 @pytest.mark.parametrize("command", ["run", "compare", "sweep"])
 def test_a_folder_that_cannot_be_written_is_found_before_the_run(here, idle, decibo_call, command):
     extra = {"compare": ["-m", "ahead_exact"], "sweep": ["-g", "alpha=0.01,0.02"]}.get(command, [])
-    refused(decibo_call(command, "quad.toml", *extra, "--out", "/proc/decibo"), "/proc/decibo")
+    refused(decibo_call(command, "quad.py", *extra, "--out", "/proc/decibo"), "/proc/decibo")
 
 
 @pytest.mark.parametrize(
-    "setting",
+    "names",
     [
-        "run.measures=['nowhere_at_all:f']",
-        'run.until={"phi"=1.0,"consensus_q"=1.0}',
-        "run.start={seed=1,scale=-1.0}",
+        {"measures": "['nowhere']"},
+        {"until": "{'phi': 1.0, 'consensus_q': 1.0}"},
+        {"start": "decibo.random_start(1, {'q': 1.0})"},
+        {"measures": "[lambda s: s.missing]"},
     ],
 )
-def test_a_refused_run_with_checkpoints_leaves_no_folder(here, decibo_call, setting):
-    refused(decibo_call("run", "quad.toml", "--checkpoint", "--out", "a/b", "--set", setting))
-    assert sorted(os.listdir(here)) == ["quad.toml"]
+def test_a_refused_run_with_checkpoints_leaves_no_folder(here, write, decibo_call, names):
+    write(**names)
+    done = decibo_call("run", "quad.py", "--checkpoint", "--out", "a/b")
+    assert done.code == (Exit.OWN if "lambda" in str(names) else Exit.WRONG), done.err
+    assert sorted(os.listdir(here)) == ["quad.py"]
 
 
 def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(
     here, decibo_call, monkeypatch
 ):
-    assert decibo_call("run", "quad.toml", "--out", "a").code == 0
+    assert decibo_call("run", "quad.py", "--out", "a").code == 0
     before = files(here)
 
     def refuse(*_, **__):
@@ -178,24 +146,19 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_what_was_there(
 
     monkeypatch.setattr(decibo, "solve", refuse)
     for folder in ("a", "b/c"):
-        refused(
-            decibo_call(
-                "run", "quad.toml", "--out", folder, "--checkpoint", "--set", "problem.seed=2"
-            )
-        )
+        refused(decibo_call("run", "quad.py", "--out", folder, "--checkpoint", "--steps", 3))
     assert files(here) == before
-    assert sorted(os.listdir(here)) == ["a", "quad.toml"]
+    assert sorted(os.listdir(here)) == ["a", "quad.py"]
 
 
-def test_a_run_with_a_network_for_each_variable_goes_on(here, decibo_call):
-    networks = ["--set", "network={agents = 4, x = 'path', y = 'complete', z = 'complete'}"]
-    words = ["run", "quad.toml", "--json", *networks, "--set", "run.measures=outer"]
+@pytest.mark.slow
+def test_a_run_with_a_network_for_each_variable_goes_on(here, write, decibo_call):
+    networks = "{'x': decibo.networks.path(4), 'y': decibo.complete(4), 'z': decibo.complete(4)}"
+    write(network=networks, measures='"outer"')
+    words = ["run", "quad.py", "--json"]
     straight = decibo_call(*words, "--out", "out/straight")
     assert straight.code == 0, straight.err
-    assert "x: path, y z: complete" in straight.json["network"]
-    assert (
-        decibo_call(*words, "--checkpoint", "--set", "run.steps=25", "--out", "out/kept").code == 0
-    )
+    assert decibo_call(*words, "--checkpoint", "--steps", 25, "--out", "out/kept").code == 0
     resumed = decibo_call("resume", "out/kept", "--steps", 40, "--json").json
     assert (resumed["steps"], resumed["last"]) == (40, straight.json["last"])
 
@@ -204,16 +167,11 @@ def test_a_run_with_a_network_for_each_variable_goes_on(here, decibo_call):
 
 
 def test_methods_with_similar_labels_have_folders_of_their_own(here, decibo_call):
-    text = "ahead_exact[alpha=0.05000000000000000000000000000000000000000,gamma=0.1000000000000000000000000,lam={}]"
+    text = f"ahead_exact[alpha=0.05{'0' * 40},gamma=0.1{'0' * 40},lam={{}}]"
     words = [
-        "-m",
-        text.format("10.00000000000000001"),
-        "-m",
-        text.format("10.5"),
-        "-m",
-        text.format(20),
+        part for lam in ("10.00000000000000001", "10.5", 20) for part in ("-m", text.format(lam))
     ]
-    done = decibo_call("compare", "quad.toml", *words, "--json")
+    done = decibo_call("compare", "quad.py", *words, "--steps", 2, "--json")
     assert done.code == 0, done.err
     folders = [run["folder"] for run in done.json["runs"]]
     assert len({folder.lower() for folder in folders}) == 3
@@ -222,79 +180,53 @@ def test_methods_with_similar_labels_have_folders_of_their_own(here, decibo_call
 
 
 def test_the_same_method_in_other_words_is_listed_twice(here, idle, decibo_call):
-    done = decibo_call(
-        "compare", "quad.toml", "-m", "ahead_exact[lam=20]", "-m", "ahead_exact[ lam = 20.0 ]"
-    )
-    refused(done, "listed twice")
+    words = ("-m", "ahead_exact[lam=20]", "-m", "ahead_exact[ lam = 20.0 ]")
+    refused(decibo_call("compare", "quad.py", *words), "listed twice")
 
 
-def test_measures_without_a_column_are_named(here, decibo_call):
-    words = [
-        "compare",
-        "quad.toml",
-        "-m",
-        "ahead_exact",
-        "--set",
-        "run.measures=['outer','inner','stationarity']",
-    ]
-    assert "Also recorded: inner." in decibo_call(*words).out
+def test_measures_without_a_column_are_named(write, decibo_call):
+    write(measures='["outer", "inner", "stationarity"]', steps="2")
+    assert "Also recorded: inner." in decibo_call("compare", "quad.py", "-m", "ahead_exact").out
 
 
-def test_methods_are_compared_by_what_does_not_depend_on_the_method(here, decibo_call):
+def test_methods_are_compared_by_what_does_not_depend_on_the_method(here, write, decibo_call):
     """AHEAD rests where its own direction vanishes, far from the solution, with a y that makes f
     small."""
-    (here / "bare.toml").write_text((here / "quad.toml").read_text().partition("measures")[0])
-    words = ["compare", "bare.toml", "--set", "run.steps=400", "-m", "ahead_exact"]
-    told = decibo_call(*words, "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]").out
-    assert told.split()[:5] == ["method", "status", "stationarity", "phi", "outer"]
-    assert "direction_norm. --json prints them" in " ".join(told.split())
-    exact, ahead = (read_run(here / "out/bare-compare" / name).history for name in NAMES)
+    write(
+        measures=None,
+        steps="400",
+        methods="[method, decibo.ahead(alpha=0.05, gamma=0.1, lam=20.0)]",
+    )
+    text = decibo_call("compare", "quad.py").out
+    assert text.split()[:5] == ["method", "status", "stationarity", "phi", "outer"]
+    assert "direction_norm. --json prints them" in " ".join(text.split())
+    exact, ahead = (
+        read_run(here / "out/quad-compare" / name).history for name in ("ahead_exact", "ahead")
+    )
     assert ahead["direction_norm"][-1] < 1e-12
     assert ahead["outer"][-1] < exact["outer"][-1]
     assert ahead["stationarity"][-1] > 1e6 * exact["stationarity"][-1]
     assert ahead["phi"][-1] > exact["phi"][-1]
 
 
-def test_without_a_cheap_exact_answer_methods_are_compared_by_the_answer_itself(here):
-    config = read(here / "quad.toml")
-    bare = replace(config, run=replace(config.run, measures=None))
+def test_without_a_cheap_exact_answer_methods_are_compared_by_the_answer_itself(write):
     small = decibo.problems.quadratic(2)
-    assert judged(config, small) is config  # it names its own
-    assert judged(bare, small).run.measures == ("cheap", "phi", "stationarity")
+    with opened("quad.py") as script:
+        assert judged(script, small) is script  # it names its own
+    write(measures=None)
     large = decibo.Problem(
         lambda x, y, d: x * d, lambda x, y, d: (y**2).sum() + x * d, jnp.ones(2), 0.0, jnp.ones(300)
     )
-    assert judged(bare, large) is bare
-    assert (
-        judged(bare, replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None))
-        is bare
-    )
+    flat = replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None)
+    with opened("quad.py") as bare:
+        assert judged(bare, small).settings.measures == ("cheap", "phi", "stationarity")
+        assert judged(bare, large) is bare
+        assert judged(bare, flat) is bare
     assert terminal.ordered(["direction_norm", "step", "mine", "outer"]) == [
         "outer",
         "mine",
         "direction_norm",
     ]
-
-
-def test_a_shared_setting_can_be_switched_off(here, decibo_call):
-    words = [
-        "compare",
-        "quad.toml",
-        "--json",
-        "--set",
-        "run.measures=outer",
-        "--set",
-        "compare.alpha=none",
-    ]
-    runs = decibo_call(
-        *words, "-m", "ahead_exact", "-m", "ahead[alpha=0.05,gamma=0.1,lam=20]"
-    ).json["runs"]
-    assert "alpha=0.05" in runs[1]["method"]
-    assert "alpha=0.05," not in runs[0]["method"]  # of [method]: now it is chosen automatically
-    refused(
-        decibo_call(*words[:-1], "compare.lam=none", "-m", "ahead[alpha=1,gamma=1,lam=1]"),
-        "can do without lam",
-    )
 
 
 # reports
@@ -359,42 +291,6 @@ def test_only_regular_files_of_reasonable_size_are_read(here, decibo_call, name)
         (here / name).rename(here / inside / inside)
         refused(decibo_call("report", inside), inside)
         (here / inside / inside).rename(here / name)
-    (here / name).rename(here / "run/config.toml")
-    refused(decibo_call("run", "quad.toml", "--out", "run"), "config.toml")
-    (here / "run/config.toml").rename(here / name)
-    data = f'problem={{name="hyper_cleaning",data={{name="libsvm",path="{name}"}}}}'
-    if name != "large":
-        refused(decibo_call("check", "quad.toml", "--set", data), "cannot be read")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--set", "method" + ".a" * 3000 + "=1"],
-        ["--set", "method.a=" + "{a=" * 60 + "1" + "}" * 60],
-        ["--set", "method.alpha=" + "[" * 90 + "]" * 90],
-        ["--set", "problem=" + "q" * 100_000],
-        ["--set", "q" * 100_000 + "=1"],
-        ["--set", "run." + "q" * 100_000 + "=1"],
-        ["--set", 'run."\x1b[2J"=1'],
-        ["--set", "run.steps=0x" + "f" * 5000],
-        ["--set", "method.alpha=0x" + "f" * 5000],
-        ["--set", "problem.seed=0x" + "f" * 5000],
-        ["--set", "network.agents=-0x" + "f" * 5000],
-        ["--out", "\x1b[2J/" * 3, "--set", "run.steps=0"],
-    ],
-)
-def test_messages_are_short_and_cannot_control_a_terminal(here, idle, decibo_call, words):
-    done = decibo_call("run", "quad.toml", *words)
-    refused(done)
-    assert len(done.err) < 700
-    assert done.err[:-1].isprintable()
-
-
-def test_files_nested_too_deeply_are_refused(here, idle, decibo_call):
-    for text in ("problem" + ".a" * 3000 + " = 1", "problem = " + "[" * 40 + "]" * 40):
-        (here / "deep.toml").write_text(text)
-        refused(decibo_call("run", "deep.toml"), "nested more than 8 deep")
 
 
 # numbers, agents, help
@@ -402,19 +298,13 @@ def test_files_nested_too_deeply_are_refused(here, idle, decibo_call):
 
 def test_check_takes_no_settings_beyond_all_numbers(here, decibo_call):
     for lam in ("1e300", "1e100"):
-        refused(
-            decibo_call(
-                "check", "quad.toml", "--set", f"method=ahead[alpha=0.1,gamma=0.1,lam={lam}]"
-            ),
-            "between 1e-60 and 1e+60",
-        )
+        words = ("check", "quad.py", "-m", f"ahead[alpha=0.1,gamma=0.1,lam={lam}]")
+        refused(decibo_call(*words), "between 1e-60 and 1e+60")
 
 
-def test_check_of_an_extreme_problem_is_refused(here, decibo_call):
-    refused(
-        decibo_call("check", "quad.toml", "--set", "problem.heterogeneity=1e30"),
-        "too large for floating-point numbers",
-    )
+def test_check_of_an_extreme_problem_is_refused(write, decibo_call):
+    write(problem="decibo.problems.quadratic(4, heterogeneity=1e30)")
+    refused(decibo_call("check", "quad.py"), "too large for floating-point numbers")
 
 
 @pytest.mark.parametrize("kind", ["failing", "sleeping"])
@@ -441,24 +331,3 @@ def test_without_words_there_is_help(decibo_call):
     assert done == decibo_call("--help")
     assert len(done.out.splitlines()) > 20
     assert max(map(len, done.out.splitlines())) <= 80
-
-
-def test_an_edited_configuration_can_be_resumed(here, decibo_call):
-    words = [
-        "run",
-        "quad.toml",
-        "--checkpoint",
-        "--out",
-        "a",
-        "--set",
-        "run.every=5",
-        "--set",
-        "run.steps=20",
-    ]
-    assert decibo_call(*words).code == 0
-    path = here / "a/config.toml"
-    path.write_text(path.read_text().replace("steps = 20", "steps = 40  # more"))
-    done = decibo_call("resume", "a", "--json")
-    assert (done.code, done.json["steps"]) == (0, 40)
-    assert json.loads((here / "a/run.json").read_text())["steps"] == 40
-    assert decibo_call("resume", "a", "--json").code == 0

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import GracefulStop
 
 pytestmark = pytest.mark.quick
 

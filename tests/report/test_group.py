@@ -1,12 +1,9 @@
 """Runs that differ in their seed only are shown as one, and no seed is left out in silence."""
 
-import json
-
 import numpy as np
 import pytest
 
 import decibo
-from decibo.errors import CorruptedFileError
 from decibo.formatting import MINUS
 from decibo.report import figures, latex_table, read_run, report, write_run, write_runs
 from decibo.report.chart_data import chart_data
@@ -129,11 +126,3 @@ def test_repeats_are_written_into_folders_that_belong_together(tmp_path):
     (group,) = grouped(load(tmp_path))
     assert (group.label, group.seeds) == ("mine", "3 and 5")
     assert read_run(folders[1]).seed == 5
-
-
-def test_a_setting_that_is_no_text_is_damage(tmp_path):
-    folder = seeded(tmp_path / "run", "a", 0, FALLING)
-    told = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(told | {"setting": ["a"]}))
-    with pytest.raises(CorruptedFileError, match="'setting' must be text"):
-        read_run(folder)

@@ -15,8 +15,9 @@ import pytest
 
 import decibo
 from decibo.errors import InputError
+from decibo.files import encode_record
 from decibo.report import report, write_run
-from decibo.runs.folder import REQUIRED
+from decibo.runs import folder
 from helpers.browser import chromium
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
@@ -428,15 +429,18 @@ def hostile(value):
     return f"{value}{NASTY}" if isinstance(value, str) else value
 
 
-KEYS = {key for name in REQUIRED for key in name.split(".")} | {"x", "y", "labels"}
+SCHEMAS = (folder.RunFile, folder.ProblemRecord, folder.MethodRecord, folder.NetworkRecord)
+KEYS = {name for schema in SCHEMAS for name in schema.__annotations__}
+KEYS |= {"gradients", "bytes", "agents", "links"}
 
 
 def test_every_text_of_a_run_is_escaped(tmp_path):
     plain = written(tmp_path / "plain", curve(FALLING) | {"own": FALLING}, network=LABELLED)
     nasty = written(tmp_path / "nasty", curve(FALLING) | {f"own{NASTY}": FALLING}, network=LABELLED)
     record = json.loads((nasty / "run.json").read_text())
-    exact = {name: record[name] for name in ("kind", "format", "files", "measures")}
-    (nasty / "run.json").write_text(json.dumps(hostile(record) | exact))
+    kind, version, _ = (record.pop(name) for name in ("kind", "format", "checksum"))
+    exact = {name: record[name] for name in ("files", "measures")}
+    (nasty / "run.json").write_bytes(encode_record(kind, version, hostile(record) | exact))
     before = Tags(report(plain, tmp_path / "plain.html").read_text())
     after = Tags(report(nasty, tmp_path / "nasty.html").read_text())
     assert "agent 0 (alice" in (tmp_path / "nasty.html").read_text()

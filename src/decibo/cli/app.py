@@ -2,8 +2,8 @@
 that name.
 
 decibo demo
-decibo run problem.toml --set run.steps=500
-decibo compare problem.toml -m ahead_exact -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
+decibo run mine.py --steps 500
+decibo compare mine.py -m ahead_exact -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ except ImportError:
     )
     sys.exit(2)
 
-from decibo.cli import cache, registry
-from decibo.cli.check import check as check_config
+import decibo
+from decibo.cli import cache
+from decibo.cli.check import check as check_file
 from decibo.cli.compare import compare as compare_methods
 from decibo.cli.doctor import doctor as show_machine
 from decibo.cli.doctor import version_line
 from decibo.cli.errors import MEANING, Exit, one_line, report_error
+from decibo.cli.init import init as write_file
 from decibo.cli.list import KINDS, listing
 from decibo.cli.run import resume as resume_run
-from decibo.cli.run import run as run_config
-from decibo.cli.solving import check_processes, interruptible
+from decibo.cli.run import run as run_file
+from decibo.cli.solving import interruptible
 from decibo.cli.sweep import sweep as sweep_settings
 from decibo.parallel.failure_detection import end, is_watched
 from decibo.parallel.launch import launch as launch_processes
@@ -44,9 +46,10 @@ ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem
 \b
 First steps:
   decibo demo                      four hospitals learn one model
-  decibo list methods              available methods and their settings
-  decibo run problem.toml          solve what a file describes
-  decibo compare problem.toml -m ahead_exact -m 'ahead[lam=20]'
+  decibo init                      write mine.py, a file to begin with
+  decibo run mine.py               solve what it describes
+  decibo compare mine.py           run the methods that it lists
+  decibo list methods              methods and their settings
 
 \b
 Exit codes:
@@ -70,27 +73,26 @@ def _kinds(incomplete: str) -> list[str]:
 
 
 def _methods(incomplete: str) -> list[str]:
-    return [name for name in registry.methods().factories if name.startswith(incomplete)]
+    return [name for name in decibo.CATALOG if name.startswith(incomplete)]
 
 
-ConfigFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG.toml", help="The configuration; see docs/command-line.md.")
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.py", help="What to run; see docs/command-line.md.")
 ]
-Sets = Annotated[
-    list[str] | None,
+Method = Annotated[
+    str | None,
     typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="Change the configuration: run.steps=500."
+        "--method", "-m", metavar="METHOD", help="name[setting=value, ...]", autocompletion=_methods
     ),
 ]
+Steps = Annotated[int | None, typer.Option("--steps", metavar="N", help="The number of steps.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME."),
 ]
 Trusted = Annotated[
     list[str] | None,
-    typer.Option(
-        "--trust", metavar="MODULE", help="Run code of this module, if the configuration names it."
-    ),
+    typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the job names it."),
 ]
 Seeds = Annotated[
     str | None,
@@ -145,29 +147,43 @@ def demo(
 
 
 @app.command()
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE.py", help="Its name.")] = Path("mine.py"),
+    as_json: Json = False,
+) -> int:
+    """Write a file to begin with, which runs as it is.
+
+    \b
+    Example:
+      decibo init mine.py
+    """
+    return write_file(path, as_json)
+
+
+@app.command()
 def run(
-    config: ConfigFile,
-    sets: Sets = None,
+    path: File,
+    method: Method = None,
+    steps: Steps = None,
     seeds: Seeds = None,
     out: Out = None,
     checkpoint: Annotated[
         bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
     ] = False,
     resumed: Resume = False,
-    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
-    """Solve what a configuration describes.
+    """Run a Python file and solve the problem that it defines.
 
     \b
     Examples:
-      decibo run problem.toml
-      decibo run problem.toml --set run.steps=500 --set method.lam=20
-      decibo run problem.toml --out out/first --checkpoint
-      decibo run problem.toml --seeds 5
+      decibo run mine.py
+      decibo run mine.py --steps 500 -m 'ahead_exact[lam=20]'
+      decibo run mine.py --out out/first --checkpoint
+      decibo run mine.py --seeds 5
     """
     _prepare()
-    return run_config(config, sets or (), seeds, out, checkpoint, resumed, trusted or (), as_json)
+    return run_file(path, method, steps, seeds, out, checkpoint, resumed, as_json)
 
 
 @app.command()
@@ -176,99 +192,95 @@ def resume(
     steps: Annotated[
         int | None, typer.Option(help="Continue up to this many steps in all.")
     ] = None,
-    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Continue a run from its last checkpoint.
 
     \b
     Example:
-      decibo resume out/problem
+      decibo resume out/mine
     """
     _prepare()
-    return resume_run(folder, steps, trusted or (), as_json)
+    return resume_run(folder, steps, as_json)
 
 
 @app.command()
 def compare(
-    config: ConfigFile,
+    path: File,
     methods: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
             "-m",
             metavar="METHOD",
-            help="name[setting=value,...]",
+            help="name[setting=value, ...]",
             autocompletion=_methods,
         ),
     ] = None,
-    sets: Sets = None,
+    steps: Steps = None,
     seeds: Seeds = None,
     out: Out = None,
     resumed: Resume = False,
-    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Run several methods on the same problem and network.
 
-    Without -m, the methods are those of [compare] in the configuration.
+    Without -m, the methods are those of `methods` in the file.
     With --seeds, each of them runs once for each seed of data, network and
     method; the table shows mean and standard deviation.
 
     \b
     Examples:
-      decibo compare problem.toml -m ahead_exact \\
-          -m 'ahead[alpha=0.05,gamma=0.1,lam=20]'
-      decibo compare problem.toml --seeds 5
+      decibo compare mine.py -m ahead_exact \\
+          -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'
+      decibo compare mine.py --seeds 5
     """
     _prepare()
-    return compare_methods(
-        config, sets or (), methods or (), seeds, out, resumed, trusted or (), as_json
-    )
+    return compare_methods(path, methods or (), steps, seeds, out, resumed, as_json)
 
 
 @app.command()
 def sweep(
-    config: ConfigFile,
+    path: File,
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
     ] = None,
-    sets: Sets = None,
+    method: Method = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
     out: Out = None,
-    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Run one method with many settings at once.
 
-    Without -g, the lists are those of [sweep] in the configuration.
+    Without -g, the lists are those of `grid` in the file.
 
     \b
     Example:
-      decibo sweep problem.toml -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
+      decibo sweep mine.py -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
     """
     _prepare()
-    return sweep_settings(config, sets or (), grid or (), out, trusted or (), as_json)
+    return sweep_settings(path, method, grid or (), steps, seeds, out, as_json)
 
 
 @app.command()
 def check(
-    config: ConfigFile,
-    sets: Sets = None,
+    path: File,
+    method: Method = None,
     radius: Annotated[
         float, typer.Option(help="Around the start, for constants that are estimated.")
     ] = 1.0,
-    trusted: Trusted = None,
     as_json: Json = False,
 ) -> int:
     """Show what the theory guarantees, without running.
 
     \b
     Example:
-      decibo check problem.toml --set method.lam=100
+      decibo check mine.py -m 'ahead_exact[alpha=0.01, gamma=0.1]'
     """
     _prepare()
-    return check_config(config, sets or (), radius, trusted or (), as_json)
+    return check_file(path, method, radius, as_json)
 
 
 @app.command()
@@ -301,7 +313,7 @@ def report(
 
     \b
     Examples:
-      decibo report out/problem-compare
+      decibo report out/mine-compare
       decibo report out/first out/second --figures --latex
     """
     from decibo.cli.report import report as write_report
@@ -332,8 +344,7 @@ def doctor(as_json: Json = False) -> int:
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def launch(
     command: Annotated[
-        list[str],
-        typer.Argument(metavar="COMMAND...", help="run CONFIG.toml, or python SCRIPT.py."),
+        list[str], typer.Argument(metavar="COMMAND...", help="run FILE.py, or python SCRIPT.py.")
     ],
     processes: Annotated[int, typer.Option("--processes", "-n", help="Number of processes.")] = 2,
     restarts: Annotated[int, typer.Option(help="How often to restart after a failure.")] = 0,
@@ -346,11 +357,10 @@ def launch(
 
     \b
     Examples:
-      decibo launch -n 4 run problem.toml
-      decibo launch -n 4 --restarts 3 run problem.toml --checkpoint
-      decibo launch -n 2 python my_script.py
+      decibo launch -n 4 -- run mine.py
+      decibo launch -n 4 --restarts 3 -- run mine.py --checkpoint
+      decibo launch -n 2 -- python my_script.py
     """
-    check_processes(command, processes)
     code = launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
     return Exit.INTERRUPTED if code == Exit.INTERRUPTED else code
 
@@ -373,8 +383,8 @@ site = typer.Typer(help="This machine as a site: key, card, checks.", no_args_is
 app.add_typer(site, name="site")
 
 
-@site.command()
-def init(
+@site.command("init")
+def init_site(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What other sites call it.")],
     address: Annotated[
         str | None,

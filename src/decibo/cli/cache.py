@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import stat
 import warnings
 from collections.abc import Mapping
 from functools import cache
@@ -24,6 +23,8 @@ from pathlib import Path
 
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+from decibo.files import is_private
 
 OFF = ("off", "0", "no", "false")
 SHORTEST = 0.1  # seconds: programs that compile faster are not stored
@@ -82,27 +83,6 @@ def processor() -> str:
     except OSError:
         flags = platform.processor()
     return f"{platform.machine()}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}"
-
-
-def is_private(folder: Path) -> bool:
-    """Whether this folder, created if need be, is the user's alone and nobody else can replace
-    it."""
-    if not hasattr(os, "getuid"):
-        return False
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    real = folder.resolve()
-    user = os.getuid()
-    status = real.stat()
-    alone = (
-        status.st_uid == user and not status.st_mode & 0o077 and os.access(real, os.W_OK | os.X_OK)
-    )
-    return alone and all(_protected(above.stat(), user) for above in real.parents)
-
-
-def _protected(folder: os.stat_result, user: int) -> bool:
-    """Whether only the user or the system can rename what lies in this folder."""
-    shared = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
-    return folder.st_uid in (user, 0) and not shared
 
 
 def _configure(**settings: str | float | bool) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.solving import exit_code, interruptible, is_first
+from decibo.cli.solving import code_of, interruptible, is_first
 from decibo.data.dataset import Dataset
 from decibo.data.split import by_group, shards
 from decibo.formatting import format_bytes, format_seconds
@@ -96,7 +96,7 @@ def demo(out: Path, as_json: bool) -> Exit:
         else:
             _show_trust(names, trusts)
             _close(page)
-    return max(exit_code(trial.solution) for trial in first.values())
+    return max(code_of(trial.solution.status) for trial in first.values())
 
 
 # Alone, together, pooled

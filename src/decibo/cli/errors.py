@@ -16,8 +16,8 @@ from enum import IntEnum
 from types import TracebackType
 
 from decibo.cli.doctor import version_line
-from decibo.cli.trust import OWN_FILES
 from decibo.errors import (
+    OWN_FILES,
     CorruptedFileError,
     InputError,
     LostError,

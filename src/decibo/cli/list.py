@@ -1,18 +1,20 @@
-"""decibo list: what a configuration can name, each with its settings and a sentence about it."""
+"""decibo list: the methods, problems, networks and measures of decibo, each with its settings and a
+sentence about it."""
 
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable
 
 from rich.padding import Padding
 from rich.text import Text
 
 import decibo
-from decibo.cli import registry, terminal
+from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.networks import AROUND
-from decibo.cli.registry import Registry, options_of
+from decibo.formatting import format_setting
+from decibo.measure.measures import available
 from decibo.validate import one_of
 
 KINDS = ("methods", "problems", "networks", "measures")
@@ -21,19 +23,10 @@ GROUPS = {
     "all": "Every measure.",
 }
 HINTS = {
-    "methods": 'In a configuration: [method] name = "ahead", alpha = 0.05, ...',
-    "problems": (
-        'In a configuration: problem = "quadratic", or your own: problem ='
-        ' "my_module:make_problem".'
-    ),
-    "networks": (
-        'In a configuration: [network] name = "ring", agents = 10. failing and sleeping are'
-        " probabilities, chebyshev is a number of exchanges in a step."
-    ),
-    "measures": (
-        'In a configuration: [run] measures = ["stationarity", "consensus_x"], or'
-        ' "my_module:my_measure".'
-    ),
+    "methods": "In a file: method = decibo.ahead(alpha=0.05, ...), or decibo.methods.NAME(...).",
+    "problems": "In a file: problem = decibo.problems.NAME(...), or your own decibo.Problem(...).",
+    "networks": "In a file: network = decibo.networks.NAME(...).",
+    "measures": 'In a file: measures = ["stationarity", "consensus_x", my_function].',
 }
 
 
@@ -58,30 +51,51 @@ def entries(kind: str) -> list[dict]:
     """The name, the settings and a description of each."""
     one_of("KIND", kind, KINDS)
     if kind == "measures":
+        # consensus_s stands for one of each variable of the method
+        found = available(("x", "y", "z", "v", "c"), ("x", "y"), has_direction=True, has_rest=True)
         return [
             {"name": name, "settings": [], "description": GROUPS.get(name) or _of_measure(measure)}
-            for name, measure in registry.measures().items()
+            for name, measure in (found | {"cheap": None, "all": None}).items()
         ]
-    kinds = {
-        "methods": registry.methods,
-        "problems": registry.problems,
-        "networks": registry.networks,
-    }
-    return [_entry(name, kinds[kind]()) for name in kinds[kind]().factories]
+    makers: dict[str, Callable] = dict(decibo.CATALOG) if kind == "methods" else {}
+    if kind != "methods":
+        room, *kinds = (
+            (decibo.problems, decibo.Problem)
+            if kind == "problems"
+            else (decibo.networks, decibo.Network, decibo.DirectedNetwork)
+        )
+        public = {name: getattr(room, name) for name in sorted(room.__all__)}
+        makers = {
+            name: make
+            for name, make in public.items()
+            if inspect.isfunction(make) and _returned(make) in kinds
+        }
+    return [
+        {
+            "name": name,
+            "settings": [_setting(each) for each in inspect.signature(make).parameters.values()],
+            "description": _first_paragraph(make),
+            "provenance": getattr(make, "provenance", ""),  # methods have one
+        }
+        for name, make in makers.items()
+    ]
 
 
-def _entry(name: str, known: Registry) -> dict:
-    factory = known.factories[name]
-    settings = [str(option) for option in options_of(factory).values()]
-    if registry.return_type(factory) is decibo.Network:
-        settings += [f"[{option}]" for option in AROUND]
-    provenance = getattr(factory, "provenance", "")  # methods have one
-    return {
-        "name": name,
-        "settings": settings,
-        "description": _first_paragraph(factory),
-        "provenance": provenance,
-    }
+def _returned(make: Callable) -> object:
+    try:
+        return typing.get_type_hints(make).get("return")
+    except Exception:  # an annotation of a package that is only imported where it is used
+        return None
+
+
+def _setting(parameter: inspect.Parameter) -> str:
+    if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        return "..."
+    if parameter.default is parameter.empty:
+        return parameter.name
+    if parameter.default is None:
+        return f"[{parameter.name}]"
+    return f"{parameter.name}={format_setting(parameter.default)}"
 
 
 def _first_paragraph(factory: object) -> str:

@@ -1,33 +1,34 @@
 """One solve of a command, into one folder: with checkpoints or without, alone or together with
 other processes.
 
-What every command that solves shares: a folder that is complete or as it was before, and stopping
-early but cleanly.
+A run with checkpoints keeps in its folder, from the start, what it takes to resume it: a copy of
+the file that was run and of the modules beside it, and what the command line changed.
+
+    checkpoint/settings.json   the flags, where the file was, the checksums of the copies
+    checkpoint/code/           the copies
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.config import Config, Parts, declared_agents, resolved, solve_arguments
 from decibo.cli.errors import Exit
+from decibo.cli.script import Choice, Parts, Script
 from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError
-from decibo.files import atomic_write
+from decibo.files import atomic_write, atomic_write_all, read_record, sha256, write_record
 from decibo.parallel.launch import RESTARTED
-from decibo.parallel.processes import check_same
-from decibo.parallel.signals import GracefulStop
+from decibo.parallel.processes import GracefulStop, check_same
 from decibo.problem.newton import DENSE, exact
 from decibo.problem.second import why_no_products
 from decibo.pytree import one_of
@@ -35,79 +36,122 @@ from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints, check_folder
 from decibo.run.lock import hold
 from decibo.run.solution import Solution, Status
-from decibo.runs.folder import check_target, stamped, to_toml, write_run
+from decibo.runs.folder import check_target, write_run
 
 OUT = Path("out")
 CHEAP = 1 << 24  # inner variables times numbers of data: |grad Phi| takes milliseconds
+KIND = "decibo settings"
 
 
 def solve_into(
     folder: Path,
     parts: Parts,
-    config: Config,
+    script: Script,
+    choice: Choice,
     *,
+    seed: int | None = None,
     checkpoint: bool = False,
     continued: bool = False,
     label: str | None = None,
     setting: str | None = None,
 ) -> Solution:
-    """Solve and write the run folder, which keeps its checkpoints meanwhile if there are to be
-    some."""
-    check_target(folder, resume=continued)
+    """Solve and write the run folder."""
+    check_target(folder)
+    code = script.code()
     if checkpoint and not continued:
         _check_no_checkpoints(folder)
     if jax.process_count() > 1:
         check_same({"--checkpoint": checkpoint, "the folder of the run": folder})
-    with _announced(folder, config) if checkpoint else nullcontext():
-        solution = carry_out(parts, config, folder if checkpoint else None, continued)
-        write(folder, solution, parts, config, label, setting)
+    place = folder / "checkpoint"
+    checkpoints = None
+    if checkpoint:
+        # Killed before its first checkpoint, a run starts again.
+        resume = continued and bool(checkpoint_files.steps(place))
+        every = script.settings.checkpoint_every or 1000
+        checkpoints = Checkpoints(place, every, script.settings.keep, resume)
+    with _announced(folder, script, choice, seed, code) if checkpoint else nullcontext():
+        solution = decibo.solve(
+            *parts, progress=live_view(), checkpoint=checkpoints, **script.arguments(seed)
+        )
+        write_run(
+            folder,
+            solution,
+            *parts,
+            config=script.resolved(choice, seed),
+            label=label,
+            seed=script.arguments(seed)["seed"],
+            history=script.settings.history,
+            setting=setting,
+            code=code,
+        )
     return solution
 
 
 @contextmanager
-def _announced(folder: Path, config: Config) -> Iterator[None]:
-    """Keep other runs out of the folder of a run with checkpoints, which holds its configuration
-    meanwhile.
+def _announced(
+    folder: Path, script: Script, choice: Choice, seed: int | None, code: dict[str, bytes]
+) -> Iterator[None]:
+    """Keep other runs out of the folder of a run with checkpoints, which holds what it takes to
+    resume it.
 
-    Without it a killed run could not be resumed. If the run is rejected, or fails before its first
-    checkpoint, the folder is again what it was. All processes call it together.
+    If the run is rejected, or fails before its first checkpoint, the folder is again what it was.
+    All processes call it together.
     """
-    checkpoints = folder / "checkpoint"
-    missing = [each for each in (checkpoints, *checkpoints.parents) if not each.exists()]
+    place = folder / "checkpoint"
+    missing = [each for each in (place, *place.parents) if not each.exists()]
+    settings = place / "settings.json"
     try:
-        with (
-            hold(check_folder(checkpoints)),
-            _configured(folder, config) if is_first() else nullcontext(),
-        ):
-            yield
+        with hold(check_folder(place)):
+            before = settings.read_bytes() if settings.is_file() else None
+            if is_first():
+                record = {
+                    "file": script.file,
+                    "origin": str(script.origin),
+                    "method": choice.spec,
+                    "steps": script.settings.steps,
+                    "seed": seed,
+                    "code": {name: sha256(content) for name, content in code.items()},
+                }
+                write_code(place / "code", code)
+                write_record(settings, KIND, 1, record)
+            try:
+                yield
+            except (InputError, CorruptedFileError):
+                if is_first() and before is not None:
+                    atomic_write(settings, before)
+                raise
     except BaseException:
-        if checkpoints in missing and is_first() and not checkpoint_files.steps(checkpoints):
-            # marks of the data, without a checkpoint
-            shutil.rmtree(checkpoints, ignore_errors=True)
-        with suppress(OSError):  # it holds something by now
-            for each in missing:
-                if each.exists():
-                    each.rmdir()
+        if is_first() and not checkpoint_files.steps(place):
+            if place in missing:  # marks of the data, without a checkpoint
+                shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):  # a folder that holds something by now stays
+                for each in missing:
+                    if each.exists():
+                        each.rmdir()
         raise
 
 
-@contextmanager
-def _configured(folder: Path, config: Config) -> Iterator[None]:
-    path = folder / "config.toml"
-    before = path.read_bytes() if path.is_file() else None
-    atomic_write(path, stamped(to_toml(resolved(config))))
-    try:
-        yield
-    except BaseException as error:
-        begun = bool(checkpoint_files.steps(folder / "checkpoint"))
-        with suppress(OSError):  # the disk may be full
-            if before is not None and (
-                not begun or isinstance(error, InputError | CorruptedFileError)
-            ):
-                atomic_write(path, before)
-            elif not begun:
-                path.unlink(missing_ok=True)
-        raise
+def write_code(folder: Path, code: dict[str, bytes]) -> None:
+    """Copies of the user's files."""
+    for name, content in code.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
+            atomic_write_all((folder / name).parent, {Path(name).name: content})
+
+
+def kept_settings(folder: Path) -> dict[str, Any]:
+    """What a run with checkpoints keeps about itself, if the copies of its code are as they were."""
+    place = folder / "checkpoint"
+    kept = read_record(place / "settings.json", KIND, 1, 1 << 20)
+    for name, digest in kept["code"].items():
+        path = place / "code" / name
+        if not path.is_file() or sha256(path) != digest:
+            raise InputError(
+                f"{terminal.path_of(path)} is not what it was when the run began, so that the run"
+                " cannot go on.",
+                "Undo the change, or start a new run of the changed file with --out.",
+            )
+    return kept
 
 
 def _check_no_checkpoints(folder: Path) -> None:
@@ -121,17 +165,17 @@ def _check_no_checkpoints(folder: Path) -> None:
         )
 
 
-def judged(config: Config, problem: decibo.Problem) -> Config:
-    """The configuration with measures by which methods and settings can be compared, unless it
-    names its own.
+def judged(script: Script, problem: decibo.Problem) -> Script:
+    """The script with measures by which methods and settings can be compared, unless it names its
+    own.
 
     Those are the exact |grad Phi|^2 and Phi, besides the cheap measures, where they take little
     time. What a method believes to be its gradient (direction_norm) is small wherever it rests, and
     f(x, y) is low where y is not y*(x).
     """
-    if config.run.measures is not None or not _is_cheap(problem):
-        return config
-    return replace(config, run=replace(config.run, measures=("cheap", "phi", "stationarity")))
+    if script.settings.measures is not None or not _is_cheap(problem):
+        return script
+    return script.changed(measures=("cheap", "phi", "stationarity"))
 
 
 def _is_cheap(problem: decibo.Problem) -> bool:
@@ -149,49 +193,11 @@ def _is_cheap(problem: decibo.Problem) -> bool:
     return bool(exact(problem.functions, problem.data, *start).converged)
 
 
-def exit_code(solution: Solution) -> Exit:
-    """What a command ends with after this run."""
-    return code_of(solution.status)
-
-
 def code_of(status: Status) -> Exit:
     """The exit code of a status."""
     if not status.sound:
         return Exit.DIVERGED
     return Exit.INTERRUPTED if status is Status.interrupted else Exit.RAN
-
-
-def carry_out(
-    parts: Parts, config: Config, folder: Path | None = None, continued: bool = False
-) -> Solution:
-    """One call of solve, with the live view; checkpoints go into `folder`."""
-    checkpoints = None
-    if folder is not None:
-        options = config.run
-        place = folder / "checkpoint"
-        # killed before its first checkpoint, a run starts again
-        resume = continued and bool(checkpoint_files.steps(place))
-        checkpoints = Checkpoints(place, options.checkpoint_every or 1000, options.keep, resume)
-    return decibo.solve(
-        *parts, progress=live_view(), checkpoint=checkpoints, **solve_arguments(config)
-    )
-
-
-def write(
-    folder: Path,
-    solution: Solution,
-    parts: Parts,
-    config: Config,
-    label: str | None = None,
-    setting: str | None = None,
-) -> None:
-    """The run folder, complete or not at all."""
-    run = config.run
-    options = {"config": resolved(config), "label": label, "seed": run.seed, "history": run.history}
-    write_run(folder, solution, *parts, setting=setting, **options)
-
-
-# One process or several
 
 
 def is_first() -> bool:
@@ -203,24 +209,6 @@ def live_view() -> bool | None:
     """The argument `progress` of solve: a line on the terminal, if there is one, from the first
     process only."""
     return None if is_first() else False
-
-
-def check_processes(command: Sequence[str], processes: int) -> None:
-    """Reject more processes than agents before any is started, where the configuration tells how
-    many there are."""
-    words = list(command[1:] if command[:1] == ["decibo"] else command)
-    path = next((word for word in words[1:] if word.endswith(".toml")), None)
-    if path is None or words[0] not in ("run", "compare"):
-        return
-    agents = declared_agents(
-        path, [value for option, value in pairwise(words) if option in ("--set", "-s")]
-    )
-    if agents is not None and 0 < agents < processes:
-        raise InputError(
-            f"There are {processes} processes for {agents} agents, but every process needs at least"
-            " one agent.",
-            f"Start at most {agents} processes.",
-        )
 
 
 def interruptible() -> GracefulStop:

@@ -199,7 +199,7 @@ def page_sections(groups: Sequence[Group]) -> Page:
             costs=_costs(middle),
             settings=settings[k],
             details=_details(middle) | _by_seed(group, measure),
-            config=(middle.config or "").strip(),
+            config=middle.source().strip(),
         )
         runs.append(section)
     cards = _cards(groups, measure, verdicts)

@@ -1,17 +1,15 @@
 """The run folder: everything about one run, in plain files.
 
 run.json              what was run, on what, with which settings and versions, and how it ended
-config.toml           the resolved configuration, if there was one
+code/                 copies of the files that were run, if a command ran them
 history.csv|.parquet  one row a record: step, work, gradients, products, bytes, seconds, every
                       measure
 solution.npz          the means x and y and the agents' own, plain arrays
 figures/, checkpoint/ if requested
 
 run.json holds checksums of the others, by which a reader tells that the folder is complete. It also
-tells what is decibo's in a folder: a later run may replace the files that run.json names, and no
-others. That is why it is the first to be written. config.toml begins with a checksum of itself,
-since a run with checkpoints writes it before there is a run.json, and since it is the file that
-people edit.
+tells what is decibo's in a folder: a later run may replace the files that run.json names, code only
+as long as nobody has edited it, and no others. That is why it is the first to be written.
 """
 
 from __future__ import annotations
@@ -20,23 +18,30 @@ import dataclasses
 import io
 import json
 import platform
-import tomllib
 import zipfile
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType, NoneType
-from typing import NotRequired, TypeAlias, TypedDict
+from types import ModuleType
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.errors import CorruptedFileError, InputError, missing, short
-from decibo.files import atomic_write_all, check_writable, encode, read_checked, read_file, sha256
-from decibo.formatting import Json, from_csv, to_csv, to_json
+from decibo.errors import CorruptedFileError, InputError, first_line, missing, short, short_repr
+from decibo.files import (
+    atomic_write_all,
+    check_writable,
+    encode,
+    encode_record,
+    read_checked,
+    read_record,
+    sha256,
+)
+from decibo.formatting import from_csv, to_csv, to_json
 from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network, entries
@@ -47,63 +52,55 @@ from decibo.run.solution import Solution, Status
 from decibo.validate import one_of
 
 KIND = "decibo run"
-FORMAT = 1
-MARK = "# Written by decibo. The sha256 of the lines below, until somebody edits them: "
+FORMAT = 2
 LARGEST = 1 << 30  # bytes of a file that is read
-REPLACED = {"run.json", "config.toml", "history.csv", "history.parquet", "solution.npz"}
+FILES = {"run.json", "history.csv", "history.parquet", "solution.npz"}
 KEPT = {"figures", "checkpoint"}
-CONTENT = REPLACED | KEPT
-
-Types = tuple[type, ...]
-NUMBER: Types = (int, float)
-REQUIRED: dict[str, Types] = {  # of run.json, with the types that JSON may give them
-    "label": (str,),
-    "problem": (dict,),
-    "problem.name": (str,),
-    "method": (dict,),
-    "method.name": (str,),
-    "method.text": (str,),
-    "method.settings": (dict,),
-    "network": (dict,),
-    "network.name": (str,),
-    "network.agents": (int,),
-    "network.links": (int,),
-    "network.edges": (list, NoneType),
-    "network.shape": (list,),
-    "network.rho": (*NUMBER, NoneType),
-    "network.directed": (bool,),
-    "seed": (int, NoneType),
-    "steps": (int,),
-    "every": (int, NoneType),
-    "status": (str,),
-    "message": (str,),
-    "seconds": NUMBER,
-    "cost": (dict,),
-    "cost.gradients": NUMBER,
-    "cost.bytes": NUMBER,
-    "cost.agents": NUMBER,
-    "cost.links": NUMBER,
-    "precision": (str,),
-    "versions": (dict,),
-    "finished": (str,),
-    "measures": (list,),
-    "files": (dict,),
-}
 
 
-@dataclass(frozen=True, eq=False)
-class RunRecord:
-    """One run, as its folder describes it.
+class ProblemRecord(TypedDict):
+    """The name of a problem, and how many numbers x and y have."""
 
-    history   column -> array with one entry for each record: step, what was spent until then, all
-              measures
+    name: str
+    x: NotRequired[int]
+    y: NotRequired[int]
+
+
+class MethodRecord(TypedDict):
+    """The name of a method, its settings, and the text it prints as."""
+
+    name: str
+    settings: dict[str, Any]
+    text: str
+
+
+class NetworkRecord(TypedDict):
+    """A network; `edges` are (agent, agent, weight), or None if there are too many to list."""
+
+    name: str
+    agents: int
+    links: int
+    edges: list[tuple[int, int, float]] | None
+    labels: NotRequired[list[str] | None]
+    shape: list[int]
+    rho: float | None
+    directed: bool
+
+
+Table: TypeAlias = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunFile:
+    """run.json, as far as pages rely on it.
+
     measures  the columns of history worth a curve
     cost      what a step costs, as in Solution.cost
-    config    the text of config.toml, if the run had one
+    config    the settings that a command used, or those passed to write_run
     setting   the same text in runs that differ in their seed only, if it is known
+    files     the checksum of each other file
     """
 
-    folder: Path
     label: str
     problem: ProblemRecord
     method: MethodRecord
@@ -118,16 +115,35 @@ class RunRecord:
     precision: str
     versions: dict[str, str]
     finished: str
-    measures: tuple[str, ...]
-    config: str | None
-    history: Table = field(repr=False)
+    measures: list[str]
     files: dict[str, str] = field(repr=False)
+    config: dict[str, Any] | None = None
     setting: str | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunRecord(RunFile):
+    """One run, as its folder describes it.
+
+    history   column -> array with one entry for each record: step, what was spent until then, all
+              measures
+    """
+
+    folder: Path
+    history: Table = field(repr=False)
 
     @property
     def sound(self) -> bool:
         """Whether the run ended with an answer."""
         return self.status not in (Status.diverged, Status.failed)
+
+    def source(self) -> str:
+        """The text of the file that was run, or of the settings if there is none."""
+        name = f"code/{(self.config or {}).get('file', '')}"
+        if name in self.files:
+            content = read_checked(self.folder / name, self.files[name], LARGEST)
+            return content.decode("utf-8", "replace")
+        return "" if self.config is None else json.dumps(self.config, indent=1)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """solution.npz: the means x and y, and every agent's own as agents.x, agents.y, ..."""
@@ -147,28 +163,35 @@ def write_run(
     network: Network | DirectedNetwork,
     method: Algorithm | None = None,
     *,
-    config: Mapping[str, object] | str | None = None,
+    config: Mapping[str, object] | None = None,
     label: str | None = None,
     seed: int | None = None,
     history: str = "csv",
     setting: str | None = None,
+    code: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write everything about a run into `folder`, which may be new, empty or hold an older run.
 
     method    by default the method of the solution, with the settings in use at the end
-    config    the resolved configuration: a mapping, a dataclass, or TOML as text
+    config    settings worth keeping: a mapping or a dataclass
     label     what pages call this run; by default the method with its settings
-    seed      the seed of the run; by default the one in the configuration
+    seed      the seed of the run; by default the one in config
     history   "csv" or "parquet"
     setting   any text that is the same in runs that differ in their seed only: reports draw them as
               one
+    code      copies of files to keep, by their path inside the folder code
 
     With several processes all of them must call it, and only process 0 writes.
     """
     folder = check_target(folder)
     method = solution.method if method is None else method
     file_format = check_format(history)
-    configuration = config_text(config)
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        config = asdict(config)
+    if config is not None and not isinstance(config, Mapping):
+        raise InputError(
+            f"config must be a mapping or a dataclass, but it is {short_repr(config)}."
+        )
     arrays = _arrays(solution)
     if jax.process_index() != 0:
         return folder
@@ -178,17 +201,17 @@ def write_run(
         f"history.{file_format}": encode_table(table, file_format),
         "solution.npz": _npz(arrays),
     }
-    if configuration is not None:
-        contents["config.toml"] = encode(stamped(configuration))
+    contents |= {f"code/{name}": content for name, content in (code or {}).items()}
+    noted = None if config is None else config.get("seed")
+    seed = noted if seed is None and isinstance(noted, int) else seed
     record = {
-        "kind": KIND,
-        "format": FORMAT,
         "label": repr(method) if label is None else str(label),
         "problem": describe_problem(problem),
         "method": describe_method(method),
         "network": describe_network(network),
-        "seed": _seed(configuration) if seed is None else int(seed),
+        "seed": None if seed is None else int(seed),
         "setting": setting,
+        "config": to_json(config, nonfinite_as_text=True),
         "steps": int(solution.steps),
         "every": int(table["step"][1] - table["step"][0]) if len(table["step"]) > 1 else None,
         "status": str(solution.status),
@@ -208,8 +231,9 @@ def write_run(
         "files": {name: sha256(content) for name, content in contents.items()},
     }
     # it comes first
-    contents = {"run.json": encode(json.dumps(record, indent=1) + "\n"), **contents}
-    folder.mkdir(parents=True, exist_ok=True)
+    contents = {"run.json": encode_record(KIND, FORMAT, record), **contents}
+    for name in contents:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     atomic_write_all(folder, contents, outdated=sorted(_own_files(folder) - set(contents)))
     return folder
 
@@ -259,30 +283,41 @@ def read_run(folder: str | Path) -> RunRecord:
     Raises InputError if the folder is not a run folder, and CorruptedFileError, with the file and
     the reason, if a file is missing or damaged.
     """
+    try:
+        import msgspec
+    except ImportError as error:
+        raise missing("msgspec", "Reading a run folder", "report") from error
     folder = Path(folder)
     path = folder / "run.json"
-    record = _read_json(folder)
-    _check(path, record)
-    files = record["files"]
-    for name in files:
-        if name not in CONTENT:
+    try:
+        record = msgspec.convert(_read_json(folder), RunFile)
+    except msgspec.ValidationError as error:
+        raise _damaged(path, first_line(error)) from error
+    lacking = {"gradients", "bytes", "agents", "links"} - set(record.cost)
+    if lacking:
+        raise _damaged(path, f"'cost' has no {', '.join(sorted(lacking))}")
+    for i, j, _ in record.network["edges"] or ():
+        if not (0 <= i < record.network["agents"] and 0 <= j < record.network["agents"]):
+            raise _damaged(path, f"'network.edges' names the agents {i} and {j}")
+    for name in record.files:
+        if name not in FILES and not _is_code(name):
             raise _damaged(path, f"'files' names {name!r}, which is not part of a run folder")
-    file_format = next((name for name in FORMATS if f"history.{name}" in files), None)
+    file_format = next((name for name in FORMATS if f"history.{name}" in record.files), None)
     if file_format is None:
         raise _damaged(path, "it names no history")
-    history = _read_history(
-        folder / f"history.{file_format}", files[f"history.{file_format}"], file_format
-    )
-    config = None
-    if "config.toml" in files:
-        content = read_checked(folder / "config.toml", files["config.toml"], LARGEST)
-        config = _unstamped(content.decode("utf-8", "replace"))
-    network = record["network"]
-    if network["edges"] is not None:
-        network["edges"] = [tuple(edge) for edge in network["edges"]]
-    fields = {name: record[name] for name in RunRecord.__dataclass_fields__ if name in record}
-    fields["measures"] = tuple(name for name in record["measures"] if name in history)
-    return RunRecord(**fields | {"folder": folder, "config": config, "history": history})
+    place = folder / f"history.{file_format}"
+    content = read_checked(place, record.files[place.name], LARGEST)
+    try:
+        history = decode_table(content, file_format)
+    except ImportError:
+        raise
+    # csv.Error, UnicodeDecodeError, ValueError: all tell what is wrong with the file
+    except Exception as error:
+        raise _damaged(place, str(error)) from error
+    fields: dict[str, Any] = vars(record) | {
+        "measures": [name for name in record.measures if name in history]
+    }
+    return RunRecord(**fields, folder=folder, history=history)
 
 
 def is_run(folder: str | Path) -> bool:
@@ -294,66 +329,53 @@ def is_run(folder: str | Path) -> bool:
     return True
 
 
-def check_target(folder: str | Path, *, resume: bool = False) -> Path:
+def check_target(folder: str | Path) -> Path:
     """The folder, if a run may be written there: it is new, empty or holds an older run. Worth
     calling before a run.
 
-    Only files of that older run are ever replaced, and its config.toml only if nobody has edited
-    it; `resume` goes on with the run in the folder, whose config.toml is then its own in any case.
+    Only files of that older run are ever replaced, and its code only if nobody has edited it.
     """
     folder = check_writable(Path(folder))
     if not folder.exists():
         return folder
-    own = _own_files(folder) | ({"config.toml"} if resume else set())
-    names = sorted(path.name for path in folder.iterdir())
-    replaced = [name for name in names if name in REPLACED]
-    new = [name for name in names if name not in KEPT and name[0] != "."]
-    strangers = [name for name in (replaced if own else new) if name not in own]
-    reason = ""
+    own = _own_files(folder)
+    there = {path.name for path in folder.iterdir() if path.name[0] != "."} - KEPT
+    code = {
+        f"code/{path.relative_to(folder / 'code').as_posix()}"
+        for path in (folder / "code").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    strangers = sorted(((there & FILES if own else there - {"code"}) | code) - own)
     if strangers:
-        edited = strangers == ["config.toml"] and "run.json" in own
+        edited = strangers[0].startswith("code/") and "run.json" in own
         reason = f"it holds {short(strangers[0])!r}, which " + (
             "has been edited" if edited else "is not of a run"
         )
-    elif any((folder / name).is_dir() for name in replaced):
+    elif any((folder / name).is_dir() for name in FILES):
         reason = "a folder has the name of one of its files"
-    if reason:
-        raise InputError(
-            f"A run cannot be written to {folder}: {reason}.", "Choose a new or empty folder."
-        )
-    return folder
+    else:
+        return folder
+    raise InputError(
+        f"A run cannot be written to {folder}: {reason}.", "Choose a new or empty folder."
+    )
 
 
 def _own_files(folder: Path) -> set[str]:
-    """The files of an older run in this folder: those that its run.json names, or those of a run
-    that has not ended."""
+    """The files of an older run in this folder: those that its run.json names."""
     try:
-        config = read_file(folder / "config.toml", LARGEST)
-    except OSError:
-        config = b""
-    try:
-        named = _read_json(folder)["files"]
-        own = {name for name in named if name in REPLACED - {"config.toml"}} | {"run.json"}
-        intact = named.get("config.toml") == sha256(config)
-    except (InputError, CorruptedFileError, KeyError, TypeError, AttributeError):
-        own = set()
-        intact = False
-    unfinished = (folder / "checkpoint").is_dir()
-    if intact or (
-        (own or unfinished) and config == encode(stamped(config.decode("utf-8", "replace")))
-    ):
-        own.add("config.toml")
-    return own
+        sums = dict(_read_json(folder)["files"])
+    except (InputError, CorruptedFileError, KeyError, TypeError, ValueError):
+        return set()
+    code = {name for name in sums if _is_code(name) and (folder / name).is_file()}
+    return {
+        "run.json",
+        *(name for name in sums if name in FILES),
+        *(name for name in code if sha256(folder / name) == sums[name]),
+    }
 
 
-def stamped(config: str) -> str:
-    """The text of config.toml with its checksum in front."""
-    text = _unstamped(config)
-    return f"{MARK}{sha256(encode(text))}\n{text}"
-
-
-def _unstamped(config: str) -> str:
-    return config.partition("\n")[2] if config.startswith(MARK) else config
+def _is_code(name: str) -> bool:
+    return name.startswith("code/") and ".." not in Path(name).parts
 
 
 def _damaged(path: Path, reason: str) -> CorruptedFileError:
@@ -371,66 +393,7 @@ def _read_json(folder: Path) -> dict:
             f"{folder} is not a run folder: run.json is missing.",
             "Pass a folder that write_run wrote.",
         )
-    try:
-        record = json.loads(read_checked(path, most=LARGEST))
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is not JSON ({error})") from error
-    if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise InputError(f"{path} does not describe a run: its kind is not {KIND!r}.")
-    if record.get("format") != FORMAT:
-        raise InputError(
-            f"{path} has format {record.get('format')!r}, but this version of decibo reads format"
-            f" {FORMAT}.",
-            "Use a newer version of decibo.",
-        )
-    return record
-
-
-def _check(path: Path, record: Mapping) -> None:
-    """Everything that a page relies on must be there and of its type."""
-    for name, types in REQUIRED.items():
-        owner, _, key = name.rpartition(".")
-        entries = record[owner] if owner else record
-        if key not in entries:
-            raise _damaged(path, f"'{name}' is missing")
-        value = entries[key]
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise _damaged(path, f"'{name}' must not be of type {type(value).__name__}")
-    if not isinstance(record.get("setting"), str | None):
-        raise _damaged(path, "'setting' must be text")
-    if not all(isinstance(name, str) for name in record["measures"]):
-        raise _damaged(path, "'measures' must be names")
-    if not all(isinstance(value, NUMBER) for value in record["cost"].values()):
-        raise _damaged(path, "'cost' must hold numbers only")
-    for name in ("versions", "files"):
-        if not all(isinstance(value, str) for value in record[name].values()):
-            raise _damaged(path, f"'{name}' must hold text only")
-    _check_edges(path, record["network"])
-
-
-def _check_edges(path: Path, network: Mapping) -> None:
-    agents = network["agents"]
-    for edge in network["edges"] or []:
-        ends = edge[:2] if isinstance(edge, list) and len(edge) == 3 else []
-        if not (
-            ends
-            and all(type(end) is int and 0 <= end < agents for end in ends)
-            and isinstance(edge[2], NUMBER)
-        ):
-            raise _damaged(
-                path, f"'network.edges' holds {edge!r}, which is not [agent, agent, weight]"
-            )
-
-
-def _read_history(path: Path, digest: str, file_format: str) -> Table:
-    content = read_checked(path, digest, LARGEST)
-    try:
-        return decode_table(content, file_format)
-    except ImportError:
-        raise
-    # csv.Error, UnicodeDecodeError, ValueError: all say what is wrong with the file
-    except Exception as error:
-        raise _damaged(path, str(error)) from error
+    return read_record(path, KIND, FORMAT, LARGEST)
 
 
 def _arrays(solution: Solution) -> dict[str, np.ndarray]:
@@ -461,44 +424,7 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return out.getvalue()
 
 
-def _seed(config: str | None) -> int | None:
-    """The seed in a configuration: at the top, or in its section [run]."""
-    settings = tomllib.loads(config or "")
-    run = settings.get("run")
-    seed = settings.get("seed", run.get("seed") if isinstance(run, dict) else None)
-    return seed if type(seed) is int else None
-
-
 EDGES = 5000  # links that are listed one by one; nobody could draw more
-
-
-class ProblemRecord(TypedDict):
-    """The name of a problem, and how many numbers x and y have."""
-
-    name: str
-    x: NotRequired[int]
-    y: NotRequired[int]
-
-
-class MethodRecord(TypedDict):
-    """The name of a method, its settings, and the text it prints as."""
-
-    name: str
-    settings: dict[str, Json]
-    text: str
-
-
-class NetworkRecord(TypedDict):
-    """A network; `edges` are (agent, agent, weight), or None if there are too many to list."""
-
-    name: str
-    agents: int
-    links: int
-    edges: list[tuple[int, int, float]] | None
-    labels: NotRequired[list[str] | None]
-    shape: list[int]
-    rho: float | None
-    directed: bool
 
 
 def describe_problem(problem: Problem) -> ProblemRecord:
@@ -549,34 +475,6 @@ def versions() -> dict[str, str]:
     }
 
 
-def to_toml(config: Mapping[str, object]) -> str:
-    """A configuration as TOML. Entries that are None are left out, since TOML has no word for
-    nothing."""
-    try:
-        import tomli_w
-    except ImportError as error:
-        raise missing("tomli-w", "A configuration in a run folder", "report") from error
-    return tomli_w.dumps(_toml_table(config))
-
-
-def config_text(config: object) -> str | None:
-    """The text of config.toml from a mapping, a dataclass or TOML itself; None if there is no
-    configuration."""
-    if config is None:
-        return None
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        config = dataclasses.asdict(config)
-    if isinstance(config, Mapping):
-        return to_toml(config)
-    try:
-        tomllib.loads(str(config))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(
-            f"config must be a mapping, a dataclass or TOML, but it is not valid TOML: {error}."
-        ) from error
-    return str(config)
-
-
 def _edges(network: Network | DirectedNetwork) -> list[tuple[int, int, float]]:
     ends = network.edges.T
     if isinstance(network, DirectedNetwork):
@@ -592,30 +490,6 @@ def _rho(network: Network | DirectedNetwork) -> float | None:
     cheap = "spectrum" in network.__dict__ or network.shifts is not None
     return float(network.rho) if cheap else None
 
-
-def _toml_table(entries: Mapping) -> dict[str, object]:
-    return {
-        encode(str(name)).decode(): _toml(item)
-        for name, item in entries.items()
-        if item is not None
-    }
-
-
-def _toml(value: object) -> object:
-    if hasattr(value, "tolist"):  # numpy and jax
-        value = np.asarray(value).tolist()
-    if isinstance(value, Mapping):
-        return _toml_table(value)
-    if isinstance(value, list | tuple):
-        return [_toml(item) for item in value if item is not None]
-    return (
-        value
-        if isinstance(value, bool | int | float | date | time)
-        else encode(str(value)).decode()
-    )
-
-
-Table: TypeAlias = dict[str, np.ndarray]
 
 COSTS = ("step", "work", "gradients", "products", "bytes", "seconds")
 FORMATS = ("csv", "parquet")

@@ -1,16 +1,16 @@
-r"""Maxima, sums and words of all sites, each exchanging messages with its neighbours only.
+r"""What sites agree on before a job, each talking to its neighbours only.
 
-    largest   (1)  v_i <- max of v_i and the neighbours' v, as often as the network is wide
+    largest   (1)  v_i <- max of v_i and what the neighbours say, as often as the network is wide
     share     (2)  words, as a table of letters with a row for each site and -1 where a site knows nothing yet; then (1)
-    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, one level at a time
-              (4)  down the tree: the root sends the total, and every site what the one above it sent
-              (5)  with secure sums (secure_sum.py): every site sends what cannot be read, and adds up what all have sent
+    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, said one level at a time
+              (4)  down the tree: the root says the total, and every site what the one above it said
+              (5)  with secure sums (secure.py): everybody says what cannot be read, and adds up what all have said
 
-So all sites have the same bits at the end. All sites read what was shared. Of a sum all sites learn
-the total, and by (3) the neighbours of a site the sum over it and those below it: no site further
-away learns what one site added. By (5) no site learns more than the total.
+So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody
+learns the total, and by (3) the neighbours of a site the sum over it and those below it: nobody
+further away learns what one site added. By (5) nobody learns more than the total.
 
-The results are remembered. Neighbours discard their messages from before the first steps, so a site
+A meeting remembers its results. Neighbours forget what they said before the first steps, so a site
 that starts again after them reads the results from its own folder instead of asking.
 """
 
@@ -29,29 +29,30 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 from decibo.network.network import Network
 from decibo.silo.mix import neighbours_of
-from decibo.silo.secure_sum import SecureSums
+from decibo.silo.secure_sum import Sums
 
-# what this site sends -> rows: the same, and what each neighbour sends
-Exchange = Callable[[np.ndarray], np.ndarray]
+# what this site says -> rows: the same, and what each neighbour says
+Said = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False)
-class Collectives:
+class Meeting:
     """The sites of a network, as one of them sees them.
 
     names     of the sites, in the order of the agents
     number    which of them this is
-    past      the results in an earlier process, if there was one: nothing is sent then
+    past      the results of this meeting in an earlier process, if there was one: nothing is said
+              then
     sums      what hides the numbers of this site in sums, if they are secure
-    results   so far
+    results   of this meeting so far
     """
 
-    exchange: Exchange
+    talk: Said
     network: Network
     names: list[str]
     number: int
     past: list[Any] | None = None
-    sums: SecureSums | None = None
+    sums: Sums | None = None
     results: list[Any] = field(default_factory=list, init=False)
 
     def share(self, value: Any) -> list[Any]:
@@ -89,7 +90,7 @@ class Collectives:
 
     def _largest(self, vector: np.ndarray) -> np.ndarray:
         for _ in range(self._tree.width):
-            vector = self.exchange(vector).max(axis=0)  # (1)
+            vector = self.talk(vector).max(axis=0)  # (1)
         return vector
 
     def _shared(self, text: bytes) -> list[Any]:
@@ -105,31 +106,31 @@ class Collectives:
             return json.loads(bytes(letters.astype(np.uint8)).decode("ascii"))
         except ValueError as error:
             raise InputError(
-                f"What {name} sends before the job cannot be read.", "Use the same decibo there."
+                f"What {name} says before the job cannot be read.", "Use the same decibo there."
             ) from error
 
     def _summed(self, vector: np.ndarray) -> np.ndarray:
         if self.sums is not None:
-            return self.sums.opened(self.exchange(self.sums.hidden(vector)))  # (5)
+            return self.sums.opened(self.talk(self.sums.hidden(vector)))  # (5)
         tree = self._tree
         nothing = np.zeros_like(vector)
         for level in range(tree.height, 0, -1):
-            rows = self.exchange(vector if tree.level == level else nothing)
+            rows = self.talk(vector if tree.level == level else nothing)
             if tree.level == level - 1:
                 vector = vector + rows[tree.below].sum(axis=0)  # (3)
         for level in range(tree.height):
-            rows = self.exchange(vector if tree.level == level else nothing)
+            rows = self.talk(vector if tree.level == level else nothing)
             if tree.level == level + 1:
                 vector = rows[tree.above]  # (4)
         return vector
 
     @cached_property
-    def _tree(self) -> SpanningTree:
+    def _tree(self) -> Tree:
         return tree_of(self.network, self.number)
 
 
 @dataclass(frozen=True)
-class SpanningTree:
+class Tree:
     """A site's place in a tree on the links of a network: the same tree at all sites, as low as it
     can be.
 
@@ -146,7 +147,7 @@ class SpanningTree:
     below: list[int]
 
 
-def tree_of(network: Network, number: int) -> SpanningTree:
+def tree_of(network: Network, number: int) -> Tree:
     """The place of a site in the tree of its network."""
     graph = networkx.Graph()
     graph.add_nodes_from(range(network.agents))
@@ -162,6 +163,6 @@ def tree_of(network: Network, number: int) -> SpanningTree:
     }
     row = {other: place for place, other in enumerate(neighbours_of(network, number), start=1)}
     below = [row[other] for other in row if above.get(other) == number]
-    return SpanningTree(
+    return Tree(
         max(far.values()), far[root], level[number], row.get(above.get(number, -1), 0), below
     )

@@ -62,7 +62,7 @@ def messages(jaxpr: Jaxpr) -> list[tuple[float, int]]:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SiteMixing(Mixing):
+class Exchange(Mixing):
     """Say the own row, then mix it with what the neighbours say.
 
     rows    how many there are then
@@ -100,7 +100,7 @@ class SiteMixing(Mixing):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SummedNeighbours(Mixing):
+class Told(Mixing):
     """The mixing of an agent that receives a second row: by how much its neighbours together differ
     from it."""
 
@@ -118,7 +118,7 @@ class SiloMix:
     mixing: Mixing
     k: Step
     key: jax.Array
-    reach: Reach
+    told: Reach | None = None
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         """What the agent receives if every agent sends `tree`."""
@@ -145,6 +145,12 @@ class SiloMix:
             "Simulate it with decibo.solve.",
         )
 
+    @property
+    def reach(self) -> Reach:
+        """What every agent was told about the network."""
+        assert self.told is not None  # undirected networks have it
+        return self.told
+
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         over = lambda mixing, tree: as_one(
             lambda row: how(mixing)(row[None], self.k, self.key)[0], tree
@@ -158,7 +164,7 @@ def silo_mixing(
     """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum
     over them."""
     if sums:
-        return SiteMixing(SummedNeighbours(), 2, host)
+        return Exchange(Told(), 2, host)
     if isinstance(network, DirectedNetwork):
         raise InputError(
             f"Sites talk in both directions, but {network!r} is directed.",
@@ -175,7 +181,7 @@ def silo_mixing(
             "Use the network inside it.",
         )
     local, received = mixing_of_one(network, agent)
-    exchange = SiteMixing(local, len(received), host)
+    exchange = Exchange(local, len(received), host)
     return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
 

@@ -25,10 +25,10 @@ import ssl
 from collections.abc import Callable
 
 from decibo.errors import InputError, first_line
-from decibo.silo.consortium import Consortium
-from decibo.silo.identity import host_and_port
+from decibo.silo.job import Members, host_and_port
+from decibo.silo.mix import neighbours_of
+from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
 from decibo.silo.tls import ANSWER, CALL, Refused, stop_listening
-from decibo.silo.tls_session import HANDSHAKE, Credentials, Gate, TlsSession, context, reason
 
 RATE = 50_000_000  # bytes in a second
 HIGH = 1 << 20  # bytes that wait to be written at most
@@ -41,23 +41,25 @@ class Relay:
 
     def __init__(
         self,
-        consortium: Consortium,
+        members: Members,
         credentials: Credentials,
-        log: Callable[[str], None] = lambda line: None,
+        say: Callable[[str], None] = lambda line: None,
         *,
         rate: int = RATE,
         tap: Callable[[bytes], None] | None = None,
     ) -> None:
-        self.log = log
+        self.say = say
         self.rate = rate
         self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
-        self.gate = Gate(log)
+        self.gate = Gate(say)
         self.settings = context(
-            credentials, [site.certificate for site in consortium.sites], server=True
+            credentials, [site.certificate for site in members.sites], server=True
         )
-        self.pins = {site.der: site.name for site in consortium.sites}
+        self.pins = {site.der: site.name for site in members.sites}
         self.links = {
-            (name, other) for name in consortium.names for other in consortium.neighbours(name)
+            (site.name, members.names[other])
+            for number, site in enumerate(members.sites)
+            for other in neighbours_of(members.network, number)
         }
         self.callers: dict[tuple[str, str], Caller] = {}  # by who calls whom
         self.open: set[Caller] = set()
@@ -74,7 +76,7 @@ class Relay:
             raise InputError(
                 f"The relay cannot listen on {listen}: {first_line(error)}."
             ) from error
-        self.log(f"the relay listens on {listen}")
+        self.say(f"the relay listens on {listen}")
 
     async def close(self) -> None:
         """End all connections."""
@@ -121,7 +123,7 @@ class Caller(asyncio.Protocol):
             self._problem = True
             transport.abort()
             return
-        self._session = TlsSession(self.relay.settings, transport.write, server=True)
+        self._session = Session(self.relay.settings, transport.write, server=True)
         self._session.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -209,7 +211,7 @@ class Caller(asyncio.Protocol):
         if partner is not None and partner.other is None:
             self.other = partner
             partner.other = self
-            self.relay.log(f"connected {self.name} with {wants}")
+            self.relay.say(f"connected {self.name} with {wants}")
             self.send(ANSWER)
             partner.send(ANSWER)
 
@@ -232,7 +234,7 @@ class Caller(asyncio.Protocol):
         if not self._problem:
             self._problem = True
             who = f"{self.name} at {self.host}" if self.name else self.host
-            self.relay.log(f"refused {who}: {why}")
+            self.relay.say(f"refused {who}: {why}")
 
     def _too_late(self) -> None:
         if not self.wants:

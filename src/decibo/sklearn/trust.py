@@ -26,8 +26,7 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.run.checkpoint import Checkpoints
-from decibo.silo.estimators import Silo, site_fit
-from decibo.sklearn import silos
+from decibo.sklearn import owners, silos
 from decibo.sklearn.estimators import SiloLogisticRegression
 from decibo.validate import positive
 
@@ -78,7 +77,7 @@ def trust_problem(
     return Problem(_judged, _trained, part, x0, y0, agents=census.count, name="trust")
 
 
-def agreed_of(checked: ArrayLike | None = None) -> dict[str, str]:
+def said_of(checked: ArrayLike | None = None) -> dict[str, str]:
     """What sites that fit a `SiloTrust` must agree on besides its parameters and the columns."""
     return {"checked": "left out" if checked is None else "passed"}
 
@@ -131,7 +130,7 @@ class SiloTrust(SiloLogisticRegression):
         groups: ArrayLike | None = None,
         checked: ArrayLike | None = None,
         *,
-        silo: Silo | None = None,
+        silo: owners.Silo | None = None,
     ) -> SiloTrust:
         """Learn from samples X with classes y; groups and silo are those of
         `SiloLogisticRegression`.
@@ -141,9 +140,9 @@ class SiloTrust(SiloLogisticRegression):
         """
         self._check()
         positive("penalty", self.penalty)
-        agreed = agreed_of(checked)
+        said = said_of(checked)
         more = [] if checked is None else [np.asarray(checked)]
-        with site_fit(self, silo, X, y, groups, agreed, more) as own:
+        with owners.owner(self, silo, X, y, groups, said, more) as own:
             table, number, census = self._classes(X, y, groups, own)
             judging = self._judges(census, number, checked)
             scale = silos.agreed_scale(census, table)

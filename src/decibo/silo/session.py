@@ -54,7 +54,7 @@ def context(own: Credentials, trusted: Iterable[str], *, server: bool) -> ssl.SS
     return made
 
 
-class TlsSession:
+class Session:
     """One side of a TLS connection.
 
     write      sends bytes to the other side
@@ -141,9 +141,9 @@ class Gate:
     """
 
     def __init__(
-        self, log: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
+        self, say: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
     ) -> None:
-        self.log = log
+        self.say = say
         self.most = most
         self.burst = burst
         self.rate = rate
@@ -169,7 +169,7 @@ class Gate:
             self._turned_away += 1
             if now - self._said >= 1:
                 self._said = now
-                self.log(
+                self.say(
                     f"turned away {self._turned_away} connections, the last from {host}: too many"
                     " at once"
                 )

@@ -1,38 +1,39 @@
-"""Consent: a configuration that names `module:function` is code, and none of it runs before the
-user has agreed.
+"""Consent: a job file that names `module:function` is code, and none of it runs before the owner of
+this site has agreed.
 
-A module is looked for beside the configuration, then in the current folder, then among the
-installed packages, and finding it imports nothing. It is imported if `--trust MODULE` names it, or
-if the user said so on the terminal. That answer is remembered in
-$XDG_STATE_HOME/decibo/trusted.json, path by path: "yes" for the code as it is, by its checksum, and
-"always" for whatever the path holds. Modules of Python itself are never imported for a
-configuration.
+A module is looked for beside the job file, then in the current folder, then among the installed
+packages, and finding it imports nothing. It is imported if `--trust MODULE` names it, or if the
+owner said so on the terminal. That answer is remembered in $XDG_STATE_HOME/decibo/trusted.json,
+path by path: "yes" for the code as it is, by its checksum, and "always" for whatever the path
+holds. Modules of Python itself are never imported for a job.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable
+import typing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
+from typing import Any, Union
 
 import jax
 
-from decibo.cli import terminal
-from decibo.cli.cache import is_private
-from decibo.errors import CorruptedFileError, InputError
-from decibo.files import atomic_write, read_checked, sha256
+from decibo.errors import OWN_FILES, CorruptedFileError, InputError, plain, short_repr
+from decibo.files import atomic_write, is_private, read_checked, sha256
+from decibo.validate import did_you_mean
 
 ALWAYS = "always"
 CODE = (".py", ".so", ".pyd")
-# of the user's own modules, by which the traceback of a bug in them is recognised
-OWN_FILES: set[str] = set()
+OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def import_module(name: str, where: str, trust: Trust) -> ModuleType:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         raise InputError(
-            f"{where} names the module {top}, which is part of Python; a configuration cannot name"
-            " its functions.",
+            f"{where} names the module {top}, which is part of Python; a job cannot name its"
+            " functions.",
             "Name a function of a module of your own, under another name.",
         )
     spec = _find(top, trust.folders)
     if spec is None:
         raise InputError(
-            f"{where}: there is no module {top}.", f"Put {top}.py beside the configuration."
+            f"{where}: there is no module {top}.", f"Put {top}.py beside the job file."
         )
     _require(spec, where, trust)
     loaded = getattr(sys.modules.get(top), "__spec__", None)
@@ -137,13 +138,14 @@ def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
     code = _checksum(place)
     if spec.name in trust.modules or remembered().get(str(place)) in (ALWAYS, code):
         return
-    shown = terminal.path_of(place)
+    relative = os.path.relpath(place)
+    shown = str(place) if relative.startswith("..") else relative
     message = (
         f"{where} names a function of the module {spec.name}, which would run the code in {shown}."
     )
     if not trust.asks:
         raise InputError(message, f"If you trust this code, add --trust {spec.name}.")
-    print(f"decibo: {_printable(message)}", file=sys.stderr)
+    print(f"decibo: {plain(message)}", file=sys.stderr)
     print(
         "Do you trust it? [y] yes, [a] always, even after it changes, [N] no: ",
         end="",
@@ -199,5 +201,41 @@ def _import(name: str, spec: ModuleSpec, where: str) -> ModuleType:
         raise InputError(f"{where}: importing {name} ended the program (SystemExit).") from error
 
 
-def _printable(text: str) -> str:
-    return "".join(mark if mark.isprintable() else "?" for mark in text)
+def own_function(name: str, where: str, trust: Trust) -> tuple[Callable[..., object], str]:
+    """The function `module:function` and its module, which is imported if the user agrees."""
+    if not OWN.fullmatch(name):
+        raise InputError(
+            f"{where} must read module:function, but it is {short_repr(name)}.",
+            'Example: "my_module:make".',
+        )
+    module, _, function = name.partition(":")
+    found = import_module(module, where, trust)
+    value = getattr(found, function, None)
+    if not callable(value):
+        names = [key for key, item in vars(found).items() if callable(item) and key[0] != "_"]
+        listed = f"Valid names are {', '.join(names)}." if names else "There are none."
+        raise InputError(
+            f"{where}: there is no function in {module} {short_repr(function)}.",
+            f"{did_you_mean(function, names)} {listed}".lstrip(),
+        )
+    return value, module
+
+
+def own_factory(name: str, where: str, kind: type, trust: Trust) -> Callable[..., Any]:
+    """The function, if it declares that it returns what is wanted; no other one is ever called."""
+    factory, _ = own_function(name, where, trust)
+    try:
+        declared = typing.get_type_hints(factory).get("return")
+    except Exception:  # an annotation that names what is imported only where it is used
+        declared = None
+    parts = (
+        typing.get_args(declared)
+        if typing.get_origin(declared) in (Union, UnionType)
+        else (factory if inspect.isclass(factory) else declared,)
+    )
+    if not all(inspect.isclass(part) and issubclass(part, kind) for part in parts):
+        raise InputError(
+            f"{where}: {name} does not declare that it returns a decibo.{kind.__name__}.",
+            f"Write: def {name.partition(':')[2]}(...) -> decibo.{kind.__name__}",
+        )
+    return factory
