@@ -8,13 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from decibo.data import breast_cancer, digits, libsvm, mnist
-from decibo.data.dataset import Dataset
+import decibo
 from decibo.data.loaders import MNIST_SUMS, folders
 from decibo.errors import InputError
-from decibo.measure.measures import Snapshot
-from decibo.problem.problem import Problem
-from decibo.problems.logistic import logistic_hyperparameters
 
 AGENTS = 10
 # figures 2 to 4 divide pixels by this, so that AHEAD's printed steps are below 1/L and curves are
@@ -24,16 +20,16 @@ SAMPLES = 2000  # to train on, and as many to validate on: 4,000 in all, as in t
 Folder = str | Path | None
 
 
-def pair_of_digits(folder: Folder = None) -> Dataset:
+def pair_of_digits(folder: Folder = None) -> decibo.data.Dataset:
     """The digits 1 and 3: MNIST from `folder`, $DECIBO_DATA or the cache, or else 8 x 8 digits;
     never downloaded."""
     if folder is not None:
-        return mnist(folder=_existing(folder))
+        return decibo.data.mnist(folder=_existing(folder))
     source = next((source for source in folders() if _has_mnist(source)), None)
-    return digits() if source is None else mnist(folder=source)
+    return decibo.data.digits() if source is None else decibo.data.mnist(folder=source)
 
 
-def adults(folder: Folder = None) -> Dataset:
+def adults(folder: Folder = None) -> decibo.data.Dataset:
     """a9a from `folder`, $DECIBO_DATA or the cache, or else the breast cancer data; never
     downloaded."""
     sources = folders() if folder is None else [_existing(folder)]
@@ -44,12 +40,12 @@ def adults(folder: Folder = None) -> Dataset:
             "Omit --data to run on bundled data.",
         )
     if source is None:
-        return breast_cancer()
+        return decibo.data.breast_cancer()
     test = source / "a9a.t"
-    return libsvm(source / "a9a", test if test.is_file() else None, features=123)
+    return decibo.data.libsvm(source / "a9a", test if test.is_file() else None, features=123)
 
 
-def describe(data: Dataset) -> str:
+def describe(data: decibo.data.Dataset) -> str:
     """Name, size and origin in words that are the same on every machine."""
     origin = data.source if "/" not in data.source else Path(data.source).name
     size = (
@@ -59,17 +55,17 @@ def describe(data: Dataset) -> str:
     return f"{data.name} ({size}, {origin})"
 
 
-def is_mnist(data: Dataset) -> bool:
+def is_mnist(data: decibo.data.Dataset) -> bool:
     """Whether it is the data set that the paper uses."""
     return data.name.startswith("mnist")
 
 
-def subsample(data: Dataset, samples: int) -> Dataset:
+def subsample(data: decibo.data.Dataset, samples: int) -> decibo.data.Dataset:
     """At most this many training samples, always the same ones."""
     if len(data.labels) <= samples:
         return data
     keep = np.sort(np.random.default_rng(0).permutation(len(data.labels))[:samples])
-    return Dataset(
+    return decibo.data.Dataset(
         data.features[keep],
         data.labels[keep],
         data.test_features,
@@ -80,21 +76,21 @@ def subsample(data: Dataset, samples: int) -> Dataset:
 
 
 def regression(
-    data: Dataset,
+    data: decibo.data.Dataset,
     seed: int,
     samples: int = SAMPLES,
     *,
     smooth: bool = True,
     split: str = "iid",
     ratios: np.ndarray | None = None,
-) -> Problem:
+) -> decibo.Problem:
     """The problem of figures 2 to 4 and, unless smooth, of Table I.
 
     It has `samples` training and as many validation samples, or fewer if there are not so many.
     """
     each = min(samples, len(data.labels) // 2)
     scale = _smooth_scale(data) if smooth else 1.0
-    return logistic_hyperparameters(
+    return decibo.problems.logistic_hyperparameters(
         data,
         AGENTS,
         training=each,
@@ -106,22 +102,22 @@ def regression(
     )
 
 
-def pixels(data: Dataset) -> str:
+def pixels(data: decibo.data.Dataset) -> str:
     """The features of figures 2 to 4 in words."""
     return f"pixels between 0 and 1, divided by {_smooth_scale(data):g}"
 
 
-def _smooth_scale(data: Dataset) -> float:
+def _smooth_scale(data: decibo.data.Dataset) -> float:
     """SCALE, reduced in proportion if a row has fewer pixels than MNIST's 28."""
     return SCALE * data.features.shape[1] ** 0.5 / 28.0
 
 
-def mean_y(s: Snapshot) -> jax.Array:
+def mean_y(s: decibo.Snapshot) -> jax.Array:
     """ybar, from which accuracy and losses are computed afterwards."""
     return s.mean("y")
 
 
-def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:
+def accuracy(data: decibo.data.Dataset, Y: np.ndarray) -> np.ndarray:
     """The share of test samples that each row of Y (..., features) classifies correctly; NaN where
     Y is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a run that is about to diverge
@@ -130,7 +126,7 @@ def accuracy(data: Dataset, Y: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(Y).all(axis=-1), correct, np.nan)
 
 
-def loss(problem: Problem, kind: str, Y: np.ndarray) -> np.ndarray:
+def loss(problem: decibo.Problem, kind: str, Y: np.ndarray) -> np.ndarray:
     """Mean logistic loss of each row of Y on all agents' samples of a kind, "training" or
     "validation"."""
     samples = problem.data[kind]

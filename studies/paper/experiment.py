@@ -3,7 +3,7 @@ and its settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,17 +11,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from decibo.algorithm.algorithm import Algorithm
+import decibo
 from decibo.measure.measures import Measures
-from decibo.network.network import Network
-from decibo.problem.problem import Problem
 from decibo.run.start import Start
-from decibo.run.sweep import Sweep, sweep
 from decibo.validate import integer
+from studies.paper.tables import Table
 
 T = TypeVar("T")
-Value = str | int | float | np.generic
-Table = Mapping[str, np.ndarray]  # named columns of equal length
 Progress = Callable[[float], None]  # called with the share that is done
 
 
@@ -101,6 +97,11 @@ class Size:
         return range(self.seeds if self.seeds is not None else self.pick(full, quick))
 
 
+def paragraphs(text: str) -> tuple[str, ...]:
+    """Notes from a text with a blank line between any two."""
+    return tuple(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 def quiet(share: float) -> None:
     """Report no progress."""
 
@@ -160,18 +161,18 @@ def seed_by_seed(
 
 
 def record(
-    problem: Problem,
-    network: Network | Sequence[Network],
-    method: Algorithm | Sequence[Algorithm],
+    problem: decibo.Problem,
+    network: decibo.Network | Sequence[decibo.Network],
+    method: decibo.Algorithm | Sequence[decibo.Algorithm],
     *,
     steps: int,
     measures: Measures,
     every: int = 1,
     start: Start | Sequence[Start] = None,
-) -> Sweep:
+) -> decibo.Sweep:
     """Run each case once and silently; seeds of experiments are those of problems, networks and
     starts."""
-    return sweep(
+    return decibo.sweep(
         problem,
         network,
         method,
@@ -182,44 +183,3 @@ def record(
         seeds=[0],
         progress=False,
     )
-
-
-# Tables: joined, selected and grouped
-
-
-def columns(rows: Sequence[Mapping[str, Value]]) -> Table:
-    """A table from rows that all have the same keys."""
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
-
-
-def join(parts: Sequence[Table]) -> Table:
-    """Tables with the same columns, one below the other."""
-    return {
-        name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]
-    }
-
-
-def block(fixed: Mapping[str, Value], **series: np.ndarray) -> Table:
-    """A table of series of one length, with the same values of `fixed` in every row."""
-    length = len(next(iter(series.values())))
-    constant = {name: np.full(length, value) for name, value in fixed.items()}
-    return constant | {name: np.asarray(values) for name, values in series.items()}
-
-
-def select(table: Table, **values: Value) -> Table:
-    """The rows of a table in which these columns have these values."""
-    mask = np.all([table[name] == value for name, value in values.items()], axis=0)
-    return {name: column[mask] for name, column in table.items()}
-
-
-def across(table: Table, name: str, by: str, values: Iterable[Value]) -> np.ndarray:
-    """One column as (seeds, values of the column `by`)."""
-    return np.stack([table[name][table[by] == value] for value in values], axis=1)
-
-
-def groups(table: Table, *by: str) -> Iterator[tuple[tuple, Table]]:
-    """Parts of a table with equal values in these columns, in order of appearance."""
-    keys = list(zip(*(table[name].tolist() for name in by), strict=True))
-    for key in dict.fromkeys(keys):
-        mask = np.array([other == key for other in keys])
-        yield key, {name: values[mask] for name, values in table.items()}

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from decibo.data.dataset import Dataset
-from decibo.network.graphs import erdos_renyi
-from decibo.problem.heterogeneity import heterogeneity
-from decibo.problem.problem import Problem
+import decibo
 from decibo.report.figures import new_figure
 from studies.paper.datasets import (
     AGENTS,
@@ -27,12 +24,6 @@ from studies.paper.experiment import (
     Progress,
     Result,
     Size,
-    Table,
-    across,
-    block,
-    columns,
-    groups,
-    join,
     judge,
     or_never,
     ordered,
@@ -41,6 +32,7 @@ from studies.paper.experiment import (
 )
 from studies.paper.fig2 import SETTINGS, accuracies, paths
 from studies.paper.plotting import COLOURS, bands
+from studies.paper.tables import Table, across, block, columns, groups, join
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,12 +47,12 @@ def ratios(degree: str) -> np.ndarray:
     return np.linspace(*DEGREES[degree], AGENTS)
 
 
-def make(data: Dataset, seed: int, samples: int, degree: str) -> Problem:
+def make(data: decibo.data.Dataset, seed: int, samples: int, degree: str) -> decibo.Problem:
     """The problem with this degree of heterogeneity."""
     return regression(data, seed, samples, split="by_label", ratios=ratios(degree))
 
 
-def run(data: Dataset, size: Size, progress: Progress) -> Result:
+def run(data: decibo.data.Dataset, size: Size, progress: Progress) -> Result:
     """Three degrees, several seeds of split, network and start."""
     seeds = size.seed_range(10, 3)
     steps = size.pick(STEPS, STEPS, 40)
@@ -94,21 +86,21 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
     )
 
 
-def curve(data: Dataset, seed: int, samples: int, degree: str, steps: int) -> Table:
+def curve(data: decibo.data.Dataset, seed: int, samples: int, degree: str, steps: int) -> Table:
     """The curve of one degree and seed."""
-    network = erdos_renyi(AGENTS, 0.7, seed=seed)
+    network = decibo.networks.erdos_renyi(AGENTS, 0.7, seed=seed)
     step, Y = paths(make(data, seed, samples, degree), network, seed, steps, every=2)
     return block({"degree": degree, "seed": seed}, step=step, **accuracies(data, Y[0]))
 
 
-def distribution(data: Dataset, seed: int, samples: int) -> tuple[Table, Table]:
+def distribution(data: decibo.data.Dataset, seed: int, samples: int) -> tuple[Table, Table]:
     """Samples of either label of every agent, and the measured heterogeneity."""
     shares = []
     spreads = []
     for degree in DEGREES:
         with jax.enable_x64(True):
             problem = make(data, seed, samples, degree)
-            measured = heterogeneity(problem)
+            measured = decibo.heterogeneity(problem)
         spreads.append({"degree": degree, "b_f2": measured.b_f2, "b_g2": measured.b_g2})
         training = problem.data["training"]
         labels = np.asarray(training["labels"])

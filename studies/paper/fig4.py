@@ -19,14 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.ma_dsbo import ma_dsbo
-from decibo.algorithm.methods import ahead, ahead_exact, sldbo, sparkle_ed
-from decibo.data.dataset import Dataset
-from decibo.measure.cost import Cost
-from decibo.network.graphs import erdos_renyi
-from decibo.network.network import Network
-from decibo.problem.problem import Problem
+import decibo
 from decibo.report.figures import new_figure
 from decibo.run import loop
 from decibo.run.run import Setup, begin
@@ -47,17 +40,14 @@ from studies.paper.experiment import (
     Progress,
     Result,
     Size,
-    Table,
     Verdict,
-    block,
-    columns,
-    groups,
-    join,
     judge,
+    paragraphs,
     record,
     tally,
 )
 from studies.paper.plotting import COLOURS, band, over_seeds
+from studies.paper.tables import Table, block, columns, groups, join
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,17 +58,35 @@ BUDGET = 1500  # gradients and products of one agent: 500 steps of AHEAD
 ALIKE = 0.9  # step times whose ratio is nearer to 1 than this count as equal
 NEAR = 0.02  # a loss counts as reached when this share of the way from the start is left
 # settings of a method; those of one list differ in numbers only and cost the same
-Grid = list[list[Algorithm]]
+Grid = list[list[decibo.Algorithm]]
+NOTES = """\
+Test accuracy comes within 0.005 of its best after a few steps of any method and falls a little
+later, so that it hardly tells the methods apart. The validation loss, which is the outer
+objective, does.
+
+The order depends on the tuning. With other grids sometimes AHEAD and sometimes SLDBO came first,
+and settings that were tuned on one or two splits, AHEAD's among them, diverged on others. We
+therefore tune on all splits, the same ones on which the methods are judged. In three runs under
+different load AHEAD was 1.1 to 1.4 times as fast as SLDBO to a validation loss: verdicts about
+time need an idle machine. The settings below say which of the best settings lie at the edge of
+their grid.
+
+Wall time is the number of steps times the median time of a step. The methods are timed in turn,
+after compiling.
+
+The MA-DSBO of the catalogue tracks the linear system; the lengths of its loops, 5 or 20, are part
+of its grid.
+"""
 
 
-def run(data: Dataset, size: Size, progress: Progress) -> Result:
+def run(data: decibo.data.Dataset, size: Size, progress: Progress) -> Result:
     """Tune over all splits, run on each, time every method in turn."""
     seeds = size.seed_range(5, 2)
     samples = size.pick(SAMPLES, SAMPLES, 200)
     budget = size.pick(BUDGET, BUDGET // 2, 150)
-    network = erdos_renyi(AGENTS, 0.7, seed=0)
+    network = decibo.networks.erdos_renyi(AGENTS, 0.7, seed=0)
     splits = [regression(data, seed, samples) for seed in seeds]
-    best: dict[str, Algorithm] = {}
+    best: dict[str, decibo.Algorithm] = {}
     edges: dict[str, list[str]] = {}
     all_grids = grids(size)
     for done, (name, grid) in enumerate(all_grids.items(), start=1):
@@ -110,11 +118,10 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "tuned": columns(
                 [{"method": name, "settings": repr(method)} for name, method in best.items()]
             ),
-            "seconds": columns(
+            "seconds": join(
                 [
-                    {"method": n, "repeat": k, "seconds_per_step": s}
+                    block({"method": n}, repeat=np.arange(len(v)), seconds_per_step=np.array(v))
                     for n, v in seconds.items()
-                    for k, s in enumerate(v)
                 ]
             ),
         },
@@ -137,30 +144,7 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "precision": "float32",
             "seeds": list(seeds),
         },
-        notes=(
-            (
-                "Test accuracy comes within 0.005 of its best after a few steps of any method and"
-                " falls a little later, so that it hardly tells the methods apart. The validation"
-                " loss, which is the outer objective, does."
-            ),
-            (
-                "The order depends on the tuning. With other grids sometimes AHEAD and sometimes"
-                " SLDBO came first, and settings that were tuned on one or two splits, AHEAD's"
-                " among them, diverged on others. We therefore tune on all splits, the same ones on"
-                " which the methods are judged. In three runs under different load AHEAD was 1.1 to"
-                " 1.4 times as fast as SLDBO to a validation loss: verdicts about time need an idle"
-                " machine. The settings below say which of the best settings lie at the edge of"
-                " their grid."
-            ),
-            (
-                "Wall time is the number of steps times the median time of a step. The methods are"
-                " timed in turn, after compiling."
-            ),
-            (
-                "The MA-DSBO of the catalogue tracks the linear system; the lengths of its loops, 5"
-                " or 20, are part of its grid."
-            ),
-        ),
+        notes=paragraphs(NOTES),
     )
 
 
@@ -172,25 +156,40 @@ def grids(size: Size) -> dict[str, Grid]:
     return {
         "AHEAD": [
             [
-                ahead(alpha=a, beta=g / lam, gamma=g, lam=lam)
+                decibo.ahead(alpha=a, beta=g / lam, gamma=g, lam=lam)
                 for lam in (10.0, 100.0)
                 for a, g in pairs
             ]
         ],
-        "SLDBO": [[sldbo(alpha=a, beta=g, gamma=g / v) for v in (1.0, 3.0) for a, g in pairs]],
+        "SLDBO": [
+            [
+                decibo.methods.sldbo(alpha=a, beta=g, gamma=g / v)
+                for v in (1.0, 3.0)
+                for a, g in pairs
+            ]
+        ],
         "MA-DSBO": [
-            [ma_dsbo(alpha=a, beta=g, gamma=g, T=n, N=n) for a, g in pairs] for n in (5, 20)
+            [decibo.methods.ma_dsbo(alpha=a, beta=g, gamma=g, T=n, N=n) for a, g in pairs]
+            for n in (5, 20)
         ],
         "ahead_exact": [
-            [ahead_exact(alpha=a, gamma=g, lam=lam) for lam in (10.0, 100.0) for a, g in pairs]
+            [
+                decibo.ahead_exact(alpha=a, gamma=g, lam=lam)
+                for lam in (10.0, 100.0)
+                for a, g in pairs
+            ]
         ],
         "SPARKLE-ED": [
-            [sparkle_ed(alpha=a, beta=g, gamma=g, theta=t) for t in (0.2, 1.0) for a, g in pairs]
+            [
+                decibo.methods.sparkle_ed(alpha=a, beta=g, gamma=g, theta=t)
+                for t in (0.2, 1.0)
+                for a, g in pairs
+            ]
         ],
     }
 
 
-def at_edge(grid: Grid, best: Algorithm) -> list[str]:
+def at_edge(grid: Grid, best: decibo.Algorithm) -> list[str]:
     """Which step sizes of the best setting are the smallest or largest tried: a wider grid could do
     better."""
     names = [name for name in ("alpha", "beta", "gamma") if name in best.settings]
@@ -198,12 +197,14 @@ def at_edge(grid: Grid, best: Algorithm) -> list[str]:
     return [name for name in names if best.settings[name] in (min(values[name]), max(values[name]))]
 
 
-def work(cost: Cost) -> int:
+def work(cost: decibo.Cost) -> int:
     """Gradients and products of a step."""
     return round(cost.gradients + cost.products)
 
 
-def tune(problems: Sequence[Problem], network: Network, grid: Grid, budget: int) -> Algorithm:
+def tune(
+    problems: Sequence[decibo.Problem], network: decibo.Network, grid: Grid, budget: int
+) -> decibo.Algorithm:
     """The setting with the lowest mean validation loss at the end of the budget; diverging once
     excludes it."""
     scores = [np.zeros(len(part)) for part in grid]
@@ -234,17 +235,17 @@ def seconds_per_step(setups: Mapping[str, Setup], repeats: int) -> dict[str, lis
     return seconds
 
 
-def _setup(problem: Problem, network: Network, method: Algorithm) -> Setup:
+def _setup(problem: decibo.Problem, network: decibo.Network, method: decibo.Algorithm) -> Setup:
     return prepare(problem, network, method, steps=1, every=1, measures=[])
 
 
 def curve(
-    data: Dataset,
-    problem: Problem,
-    network: Network,
+    data: decibo.data.Dataset,
+    problem: decibo.Problem,
+    network: decibo.Network,
     name: str,
-    method: Algorithm,
-    cost: Cost,
+    method: decibo.Algorithm,
+    cost: decibo.Cost,
     budget: int,
     seed: int,
 ) -> Table:
@@ -272,9 +273,8 @@ def needed(curves: Table) -> Table:
     """Steps of each method and seed to the levels that the best method of that seed sets."""
     rows = []
     for (seed,), mine in groups(curves, "seed"):
-        level = (
-            float(np.nanmax([part["accuracy"][-1] for _, part in groups(mine, "method")])) - 0.005
-        )
+        best = np.nanmax([part["accuracy"][-1] for _, part in groups(mine, "method")])
+        level = float(best) - 0.005
         ends = [part["validation_loss"][-1] for _, part in groups(mine, "method")]
         start = float(mine["validation_loss"][0])
         low = float(np.nanmin(ends)) + NEAR * (start - float(np.nanmin(ends)))
@@ -294,7 +294,9 @@ def reached(steps: np.ndarray, there: np.ndarray) -> float:
     return float(steps[np.argmax(there)]) if there.any() else float("inf")
 
 
-def claims(steps: Table, seconds: dict[str, float], costs: dict[str, Cost]) -> tuple[Claim, ...]:
+def claims(
+    steps: Table, seconds: dict[str, float], costs: dict[str, decibo.Cost]
+) -> tuple[Claim, ...]:
     """Wall time to the same accuracy and to the same validation loss; `seconds` of a step by
     method."""
     each = "; ".join(
@@ -307,40 +309,38 @@ def claims(steps: Table, seconds: dict[str, float], costs: dict[str, Cost]) -> t
     cheaper = None if ALIKE < ratio < 1 / ALIKE else ratio < 1
     alike = 0.8 < seconds["AHEAD"] / seconds["SLDBO"] < 1.25
     note = "a step of AHEAD costs about as much as one of SLDBO" if alike else ""
+    levels = {
+        "steps_accuracy": "test accuracy, first reached",
+        "steps_accuracy_kept": "test accuracy, reached and kept",
+        "steps_loss": "validation loss",
+    }
     return (
-        _fastest(steps, seconds, "steps_accuracy", "test accuracy, first reached"),
-        _fastest(steps, seconds, "steps_accuracy_kept", "test accuracy, reached and kept"),
-        _fastest(steps, seconds, "steps_loss", "validation loss"),
+        *(_fastest(steps, seconds, name, what) for name, what in levels.items()),
         Claim("a step without second derivatives is cheaper", each, judge(cheaper), note),
     )
 
 
-def times(steps: Table, seconds: dict[str, float], name: str) -> dict[str, np.ndarray]:
-    """Seconds of each method to a level, for each seed; a run that diverged never got there."""
-    counts = np.where(steps["diverged"] > 0, np.inf, steps[name])
-    return {method: counts[steps["method"] == method] * seconds[method] for method in seconds}
-
-
-def rivals(steps: Table, arrivals: dict[str, np.ndarray]) -> np.ndarray:
-    """The better time of SLDBO and MA-DSBO for each seed; not a number where both diverged."""
-    names = ("SLDBO", "MA-DSBO")
-    both = np.all([steps["diverged"][steps["method"] == name] > 0 for name in names], axis=0)
-    return np.where(both, np.nan, np.minimum(*(arrivals[name] for name in names)))
-
-
-def faster(ours: float, other: float) -> bool | None:
-    """Whether AHEAD was faster; None if nobody got there, or only against runs that diverged."""
-    return None if np.isnan(other) or (np.isinf(ours) and np.isinf(other)) else bool(ours < other)
-
-
 def _fastest(steps: Table, seconds: dict[str, float], name: str, what: str) -> Claim:
-    arrivals = times(steps, seconds, name)
+    # Seconds of each method to the level, for each seed; a run that diverged never got there.
+    of = {method: steps["method"] == method for method in seconds}
+    counts = np.where(steps["diverged"] > 0, np.inf, steps[name])
+    arrivals = {method: counts[of[method]] * seconds[method] for method in seconds}
+    diverged = {method: int(steps["diverged"][of[method]].sum()) for method in seconds}
     ours = arrivals["AHEAD"]
-    others = rivals(steps, arrivals)
-    wins = [faster(*pair) for pair in zip(ours, others, strict=True)]
-    diverged = {
-        method: int(steps["diverged"][steps["method"] == method].sum()) for method in seconds
-    }
+
+    # The better of SLDBO and MA-DSBO; not a number where both diverged, which is not a win.
+    names = ("SLDBO", "MA-DSBO")
+    both = np.all([steps["diverged"][of[method]] > 0 for method in names], axis=0)
+    others = np.where(both, np.nan, np.minimum(*(arrivals[method] for method in names)))
+    undecided = np.isnan(others) | (np.isinf(ours) & np.isinf(others))
+    wins = [None if no else bool(win) for no, win in zip(undecided, ours < others, strict=True)]
+    there = others[~np.isnan(others)]
+    median = float(np.median(ours))
+    ratio = float(np.median(there)) / median if there.size and np.isfinite(median) else 0.0
+    verdict = judge(*wins)
+    if verdict is Verdict.holds and ratio < 1.2:
+        verdict = Verdict.open
+
     lost = "".join(
         f"; {method} diverged for {k} of {len(ours)} seeds" for method, k in diverged.items() if k
     )
@@ -349,38 +349,29 @@ def _fastest(steps: Table, seconds: dict[str, float], name: str, what: str) -> C
         f"{m} {v:.3g} ({v / seconds[m]:.3g} steps)" if np.isfinite(v) else f"{m} never"
         for m, v in medians.items()
     )
-    verdict = judge(*wins)
-    there = others[~np.isnan(others)]
-    ratio = (
-        float(np.median(there) / np.median(ours))
-        if there.size and np.isfinite(np.median(ours))
-        else 0.0
-    )
-    if verdict is Verdict.holds and ratio < 1.2:
-        verdict = Verdict.open
-    why = (
-        f"the better of SLDBO and MA-DSBO takes {ratio:.2g} times AHEAD's time"
-        if 0 < ratio < np.inf
-        else ""
-    )
+    why = f"the better of SLDBO and MA-DSBO takes {ratio:.2g} times AHEAD's time"
+    if not ratio and there.size:
+        why = "AHEAD does not get there within the budget"
+    elif not 0 < ratio < np.inf:
+        why = ""
     return Claim(
         f"AHEAD has a significant advantage in time ({what})",
         f"the fastest of the paper's three methods for {tally(wins)}; median seconds:"
         f" {listed}{lost}",
         verdict,
-        why if ratio or not there.size else "AHEAD does not get there within the budget",
+        why,
     )
 
 
-def _costs(costs: dict[str, Cost]) -> Table:
-    names = (
+def _costs(costs: dict[str, decibo.Cost]) -> Table:
+    names = [
         "outer_gradients",
         "inner_gradients",
         "hessian_products",
         "jacobian_products",
         "messages",
         "bytes",
-    )
+    ]
     return columns(
         [{"method": n} | {name: getattr(c, name) for name in names} for n, c in costs.items()]
     )
@@ -399,17 +390,10 @@ def draw(result: Result) -> Figure:
     curves = dict(result.tables["curves"])
     curves["seconds"] = curves["step"] * np.array([seconds[name] for name in curves["method"]])
     curves["megabytes"] = curves["bytes"] / 1e6
-    xs = {
-        "seconds": "seconds",
-        "step": "steps",
-        "work": "gradients + products",
-        "megabytes": "megabytes sent",
-    }
-    ys = {
-        "accuracy": "test accuracy",
-        "training_loss": "training loss",
-        "validation_loss": "validation loss",
-    }
+    xs = {"seconds": "seconds", "step": "steps"}
+    xs |= {"work": "gradients + products", "megabytes": "megabytes sent"}
+    ys = {"accuracy": "test accuracy", "training_loss": "training loss"}
+    ys |= {"validation_loss": "validation loss"}
     lines = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
     for row, (y, ylabel) in zip(axes, ys.items(), strict=True):
         for ax, x in zip(row, xs, strict=True):

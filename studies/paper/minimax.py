@@ -13,15 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.algorithm import consensus, direction
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.compose import compose
-from decibo.algorithm.methods import ahead_minimax, dgda, gt_gda
-from decibo.data.dataset import Dataset
-from decibo.measure.measures import Snapshot
-from decibo.network.graphs import erdos_renyi
-from decibo.network.network import Network
-from decibo.problem.problem import Problem
+import decibo
 from decibo.problems.minimax import minimax_auc
 from decibo.report.figures import letter, new_figure
 from studies.paper.datasets import describe, subsample
@@ -30,18 +22,14 @@ from studies.paper.experiment import (
     Progress,
     Result,
     Size,
-    Table,
-    block,
-    columns,
-    groups,
-    join,
     judge,
+    paragraphs,
     record,
     seed_by_seed,
-    select,
     tally,
 )
 from studies.paper.plotting import COLOURS, LINES, bands
+from studies.paper.tables import Table, block, columns, groups, join, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,22 +41,26 @@ RIDGE = 0.1
 FIRST = {"alpha": 0.5, "gamma": 1.5}  # Corollary 2's steps at K = 1
 
 
-def method(lam: float, alpha: float = ALPHA, gamma: float = GAMMA) -> Algorithm:
+def method(lam: float, alpha: float = ALPHA, gamma: float = GAMMA) -> decibo.Algorithm:
     """AHEAD's minimax case with matched steps of y and z."""
-    return ahead_minimax(alpha=alpha, beta=gamma / lam, gamma=gamma, lam=lam)
+    return decibo.methods.ahead_minimax(alpha=alpha, beta=gamma / lam, gamma=gamma, lam=lam)
 
 
 METHODS = {
     "AHEAD, lam = 2": method(2.0),
-    "dgda": dgda(alpha=ALPHA, beta=GAMMA),
-    "gt_gda": gt_gda(alpha=ALPHA, beta=GAMMA),
-    "AHEAD with tracking": compose(
-        direction.minimax_penalty(2.0), consensus.tracking(), x=ALPHA, y=GAMMA / 2, z=GAMMA
+    "dgda": decibo.methods.dgda(alpha=ALPHA, beta=GAMMA),
+    "gt_gda": decibo.methods.gt_gda(alpha=ALPHA, beta=GAMMA),
+    "AHEAD with tracking": decibo.compose(
+        decibo.direction.minimax_penalty(2.0),
+        decibo.consensus.tracking(),
+        x=ALPHA,
+        y=GAMMA / 2,
+        z=GAMMA,
     ),
 }
 
 
-def stationarity(s: Snapshot) -> jax.Array:
+def stationarity(s: decibo.Snapshot) -> jax.Array:
     """|grad Phi(xbar)|^2, cheap enough for every step: f is quadratic in its one y, so one Newton
     step finds y*(x)."""
     unravel = s.functions.x.unravel
@@ -83,21 +75,30 @@ def stationarity(s: Snapshot) -> jax.Array:
     return jnp.sum(jax.grad(f)(x, best) ** 2)
 
 
-def mean_x(s: Snapshot) -> jax.Array:
+def mean_x(s: decibo.Snapshot) -> jax.Array:
     """xbar."""
     return s.mean("x")
 
 
-def make(data: Dataset, seed: int) -> tuple[Problem, Network]:
+def make(data: decibo.data.Dataset, seed: int) -> tuple[decibo.Problem, decibo.Network]:
     """Agents of equal size whose shares of positives range from 0.2 to 1.8 times the mean, and
     their network."""
     share = float((data.labels > 0).mean())
     ratios = np.linspace(0.2, 1.8, AGENTS) * min(share, 0.5)
     problem = minimax_auc(data, AGENTS, ridge=RIDGE, split="by_label", ratios=ratios, seed=seed)
-    return problem, erdos_renyi(AGENTS, 0.7, seed=seed)
+    return problem, decibo.networks.erdos_renyi(AGENTS, 0.7, seed=seed)
 
 
-def run(data: Dataset, size: Size, progress: Progress) -> Result:
+NOTES = """\
+|grad Phi|^2 is exact, and R(K) is its mean over every step.
+
+With alpha = 0.1 and gamma = 0.3 the methods with gradient tracking diverge and the others do not;
+with a ridge of 0.01, 1,000 steps are too few for any method to settle. Hence these step sizes and
+this ridge.
+"""
+
+
+def run(data: decibo.data.Dataset, size: Size, progress: Progress) -> Result:
     """Paths of all methods over seeds; R(K) under Corollary 2's rule."""
     origin = describe(data)
     data = subsample(data, size.pick(6000, 3000, 300))
@@ -128,18 +129,11 @@ def run(data: Dataset, size: Size, progress: Progress) -> Result:
             "precision": "float64",
             "seeds": list(seeds),
         },
-        notes=(
-            "|grad Phi|^2 is exact, and R(K) is its mean over every step.",
-            (
-                "With alpha = 0.1 and gamma = 0.3 the methods with gradient tracking diverge and"
-                " the others do not; with a ridge of 0.01, 1,000 steps are too few for any method"
-                " to settle. Hence these step sizes and this ridge."
-            ),
-        ),
+        notes=paragraphs(NOTES),
     )
 
 
-def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
+def one_seed(data: decibo.data.Dataset, seed: int, steps: int) -> list[Table]:
     """Stationarity and test area of every method."""
     problem, network = make(data, seed)
     measures = [("stationarity", stationarity), ("x", mean_x)]
@@ -157,7 +151,7 @@ def one_seed(data: Dataset, seed: int, steps: int) -> list[Table]:
     return parts
 
 
-def area(data: Dataset, x: np.ndarray) -> float:
+def area(data: decibo.data.Dataset, x: np.ndarray) -> float:
     """The area under the ROC curve of the test samples, ties counted half; x is (a, c, w)."""
     scores = data.test_features @ x[2:]
     positive = data.test_labels > 0
@@ -170,7 +164,7 @@ def area(data: Dataset, x: np.ndarray) -> float:
     )
 
 
-def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
+def corollary2(data: decibo.data.Dataset, Ks: list[int], seed: int = 0) -> Table:
     """R(K), a run for each K with steps proportional to K^(-1/3)."""
     problem, network = make(data, seed)
     rows = []
@@ -185,7 +179,7 @@ def corollary2(data: Dataset, Ks: list[int], seed: int = 0) -> Table:
     return columns(rows)
 
 
-def same_as_dgda(data: Dataset) -> float:
+def same_as_dgda(data: decibo.data.Dataset) -> float:
     """The largest difference of xbar between lam = 1, beta = gamma, y0 = z0 and descent ascent,
     over 50 steps."""
     problem, network = make(data, 0)

@@ -14,7 +14,8 @@ from decibo.files import atomic_write
 from decibo.report.figures import STYLE, saved
 from decibo.run import seeds
 from decibo.run.solution import Status
-from studies.paper.experiment import Result, Table, groups
+from studies.paper.experiment import Result
+from studies.paper.tables import Table, groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,38 +24,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.methods import ahead, ahead_minimax
-from decibo.measure.measures import Snapshot
-from decibo.network.graphs import ring
-from decibo.network.network import Network
-from decibo.problem.problem import Problem
+import decibo
 from decibo.problems.minimax import minimax_quadratic
-from decibo.problems.quadratic import quadratic
 from decibo.report.figures import letter, new_figure
-from decibo.run.solve import solve
-from decibo.theory.constants import Constants
-from decibo.theory.corollaries import Rule, corollary1, corollary2
 from decibo.theory.estimate import constants
 from studies.paper.experiment import (
     Claim,
     Progress,
     Result,
     Size,
-    Table,
     Verdict,
-    columns,
-    groups,
     judge,
+    paragraphs,
     tally,
 )
 from studies.paper.plotting import COLOURS
+from studies.paper.tables import block, columns, groups, join
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # for rules whose constants are all given
-PLAIN = Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
+PLAIN = decibo.theory.Constants(mu_g=1, L_f1=1, L_g1=1, L_g2=0, C_fy=1, b_f=0, b_g=0)
 DISTANCE = 10.0
 KS = (100, 1000, 10_000, 100_000)
 PRACTICAL = {"alpha": 1.0, "beta": 0.25, "gamma": 0.5, "lam": 2.0}
@@ -73,7 +63,7 @@ class Curve:
     distance: float
     K: tuple[int, ...]
     R: tuple[float, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[decibo.theory.Rule, ...]
 
     @property
     def slope(self) -> float:
@@ -102,6 +92,15 @@ class Effect(NamedTuple):
     high: float
 
 
+NOTES = """\
+R(K) is the mean of |grad Phi(xbar)|^2 over the steps of a run of K steps.
+
+The steps that Theorem 1 admits are so small that hardly anything moves, so their slope says
+nothing. The slopes judged here are those of the same powers of K with practical constants in
+front.
+"""
+
+
 def run(size: Size, progress: Progress) -> Result:
     """Slopes on one problem, their range over several, and the effect of one quantity at a time."""
     Ks = size.pick(KS, KS[:3], (30, 100))
@@ -120,7 +119,23 @@ def run(size: Size, progress: Progress) -> Result:
         name="rates",
         title="Corollaries 1 and 2: rates",
         data="random quadratic problems with known solution (no data set)",
-        tables={"curves": _curves(curves), "ranges": _ranges(spread), "effects": _effects(changes)},
+        tables={
+            "curves": columns(
+                [
+                    {"curve": curve.name, "K": K, "R": R, "slope": curve.slope}
+                    | {"admitted": int(rule.admitted), **rule.settings}
+                    for curve in curves
+                    for K, R, rule in zip(curve.K, curve.R, curve.rules, strict=True)
+                ]
+            ),
+            "ranges": join(
+                [
+                    block({"start": s}, problem=np.arange(len(v)), slope=np.array(v))
+                    for s, v in spread
+                ]
+            ),
+            "effects": columns([each._asdict() for each in changes]),
+        },
         claims=claims(curves, spread, changes),
         settings={
             "K": list(Ks),
@@ -130,18 +145,11 @@ def run(size: Size, progress: Progress) -> Result:
             "precision": "float64",
             "seeds": list(seeds),
         },
-        notes=(
-            "R(K) is the mean of |grad Phi(xbar)|^2 over the steps of a run of K steps.",
-            (
-                "The steps that Theorem 1 admits are so small that hardly anything moves, so their"
-                " slope says nothing. The slopes judged here are those of the same powers of K with"
-                " practical constants in front."
-            ),
-        ),
+        notes=paragraphs(NOTES),
     )
 
 
-def quadratic_stationarity(s: Snapshot) -> jax.Array:
+def quadratic_stationarity(s: decibo.Snapshot) -> jax.Array:
     """|grad Phi(xbar)|^2 where y*(x) has a closed form: no Newton steps, so that every step can be
     recorded."""
     inner_solution = s.functions.inner_solution
@@ -156,7 +164,11 @@ def quadratic_stationarity(s: Snapshot) -> jax.Array:
 
 
 def path(
-    problem: Problem, network: Network, method: Algorithm, K: int, distance: float = 0.0
+    problem: decibo.Problem,
+    network: decibo.Network,
+    method: decibo.Algorithm,
+    K: int,
+    distance: float = 0.0,
 ) -> np.ndarray:
     """|grad Phi(xbar^k)|^2 for k < K, from x0 or this far from the solution; infinite if the run
     diverged."""
@@ -164,21 +176,18 @@ def path(
     if distance and problem.solution:
         x = problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))
         point = problem.x_layout.unravel(x + distance * jnp.full_like(x, x.size**-0.5))
-        start = {
-            "x": jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf, (network.agents, *leaf.shape)), point
-            )
-        }
+        rows = lambda leaf: jnp.broadcast_to(leaf, (network.agents, *leaf.shape))
+        start = {"x": jax.tree.map(rows, point)}
     measures = [("stationarity", quadratic_stationarity)]
-    solution = solve(
+    solution = decibo.solve(
         problem, network, method, steps=K, every=1, measures=measures, start=start, progress=False
     )
     return solution.history["stationarity"][:K] if solution.steps == K else np.full(K, np.inf)
 
 
 def curve(
-    problem: Problem,
-    network: Network,
+    problem: decibo.Problem,
+    network: decibo.Network,
     corollary: int,
     *,
     Ks: Sequence[int] = KS,
@@ -189,32 +198,26 @@ def curve(
     admits."""
     region = constants(problem, minimax=corollary == 2)
     first = PRACTICAL if practical else None
-    rule = corollary1 if corollary == 1 else corollary2
-    method = ahead if corollary == 1 else ahead_minimax
+    rule = decibo.theory.corollary1 if corollary == 1 else decibo.theory.corollary2
+    method = decibo.ahead if corollary == 1 else decibo.methods.ahead_minimax
     rules = tuple(rule(region, network.rho, K, first=first) for K in Ks)
     paths = [
         path(problem, network, method(**r.settings), K, distance)
         for r, K in zip(rules, Ks, strict=True)
     ]
-    return Curve(
-        corollary,
-        practical,
-        distance,
-        tuple(Ks),
-        tuple(float(values.mean()) for values in paths),
-        rules,
-    )
+    means = tuple(float(values.mean()) for values in paths)
+    return Curve(corollary, practical, distance, tuple(Ks), means, rules)
 
 
 def slopes(Ks: Sequence[int] = KS, agents: int = 6, seed: int = 0) -> list[Curve]:
     """Both corollaries on a ring: practical constants from afar and from x0, and Theorem 1's
     constants, (2)."""
     problems = {
-        1: quadratic(agents, 2, 2, seed=seed, condition=2.0),
+        1: decibo.problems.quadratic(agents, 2, 2, seed=seed, condition=2.0),
         2: minimax_quadratic(agents, 2, 2, seed=seed, condition=2.0),
     }
     ways = ((True, DISTANCE), (True, 0.0), (False, DISTANCE))
-    network = ring(agents)
+    network = decibo.ring(agents)
     return [
         curve(problem, network, corollary, Ks=Ks, practical=practical, distance=distance)
         for corollary, problem in problems.items()
@@ -227,47 +230,28 @@ def ranges(
 ) -> list[tuple[str, list[float]]]:
     """(start, fitted slopes of Corollary 1 for several random problems): how far one problem's
     slope can be trusted."""
-    problems = [quadratic(agents, 2, 2, seed=seed, condition=2.0) for seed in seeds]
+    problems = [decibo.problems.quadratic(agents, 2, 2, seed=seed, condition=2.0) for seed in seeds]
+    fit = lambda problem, far: curve(problem, decibo.ring(agents), 1, Ks=Ks, distance=far).slope
     starts = {f"{DISTANCE:g} from x*": DISTANCE, "x0": 0.0}
-    return [
-        (
-            name,
-            [
-                curve(problem, ring(agents), 1, Ks=Ks, distance=distance).slope
-                for problem in problems
-            ],
-        )
-        for name, distance in starts.items()
-    ]
+    return [(name, [fit(each, far) for each in problems]) for name, far in starts.items()]
 
 
 def effects(K: int = 10_000, agents: int = 6, seeds: Iterable[int] = range(4)) -> list[Effect]:
     """The effect of rho, b_f, b_g and kappa, one at a time, as geometric means over seeds, (3)."""
-    near = ring(agents)
+    near = decibo.ring(agents)
     far = near.with_rho(0.95)
-    make = lambda seed, condition=2.0: quadratic(agents, 2, 2, seed=seed, condition=condition)
+    make = lambda seed, condition=2.0: decibo.problems.quadratic(
+        agents, 2, 2, seed=seed, condition=condition
+    )
     base = lambda seed: _tail(make(seed), near, K)
+    wide = lambda seed, names: (base(seed), _tail(_spread(make(seed), names, 10.0), near, K))
+    sparse = lambda seed: (base(seed), _tail(make(seed), far, K))
+    stiff = lambda seed: _conditioned([make(seed, 1.5), make(seed, 6.0)], near, K)
     pairs: list[tuple[str, str, Callable[[int], Sequence[float]]]] = [
-        (
-            f"rho {near.rho:.2f} -> 0.95",
-            "1/(1 - rho)^2",
-            lambda seed: (base(seed), _tail(make(seed), far, K)),
-        ),
-        (
-            "b_f x 10",
-            "b_f^2",
-            lambda seed: (base(seed), _tail(_spread(make(seed), "pq", 10.0), near, K)),
-        ),
-        (
-            "b_g x 10",
-            "b_g^2",
-            lambda seed: (base(seed), _tail(_spread(make(seed), "s", 10.0), near, K)),
-        ),
-        (
-            "kappa, condition 1.5 -> 6",
-            "kappa^4",
-            lambda seed: _conditioned([make(seed, 1.5), make(seed, 6.0)], near, K),
-        ),
+        (f"rho {near.rho:.2f} -> 0.95", "1/(1 - rho)^2", sparse),
+        ("b_f x 10", "b_f^2", lambda seed: wide(seed, "pq")),
+        ("b_g x 10", "b_g^2", lambda seed: wide(seed, "s")),
+        ("kappa, condition 1.5 -> 6", "kappa^4", stiff),
     ]
     seeds = list(seeds)
     changes = []
@@ -277,41 +261,36 @@ def effects(K: int = 10_000, agents: int = 6, seeds: Iterable[int] = range(4)) -
     return changes
 
 
-def _spread(problem: Problem, names: str, factor: float) -> Problem:
+def _spread(problem: decibo.Problem, names: str, factor: float) -> decibo.Problem:
     """The same problem on average, with the agents' vectors further from their mean."""
     data = dict(problem.data)
     for name in names:
         centre = data[name].mean(axis=0)
         data[name] = centre + factor * (data[name] - centre)
-    return Problem(
-        problem.outer,
-        problem.inner,
-        data,
-        problem.x0,
-        problem.y0,
-        inner_solution=problem.inner_solution,
-    )
+    start = problem.x0, problem.y0
+    known = problem.inner_solution
+    return decibo.Problem(problem.outer, problem.inner, data, *start, inner_solution=known)
 
 
-def _tail(problem: Problem, network: Network, K: int) -> float:
+def _tail(problem: decibo.Problem, network: decibo.Network, K: int) -> float:
     """Where |grad Phi|^2 settles: its mean over the last tenth of a run."""
-    settings = corollary1(PLAIN, network.rho, K, first=PRACTICAL).settings
-    return float(np.mean(path(problem, network, ahead(**settings), K)[-K // 10 :]))
+    settings = decibo.theory.corollary1(PLAIN, network.rho, K, first=PRACTICAL).settings
+    return float(np.mean(path(problem, network, decibo.ahead(**settings), K)[-K // 10 :]))
 
 
-def _conditioned(problems: Sequence[Problem], network: Network, K: int) -> list[float]:
+def _conditioned(
+    problems: Sequence[decibo.Problem], network: decibo.Network, K: int
+) -> list[float]:
     """R(K)/|grad Phi(x0)|^2 with the rule's powers of kappa: alpha kappa^-3, beta kappa^-1, lam
     kappa."""
     kappas = [constants(problem).kappa for problem in problems]
     powers = {"alpha": -3, "beta": -1, "gamma": 0, "lam": 1}
     ratios = []
     for problem, kappa in zip(problems, kappas, strict=True):
-        first = {
-            name: value * (kappa / kappas[0]) ** powers[name] for name, value in PRACTICAL.items()
-        }
-        values = path(
-            problem, network, ahead(**corollary1(PLAIN, network.rho, K, first=first).settings), K
-        )
+        times = kappa / kappas[0]
+        first = {name: value * times ** powers[name] for name, value in PRACTICAL.items()}
+        settings = decibo.theory.corollary1(PLAIN, network.rho, K, first=first).settings
+        values = path(problem, network, decibo.ahead(**settings), K)
         ratios.append(float(np.mean(values) / values[0]))
     return ratios
 
@@ -347,56 +326,17 @@ def _slope(curve: Curve) -> Claim:
     return Claim(claim, measured, judge(curve.slope <= PREDICTED[curve.corollary] + SLACK))
 
 
-def _curves(curves: Sequence[Curve]) -> Table:
-    return columns(
-        [
-            {
-                "curve": curve.name,
-                "K": K,
-                "R": R,
-                "slope": curve.slope,
-                "admitted": int(rule.admitted),
-            }
-            | rule.settings
-            for curve in curves
-            for K, R, rule in zip(curve.K, curve.R, curve.rules, strict=True)
-        ]
-    )
-
-
-def _ranges(spread: Sequence[tuple[str, list[float]]]) -> Table:
-    return columns(
-        [
-            {"start": s, "problem": k, "slope": slope}
-            for s, fitted in spread
-            for k, slope in enumerate(fitted)
-        ]
-    )
-
-
-def _effects(changes: Sequence[Effect]) -> Table:
-    return columns(
-        [
-            {"quantity": effect.quantity, "low": effect.low, "high": effect.high}
-            for effect in changes
-        ]
-    )
-
-
 def draw(result: Result) -> Figure:
     """R(K) of both corollaries with the predicted slopes, and the slopes of other problems."""
     figure = new_figure(9.6, 3.2)
     axes = figure.subplots(1, 3)
     for ax, corollary in zip(axes, PREDICTED, strict=False):
-        curves = [(name, part) for (name,), part in groups(result.tables["curves"], "curve")]
-        curves = [
-            (name, part) for name, part in curves if name.startswith(f"Corollary {corollary}")
-        ]
-        for k, (name, part) in enumerate(curves):
+        curves = list(groups(result.tables["curves"], "curve"))
+        curves = [each for each in curves if each[0][0].startswith(f"Corollary {corollary}")]
+        for k, ((name,), part) in enumerate(curves):
             label = name.split(", ", 1)[1].replace("practical constants, ", "")
-            ax.loglog(
-                part["K"], part["R"], "os^"[k] + "-", color=COLOURS[k], markersize=4, label=label
-            )
+            style = {"color": COLOURS[k], "markersize": 4, "label": label}
+            ax.loglog(part["K"], part["R"], "os^"[k] + "-", **style)
             if k == 0:
                 guide = part["R"][0] * (part["K"] / part["K"][0]) ** PREDICTED[corollary]
                 ax.loglog(part["K"], guide, "k:", label=f"slope {FRACTIONS[corollary]}")
@@ -404,14 +344,8 @@ def draw(result: Result) -> Figure:
         ax.legend(fontsize=6.5, loc="lower left")
     table = result.tables["ranges"]
     for k, ((start,), part) in enumerate(groups(table, "start")):
-        axes[2].plot(
-            np.full(len(part["slope"]), k),
-            part["slope"],
-            "o",
-            color=COLOURS[k],
-            alpha=0.7,
-            label=start,
-        )
+        x = np.full(len(part["slope"]), k)
+        axes[2].plot(x, part["slope"], "o", color=COLOURS[k], alpha=0.7, label=start)
     axes[2].axhline(-1 / 3, color="k", linestyle=":", label="-1/3")
     axes[2].set(
         xticks=range(2), xticklabels=list(dict.fromkeys(table["start"].tolist())), xlim=(-0.5, 1.5)

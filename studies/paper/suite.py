@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 
-from decibo.data.dataset import Dataset
+import decibo
 from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable, replace_folder
 from decibo.formatting import listed, to_csv, to_json
 from decibo.validate import one_of
 from studies.paper import datasets, fig1, fig2, fig3, fig4, minimax, plotting, rates, table1
-from studies.paper.experiment import Outcome, Progress, Result, Size, Table, Verdict, quiet
+from studies.paper.experiment import Outcome, Progress, Result, Size, Verdict, quiet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Loader = Callable[[datasets.Folder], Dataset]
+Loader = Callable[[datasets.Folder], decibo.data.Dataset]
 Watch = Callable[[str], AbstractContextManager[Progress]]
 
 
@@ -53,18 +53,50 @@ EXPERIMENTS = {
     "minimax": Experiment(minimax.run, minimax.draw, datasets.adults, True),
 }
 COMMAND = "python -m studies.paper all --results studies/results"
+PAGE = """# The paper, claim by claim
+
+The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control, [arXiv 2412.11218](https://arxiv.org/abs/2412.11218).
+
+This page is written by `{command}`, which took {minutes} minutes; please do not edit it. The same seeds give the same numbers, except for wall times. `python -m studies.paper table1` runs a single experiment.
+
+Of {total} claims, {verdicts}.
+
+| experiment | holds | does not hold | undecided |
+|---|---|---|---|
+{rows}
+
+A claim that is tested on several seeds holds if it is true for at least 80 % of them (60 % for whether a
+column of Table I converges), does not hold if it is true for at most 20 % (40 %), and is undecided between.
+How we read a claim, or why it fails, follows in parentheses where it helps.
+[The paper, reproduced](../../docs/reproduction.md) sums it up and lists the errata.
+
+{sections}"""
+SECTION = """## {title}
+
+Data: {data}.
+
+![{title}](figures/{name}.png)
+
+| the paper says | measured | verdict |
+|---|---|---|
+{claims}
+{table}
+{notes}
+
+<details><summary>Settings</summary>
+
+```json
+{settings}
+```
+
+</details>
+"""
 PLURAL = {Verdict.holds: "hold", Verdict.fails: "do not hold", Verdict.open: "are undecided"}
 # Tables that are shown on the page, and the sentence above them.
-SHOWN = {
-    "table1": (
-        "columns",
-        (
-            "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus"
-            " error):"
-        ),
-    ),
-    "fig4": ("cost", "What a step of one agent costs:"),
-}
+MEANS = (
+    "Means over the seeds that did not diverge, beside what the paper prints (ce: consensus error):"
+)
+SHOWN = {"table1": ("columns", MEANS), "fig4": ("cost", "What a step of one agent costs:")}
 
 
 def reproduce(
@@ -108,13 +140,15 @@ def reproduce(
     return outcomes
 
 
-def load(names: Sequence[str], folder: datasets.Folder) -> dict[Loader, Dataset]:
+def load(names: Sequence[str], folder: datasets.Folder) -> dict[Loader, decibo.data.Dataset]:
     """All data that some experiments need, checked, before any of them runs."""
     loaders = dict.fromkeys(EXPERIMENTS[name].data for name in names)
     return {loader: loader(folder) for loader in loaders if loader is not None}
 
 
-def run(name: str, data: dict[Loader, Dataset], size: Size, progress: Progress = quiet) -> Result:
+def run(
+    name: str, data: dict[Loader, decibo.data.Dataset], size: Size, progress: Progress = quiet
+) -> Result:
     """Run one experiment; the numbers do not depend on the caller's precision."""
     experiment = EXPERIMENTS[name]
     with jax.enable_x64(experiment.x64):
@@ -171,102 +205,52 @@ def write_page(outcomes: Sequence[Outcome], results: Path, quick: bool) -> Path:
 
 def page(outcomes: Sequence[Outcome], quick: bool) -> str:
     """The text of the page."""
-    total = Counter(claim.verdict for outcome in outcomes for claim in outcome.result.claims)
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    command = COMMAND + (" --quick" if quick else "")
-    lines = [
-        "# The paper, claim by claim",
-        "",
-        (
-            "The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization"
-            " via Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control,"
-            " [arXiv 2412.11218](https://arxiv.org/abs/2412.11218)."
-        ),
-        "",
-        (
-            f"This page is written by `{command}`, which took {max(1, round(seconds / 60))}"
-            " minutes; please do not edit it. The same seeds give the same numbers, except for"
-            " wall times. `python -m studies.paper table1` runs a single experiment."
-        ),
-        "",
-        (
-            f"Of {sum(total.values())} claims,"
-            f" {listed([f'{total[verdict]} {PLURAL[verdict]}' for verdict in Verdict])}."
-        ),
-        "",
-        "| experiment | holds | does not hold | undecided |",
-        "|---|---|---|---|",
-    ]
+    rows = []
+    total: Counter[Verdict] = Counter()
     for outcome in outcomes:
         title = outcome.result.title
         counts = Counter(claim.verdict for claim in outcome.result.claims)
+        anchor = "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
         cells = " | ".join(str(counts[verdict]) for verdict in Verdict)
-        lines.append(f"| [{title}](#{_anchor(title)}) | {cells} |")
-    lines += [
-        "",
-        (
-            "A claim that is tested on several seeds holds if it is true for at least 80 % of them"
-            " (60 % for whether a"
-        ),
-        (
-            "column of Table I converges), does not hold if it is true for at most 20 % (40 %), and"
-            " is undecided between."
-        ),
-        "How we read a claim, or why it fails, follows in parentheses where it helps.",
-        "[The paper, reproduced](../../docs/reproduction.md) sums it up and lists the errata.",
-        "",
-    ]
-    for outcome in outcomes:
-        lines += _section(outcome.result)
-    return "\n".join(lines)
+        rows.append(f"| [{title}](#{anchor}) | {cells} |")
+        total += counts
+    return PAGE.format(
+        command=COMMAND + (" --quick" if quick else ""),
+        minutes=max(1, round(sum(outcome.seconds for outcome in outcomes) / 60)),
+        total=sum(total.values()),
+        verdicts=listed([f"{total[verdict]} {PLURAL[verdict]}" for verdict in Verdict]),
+        rows="\n".join(rows),
+        sections="\n".join(_section(outcome.result) for outcome in outcomes),
+    )
 
 
-def _section(result: Result) -> list[str]:
-    lines = [
-        f"## {result.title}",
-        "",
-        f"Data: {result.data}.",
-        "",
-        f"![{result.title}](figures/{result.name}.png)",
-        "",
-        "| the paper says | measured | verdict |",
-        "|---|---|---|",
-    ]
-    for claim in result.claims:
-        lines.append(f"| {_cell(claim.paper)} | {_cell(claim.finding)} | {claim.verdict} |")
+def _section(result: Result) -> str:
+    cell = lambda text: text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    claims = [f"| {cell(c.paper)} | {cell(c.finding)} | {c.verdict} |" for c in result.claims]
+    table = []
     if result.name in SHOWN:
-        table, sentence = SHOWN[result.name]
-        lines += ["", sentence, "", *_table(result.tables[table])]
-    lines += ["", *(f"* {_cell(note)}" for note in result.notes)]
-    lines += ["", "<details><summary>Settings</summary>", "", "```json"]
-    return [*lines, _settings(result.settings), "```", "", "</details>", ""]
-
-
-def _settings(settings: dict[str, object]) -> str:
-    """As JSON, with each list of numbers or words on one line."""
-    text = json.dumps(to_json(settings), indent=2)
-    return re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text)
-
-
-def _table(table: Table) -> list[str]:
-    head = [name.replace("_", " ") for name in table]
-    rows = zip(*(map(_number, values.tolist()) for values in table.values()), strict=True)
-    return [
-        f"| {' | '.join(head)} |",
-        "|" + "---|" * len(head),
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
+        name, sentence = SHOWN[result.name]
+        shown = result.tables[name]
+        head = " | ".join(column.replace("_", " ") for column in shown)
+        table = ["", sentence, "", f"| {head} |", "|" + "---|" * len(shown)]
+        for row in zip(*(values.tolist() for values in shown.values()), strict=True):
+            table.append(f"| {' | '.join(map(_number, row))} |")
+        table.append("")
+    # Settings as JSON, with each list of numbers or words on one line.
+    settings = json.dumps(to_json(result.settings), indent=2)
+    one_line = lambda match: f"[{' '.join(match[1].split())}]"
+    return SECTION.format(
+        title=result.title,
+        data=result.data,
+        name=result.name,
+        claims="\n".join(claims),
+        table="\n".join(table),
+        notes="\n".join(f"* {cell(note)}" for note in result.notes),
+        settings=re.sub(r"\[\s+([^][{}]*?)\s+\]", one_line, settings),
+    )
 
 
 def _number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if np.isfinite(value) else "N.A."
     return str(value)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
-
-
-def _anchor(title: str) -> str:
-    return "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")

@@ -145,6 +145,7 @@ def test_sparkle_ed_without_moving_average_is_covered_without_a_floor():
         assert "beta" in result.advice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "words"),
     [

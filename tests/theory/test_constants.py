@@ -149,6 +149,7 @@ def test_estimates_of_a_bent_problem():
     assert estimate.L_f1 == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bend", [1e-5, 1e-4])
 def test_a_small_bend_is_noticed_in_single_precision(bend):
     with jax.enable_x64(False):
@@ -159,6 +160,7 @@ def test_a_small_bend_is_noticed_in_single_precision(bend):
     assert 0.1 * bend < estimate.L_g2 < bend
 
 
+@pytest.mark.slow
 def test_quadratics_in_pieces_and_in_powers():
     """Third derivatives alone would call Huber's function quadratic; y**2.0 has none that JAX can
     form at y = 0."""

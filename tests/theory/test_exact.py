@@ -199,8 +199,8 @@ def test_lemma_6_sums_of_a_recursion(q, seed):
 CASES = [
     ("path", 1, 0, 1.0),
     ("ring", 4, 1, 30.0),
-    ("path", 3, 2, 5.0),
-    ("erdos_renyi", 6, 3, 100.0),
+    pytest.param("path", 3, 2, 5.0, marks=pytest.mark.slow),
+    pytest.param("erdos_renyi", 6, 3, 100.0, marks=pytest.mark.slow),
 ]
 
 
@@ -342,6 +342,7 @@ def test_proposition_e_unmatched_inner_steps(b, gamma, product):
 # The library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "m"), [("path", 4), ("erdos_renyi", 6)])
 def test_the_library_takes_the_steps_of_the_theorem(kind, m):
     """x, c, w and the memories after 30 steps of decibo.ahead_exact and of the recursion in
@@ -390,6 +391,7 @@ def test_bound_and_start_errors_along_a_run_of_the_library(name):
         assert squares[:K].mean() <= bound.total
 
 
+@pytest.mark.slow
 def test_start_errors_twice():
     world = Bent(2, m=4)
     network = decibo.networks.path(4)

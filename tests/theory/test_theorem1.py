@@ -53,7 +53,7 @@ def run(kind):
     return region, network, steps, solution, visited
 
 
-@pytest.mark.parametrize("kind", ["bilevel", "minimax"])
+@pytest.mark.parametrize("kind", [pytest.param("bilevel", marks=pytest.mark.slow), "minimax"])
 def test_the_potential_falls_at_every_step(kind):
     region, network, steps, solution, visited = run(kind)
     assert max(visited.C_fy / region.C_fy, visited.b_f / region.b_f, visited.b_g / region.b_g) <= 1
@@ -145,7 +145,7 @@ def test_a_hundredth_more_alpha_breaks_exactly_the_named_inequality(constants, l
     assert broken == [name]
     slack = t.slacks(1.01 * t.alpha, t.beta, t.gamma)[name]
     assert slack.factor == pytest.approx(1.01)
-    assert slack.margin < 0
+    assert not slack.holds
 
 
 @pytest.mark.parametrize("step", ["beta", "gamma"])

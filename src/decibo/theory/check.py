@@ -1,10 +1,10 @@
-"""check: what Theorem 1 or Theorem B says of a problem, a network and a method, in a table and as
-JSON."""
+"""What Theorem 1 or Theorem B says of a problem, a network and a method: a table, and JSON."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
@@ -74,7 +74,12 @@ class Check:
         for this gamma."""
         if isinstance(self.theorem, Theorem1):
             return {step: getattr(self.theorem, step) for step in STEPS}
-        return {} if self.theorem is None or not self.slacks else _largest(self.theorem)
+        if self.theorem is None or not self.slacks:
+            return {}
+        largest = {"gamma": BELOW * 2 / self.theorem.constants.L_yy}
+        if self.theorem.q < 1:
+            largest["alpha"] = BELOW * min(self.theorem.alphas.values())
+        return largest
 
     @property
     def factors(self) -> dict[str, float]:
@@ -88,14 +93,13 @@ class Check:
 
     def to_json(self) -> str:
         """Everything as JSON."""
+        c = self.constants
         parts: dict[str, Any] = {
             "problem": self.problem,
             "network": self.network,
             "method": self.method,
             "rho": self.rho,
-            "constants": (
-                asdict(self.constants) | {"kappa": self.constants.kappa, "L": self.constants.L}
-            ),
+            "constants": asdict(c) | {"kappa": c.kappa, "L": c.L},
             "settings": self.settings,
             "holds": self.holds,
             "inequalities": {
@@ -103,9 +107,7 @@ class Check:
                 for name, slack in self.slacks.items()
             },
             "factors": self.factors,
-            "floor": (
-                None if self.floor is None else {**asdict(self.floor), "total": self.floor.floor}
-            ),
+            "floor": self.floor and {**asdict(self.floor), "total": self.floor.floor},
             "advice": self.advice,
             "note": self.note.replace("\n", " "),
         }
@@ -116,55 +118,62 @@ class Check:
         return json.dumps(to_json(parts), indent=2)
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*self._header(), *self._table(), "", *wrap(self.advice, 80), "", self.note]
-        )
-
-    def _header(self) -> list[str]:
+        # The constants, four in a row; of Theorem B also what its inequalities are written in.
         c = self.constants
+        exact = isinstance(self.theorem, ExactSteps)
         names = ("mu_g", "L_f1", "L_g1", "L_g2", "C_fy", "b_f", "b_g", "kappa", "L")
         values = [f"{name + ' =':>7} {getattr(c, name):<10.4g}" for name in names]
         values.append("  rho = " + f"{'unknown' if self.rho is None else f'{self.rho:.4g}':<10}")
-        kind = "estimated at sampled points" if c.estimated else "exact (the problem is quadratic)"
         if isinstance(self.theorem, ExactSteps):
-            values += _derived(self.theorem)
-        rows = ["".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)]
-        return [
+            fine = self.theorem.constants
+            derived = {"sigma": self.theorem.sigma, "L_yy": fine.L_yy, "L_Phi": fine.L_Phi}
+            if self.theorem.q < 1:
+                derived |= {name: getattr(self.theorem, name) for name in ("G1", "G2", "N")}
+            values += [f"{name + ' =':>7} {value:<10.4g}" for name, value in derived.items()]
+        kind = "estimated at sampled points" if c.estimated else "exact (the problem is quadratic)"
+        rows = [
             *wrap(f"{self.problem}; {self.network}; {self.method}", 80),
             f"constants, {kind}:",
-            *rows,
+            *("".join(values[i : i + 4]).rstrip() for i in range(0, len(values), 4)),
         ]
-
-    def _table(self) -> list[str]:
-        if self.theorem is None or not self.slacks:
-            return []
-        title = f"inequality of {EXACT if isinstance(self.theorem, ExactSteps) else 'Theorem 1'}"
-        rows = ["", f"{title:<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
-        for name, slack in self.slacks.items():
-            ratio = slack.value / slack.bound if slack.bound else float("inf")
-            answer = "yes" if slack.holds else "NO"
-            rows.append(
-                f"{name:<49}{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g} {answer:>5}"
-            )
-        rows.append("")
-        for step, largest in self.largest.items():
-            setting = f"{step:<6} = {self.settings[step]:<9.3g}"
-            factor = self.factors[step]
-            times = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{factor:,.0f}"
-            rows.append(f"{setting} the largest admitted is {largest:.3g}: {times} times that")
-        return rows + self._floor()
+        # Every inequality, the largest steps, and the floor.
+        if self.theorem is not None and self.slacks:
+            title = f"inequality of {EXACT if exact else 'Theorem 1'}"
+            rows += ["", f"{title:<49}{'value':>8}{'bound':>9}{'ratio':>8} holds"]
+            for name, slack in self.slacks.items():
+                ratio = slack.value / slack.bound if slack.bound else float("inf")
+                answer = "yes" if slack.holds else "NO"
+                numbers = f"{slack.value:>8.2g}{slack.bound:>9.2g}{ratio:>8.2g}"
+                rows.append(f"{name:<49}{numbers} {answer:>5}")
+            rows.append("")
+            for step, largest in self.largest.items():
+                setting = f"{step:<6} = {self.settings[step]:<9.3g}"
+                factor = self.factors[step]
+                times = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{factor:,.0f}"
+                rows.append(f"{setting} the largest admitted is {largest:.3g}: {times} times that")
+            rows += self._floor()
+        return "\n".join([*rows, "", *wrap(self.advice, 80), "", self.note])
 
     def _floor(self) -> list[str]:
-        if isinstance(self.floor, ExactBound) and isinstance(self.theorem, ExactSteps):
-            return _exact_floor(self.theorem, self.floor)
-        if not isinstance(self.floor, Bound):
+        floor, title = self.floor, "floor of |grad Phi|^2:"
+        if isinstance(floor, Bound):
+            parts = f"penalty C {floor.penalty:.3g}, heterogeneity B {floor.heterogeneity:.3g}"
+            rows = [f"{title} {floor.floor:.3g} ({parts})"]
+            if not self.holds:
+                rows.append("(the formula outside its conditions: no prediction for this run)")
+            return rows
+        if floor is None or not isinstance(self.theorem, ExactSteps):
             return []
-        parts = (
-            f"penalty C {self.floor.penalty:.3g}, heterogeneity B {self.floor.heterogeneity:.3g}"
-        )
-        rows = [f"floor of |grad Phi|^2: {self.floor.floor:.3g} ({parts})"]
-        if not self.holds:
-            rows.append("(the formula outside its conditions: no prediction for this run)")
+        if floor.F == 0:
+            return [f"{title} 0 (no penalty, or g is quadratic in y)"]
+        factor = f"zeta F^2 = {floor.floor:.3g}" if self.theorem.holds else "none proved"
+        R = self.theorem.R()
+        rows = [
+            f"{title} {factor}; error of the penalty: F = {floor.F:.3g}",
+            f"(if |f_y| <= C_fy along the run, and then |w| <= R = {R:.3g} on average)",
+        ]
+        if self.theorem.constants.L_g3 is None:
+            rows.append("(L_g3 is not known, so F falls like 1/lam; with it, like 1/lam^2)")
         return rows
 
 
@@ -187,53 +196,47 @@ def check(
     problem.check_agents(network.agents)
     constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
     rho = None if isinstance(network, DirectedNetwork | EachNetwork) else float(network.rho)
-    theorem = None
-    settings = {}
-    slacks = {}
-    floor = None
+    theorem: Theorem1 | ExactSteps | None = None
+    floor: Bound | ExactBound | None = None
+    settings: dict[str, float] = {}
+    slacks: dict[str, Slack] = {}
+    scope = _scope(network, method)
     exact = method.theorem == EXACT or method.chosen is not None
-    if exact and isinstance(network, Network) and _scope(network, method) is None:
-        settings = _exact_settings(method)
-        theorem = _exact(constants, network, settings)
+    if exact and isinstance(network, Network) and scope is None:
+        # Theorem B: alpha, gamma and lam as far as the method has them; agents find the others.
+        names = [n for n in ("gamma", "alpha", "lam") if method.settings.get(n) is not None]
+        settings = _settings(method, names)
+        steps = {name: settings.get(name) for name in ("alpha", "gamma")}
+        fine = fine_constants(constants, C_f=constants.C_fy)
+        theorem = ahead_exact_steps(fine, network, **steps)
         slacks = {} if method.chosen else theorem.slacks
-        floor = _bound(theorem, settings)
-        advice = _exact_advice(theorem, slacks, _exact(constants, network, {}))
+        if theorem.q < 1:  # without a penalty there is no floor
+            zero = ExactBound(0.0, 0.0, 0.0, theorem.zeta, math.inf)
+            floor = theorem.bound(math.inf, settings["lam"]) if "lam" in settings else zero
+        advice = _exact_advice(theorem, slacks, ahead_exact_steps(fine, network))
     elif method.theorem not in (None, EXACT) and rho is not None:
-        settings = _settings(method)
+        settings = _settings(method, ("alpha", "beta", "gamma", "lam"))
         theorem = Theorem1(constants, rho, settings["lam"])
         floor = bound(constants, rho, **settings)
         slacks = theorem.slacks(settings["alpha"], settings["beta"], settings["gamma"])
         advice = _advice(theorem, slacks, floor)
     else:
-        scope = _scope(network, method)
         known = "the constants are" if rho is None else "the constants and rho are"
         advice = f"{scope}; {known} all that can be said here."
-    return Check(
-        problem=problem.name,
-        network=repr(network),
-        method=repr(method),
-        rho=rho,
-        constants=constants,
-        theorem=theorem,
-        settings=settings,
-        slacks=slacks,
-        floor=floor,
-        advice=advice,
-    )
+    names = problem.name, repr(network), repr(method)
+    return Check(*names, rho, constants, theorem, settings, slacks, floor, advice)
 
 
-def _settings(method: Algorithm) -> dict[str, float]:
-    """The numbers of the method, schedules at step 0."""
-    values: dict[str, Any] = {
-        name: value(0) if callable(value) else value for name, value in method.settings.items()
-    }
-    if values["beta"] is None:
-        values["beta"] = values["gamma"] / values["lam"]
-    return _readable({name: float(values[name]) for name in ("alpha", "beta", "gamma", "lam")})
-
-
-def _readable(settings: dict[str, float]) -> dict[str, float]:
-    for name, value in settings.items():
+def _settings(method: Algorithm, names: Sequence[str]) -> dict[str, float]:
+    """The numbers of the method with these names, schedules at step 0."""
+    settings = {}
+    for name in names:
+        value = method.settings[name]
+        if name == "beta" and value is None:  # ahead without beta moves y and z alike
+            inner = _settings(method, ("gamma", "lam"))
+            value = inner["gamma"] / inner["lam"]
+        number: Any = value(0) if callable(value) else value
+        value = settings[name] = float(number)
         if not 1 / LARGEST <= value <= LARGEST:
             raise InputError(
                 f"{name} must be between {1 / LARGEST:g} and {LARGEST:g} for check, but it is"
@@ -278,72 +281,11 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
         )
     if method.theorem == EXACT and isinstance(network, VaryingNetwork):
         return "Theorem B is about networks that do not change"
-    if method.theorem == EXACT and "beta" in method.settings and not _same(method, "beta", "gamma"):
-        return "Theorem B covers sparkle_ed with beta = gamma only"
+    if method.theorem == EXACT and "beta" in method.settings:
+        beta, gamma = method.settings["beta"], method.settings["gamma"]
+        if beta is not gamma and beta != gamma:  # schedules are equal if they are the same one
+            return "Theorem B covers sparkle_ed with beta = gamma only"
     return None
-
-
-def _same(method: Algorithm, one: str, other: str) -> bool:
-    first: Any = method.settings[one]
-    second: Any = method.settings[other]
-    return first is second or (
-        not callable(first) and not callable(second) and float(first) == float(second)
-    )
-
-
-def _exact_settings(method: Algorithm) -> dict[str, float]:
-    """alpha, gamma and lam as far as the method has them, schedules at step 0."""
-    given = {name: method.settings.get(name) for name in ("gamma", "alpha", "lam")}
-    values: dict[str, Any] = {
-        name: value(0) if callable(value) else value for name, value in given.items()
-    }
-    return _readable({name: float(value) for name, value in values.items() if value is not None})
-
-
-def _exact(constants: Constants, network: Network, settings: dict[str, float]) -> ExactSteps:
-    fine = fine_constants(constants, C_f=constants.C_fy)
-    return ahead_exact_steps(
-        fine, network, alpha=settings.get("alpha"), gamma=settings.get("gamma")
-    )
-
-
-def _bound(theorem: ExactSteps, settings: dict[str, float]) -> ExactBound | None:
-    """The floor; None where gamma is too large for one, zero without a penalty."""
-    if not theorem.q < 1:
-        return None
-    if "lam" in settings:
-        return theorem.bound(math.inf, settings["lam"])
-    return ExactBound(0.0, 0.0, 0.0, theorem.zeta, math.inf)
-
-
-def _derived(theorem: ExactSteps) -> list[str]:
-    """What the inequalities of Theorem B are written in."""
-    parts = {
-        "sigma": theorem.sigma,
-        "L_yy": theorem.constants.L_yy,
-        "L_Phi": theorem.constants.L_Phi,
-    }
-    if theorem.q < 1:
-        parts |= {"G1": theorem.G1, "G2": theorem.G2, "N": theorem.N}
-    return [f"{name + ' =':>7} {value:<10.4g}" for name, value in parts.items()]
-
-
-def _largest(theorem: ExactSteps) -> dict[str, float]:
-    gamma = {"gamma": BELOW * 2 / theorem.constants.L_yy}
-    return gamma | {"alpha": BELOW * min(theorem.alphas.values())} if theorem.q < 1 else gamma
-
-
-def _exact_floor(theorem: ExactSteps, floor: ExactBound) -> list[str]:
-    if floor.F == 0:
-        return ["floor of |grad Phi|^2: 0 (no penalty, or g is quadratic in y)"]
-    factor = f"zeta F^2 = {floor.floor:.3g}" if theorem.holds else "none proved"
-    rows = [f"floor of |grad Phi|^2: {factor}; error of the penalty: F = {floor.F:.3g}"]
-    rows.append(
-        f"(if |f_y| <= C_fy along the run, and then |w| <= R = {theorem.R():.3g} on average)"
-    )
-    if theorem.constants.L_g3 is None:
-        rows.append("(L_g3 is not known, so F falls like 1/lam; with it, like 1/lam^2)")
-    return rows
 
 
 def _exact_advice(theorem: ExactSteps, slacks: dict[str, Slack], rule: ExactSteps) -> str:

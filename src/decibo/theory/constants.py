@@ -85,19 +85,14 @@ class Constants:
 
     @property
     def kappa(self) -> float:
-        """The condition number max(C_fy, L_f1, L_g1, L_g2)/mu_g."""
         return max(self.C_fy, self.L_f1, self.L_g1, self.L_g2) / self.mu_g  # (1)
 
     @property
     def L_ystar(self) -> float:
-        """The Lipschitz constant L_g1/mu_g of y*(x)."""
         return self.L_g1 / self.mu_g  # (2)
 
     def L_ystar_lam(self, lam: float) -> float:
-        """The Lipschitz constant L_lam/mu_lam = 2 L_lam/(lam mu_g) of y*(x; lam); that of y*(x) if
-        g = -f."""
-        # (2), (13)
-        return self.L_ystar if self.minimax else 2 * self.L_lam(lam) / (lam * self.mu_g)
+        return self.L_ystar if self.minimax else self.L_lam(lam) / self.mu_lam(lam)  # (2), (13)
 
     @property
     def L(self) -> float:
@@ -109,78 +104,67 @@ class Constants:
         return (self.L_f1 + by_gradients + by_hessian) * (1 + self.L_ystar)  # (3)
 
     def U_lam(self, lam: float) -> float:
-        """sqrt(L_f1^2 + lam^2 L_g1^2), how fast the directions change with y; |lam - 1| L_g1 if g =
-        -f."""
+        """How fast the directions change with y."""
         # (4), (13)
         return abs(lam - 1) * self.L_g1 if self.minimax else math.hypot(self.L_f1, lam * self.L_g1)
 
     def L_lam(self, lam: float) -> float:
-        """The smoothness L_f1 + lam L_g1 of f + lam g; (lam - 1) L_g1 if g = -f."""
+        """The smoothness of f + lam g."""
         return (lam - 1) * self.L_g1 if self.minimax else self.L_f1 + lam * self.L_g1  # (4), (13)
 
     def mu_lam(self, lam: float) -> float:
-        """The strong convexity lam mu_g/2 of f + lam g in y; (lam - 1) mu_g if g = -f."""
+        """The strong convexity of f + lam g in y."""
         return (lam - 1 if self.minimax else lam / 2) * self.mu_g  # (4), (13)
 
     @property
     def w_gamma(self) -> float:
-        """The contraction mu_g L_g1/(2 (mu_g + L_g1)) of z."""
+        """The contraction of z."""
         return self.mu_g * self.L_g1 / (2 * (self.mu_g + self.L_g1))  # (5)
 
     def w_beta(self, lam: float) -> float:
-        """The contraction mu_lam L_lam/(2 (mu_lam + L_lam)) of y; (lam - 1) w_gamma if g = -f."""
+        """The contraction of y."""
         if self.minimax:
             return (lam - 1) * self.w_gamma  # (13)
-        mu = self.mu_lam(lam)
-        L = self.L_lam(lam)
+        mu, L = self.mu_lam(lam), self.L_lam(lam)
         return mu * L / (2 * (mu + L))  # (5)
 
     def U_over_w(self, lam: float) -> float:
-        """U_lam/w_beta, how much an error of the directions moves y; L_g1/w_gamma if g = -f, also
-        at lam = 1."""
+        """How much an error of the directions moves y; if g = -f also defined at lam = 1."""
         # (13)
         return self.L_g1 / self.w_gamma if self.minimax else self.U_lam(lam) / self.w_beta(lam)
 
     def u_beta(self, lam: float) -> float:
-        """lam L_g1 w_beta/U_lam^2: a number for which D_1 and D_2 of the proof are below p_1 lam^2
-        and p_2 lam^2."""
+        """A number for which D_1 and D_2 of the proof are below p_1 lam^2 and p_2 lam^2."""
         moved = self.U_lam(lam) * self.U_over_w(lam)
         return lam * self.L_g1 / moved if moved > 0 else math.inf  # (7)
 
     def b_y2(self, lam: float) -> float:
-        """2 (b_f^2 + lam^2 b_g^2): the heterogeneity of the direction of y; (lam - 1)^2 b_g^2 if g
-        = -f."""
-        # (12), (13)
-        return (
-            ((lam - 1) * self.b_g) ** 2
-            if self.minimax
-            else 2 * (self.b_f**2 + (lam * self.b_g) ** 2)
-        )
+        """The heterogeneity of the direction of y, squared."""
+        if self.minimax:
+            return ((lam - 1) * self.b_g) ** 2  # (13)
+        return 2 * (self.b_f**2 + (lam * self.b_g) ** 2)  # (12)
 
     @property
     def C_in(self) -> float:
-        """2 C_fy/mu_g: |y*(x) - y*(x; lam)| <= C_in/lam."""
+        """|y*(x) - y*(x; lam)| <= C_in/lam."""
         return 0.0 if self.minimax else 2 * self.C_fy / self.mu_g  # (6)
 
     @property
     def C_ou(self) -> float:
-        """C_in (1 + L_g1/mu_g)(L_f1 + L_g2 C_in/2): |grad Phi - grad p*| <= C_ou/lam."""
+        """|grad Phi - grad p*| <= C_ou/lam."""
         return self.C_in * (1 + self.L_ystar) * (self.L_f1 + self.L_g2 * self.C_in / 2)  # (6)
 
     def p_1(self, lam: float) -> float:
-        """(96/u_beta^2 + 48 L_g1^2/w_gamma^2 + 24) L_g1^2: weighs the consensus error of x."""
-        # (8)
-        return (
-            96 / self.u_beta(lam) ** 2 + 48 * (self.L_g1 / self.w_gamma) ** 2 + 24
-        ) * self.L_g1**2
+        """The weight of the consensus error of x."""
+        return self.p_2(lam) + 48 * self.L_g1**4 / self.w_gamma**2  # (8)
 
     def p_2(self, lam: float) -> float:
-        """(96/u_beta^2 + 24) L_g1^2: weighs the consensus error of y."""
+        """The weight of the consensus error of y."""
         return (96 / self.u_beta(lam) ** 2 + 24) * self.L_g1**2  # (9)
 
     @property
     def p_3(self) -> float:
-        """(48 L_g1^2/w_gamma^2 + 12) L_g1^2: weighs the consensus error of z."""
+        """The weight of the consensus error of z."""
         return (48 * (self.L_g1 / self.w_gamma) ** 2 + 12) * self.L_g1**2  # (9)
 
     def d(self, rho: float, *, alpha: float, beta: float, gamma: float, lam: float) -> Weights:

@@ -25,7 +25,7 @@ same powers of K; it pays 1/(1 - rho) in the first term and has none in the othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from decibo.theory.constants import Constants, network_rho
 from decibo.theory.theorem1 import BELOW, Theorem1, theorem1
@@ -45,7 +45,7 @@ class Rule:
     @property
     def settings(self) -> dict[str, float]:
         """What `ahead(**settings)` takes."""
-        return {name: value for name, value in asdict(self).items() if name != "admitted"}
+        return {name: getattr(self, name) for name in ("alpha", "beta", "gamma", "lam")}
 
 
 def corollary1(
@@ -89,12 +89,8 @@ def _scaled(
     lam = practical.get("lam", lam)
     theorem = Theorem1 if practical else theorem1  # practical steps may break Theorem 1
     at_one = theorem(constants, rho, lam)
-    steps = {
-        "alpha": at_one.alpha,
-        "beta": at_one.beta,
-        "gamma": at_one.gamma,
-        "lam": lam,
-    } | practical
+    steps = {"alpha": at_one.alpha, "beta": at_one.beta, "gamma": at_one.gamma, "lam": lam}
+    steps |= practical
     scaled = {name: value * K ** powers[name] for name, value in steps.items()}
     at_K = theorem(constants, rho, scaled["lam"])
     # p_1 and p_2 change a little with lam, so that the first K may need a little less

@@ -86,18 +86,36 @@ def constants(
         )
     require_products("decibo.theory.constants", functions, one_of(data))
     key = jax.random.key(seed)
+    # First order at all points, and pairs (x, y) around some of them for the rest, (1).
     points = _around(problem, radius, samples, key) if x is None else _visited(problem, x)
     start = problem.y_layout.ravel(problem.y0)
     ys, solved, slope, b_f2, b_g2 = map(np.asarray, _first_order(functions, data, points, start))
     subset = np.unique(np.linspace(0, len(points) - 1, samples).astype(int))
-    pairs = _pairs(
-        points[subset], np.where(solved[subset, None], ys[subset], start), start, radius, key
-    )
+    xs, near = points[subset], jnp.asarray(np.where(solved[subset, None], ys[subset], start))
+    away = jax.random.normal(jax.random.fold_in(key, 1), near.shape, start.dtype)
+    away = near + radius * away / jnp.linalg.norm(away, axis=1, keepdims=True)
+    pairs = jnp.concatenate([xs, xs, xs[:1]]), jnp.concatenate([near, away, start[None]])
     curvature = jax.device_get(_second_order(functions, data, *pairs, key))
-    mu_g = _convex(pairs, curvature["g_yy"][..., 0])
-    for point in points[~solved][:1]:
-        exact_problem.at(problem.x_layout.unravel(point))  # raises: there is no y*(x), and why
-    quadratic = _unchanging(curvature["probe"]) and _straight(curvature["bend"], curvature["probe"])
+    # Strong convexity before y*(x): where it fails, this is the better message.
+    lows = curvature["g_yy"][..., 0]
+    point, agent = np.unravel_index(np.argmin(np.where(np.isnan(lows), -np.inf, lows)), lows.shape)
+    mu_g = float(lows[point, agent])
+    if not mu_g > 0:
+        at_x, at_y = (format_array(part[point]) for part in pairs)
+        raise InputError(
+            "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner"
+            f" Hessian of agent {agent} has the eigenvalue {mu_g:.4g} at x = {at_x}, y = {at_y}.",
+            "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or pass the points x of a run.",
+        )
+    for unsolved in points[~solved][:1]:
+        exact_problem.at(problem.x_layout.unravel(unsolved))  # raises: there is no y*(x), and why
+    # Quadratic: the same products at all points, and (8) zero; NaN, as of y**2.0 at y = 0, says
+    # nothing.
+    probes, bends = curvature["probe"], curvature["bend"]
+    rounding = np.finfo(probes.dtype).eps * np.abs(probes).max()
+    quadratic = np.ptp(probes, axis=0).max() <= 1e3 * rounding and bool(
+        np.abs(bends[np.isfinite(bends)]).max(initial=0.0) <= 8 * rounding
+    )
     exact = quadratic and functions.x.size + functions.y.size <= DENSE
     L_f1 = float(np.abs(curvature["f"]).max())  # (2)
     L_g1 = max(float(np.abs(curvature["g"]).max()), mu_g)  # (2)
@@ -127,9 +145,8 @@ def _around(problem: Problem, radius: float, samples: int, key: jax.Array) -> ja
     offsets = radius * axes / jnp.linalg.norm(axes, axis=1, keepdims=True)
     rows = [centre[None], centre + offsets, centre - offsets]
     if problem.solution and "x" in problem.solution:
-        rows.insert(
-            1, problem.x_layout.ravel(jax.tree.map(jnp.asarray, problem.solution["x"]))[None]
-        )
+        known = jax.tree.map(jnp.asarray, problem.solution["x"])
+        rows.insert(1, problem.x_layout.ravel(known)[None])
     return jnp.concatenate(rows)  # (1)
 
 
@@ -151,15 +168,6 @@ def _visited(problem: Problem, x: Tree) -> jax.Array:
     if not bool(jnp.all(jnp.isfinite(rows))):
         raise InputError("The points x must be finite, but some of their entries are not.")
     return rows
-
-
-def _pairs(
-    x: jax.Array, ys: np.ndarray, start: Vector, radius: float, key: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Pairs (x, y), (1)."""
-    away = jax.random.normal(jax.random.fold_in(key, 1), ys.shape, start.dtype)
-    away = jnp.asarray(ys) + radius * away / jnp.linalg.norm(away, axis=1, keepdims=True)
-    return jnp.concatenate([x, x, x[:1]]), jnp.concatenate([jnp.asarray(ys), away, start[None]])
 
 
 @partial(jax.jit, static_argnames="functions")
@@ -186,8 +194,7 @@ def _second_order(
 
     def one(d: Tree, x: Vector, y: Vector) -> dict[str, jax.Array]:
         oracle = Oracle(functions, d)
-        f = joined(oracle.outer_value, x.size)
-        g = joined(oracle.inner_value, x.size)
+        f, g = joined(oracle.outer_value, x.size), joined(oracle.inner_value, x.size)
         p = jnp.concatenate([x, y.astype(x.dtype)])
         # the same at every point
         probe, other = jax.random.normal(jax.random.key(0), (2, p.size), p.dtype)
@@ -211,40 +218,10 @@ def _third_order(
     """At each (x, y) every agent's |D3 g|."""
 
     def one(d: Tree, x: Vector, y: Vector) -> jax.Array:
-        return third(
-            joined(Oracle(functions, d).inner_value, x.size),
-            jnp.concatenate([x, y.astype(x.dtype)]),
-            key,
-        )
+        g = joined(Oracle(functions, d).inner_value, x.size)
+        return third(g, jnp.concatenate([x, y.astype(x.dtype)]), key)
 
     return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
-
-
-def _convex(pairs: tuple[jax.Array, jax.Array], lows: np.ndarray) -> float:
-    """mu_g, if it is positive at every point."""
-    point, agent = np.unravel_index(np.argmin(np.where(np.isnan(lows), -np.inf, lows)), lows.shape)
-    low = float(lows[point, agent])
-    if not low > 0:
-        x, y = (format_array(part[point]) for part in pairs)
-        raise InputError(
-            "Every g_i must be strongly convex in y where a run goes (Assumption 2), but the inner"
-            f" Hessian of agent {agent} has the eigenvalue {low:.4g} at x = {x}, y = {y}.",
-            "Add a ridge term such as 0.5 * mu * |y|^2 to inner, or pass the points x of a run.",
-        )
-    return low
-
-
-def _unchanging(probes: np.ndarray) -> bool:
-    """Whether a product with the second derivatives is the same at all points, up to rounding."""
-    scale = np.abs(probes).max()
-    return bool(np.ptp(probes, axis=0).max() <= 1e3 * np.finfo(probes.dtype).eps * scale)
-
-
-def _straight(bends: np.ndarray, probes: np.ndarray) -> bool:
-    """Whether the third derivatives (8) are zero, up to rounding; NaN, as of y**2.0 at y = 0, says
-    nothing."""
-    found = np.abs(bends[np.isfinite(bends)])
-    return bool(found.max(initial=0.0) <= 8 * np.finfo(probes.dtype).eps * np.abs(probes).max())
 
 
 def product(h: Scalar, p: Vector, v: Vector) -> Vector:
@@ -255,32 +232,24 @@ def product(h: Scalar, p: Vector, v: Vector) -> Vector:
 def extremes(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
     """The smallest and the largest eigenvalue of the Hessian of h at p."""
     if p.size <= DENSE:
-        eigenvalues = jnp.linalg.eigvalsh(
-            jax.vmap(lambda v: product(h, p, v))(jnp.eye(p.size, dtype=p.dtype))
-        )
-    else:
-        eigenvalues = jnp.linalg.eigvalsh(_krylov(lambda v: product(h, p, v), p, key))  # (6)
-    return jnp.stack([eigenvalues[0], eigenvalues[-1]])
+        matrix = jax.vmap(lambda v: product(h, p, v))(jnp.eye(p.size, dtype=p.dtype))
+        return jnp.linalg.eigvalsh(matrix)[jnp.array([0, -1])]
 
-
-def _krylov(apply: Callable[[Vector], Vector], p: Vector, key: jax.Array) -> jax.Array:
-    """Q H Q' after KRYLOV products, with Q orthogonalised twice."""
-    start = jax.random.normal(key, p.shape, p.dtype)
-
-    def one(
-        i: jax.Array, carry: tuple[jax.Array, jax.Array, Vector]
-    ) -> tuple[jax.Array, jax.Array, Vector]:
+    # (6). Orthogonalised twice: once loses orthogonality to rounding as soon as an eigenvalue has
+    # converged.
+    def one(i: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         Q, HQ, v = carry
         for _ in range(2):
             v = v - Q.T @ (Q @ v)
         v = v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(p.dtype).tiny)
-        Hv = apply(v)
+        Hv = product(h, p, v)
         return Q.at[i].set(v), HQ.at[i].set(Hv), Hv
 
     empty = jnp.zeros((KRYLOV, p.size), p.dtype)
+    start = jax.random.normal(key, p.shape, p.dtype)
     Q, HQ, _ = lax.fori_loop(0, KRYLOV, one, (empty, empty, start))
     T = Q @ HQ.T
-    return (T + T.T) / 2
+    return jnp.linalg.eigvalsh((T + T.T) / 2)[jnp.array([0, -1])]
 
 
 def third(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:

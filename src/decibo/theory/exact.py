@@ -1,4 +1,4 @@
-r"""Theorems A and B: step sizes and a bound for ahead_exact, free of lam.          [docs/explanation/theorem.md]
+r"""Theorems A and B: step sizes and a bound for ahead_exact, free of lam.          [studies/proofs/theorem.md]
 
 Constants, on the region of a run, for every agent i; w* solves mean(H) w* = -mean(f_y) at (x,
 y*(x))
@@ -92,14 +92,19 @@ class FineConstants:
 
 
 def fine_constants(constants: Constants | None = None, **finer: float) -> FineConstants:
-    """The constants of Theorems A and B: from those of the paper by (5) and Lemma 0, with finer
-    values where given.
+    """The constants of Theorems A and B: from the paper's by (5) and Lemma 0, or finer ones.
 
     finer   mu_g, L_yy, L_xy, M_y, M_x, V, L_g2, L_g3, C_f, L_ystar, L_wstar, L_Phi or L_D; without
             `constants` the first six are needed
     """
     only_known("fine_constants", "constant", finer, (*REQUIRED, *OPTIONAL, *DERIVED))
-    given = ({} if constants is None else _from_paper(constants)) | {
+    given: dict[str, float] = {}
+    if constants is not None:
+        V = constants.C_fy / constants.mu_g
+        M = constants.L_f1 + constants.L_g2 * V
+        given = {"mu_g": constants.mu_g, "L_yy": constants.L_g1, "L_xy": constants.L_g1}
+        given |= {"M_y": M, "M_x": M, "V": V, "L_g2": constants.L_g2}  # (5)
+    given |= {
         name: at_least(name, value, 0.0) for name, value in finer.items() if value is not None
     }
     missing = [name for name in REQUIRED if name not in given]
@@ -121,13 +126,6 @@ def fine_constants(constants: Constants | None = None, **finer: float) -> FineCo
     return FineConstants(**(given | derived))
 
 
-def _from_paper(constants: Constants) -> dict[str, float]:
-    V = constants.C_fy / constants.mu_g
-    M = constants.L_f1 + constants.L_g2 * V
-    curvature = {"mu_g": constants.mu_g, "L_yy": constants.L_g1, "L_xy": constants.L_g1}
-    return curvature | {"M_y": M, "M_x": M, "V": V, "L_g2": constants.L_g2}  # (5)
-
-
 @dataclass(frozen=True)
 class ExactBound:
     """The parts of (18); `floor` is what no number of steps removes."""
@@ -146,7 +144,6 @@ class ExactBound:
 
     @property
     def floor(self) -> float:
-        """zeta F^2."""
         return self.zeta * self.F**2 if math.isfinite(self.zeta) else math.inf
 
     @property
@@ -157,8 +154,7 @@ class ExactBound:
 
 @dataclass(frozen=True)
 class ExactSteps:
-    """Theorem B for a problem, a network and two step sizes. Use `ahead_exact_steps` to create
-    it."""
+    """Theorem B for a problem, a network and two step sizes; `ahead_exact_steps` creates one."""
 
     constants: FineConstants
     sigma: float
@@ -168,7 +164,6 @@ class ExactSteps:
 
     @property
     def chi(self) -> float:
-        """sigma/sqrt(1 - sigma^2)."""
         return self.sigma / math.sqrt(1 - self.sigma**2)  # (6)
 
     @property
@@ -179,22 +174,20 @@ class ExactSteps:
 
     @property
     def tau(self) -> float:
-        """gamma mu_g/(1 - q), at least 1: how much longer errors live than in gradient descent on
-        g."""
+        """At least 1: how much longer errors live than in gradient descent on g."""
         return self.gamma * self.constants.mu_g / (1 - self.q)  # (7)
 
     @property
     def Lambda_c(self) -> float:
         """How fast the reference of c moves with x."""
-        c = self.constants
-        return math.hypot(c.L_ystar, self.chi * self.gamma * (c.L_xy + c.L_yy * c.L_ystar))  # (8)
+        c, memory = self.constants, self.chi * self.gamma
+        return math.hypot(c.L_ystar, memory * (c.L_xy + c.L_yy * c.L_ystar))  # (8)
 
     @property
     def Lambda_w(self) -> float:
         """How fast the reference of w moves with x."""
-        c = self.constants
-        # (8)
-        return math.hypot(c.L_wstar, self.chi * self.gamma * (c.M_y * c.s + c.L_yy * c.L_wstar))
+        c, memory = self.constants, self.chi * self.gamma
+        return math.hypot(c.L_wstar, memory * (c.M_y * c.s + c.L_yy * c.L_wstar))  # (8)
 
     @property
     def L_G(self) -> float:
@@ -210,8 +203,8 @@ class ExactSteps:
     @property
     def G1(self) -> float:
         """How much the motion of x disturbs its own direction."""
-        # (10)
-        return (self.L_G * self.Lambda_c + self.constants.L_xy * self.Lambda_w) / (1 - self.q)
+        moved = self.L_G * self.Lambda_c + self.constants.L_xy * self.Lambda_w
+        return moved / (1 - self.q)  # (10)
 
     @property
     def G2(self) -> float:
@@ -220,18 +213,12 @@ class ExactSteps:
 
     @property
     def nu(self) -> float:
-        """alpha N sigma/(1 - sigma)."""
         return self.alpha * self.N * self.sigma / (1 - self.sigma)  # (13)
 
     @property
     def xi(self) -> float:
-        """(alpha G1 + alpha^2 G2)/(1 - nu); infinite where nu >= 1."""
-        # (13)
-        return (
-            (self.alpha * self.G1 + self.alpha**2 * self.G2) / (1 - self.nu)
-            if self.nu < 1
-            else math.inf
-        )
+        moved = self.alpha * self.G1 + self.alpha**2 * self.G2
+        return moved / (1 - self.nu) if self.nu < 1 else math.inf  # (13)
 
     @property
     def zeta(self) -> float:
@@ -243,63 +230,47 @@ class ExactSteps:
 
     @property
     def holds(self) -> bool:
-        """Whether Theorem B covers these step sizes; the rows of `slacks` are sufficient for
-        that."""
+        """Whether Theorem B covers these steps; the rows of `slacks` are sufficient for that."""
         return math.isfinite(self.zeta)
 
     @property
     def gammas(self) -> dict[str, float]:
         """The two numbers of which the rule (12) takes the smaller one for gamma."""
-        c = self.constants
-        # (12)
-        return {
-            "gamma <= 1/L_yy": 1 / c.L_yy,
-            "gamma <= (1 - sigma)/mu_g": (1 - self.sigma) / c.mu_g,
-        }
+        c, gap = self.constants, 1 - self.sigma
+        return {"gamma <= 1/L_yy": 1 / c.L_yy, "gamma <= (1 - sigma)/mu_g": gap / c.mu_g}
 
     @property
     def alphas(self) -> dict[str, float]:
-        """The two numbers of which the rule (12) takes the smaller one for alpha, with this
-        gamma."""
+        """The two of which it takes the smaller one for alpha, with this gamma."""
         motion = self.constants.L_Phi + 2 * self.G1 + math.sqrt(2 * self.G2)
-        mixing = 4 * self.sigma * self.N
+        mixing, gap = 4 * self.sigma * self.N, 1 - self.sigma
         return {
             "alpha <= 1/(L_Phi + 2 G1 + sqrt(2 G2))": 1 / motion if motion > 0 else math.inf,
-            "alpha <= (1 - sigma)/(4 sigma N)": (
-                (1 - self.sigma) / mixing if mixing > 0 else math.inf
-            ),
-        }  # (12)
+            "alpha <= (1 - sigma)/(4 sigma N)": gap / mixing if mixing > 0 else math.inf,
+        }
 
     @property
     def binding(self) -> dict[str, str]:
         """Which bound limits each step."""
-        alphas = self.alphas
-        gammas = self.gammas
-        return {
-            "gamma": min(gammas, key=gammas.__getitem__),
-            "alpha": min(alphas, key=alphas.__getitem__),
-        }
+        bounds = {"gamma": self.gammas, "alpha": self.alphas}
+        return {step: min(named, key=named.__getitem__) for step, named in bounds.items()}
 
     @property
     def slacks(self) -> dict[str, Slack]:
         """The rows of (11); those of alpha have a meaning only if the one of gamma holds."""
-        alpha = self.alpha
+        alpha, sigma = self.alpha, self.sigma
         rows = {"gamma L_yy < 2": Slack("gamma", self.gamma * self.constants.L_yy, 2.0)}
-        if not rows["gamma L_yy < 2"].holds:
-            return rows
-        quadratic = alpha * (self.constants.L_Phi + 2 * self.G1) + 2 * alpha**2 * self.G2
-        return rows | {
-            "alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1": Slack("alpha", quadratic, 1.0),
-            "4 sigma alpha N <= 1 - sigma": Slack(
-                "alpha", 4 * self.sigma * alpha * self.N, 1 - self.sigma
-            ),
-        }
+        if rows["gamma L_yy < 2"].holds:
+            moved = alpha * (self.constants.L_Phi + 2 * self.G1) + 2 * alpha**2 * self.G2
+            rows["alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1"] = Slack("alpha", moved, 1.0)
+            mixed = Slack("alpha", 4 * sigma * alpha * self.N, 1 - sigma)
+            rows["4 sigma alpha N <= 1 - sigma"] = mixed
+        return rows
 
     @property
     def largest_alpha(self) -> float:
         """The largest alpha for which Theorem B holds with this gamma; zeta is infinite there."""
-        low = 0.0
-        high = 1.0
+        low, high = 0.0, 1.0
         while replace(self, alpha=high).holds and high < 1e300:
             high *= 2
         for _ in range(200):
@@ -326,16 +297,13 @@ class ExactSteps:
         if c.L_g2 == 0:
             return 0.0
         R = self.R() if R is None else at_least("R", R, 0.0)
-        eps_c = c.L_g2 * R**2 / (2 * lam**2)  # (15)
-        # (15)
-        eps_w = (
-            c.L_g2 * c.V * R / (2 * lam) if c.L_g3 is None else c.L_g3 * c.V * R**2 / (6 * lam**2)
-        )
+        eps_c, eps_w = c.L_g2 * R**2 / (2 * lam**2), c.L_g2 * c.V * R / (2 * lam)  # (15)
+        if c.L_g3 is not None:
+            eps_w = c.L_g3 * c.V * R**2 / (6 * lam**2)
         return self.tau / c.mu_g * (self.L_G * eps_c + c.L_xy * eps_w) + eps_w  # (16)
 
     def I_0(self, e_c: float, e_w: float, e_x: float = 0.0) -> float:
-        """The initial errors as the direction of x sees them, (17); `start_errors` computes the
-        three."""
+        """The initial errors, from `start_errors`, as the direction of x sees them, (17)."""
         inner = (self.L_G * e_c + self.constants.L_xy * e_w) / math.sqrt(1 - self.q**2)
         return self.N * e_x / math.sqrt(1 - self.sigma**2) + inner  # (17)
 
@@ -371,8 +339,7 @@ def ahead_exact_steps(
     alpha: float | None = None,
     gamma: float | None = None,
 ) -> ExactSteps:
-    """Step sizes for `ahead_exact` that Theorem B proves to converge, whatever lam is; or what it
-    says about your own.
+    """Steps for `ahead_exact` with which Theorem B holds for every lam, or what it says of yours.
 
     network        a network, the rho of one if that is all you know, or None for one agent
     alpha, gamma   by default those of the rule (12), alpha for this gamma
@@ -380,10 +347,8 @@ def ahead_exact_steps(
     fine = constants if isinstance(constants, FineConstants) else fine_constants(constants)
     agents = network.agents if isinstance(network, Network) else 1 if network is None else None
     rule = ExactSteps(fine, sigma_of(network), 1.0, 1.0, agents)
-    # (12)
-    rule = replace(
-        rule, gamma=min(rule.gammas.values()) if gamma is None else positive("gamma", gamma)
-    )
+    least = min(rule.gammas.values()) if gamma is None else positive("gamma", gamma)
+    rule = replace(rule, gamma=least)  # (12)
     if gamma is not None and not gamma * fine.L_yy < 2:
         return replace(rule, alpha=math.nan if alpha is None else positive("alpha", alpha))
     largest = BELOW * min(rule.alphas.values())
@@ -395,19 +360,16 @@ def ahead_exact_steps(
 
 
 def sigma_of(network: Network | float | None) -> float:
-    """sigma: from the second eigenvalue of W, from rho if that is all there is, or 0 for one
-    agent."""
-    if network is None or (isinstance(network, Network) and network.agents == 1):
+    """sigma: from the second eigenvalue of W, or from rho if that is all there is, (6)."""
+    if network is None:
         return 0.0
-    second = (
-        network.spectrum.high if isinstance(network, Network) else math.sqrt(network_rho(network))
-    )
-    return math.sqrt((1 + second) / 2)  # (6)
+    if not isinstance(network, Network):
+        return math.sqrt((1 + math.sqrt(network_rho(network))) / 2)
+    return 0.0 if network.agents == 1 else math.sqrt((1 + network.spectrum.high) / 2)
 
 
 class StartErrors(NamedTuple):
-    """The errors of (17) where every agent starts at x0 and y = z = y0 with memories of zero, and
-    phi = Phi(x0)."""
+    """The errors of (17) at x0 and y = z = y0 with memories of zero, and phi = Phi(x0)."""
 
     e_c: float
     e_w: float
@@ -417,12 +379,9 @@ class StartErrors(NamedTuple):
 
 def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -> StartErrors:
     """The errors at the start of a run, for `steps.bound`; None as the network means one agent."""
-    exact = reference(
-        problem,
-        agents=None if problem.agents is not None else 1 if network is None else network.agents,
-    )
-    x = exact.flat(problem.x0)
-    y0 = problem.y_layout.ravel(problem.y0)
+    agents = 1 if network is None else network.agents
+    exact = reference(problem, agents=agents if problem.agents is None else None)
+    x, y0 = exact.flat(problem.x0), problem.y_layout.ravel(problem.y0)
     answer = exact.at(problem.x0)
     y = problem.y_layout.ravel(answer.y)
     w, g_y, rest_w, D = map(np.asarray, _at_rest(problem.functions, exact.data, x, y))
@@ -430,9 +389,8 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     m = len(g_y)
     U = (np.eye(m) - W) / 2 + 1 / m  # of use on vectors that sum to zero only
     of_memory = lambda C: float(np.sum(C * (np.linalg.solve(U, C) - C))) / m
-    e_c = math.sqrt(
-        float(np.sum((np.asarray(y0) - y) ** 2)) + steps.gamma**2 * of_memory(g_y - g_y.mean(0))
-    )
+    far = float(np.sum((np.asarray(y0) - y) ** 2))
+    e_c = math.sqrt(far + steps.gamma**2 * of_memory(g_y - g_y.mean(0)))
     e_w = math.sqrt(float(np.sum(w**2)) + steps.gamma**2 * of_memory(rest_w - rest_w.mean(0)))
     e_x = steps.alpha * math.sqrt(max(of_memory(D - D.mean(0)), 0.0))
     return StartErrors(e_c, e_w, e_x, float(answer.phi))
@@ -441,11 +399,10 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
 @partial(jax.jit, static_argnames="functions")
 def _at_rest(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
     """w*, and every agent's g_y, H w* + f_y and f_x + J w*, at (x, y*(x))."""
-    f_x, f_y = jax.vmap(lambda d: Oracle(functions, d).outer(x, y))(data)
-    product = lambda v: jnp.mean(
-        jax.vmap(lambda d: Oracle(functions, d).hessian(x, y, v))(data), axis=0
-    )
+    each = lambda ask: jax.vmap(lambda d: ask(Oracle(functions, d)))(data)
+    f_x, f_y = each(lambda oracle: oracle.outer(x, y))
+    product = lambda v: jnp.mean(each(lambda oracle: oracle.hessian(x, y, v)), axis=0)
     w = -jnp.linalg.solve(jax.vmap(product)(jnp.eye(y.size, dtype=y.dtype)), jnp.mean(f_y, axis=0))
-    Jw, Hw = jax.vmap(lambda d: Oracle(functions, d).products(x, y, w))(data)
-    g_y = jax.vmap(lambda d: Oracle(functions, d).inner(x, y)[1])(data)
+    Jw, Hw = each(lambda oracle: oracle.products(x, y, w))
+    g_y = each(lambda oracle: oracle.inner(x, y)[1])
     return w, g_y, Hw + f_y, f_x + Jw

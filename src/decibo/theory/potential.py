@@ -26,8 +26,7 @@ TERMS = ("V_phi", "V_y", "V_z", "V_consensus_x", "V_consensus_y", "V_consensus_z
 
 @dataclass(frozen=True)
 class Penalised:
-    """g + f/lam of one agent; two with the same parts are equal, so that compiled programs are
-    shared."""
+    """g + f/lam of one agent; equal if its parts are, so that compiled programs are shared."""
 
     outer: Objective
     inner: Objective
@@ -50,8 +49,7 @@ def penalised_solution(
 
 @dataclass(frozen=True)
 class Potential:
-    """The potential as a measure: a function of a snapshot of AHEAD. Use `potential` to create
-    one."""
+    """The potential as a measure of AHEAD's snapshots; `potential` creates one."""
 
     weights: Weights
     lam: float
@@ -66,17 +64,10 @@ class Potential:
             else penalised_solution(s.functions, s.here, s.mean("x"), y_star, self.lam)
         )
         far = lambda v, centre: jnp.sum((v - centre) ** 2)
-        spread = {v: average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"}
-        d = self.weights
-        values = (
-            2 * s.exact.phi,
-            d.d_1 * far(s.mean("y"), y_lam),
-            d.d_2 * far(s.mean("z"), y_star),
-            d.d_3 * spread["x"],
-            d.d_4 * spread["y"],
-            d.d_5 * spread["z"],
-        )
-        return dict(zip(TERMS, values, strict=True))  # (1)
+        spread = [average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"]
+        errors = far(s.mean("y"), y_lam), far(s.mean("z"), y_star), *spread
+        values = [d * error for d, error in zip(self.weights, errors, strict=True)]
+        return dict(zip(TERMS, [2 * s.exact.phi, *values], strict=True))  # (1)
 
     def __call__(self, s: Snapshot) -> jax.Array:
         return jnp.sum(jnp.stack(list(self.terms(s).values())))
@@ -99,8 +90,7 @@ class _Term:
 def potential(
     constants: Constants, rho: float, *, alpha: float, beta: float, gamma: float, lam: float
 ) -> Potential:
-    """The potential V for these constants and step sizes; `potential(...).measures` records it term
-    by term."""
+    """The potential V for these constants and steps; its `measures` record it term by term."""
     steps = {"alpha": alpha, "beta": beta, "gamma": gamma, "lam": lam}
     steps = {name: positive(name, value) for name, value in steps.items()}
     return Potential(constants.d(rho, **steps), steps["lam"], constants.minimax)

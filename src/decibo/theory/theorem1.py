@@ -42,8 +42,7 @@ BELOW = 1 - 1e-9
 
 
 class Slack(NamedTuple):
-    """One inequality `value < bound`; for lam `value > bound`, or `value >= bound` where equality
-    is enough."""
+    """One inequality `value < bound`; for lam `value > bound`, or >= where equality is enough."""
 
     step: str
     value: float
@@ -52,29 +51,19 @@ class Slack(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the inequality is true."""
         if self.equality and self.value == self.bound:
             return True
         return self.value > self.bound if self.step == "lam" else self.value < self.bound
 
     @property
-    def margin(self) -> float:
-        """How much room is left; negative if the inequality is broken."""
-        return self.value - self.bound if self.step == "lam" else self.bound - self.value
-
-    @property
     def factor(self) -> float:
-        """By what factor the value is too large (too small for lam); at most 1 if the inequality is
-        true."""
-        if self.step == "lam":
-            return self.bound / self.value
-        return self.value / self.bound
+        """By what factor the value is too large (too small for lam): at most 1 if it holds."""
+        return self.bound / self.value if self.step == "lam" else self.value / self.bound
 
 
 @dataclass(frozen=True)
 class Theorem1:
-    """The inequalities of Theorem 1 for a problem, a network and lam. Use `theorem1` to create
-    one."""
+    """The inequalities of Theorem 1 for a problem, a network and lam; `theorem1` creates one."""
 
     constants: Constants
     rho: float
@@ -85,19 +74,11 @@ class Theorem1:
         """lam must be above this, (1); if g = -f it may also be equal to it."""
         return 1.0 if self.constants.minimax else 2 * self.constants.L_f1 / self.constants.mu_g
 
-    @property
-    def _lam(self) -> dict[str, Slack]:
-        """The condition (1) on lam, by name."""
-        name = "lam >= 1" if self.constants.minimax else "lam > 2 L_f1/mu_g"
-        return {name: Slack("lam", self.lam, self.least_lam, equality=self.constants.minimax)}
-
     @cached_property
     def gammas(self) -> dict[str, float]:
         """The bounds (2) on gamma, by name."""
-        c = self.constants
-        gap = 1 - self.rho
-        root_1 = math.sqrt(c.p_1(self.lam))
-        root_3 = math.sqrt(c.p_3)
+        c, gap = self.constants, 1 - self.rho
+        root_1, root_3 = math.sqrt(c.p_1(self.lam)), math.sqrt(c.p_3)
         return {
             "2/(mu_g + L_g1)": 2 / (c.mu_g + c.L_g1),
             "(mu_g + L_g1)/(2 mu_g L_g1)": (c.mu_g + c.L_g1) / (2 * c.mu_g * c.L_g1),
@@ -109,36 +90,24 @@ class Theorem1:
     @cached_property
     def betas(self) -> dict[str, float]:
         """The bounds (3) on beta, by name."""
-        c = self.constants
-        gap = 1 - self.rho
-        lam = self.lam
-        root_1 = math.sqrt(c.p_1(lam))
-        root_2 = math.sqrt(c.p_2(lam))
+        c, gap, lam = self.constants, 1 - self.rho, self.lam
+        root_1, root_2 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_2(lam))
+        # beta w_beta <= 1/4 below it; if g = -f and lam = 1, y moves nothing and has no limit
+        inner = 1 / (2 * c.L_lam(lam)) + 1 / (lam * c.mu_g) if not c.minimax else math.inf
+        if c.minimax and lam != 1:
+            inner = (c.mu_g + c.L_g1) / (2 * abs(lam - 1) * c.mu_g * c.L_g1)
         return {
             "1/(lam L_g1)": 1 / (lam * c.L_g1),
-            "1/(2 L_lam) + 1/(lam mu_g)": self._inner_limit,
+            "1/(2 L_lam) + 1/(lam mu_g)": inner,
             "(1-rho)/(10 lam sqrt p_2)": gap / (10 * lam * root_2),
             "(1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2)": gap * root_1 / (48 * c.L_g1 * lam * root_2),
             "(1-rho)/(32 L_g1 lam)": gap / (32 * c.L_g1 * lam),
         }
 
-    @property
-    def _inner_limit(self) -> float:
-        """(mu_lam + L_lam)/(2 mu_lam L_lam): beta w_beta <= 1/4 below it; if g = -f and lam = 1
-        there is no limit."""
-        c = self.constants
-        if not c.minimax:
-            return 1 / (2 * c.L_lam(self.lam)) + 1 / (self.lam * c.mu_g)
-        pull = abs(self.lam - 1)
-        return (c.mu_g + c.L_g1) / (2 * pull * c.mu_g * c.L_g1) if pull > 0 else math.inf
-
     def alphas(self, beta: float, gamma: float) -> dict[str, float]:
         """The bounds (4) on alpha, by name."""
-        c = self.constants
-        gap = 1 - self.rho
-        lam = self.lam
-        root_1 = math.sqrt(c.p_1(lam))
-        root_3 = math.sqrt(c.p_3)
+        c, gap, lam = self.constants, 1 - self.rho, self.lam
+        root_1, root_3 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_3)
         return {
             "1/(2 L)": 1 / (2 * c.L) if c.L > 0 else math.inf,
             "w_gamma gamma/(10 L_y* L_g1 lam)": c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
@@ -166,26 +135,22 @@ class Theorem1:
     @property
     def binding(self) -> dict[str, str]:
         """Which inequality limits each step."""
-        bounds = {
-            "alpha": self.alphas(self.beta, self.gamma),
-            "beta": self.betas,
-            "gamma": self.gammas,
-        }
-        return {
-            step: f"{step} < {min(named, key=named.__getitem__)}" for step, named in bounds.items()
-        }
+        alphas = self.alphas(self.beta, self.gamma)
+        bounds = {"alpha": alphas, "beta": self.betas, "gamma": self.gammas}
+        least = {step: min(named, key=named.__getitem__) for step, named in bounds.items()}
+        return {step: f"{step} < {name}" for step, name in least.items()}
 
     def slacks(self, alpha: float, beta: float, gamma: float) -> dict[str, Slack]:
         """Every inequality, by name, at these step sizes."""
+        minimax = self.constants.minimax
+        name = "lam >= 1" if minimax else "lam > 2 L_f1/mu_g"
+        slacks = {name: Slack("lam", self.lam, self.least_lam, equality=minimax)}
         steps = {"gamma": gamma, "beta": beta, "alpha": alpha}
         values = {step: positive(step, value) for step, value in steps.items()}
         bounds = {"gamma": self.gammas, "beta": self.betas, "alpha": self.alphas(beta, gamma)}
-        slacks = self._lam
         for step, named in bounds.items():
-            slacks |= {
-                f"{step} < {name}": Slack(step, values[step], bound)
-                for name, bound in named.items()
-            }
+            for name, limit in named.items():
+                slacks[f"{step} < {name}"] = Slack(step, values[step], limit)
         return slacks
 
     def admits(self, alpha: float, beta: float, gamma: float) -> bool:
@@ -221,12 +186,10 @@ class Bound:
 
     @property
     def floor(self) -> float:
-        """penalty + heterogeneity."""
         return self.penalty + self.heterogeneity
 
     @property
     def total(self) -> float:
-        """All three."""
         return self.initial + self.floor  # (5)
 
 

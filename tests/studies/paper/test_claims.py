@@ -5,7 +5,8 @@ import pytest
 
 from decibo.measure.cost import Cost
 from studies.paper import fig1, fig3, fig4, minimax, rates, table1
-from studies.paper.experiment import Verdict, columns, groups, judge, ordered, select, tally
+from studies.paper.experiment import Verdict, judge, ordered, tally
+from studies.paper.tables import columns, groups, select
 
 pytestmark = pytest.mark.quick
 
