@@ -1,15 +1,18 @@
 """Run in a process of its own with eight devices: compares them with one, and reads the compiled
 step.
 
-    python tests/parallel/_devices.py
+    python tests/parallel/_devices.py [--daily]
 
-One method of each kind, few steps; tests/parallel/_same.py does all of them, on processes too.
+One method of each kind, few steps; with --daily only three pairs, which between them have symmetric
+and random links, clones, and a network for each variable. tests/parallel/_same.py does all of them,
+on processes too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
@@ -30,6 +33,7 @@ from decibo.run.run import begin  # noqa: E402
 from decibo.run.solve import prepare  # noqa: E402
 
 STEPS = 60
+DAILY = ("ring", "sleeping agents", "one for each variable")
 
 
 def pairs() -> dict[str, tuple[decibo.Network, str]]:
@@ -93,21 +97,26 @@ def streamed(devices: int) -> np.ndarray:
 def main() -> None:
     assert jax.device_count() == 8
     found = {}
+    daily = "--daily" in sys.argv
     for name, (network, method) in pairs().items():
+        if daily and name not in DAILY:
+            continue
         # of 12 agents, so that some devices have a clone
         devices = 5 if name == "one for each variable" else 8
         # The exact reference is a program of its own: once is enough.
         options = {"measures": ["all"]} if name == "in turn" else {}
         run = lambda n: cases.run(method, network, STEPS, smooth=True, devices=n, **options)  # noqa: B023
         found[f"{method}, {name}, {devices} devices"] = difference(run(1), run(devices))
-    found["stream, 4 devices"] = float(np.abs(streamed(1) - streamed(4)).max())
     problem = cases.problem("ahead")
-    chosen = [
-        decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False) for n in (1, 8)
-    ]
-    found["automatic step sizes"] = float(
-        np.abs(np.asarray(chosen[0].agents.x) - np.asarray(chosen[1].agents.x)).max()
-    )
+    if not daily:
+        found["stream, 4 devices"] = float(np.abs(streamed(1) - streamed(4)).max())
+        chosen = [
+            decibo.solve(problem, decibo.ring(12), steps=400, devices=n, progress=False).agents.x
+            for n in (1, 8)
+        ]
+        found["automatic step sizes"] = float(
+            np.abs(np.asarray(chosen[0]) - np.asarray(chosen[1])).max()
+        )
     try:
         decibo.solve(
             problem,
@@ -122,6 +131,7 @@ def main() -> None:
     texts = {
         net: compiled_step(cases.method("ahead"), network)
         for net, network in cases.networks().items()
+        if not daily or net == "ring"
     }
     words = ("collective-permute", "all-gather", "all-reduce", "all-to-all")
     counts = {net: {word: text.count(word) for word in words} for net, text in texts.items()}
