@@ -1,6 +1,6 @@
 """The pictures of the documentation.
 
-python -m studies.performance.pictures      docs/figures/front.svg, from runs of two examples
+python -m studies.performance.pictures      docs/figures/front.svg, from examples/energy_pricing.py
 python -m studies.performance --render      docs/figures/performance_*.svg, from the stored results
 """
 
@@ -101,19 +101,15 @@ def accuracy(rows: Rows) -> Figure:
 
 
 def front() -> Figure:
-    """Who talks to whom, how close two methods come to the best prices of
-    examples/energy_pricing.py, and the trust in right and wrong labels that
-    examples/data_cleaning.py finds.
+    """Who sends to whom, and how close two methods come to the best prices of
+    examples/energy_pricing.py.
     """
     import jax
-    import numpy as np
 
     import decibo
 
     jax.config.update("jax_enable_x64", True)
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(11.5, 3.3), width_ratios=(0.8, 1.2, 1.2)
-    )
+    figure, (left, middle) = plt.subplots(1, 2, figsize=(9, 3.3), width_ratios=(0.8, 1.7))
     _clinics(left)
 
     pricing = decibo.problems.stackelberg_pricing(agents=10, hours=24)
@@ -131,29 +127,12 @@ def front() -> Figure:
     middle.set_title("distance to the best prices of ten districts", fontsize=10)
     middle.set_xlabel("step")
     middle.grid(alpha=0.3)
-
-    labels = decibo.problems.hyper_cleaning(agents=5, training=200, validation=200, corruption=0.3)
-    wrong = np.asarray(decibo.problems.hyper_cleaning_mask(labels))
-    cleaning = decibo.ahead_exact(alpha=100.0, gamma=0.5, lam=100.0)
-    end = decibo.solve(labels, decibo.ring(5), cleaning, steps=4000, every=4000, measures=["outer"])
-    trust = np.asarray(jax.nn.sigmoid(end.x))
-    bins = np.linspace(0, 1, 21)
-    right.hist(
-        [trust[~wrong], trust[wrong]],
-        bins,
-        color=[TEAL, COLOURS[2]],
-        label=["right labels", "wrong labels"],
-    )
-    right.set_title("trust that five clinics learned to put in labels", fontsize=10)
-    right.set_xlabel("trust")
-    right.set_ylabel("training samples")
-    right.legend(frameon=False, loc="upper center")
     figure.tight_layout()
     return figure
 
 
 def _clinics(axes) -> None:
-    """A ring of five clinics, each with its own data."""
+    """A ring of five agents, each with its own data."""
     import networkx
 
     ring = networkx.cycle_graph(5)
@@ -163,7 +142,7 @@ def _clinics(axes) -> None:
     names = {clinic: f"data {clinic + 1}" for clinic in ring}
     networkx.draw_networkx_labels(ring, places, names, ax=axes, font_color="white", font_size=7)
     axes.text(0, 0, "variables travel,\ndata stay", ha="center", va="center")
-    axes.set_title("neighbours talk to neighbours", fontsize=10)
+    axes.set_title("agents send to their neighbours", fontsize=10)
     axes.axis("off")
     axes.set_aspect("equal")
     axes.margins(0.2)
