@@ -18,6 +18,10 @@ import docstrings
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 STUDIES = ROOT / "studies"
+# links of studies to programs and folders, which are not on the site
+UNPUBLISHED = re.compile(
+    r"(?<!!)\[([^\]]*)\]\((?!http|#)(?![^)]*\.(?:md|csv|json|png)[#)])[^)\s]+\)"
+)
 MARK = re.compile(r"^```(python|text) (?:no-run|about)$", re.MULTILINE)
 
 
@@ -41,15 +45,19 @@ def on_page_markdown(markdown, page, **_):
     markdown = re.sub(r"\]\(((?:\.\./)*)\.\./examples\)", r"](\1examples/index.md)", markdown)
     markdown = re.sub(r"\]\(((?:\.\./)*)\.\./studies/([\w/]+\.md)", r"](\1studies/\2", markdown)
     if page.file.src_uri.startswith("studies/"):
-        markdown = markdown.replace("](../../docs/", "](../../")
+        markdown = re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", markdown)
+        markdown = UNPUBLISHED.sub(r"\1", markdown)
     return markdown
 
 
 # Studies: proofs and results, with their figures; they lie beside the library, not in docs/
 
 
+PUBLISHED = ("README.md", "*/*.md", "results/*.json", "results/*/*.csv", "results/figures/*.png")
+
+
 def _studies(config):
-    paths = [path for kind in ("*/*.md", "results/figures/*.png") for path in STUDIES.glob(kind)]
+    paths = [path for kind in PUBLISHED for path in STUDIES.glob(kind)]
     return [
         File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
         for path in sorted(paths)
