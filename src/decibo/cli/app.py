@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import rich  # noqa: F401
@@ -23,19 +24,19 @@ except ImportError:
     )
     sys.exit(2)
 
-import decibo
 from decibo.cli import cache
-from decibo.cli.check import check as check_file
-from decibo.cli.compare import compare as compare_methods
-from decibo.cli.doctor import doctor as show_machine
-from decibo.cli.doctor import version_line
+from decibo.cli.check import check
+from decibo.cli.compare import compare
+from decibo.cli.demo import demo
+from decibo.cli.doctor import doctor, version_line
 from decibo.cli.errors import MEANING, Exit, one_line, report_error
-from decibo.cli.init import init as write_file
-from decibo.cli.list import KINDS, listing
-from decibo.cli.run import resume as resume_run
-from decibo.cli.run import run as run_file
+from decibo.cli.init import init
+from decibo.cli.list import listing
+from decibo.cli.options import Json, Trusted
+from decibo.cli.report import report
+from decibo.cli.run import resume, run
 from decibo.cli.solving import interruptible
-from decibo.cli.sweep import sweep as sweep_settings
+from decibo.cli.sweep import sweep
 from decibo.parallel.failure_detection import end, is_watched
 from decibo.parallel.launch import launch as launch_processes
 from decibo.parallel.processes import init_distributed
@@ -68,55 +69,10 @@ app = typer.Typer(
 )
 
 
-def _kinds(incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete)]
-
-
-def _methods(incomplete: str) -> list[str]:
-    return [name for name in decibo.CATALOG if name.startswith(incomplete)]
-
-
-File = Annotated[
-    Path, typer.Argument(metavar="FILE.py", help="What to run; see docs/command-line.md.")
-]
-Method = Annotated[
-    str | None,
-    typer.Option(
-        "--method", "-m", metavar="METHOD", help="name[setting=value, ...]", autocompletion=_methods
-    ),
-]
-Steps = Annotated[int | None, typer.Option("--steps", metavar="N", help="The number of steps.")]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME."),
-]
-Trusted = Annotated[
-    list[str] | None,
-    typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the job names it."),
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option(
-        "--seeds", metavar="N", help="Repeat with this many seeds, or with a list: 0,3,7."
-    ),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Keep runs that are complete already, and go on.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
-
-
 def _version(requested: bool) -> None:
     if requested:
         print(version_line())
         raise typer.Exit()
-
-
-def _prepare() -> None:
-    """Before anything touches a device: join the other processes, if a launcher started several;
-    set up the cache."""
-    init_distributed()
-    cache.enable()
 
 
 @app.callback()
@@ -129,216 +85,26 @@ def _commands(
     pass
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path(
-        "out/demo"
-    ),
-    as_json: Json = False,
-) -> int:
-    """Let four hospitals learn one model, alone and together.
+def _prepared(command: Callable[..., int]) -> Callable[..., int]:
+    """Before anything touches a device: join the other processes, if a launcher started several;
+    set up the cache."""
 
-    It uses embedded data and ends with two tables and the path of a page to open.
-    """
-    from decibo.cli.demo import demo as show_demo
+    @wraps(command)
+    def call(*arguments: Any, **options: Any) -> int:
+        init_distributed()
+        cache.enable()
+        return command(*arguments, **options)
 
-    _prepare()
-    return show_demo(out, as_json)
+    return call
 
 
-@app.command()
-def init(
-    path: Annotated[Path, typer.Argument(metavar="FILE.py", help="Its name.")] = Path("mine.py"),
-    as_json: Json = False,
-) -> int:
-    """Write a file to begin with, which runs as it is.
-
-    \b
-    Example:
-      decibo init mine.py
-    """
-    return write_file(path, as_json)
-
-
-@app.command()
-def run(
-    path: File,
-    method: Method = None,
-    steps: Steps = None,
-    seeds: Seeds = None,
-    out: Out = None,
-    checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
-    ] = False,
-    resumed: Resume = False,
-    as_json: Json = False,
-) -> int:
-    """Run a Python file and solve the problem that it defines.
-
-    \b
-    Examples:
-      decibo run mine.py
-      decibo run mine.py --steps 500 -m 'ahead_exact[lam=20]'
-      decibo run mine.py --out out/first --checkpoint
-      decibo run mine.py --seeds 5
-    """
-    _prepare()
-    return run_file(path, method, steps, seeds, out, checkpoint, resumed, as_json)
-
-
-@app.command()
-def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
-    steps: Annotated[
-        int | None, typer.Option(help="Continue up to this many steps in all.")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Continue a run from its last checkpoint.
-
-    \b
-    Example:
-      decibo resume out/mine
-    """
-    _prepare()
-    return resume_run(folder, steps, as_json)
-
-
-@app.command()
-def compare(
-    path: File,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            "-m",
-            metavar="METHOD",
-            help="name[setting=value, ...]",
-            autocompletion=_methods,
-        ),
-    ] = None,
-    steps: Steps = None,
-    seeds: Seeds = None,
-    out: Out = None,
-    resumed: Resume = False,
-    as_json: Json = False,
-) -> int:
-    """Run several methods on the same problem and network.
-
-    Without -m, the methods are those of `methods` in the file.
-    With --seeds, each of them runs once for each seed of data, network and
-    method; the table shows mean and standard deviation.
-
-    \b
-    Examples:
-      decibo compare mine.py -m ahead_exact \\
-          -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'
-      decibo compare mine.py --seeds 5
-    """
-    _prepare()
-    return compare_methods(path, methods or (), steps, seeds, out, resumed, as_json)
-
-
-@app.command()
-def sweep(
-    path: File,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
-    ] = None,
-    method: Method = None,
-    steps: Steps = None,
-    seeds: Seeds = None,
-    out: Out = None,
-    as_json: Json = False,
-) -> int:
-    """Run one method with many settings at once.
-
-    Without -g, the lists are those of `grid` in the file.
-
-    \b
-    Example:
-      decibo sweep mine.py -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
-    """
-    _prepare()
-    return sweep_settings(path, method, grid or (), steps, seeds, out, as_json)
-
-
-@app.command()
-def check(
-    path: File,
-    method: Method = None,
-    radius: Annotated[
-        float, typer.Option(help="Around the start, for constants that are estimated.")
-    ] = 1.0,
-    as_json: Json = False,
-) -> int:
-    """Show what the theory guarantees, without running.
-
-    \b
-    Example:
-      decibo check mine.py -m 'ahead_exact[alpha=0.01, gamma=0.1]'
-    """
-    _prepare()
-    return check_file(path, method, radius, as_json)
-
-
-@app.command()
-def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of them.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
-    ] = None,
-    figures: Annotated[
-        bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")
-    ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
-    measure: Annotated[
-        str | None, typer.Option(help="The measure of the figures and the LaTeX table.")
-    ] = None,
-    axis: Annotated[
-        str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")
-    ] = "step",
-    band: Annotated[
-        str, typer.Option(help="Of several seeds in figures: quartiles or range.")
-    ] = "quartiles",
-    as_json: Json = False,
-) -> int:
-    """Write one page about runs, for any browser.
-
-    Runs that differ in their seed only are one line with a band, and one row
-    with mean and standard deviation.
-
-    \b
-    Examples:
-      decibo report out/mine-compare
-      decibo report out/first out/second --figures --latex
-    """
-    from decibo.cli.report import report as write_report
-
-    return write_report(folders, out, figures, latex, measure, axis, band, as_json)
-
-
-@app.command("list")
-def list_(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND", help="methods, problems, networks, measures", autocompletion=_kinds
-        ),
-    ],
-    as_json: Json = False,
-) -> int:
-    """List methods, problems, networks or measures."""
-    return listing(kind, as_json)
-
-
-@app.command()
-def doctor(as_json: Json = False) -> int:
-    """Show versions, devices, MPI, data and extras."""
-    return show_machine(as_json)
+app.command()(_prepared(demo))
+app.command()(init)
+for solving in (run, resume, compare, sweep, check):
+    app.command()(_prepared(solving))
+app.command()(report)
+app.command("list")(listing)
+app.command()(doctor)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -6,11 +6,14 @@ outside them.
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
+
+import typer
 
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
+from decibo.cli.options import File, Json, Method
 from decibo.cli.run import typed
 from decibo.cli.script import fitted, opened
 from decibo.cli.solving import is_first
@@ -18,11 +21,19 @@ from decibo.errors import InputError, first_line
 from decibo.validate import positive
 
 
-def check(path: Path, method: str | None, radius: float, as_json: bool) -> Exit:
-    """Print the table of decibo.theory.check, and what to do next.
+def check(
+    path: File,
+    method: Method = None,
+    radius: Annotated[
+        float, typer.Option(help="Around the start, for constants that are estimated.")
+    ] = 1.0,
+    as_json: Json = False,
+) -> int:
+    """Show what the theory guarantees, without running.
 
-    The constants of problems that are not quadratic are estimated within `radius` of the starting
-    point.
+    \b
+    Example:
+      decibo check mine.py -m 'ahead_exact[alpha=0.01, gamma=0.1]'
     """
     positive("--radius", radius)
     with opened(path) as script:

@@ -3,11 +3,10 @@ own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from decibo.cli import terminal
-from decibo.cli.errors import Exit
+from decibo.cli.options import File, Json, Methods, Out, Resume, Seeds, Steps
 from decibo.cli.run import seed_list
 from decibo.cli.script import by_folder, opened
 from decibo.cli.seeds import Done, Task, show_seeds, solve_all
@@ -15,19 +14,29 @@ from decibo.cli.solving import OUT, interruptible, is_first, judged
 
 
 def compare(
-    path: Path,
-    methods: Sequence[str],
-    steps: int | None,
-    seeds: str | None,
-    out: Path | None,
-    resumed: bool,
-    as_json: bool,
-) -> Exit:
-    """Run the methods one after another, with every seed. Everything is checked before the first
-    one starts."""
+    path: File,
+    methods: Methods = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    resumed: Resume = False,
+    as_json: Json = False,
+) -> int:
+    """Run several methods on the same problem and network.
+
+    Without -m, the methods are those of `methods` in the file.
+    With --seeds, each of them runs once for each seed of data, network and
+    method; the table shows mean and standard deviation.
+
+    \b
+    Examples:
+      decibo compare mine.py -m ahead_exact \\
+          -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'
+      decibo compare mine.py --seeds 5
+    """
     with opened(path) as script, interruptible():
         script = script.changed(steps=steps, seeds=seed_list(seeds))
-        choices = script.compared(methods)
+        choices = script.compared(methods or ())
         several = script.settings.seeds is not None
         folder = out or OUT / f"{path.stem}-compare{'-seeds' if several else ''}"
         script = judged(script, script.build(script.seeds[0])[0])

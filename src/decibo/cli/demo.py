@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
+import typer
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.errors import Exit
+from decibo.cli.options import Json
 from decibo.cli.solving import code_of, interruptible, is_first
 from decibo.data.dataset import Dataset
 from decibo.data.split import by_group, shards
@@ -59,9 +60,16 @@ class Trial(NamedTuple):
     accuracy: float
 
 
-def demo(out: Path, as_json: bool) -> Exit:
-    """Learn alone and together on several splits, compare, find the hospital that harms, and write
-    a page."""
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path(
+        "out/demo"
+    ),
+    as_json: Json = False,
+) -> int:
+    """Let four hospitals learn one model, alone and together.
+
+    It uses embedded data and ends with two tables and the path of a page to open.
+    """
     splits = [decibo.data.heart_disease(seed) for seed in SPLITS]
     data = splits[0]
     groups, counts = np.unique(data.silos(), return_counts=True)

@@ -16,14 +16,15 @@ import jax
 
 import decibo
 from decibo.cli import cache, terminal
+from decibo.cli.options import Json
 from decibo.formatting import format_bytes
 
 DATA = ("mnist.npz", "a9a", "a9a.t", "ijcnn1")  # what `reproduce` looks for
 PACKAGE = re.compile(r"([A-Za-z0-9_.-]+)")
 
 
-def doctor(as_json: bool) -> int:
-    """Print everything that was found."""
+def doctor(as_json: Json = False) -> int:
+    """Show versions, devices, MPI, data and extras."""
     cache.enable()
     found = findings()
     if as_json:

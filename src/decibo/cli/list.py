@@ -6,13 +6,16 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from typing import Annotated
 
+import typer
 from rich.padding import Padding
 from rich.text import Text
 
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
+from decibo.cli.options import Json
 from decibo.formatting import format_setting
 from decibo.measure.measures import available
 from decibo.validate import one_of
@@ -30,8 +33,20 @@ HINTS = {
 }
 
 
-def listing(kind: str, as_json: bool) -> Exit:
-    """Print all of one kind."""
+def listing(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="methods, problems, networks, measures",
+            autocompletion=lambda incomplete: [
+                kind for kind in KINDS if kind.startswith(incomplete)
+            ],
+        ),
+    ],
+    as_json: Json = False,
+) -> int:
+    """List methods, problems, networks or measures."""
     rows = entries(kind)
     if as_json:
         terminal.print_json({kind: rows})

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
+from decibo.cli.options import File, Json, Method, Out, Resume, Seeds, Steps
 from decibo.cli.script import Choice, Script, fitted, opened
 from decibo.cli.seeds import Task, show_seeds, solve_all
 from decibo.cli.solving import OUT, code_of, interruptible, is_first, kept_settings, solve_into
@@ -19,16 +23,26 @@ from decibo.runs.folder import seed_folder
 
 
 def run(
-    path: Path,
-    method: str | None,
-    steps: int | None,
-    seeds: str | None,
-    out: Path | None,
-    checkpoint: bool,
-    resumed: bool,
-    as_json: bool,
-) -> Exit:
-    """Solve, write, show; with seeds once for each of them."""
+    path: File,
+    method: Method = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
+    ] = False,
+    resumed: Resume = False,
+    as_json: Json = False,
+) -> int:
+    """Run a Python file and solve the problem that it defines.
+
+    \b
+    Examples:
+      decibo run mine.py
+      decibo run mine.py --steps 500 -m 'ahead_exact[lam=20]'
+      decibo run mine.py --out out/first --checkpoint
+      decibo run mine.py --seeds 5
+    """
     with opened(path) as script, interruptible():
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)
@@ -48,8 +62,21 @@ def run(
         return done.exit
 
 
-def resume(folder: Path, steps: int | None, as_json: bool) -> Exit:
-    """Continue from the last checkpoint of a run folder, with the copy of the file stored there."""
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
+    steps: Annotated[
+        int | None, typer.Option(help="Continue up to this many steps in all.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Continue a run from its last checkpoint.
+
+    It runs the copy of the file that is stored there.
+
+    \b
+    Example:
+      decibo resume out/mine
+    """
     place = terminal.path_of(folder)
     if not (folder / "checkpoint" / "settings.json").is_file():
         if any(folder.glob(seed_folder("*"))):
@@ -58,7 +85,7 @@ def resume(folder: Path, steps: int | None, as_json: bool) -> Exit:
             remedy = "Pass a folder of: decibo run mine.py --checkpoint"
         raise InputError(f"{place} is not the folder of a run with checkpoints.", remedy)
     kept = kept_settings(folder)
-    steps = int(kept["steps"]) if steps is None else steps
+    steps = kept.steps if steps is None else steps
     complete = checkpoint_files.steps(folder / "checkpoint")
     if complete and checkpoint_files.step_of(complete[-1]) > steps:
         done = checkpoint_files.step_of(complete[-1])
@@ -69,14 +96,14 @@ def resume(folder: Path, steps: int | None, as_json: bool) -> Exit:
     if is_first():
         if not complete:
             _note(f"{place}: no checkpoint was completed, so the run starts from the beginning")
-        origin = Path(kept["origin"])
-        if origin.is_file() and sha256(origin) != kept["code"][kept["file"]]:
+        origin = Path(kept.origin)
+        if origin.is_file() and sha256(origin) != kept.code[kept.file]:
             _note(f"{origin.name} has changed; the run goes on with its copy in {place}/checkpoint")
-    copy = folder / "checkpoint" / "code" / kept["file"]
-    with opened(copy, kept["origin"]) as script, interruptible():
+    copy = folder / "checkpoint" / "code" / kept.file
+    with opened(copy, kept.origin) as script, interruptible():
         script = script.changed(steps=steps)
-        choice = script.choose(kept["method"])
-        return _run(script, choice, kept["seed"], folder, True, True, as_json)
+        choice = script.choose(kept.method)
+        return _run(script, choice, kept.seed, folder, True, True, as_json)
 
 
 def seed_list(text: str | None) -> int | list[int] | None:

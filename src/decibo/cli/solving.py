@@ -14,10 +14,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 import decibo
@@ -25,7 +26,7 @@ from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.script import Choice, Parts, Script
 from decibo.data.stream import Stream
-from decibo.errors import CorruptedFileError, InputError
+from decibo.errors import CorruptedFileError, InputError, first_line, short
 from decibo.files import atomic_write, atomic_write_all, read_record, sha256, write_record
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import GracefulStop, check_same
@@ -104,16 +105,11 @@ def _announced(
         with hold(check_folder(place)):
             before = settings.read_bytes() if settings.is_file() else None
             if is_first():
-                record = {
-                    "file": script.file,
-                    "origin": str(script.origin),
-                    "method": choice.spec,
-                    "steps": script.settings.steps,
-                    "seed": seed,
-                    "code": {name: sha256(content) for name, content in code.items()},
-                }
+                sums = {name: sha256(content) for name, content in code.items()}
+                steps = script.settings.steps
+                kept = Kept(script.file, str(script.origin), choice.spec, steps, seed, sums)
                 write_code(place / "code", code)
-                write_record(settings, KIND, 1, record)
+                write_record(settings, KIND, 1, asdict(kept))
             try:
                 yield
             except (InputError, CorruptedFileError):
@@ -139,15 +135,33 @@ def write_code(folder: Path, code: dict[str, bytes]) -> None:
             atomic_write_all((folder / name).parent, {Path(name).name: content})
 
 
-def kept_settings(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Kept:
+    """checkpoint/settings.json: what the command line set, and where the file came from."""
+
+    file: str
+    origin: str
+    method: str | None
+    steps: int
+    seed: int | None
+    code: dict[str, str]
+
+
+def kept_settings(folder: Path) -> Kept:
     """What a run with checkpoints keeps about itself, if the copies of its code are as they were."""
     place = folder / "checkpoint"
-    kept = read_record(place / "settings.json", KIND, 1, 1 << 20)
-    for name, digest in kept["code"].items():
-        path = place / "code" / name
-        if not path.is_file() or sha256(path) != digest:
+    path = place / "settings.json"
+    try:
+        kept = msgspec.convert(read_record(path, KIND, 1, 1 << 20), Kept)
+    except msgspec.ValidationError as error:
+        raise CorruptedFileError(f"{path} is damaged: {first_line(error)}.") from error
+    if kept.file not in kept.code:
+        raise CorruptedFileError(f"{path} is damaged: it names no copy of {short(kept.file)!r}.")
+    for name, digest in kept.code.items():
+        copy = place / "code" / name
+        if not copy.is_file() or sha256(copy) != digest:
             raise InputError(
-                f"{terminal.path_of(path)} is not what it was when the run began, so that the run"
+                f"{terminal.path_of(copy)} is not what it was when the run began, so that the run"
                 " cannot go on.",
                 "Undo the change, or start a new run of the changed file with --out.",
             )

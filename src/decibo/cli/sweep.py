@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
+from decibo.cli.options import File, Json, Method, Out, Seeds, Steps
 from decibo.cli.run import seed_list, typed
 from decibo.cli.script import Script, fitted, grid_of, opened
 from decibo.cli.solving import OUT, interruptible, is_first, judged, live_view, write_code
@@ -33,19 +37,29 @@ Row = Mapping[str, object]
 
 
 def sweep(
-    path: Path,
-    method: str | None,
-    grid: Sequence[str],
-    steps: int | None,
-    seeds: str | None,
-    out: Path | None,
-    as_json: bool,
-) -> Exit:
-    """Run the whole grid, write its table, and name the best."""
+    path: File,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
+    ] = None,
+    method: Method = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> int:
+    """Run one method with many settings at once.
+
+    Without -g, the lists are those of `grid` in the file.
+
+    \b
+    Example:
+      decibo sweep mine.py -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
+    """
     with opened(path) as script, interruptible():
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)
-        varied = grid_of(script, choice.method, grid)
+        varied = grid_of(script, choice.method, grid or ())
         if not varied and script.settings.seeds is None:
             raise InputError(
                 f"{path} does not tell what to sweep.",
