@@ -1,5 +1,4 @@
-"""decibo site, join and relay, in this process; rehearsals and crashes of real processes are in
-benchmarks/silos.py."""
+"""decibo site, join and relay, in this process."""
 
 import os
 import stat
