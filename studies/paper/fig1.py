@@ -1,4 +1,4 @@
-"""Figure 1: the synthetic example, 1,500 steps from random starts.                        [paper, section VI-A]
+"""Figure 1: the synthetic example, 1,500 steps from random starts.            [paper, section VI-A]
 
 `ahead_exact` is run alongside AHEAD, on the same networks from the same starts.
 """

@@ -1,4 +1,4 @@
-"""Figure 2: networks with rho = 0.274, 0.644 and 0.923, equal random split.             [paper, section VI-B, i]
+"""Figure 2: networks with rho = 0.274, 0.644 and 0.923, equal random split.  [section VI-B, i]
 
 Two accuracies are recorded: that of the mean of the agents' y_i, which is what the paper plots, and
 the mean accuracy of the agents' own y_i, which is what an agent of a real network can use.

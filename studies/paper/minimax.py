@@ -1,4 +1,4 @@
-"""Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve.         [paper, section III-C]
+"""Corollary 2's setting, g = -f, on a real data set: the area under the ROC curve. [section III-C]
 
 The problem is the saddle form of the area (decibo.problems.minimax("auc")), with unequal shares of
 positives. The paper's method is compared with descent ascent (dgda), with gt_gda, and with its own

@@ -1,7 +1,7 @@
-r"""The rates of Corollaries 1 and 2, measured.                                             [paper, section III]
+r"""The rates of Corollaries 1 and 2, measured.                                [paper, section III]
 
-    (1)  R(K) = (1/K) sum over k < K of |grad Phi(xbar^k)|^2,   a run of its own for each K, with the rule's steps
-    (2)  slope of log R over log K by least squares;   predicted at most -1/3 (Corollary 1), -2/3 (Corollary 2)
+    (1)  R(K) = (1/K) sum over k < K of |grad Phi(xbar^k)|^2,   a run of its own for each K
+    (2)  slope of log R over log K by least squares;   predicted at most -1/3 and -2/3
     (3)  effect of one quantity at a time, low and high: of rho, b_f and b_g on where |grad Phi|^2
          settles (the initial term would hide them), of kappa on R(K)/|grad Phi(x0)|^2, with the
          rule's powers of kappa

@@ -55,9 +55,13 @@ EXPERIMENTS = {
 COMMAND = "python -m studies.paper all --results studies/results"
 PAGE = """# The paper, claim by claim
 
-The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization via Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control, [arXiv 2412.11218](https://arxiv.org/abs/2412.11218).
+The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimization via
+Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control,
+[arXiv 2412.11218](https://arxiv.org/abs/2412.11218).
 
-This page is written by `{command}`, which took {minutes} minutes; please do not edit it. The same seeds give the same numbers, except for wall times. `python -m studies.paper table1` runs a single experiment.
+This page is written by `{command}`, which took {minutes} minutes; please
+do not edit it. The same seeds give the same numbers, except for wall times.
+`python -m studies.paper table1` runs a single experiment.
 
 Of {total} claims, {verdicts}.
 
@@ -65,9 +69,9 @@ Of {total} claims, {verdicts}.
 |---|---|---|---|
 {rows}
 
-A claim that is tested on several seeds holds if it is true for at least 80 % of them (60 % for whether a
-column of Table I converges), does not hold if it is true for at most 20 % (40 %), and is undecided between.
-How we read a claim, or why it fails, follows in parentheses where it helps.
+A claim that is tested on several seeds holds if it is true for at least 80 % of them (60 % for
+whether a column of Table I converges), does not hold if it is true for at most 20 % (40 %), and is
+undecided between. How we read a claim, or why it fails, follows in parentheses where it helps.
 [The paper, reproduced](../../docs/reproduction.md) sums it up and lists the errata.
 
 {sections}"""

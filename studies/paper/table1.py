@@ -1,4 +1,4 @@
-"""Table I: eight choices of alpha, beta, gamma and lam, 800 steps.                     [paper, section VI-B, ii]
+"""Table I: eight choices of alpha, beta, gamma and lam, 800 steps.        [paper, section VI-B, ii]
 
 The paper does not say where a run starts, and the start decides which columns fail: z decays at the
 rate gamma, and until it has, x grows by about alpha lam/(4 gamma) z0^2, which e^x then feeds. Here

@@ -2,11 +2,11 @@
 largest stable one.
 
     python -m studies.proofs.looseness             everything, about a minute
-    python -m studies.proofs.looseness lemma       (I1) to (I5) at random states of random non-quadratic
-                                             problems
-    python -m studies.proofs.looseness alpha       random quadratics with convex Phi and exact constants
-    python -m studies.proofs.looseness library     ready-made problems, with the constants that
-                                             `decibo.theory.check` uses
+    python -m studies.proofs.looseness lemma       or one part of it
+
+lemma     (I1) to (I5) at random states of random non-quadratic problems
+alpha     random quadratics with convex Phi and exact constants
+library   ready-made problems, with the constants that `decibo.theory.check` uses
 
 Networks are paths, rings and Erdos-Renyi graphs of 1 to 6 agents. What Theorem B claims is
 asserted. The problems in numpy are those of the tests.

@@ -1,23 +1,24 @@
-r"""The constants of the paper's assumptions, and everything derived from them.     [paper, section III]
+r"""The constants of the paper's assumptions, and what is derived from them.   [paper, section III]
 
      (1)  kappa   = max(C_fy, L_f1, L_g1, L_g2) / mu_g                                 Corollary 1
      (2)  L_y*    = L_g1/mu_g,     L_y*lam = L_lam/mu_lam
-     (3)  L       = (L_f1 + (L_f1 L_g1 + C_fy L_g2)/mu_g + C_fy L_g1 L_g2/mu_g^2) (1 + L_y*)        erratum 6
+     (3)  L       = (L_f1 + (L_f1 L_g1 + C_fy L_g2)/mu_g + C_fy L_g1 L_g2/mu_g^2) (1 + L_y*)
+                                                                                           erratum 6
      (4)  U_lam^2 = L_f1^2 + lam^2 L_g1^2,     L_lam = L_f1 + lam L_g1,     mu_lam = lam mu_g/2
      (5)  w_gamma = mu_g L_g1/(2 (mu_g + L_g1)),     w_beta = mu_lam L_lam/(2 (mu_lam + L_lam))
      (6)  C_in    = 2 C_fy/mu_g,     C_ou = C_in (1 + L_g1/mu_g)(L_f1 + L_g2 C_in/2)
-     (7)  u_beta  = lam L_g1 w_beta/U_lam^2                                                       erratum 11
+     (7)  u_beta  = lam L_g1 w_beta/U_lam^2                                              erratum 11
      (8)  p_1     = (96/u_beta^2 + 48 L_g1^2/w_gamma^2 + 24) L_g1^2
      (9)  p_2     = (96/u_beta^2 + 24) L_g1^2,     p_3 = (48 L_g1^2/w_gamma^2 + 12) L_g1^2
     (10)  d_1     = 12 U_lam^2 alpha/(w_beta beta),     d_2 = 12 L_g1^2 lam^2 alpha/(w_gamma gamma)
-    (11)  d_j     = 4 p_(j-2) alpha lam^2/(1 - rho),  j = 3, 4, 5                                 erratum 4
+    (11)  d_j     = 4 p_(j-2) alpha lam^2/(1 - rho),  j = 3, 4, 5                        erratum 4
     (12)  b_y^2   = 2 (b_f^2 + lam^2 b_g^2), the heterogeneity of f_y + lam g_y at (x, y*(x))
 
-Minimax, g = -f, so that L_f1 = L_g1 and b_f = b_g:  L = L_f1 (1 + L_y*),  C_in = C_ou = 0, and since
-f + lam g = (lam - 1) g, the quantities of y are those of z times lam - 1:                        erratum 13
+Minimax, g = -f, so that L_f1 = L_g1 and b_f = b_g:  L = L_f1 (1 + L_y*),  C_in = C_ou = 0, and
+since f + lam g = (lam - 1) g, the quantities of y are those of z times lam - 1:         erratum 13
 
-    (13)  U_lam = L_lam = (lam - 1) L_g1,     mu_lam = (lam - 1) mu_g,     w_beta = (lam - 1) w_gamma,
-          L_y*lam = L_y*,     b_y = (lam - 1) b_g;     nothing is singular at lam = 1, where y moves nothing
+    (13)  U_lam = L_lam = (lam - 1) L_g1,   mu_lam = (lam - 1) mu_g,   w_beta = (lam - 1) w_gamma,
+          L_y*lam = L_y*,   b_y = (lam - 1) b_g;   nothing is singular at lam = 1
 """
 
 from __future__ import annotations

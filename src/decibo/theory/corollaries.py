@@ -1,7 +1,9 @@
 r"""Corollaries 1 and 2: step sizes and lam for a given number of steps K.
 
-    (1)  Corollary 1:  lam = 3 kappa K^(1/6),  gamma = c K^(-1/3),  beta = b K^(-1/2),  alpha = a K^(-2/3)
-    (2)  Corollary 2:  g = -f,  lam fixed,     gamma = c K^(-1/3),  beta = b K^(-1/3),  alpha = a K^(-1/3)
+    (1)  Corollary 1:  lam = 3 kappa K^(1/6),
+                       gamma = c K^(-1/3),  beta = b K^(-1/2),  alpha = a K^(-2/3)
+    (2)  Corollary 2:  g = -f, lam fixed,
+                       gamma = c K^(-1/3),  beta = b K^(-1/3),  alpha = a K^(-1/3)
 
 The paper leaves a, b and c open but for their powers of kappa. Here they are the largest that
 Theorem 1 admits at K = 1, and then (1) and (2) satisfy it for every K, since each step falls at

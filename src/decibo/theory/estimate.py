@@ -1,15 +1,16 @@
-r"""The constants of a problem, on the region a run visits.                  [paper, Assumptions 1, 2 and 4]
+r"""The constants of a problem, on the region a run visits.          [paper, Assumptions 1, 2 and 4]
 
-    (1)  points: x where the run was, or around x0;  y = y*(x), y*(x) + radius u, |u| = 1, and y0 at the first
-    (2)  L_f1, L_g1 = largest |eigenvalue| of the Hessians of f_i, g_i in (x, y);  mu_g = smallest of g_i in y
+    (1)  points: x where the run was, or around x0;  y = y*(x), y*(x) + radius u, |u| = 1, and y0
+    (2)  L_f1, L_g1 = largest |eigenvalue| of the Hessians of f_i, g_i in (x, y);  mu_g = smallest
+         of g_i in y
     (3)  L_g2 = largest |D3 g_i|
     (4)  C_fy = max |f_y|,   b_f^2, b_g^2 = largest heterogeneity,   of agents at (x, y*(x))
 
 Curvature at a point comes from products with second and third derivatives:
 
     (5)  H v    = d/dt grad h(p + t v)                      one product costs about two gradients
-    (6)  Lanczos: Q orthonormal in span(v, H v, H^2 v, ...);  extreme eigenvalues of Q H Q' -> those of H
-    (7)  |D3 h| = max over |v| = 1 of |D3 h[v, v, v]|       power iteration v <- D3 h[v, v]/|.|, several starts
+    (6)  Lanczos: Q orthonormal in span(v, H v, H^2 v, ...);  extreme eigenvalues of Q H Q'
+    (7)  |D3 h| = max over |v| = 1 of |D3 h[v, v, v]|       power iteration v <- D3 h[v, v]/|.|
 
 (7) is the Lipschitz constant of the Hessian at p, since the largest value of a symmetric form is
 reached with all arguments equal. Up to DENSE variables (6) is replaced by the dense matrix and is
@@ -19,7 +20,7 @@ estimates from below.
 A problem is quadratic if a product (5) is the same at all points, up to 1e3 roundings, and its own
 derivative
 
-    (8)  D3 h[u, v] = d/dt H(p + t u) v                     is zero, up to 8 roundings, for random u and v
+    (8)  D3 h[u, v] = d/dt H(p + t u) v               is zero, up to 8 roundings, for random u and v
 
 at each of them. Rounding hides a small change of H between points but not a small D3, which is
 computed as zero for a quadratic; a function made of quadratic pieces has D3 = 0 but not the same H.

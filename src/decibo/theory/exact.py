@@ -1,25 +1,29 @@
-r"""Theorems A and B: step sizes and a bound for ahead_exact, free of lam.          [studies/proofs/theorem.md]
+r"""Theorems A and B: step sizes and a bound for ahead_exact   [studies/proofs/theorem.md]
 
 Constants, on the region of a run, for every agent i; w* solves mean(H) w* = -mean(f_y) at (x,
 y*(x))
 
     (1)  mu_g I <= H_i <= L_yy I,     |J_i| <= L_xy,     |w*| <= V
-    (2)  M_y, M_x    Lipschitz constants of f_i,y + H_i w and f_i,x + J_i w in (x, y), for fixed |w| <= V
-    (3)  L_g2, L_g3  Lipschitz constants in y of H_i and J_i, and of their derivatives in y; for the floor only
-    (4)  L_y* = L_xy/mu_g,   s = sqrt(1 + L_y*^2),   L_w* = M_y s/mu_g,   L_D = L_Phi = M_x s + L_xy L_w*      Lemma 0
-    (5)  L_yy = L_xy = L_g1,   V = C_fy/mu_g,   M_x = M_y = L_f1 + L_g2 V        from the constants of the paper
+    (2)  M_y, M_x    Lipschitz constants in (x, y) of f_i,y + H_i w and f_i,x + J_i w, |w| <= V
+    (3)  L_g2, L_g3  Lipschitz constants in y of H_i and J_i, and of their derivatives in y; for the
+                     floor only
+    (4)  L_y* = L_xy/mu_g,   s = sqrt(1 + L_y*^2),   L_w* = M_y s/mu_g,                      Lemma 0
+         L_D = L_Phi = M_x s + L_xy L_w*
+    (5)  L_yy = L_xy = L_g1,   V = C_fy/mu_g,   M_x = M_y = L_f1 + L_g2 V             of the paper's
 
 Network; one agent has sigma = chi = 0
 
-    (6)  sigma^2 = (1 + lambda_2(W))/2,  or (1 + sqrt rho)/2 if only rho is known;   chi = sigma/sqrt(1 - sigma^2)
+    (6)  sigma^2 = (1 + lambda_2(W))/2,  or (1 + sqrt rho)/2 if only rho is known
+         chi     = sigma/sqrt(1 - sigma^2)
 
 Steps
 
     (7)  q        = max(|1 - gamma mu_g|, |1 - gamma L_yy|, sigma),     tau = gamma mu_g/(1 - q)
-    (8)  Lambda_c = |(L_y*, chi gamma (L_xy + L_yy L_y*))|,     Lambda_w = |(L_w*, chi gamma (M_y s + L_yy L_w*))|
+    (8)  Lambda_c = |(L_y*, chi gamma (L_xy + L_yy L_y*))|
+         Lambda_w = |(L_w*, chi gamma (M_y s + L_yy L_w*))|
     (9)  L_G      = M_x + tau L_xy M_y/mu_g,     N = L_G (1 + tau L_xy/mu_g)
     (10) G1       = (L_G Lambda_c + L_xy Lambda_w)/(1 - q),     G2 = N chi L_D/(1 - sigma)
-    (11) gamma L_yy < 2,     alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1,     4 sigma alpha N <= 1 - sigma
+    (11) gamma L_yy < 2,   alpha (L_Phi + 2 G1) + 2 alpha^2 G2 <= 1,   4 sigma alpha N <= 1 - sigma
     (12) the rule: gamma = min(1/L_yy, (1 - sigma)/mu_g), so that tau = 1,
                    alpha = min(1/(L_Phi + 2 G1 + sqrt(2 G2)), (1 - sigma)/(4 sigma N)), which
                    satisfies (11)
@@ -27,12 +31,14 @@ Steps
 Bound; R bounds (mean_i |w_i|^4)^(1/4) along the run
 
     (13) nu   = alpha N sigma/(1 - sigma),     xi = (alpha G1 + alpha^2 G2)/(1 - nu)
-    (14) zeta = (1 - alpha L_Phi)/((1 - alpha L_Phi - xi^2) (1 - nu)^2);   (11) gives zeta <= 16/5, one agent 4/3
-    (15) eps_c = L_g2 R^2/(2 lam^2),   eps_w = L_g3 V R^2/(6 lam^2);   without L_g3, eps_w = L_g2 V R/(2 lam)
+    (14) zeta = (1 - alpha L_Phi)/((1 - alpha L_Phi - xi^2) (1 - nu)^2);   by (11) at most 16/5, for
+         one agent 4/3
+    (15) eps_c = L_g2 R^2/(2 lam^2),   eps_w = L_g3 V R^2/(6 lam^2), without L_g3 L_g2 V R/(2 lam)
     (16) F    = (tau/mu_g)(L_G eps_c + L_xy eps_w) + eps_w
-    (17) I_0  = N e_x/sqrt(1 - sigma^2) + (L_G e_c + L_xy e_w)/sqrt(1 - q^2),     e_c, e_w, e_x at the start
-    (18) mean over k < K of |grad Phi(xbar_k)|^2  <=  2 (Phi(xbar_0) - inf Phi)/(alpha K) + zeta (I_0/sqrt K + F)^2
-    (19) R    = tau m^(1/4) C_f/mu_g   if y_0 = z_0 and |f_i,y(x_i, c_i)| <= C_f along the run                Lemma 4
+    (17) I_0  = N e_x/sqrt(1 - sigma^2) + (L_G e_c + L_xy e_w)/sqrt(1 - q^2),   errors at the start
+    (18) mean over k < K of |grad Phi(xbar_k)|^2
+         <=  2 (Phi(xbar_0) - inf Phi)/(alpha K) + zeta (I_0/sqrt K + F)^2
+    (19) R    = tau m^(1/4) C_f/mu_g   if y_0 = z_0 and |f_i,y(x_i, c_i)| <= C_f on the run  Lemma 4
 
 The theorem holds where nu < 1 and xi^2 < 1 - alpha L_Phi. (11) is sufficient for that; no condition
 contains lam.

@@ -1,7 +1,8 @@
 r"""The potential V whose fall proves Theorem 1, term by term, as something to measure along a run.
 
 (1)  V = 2 Phi(xbar) + d_1 |ybar - y*(xbar; lam)|^2 + d_2 |zbar - y*(xbar)|^2
-         + (d_3 sum_i |x_i - xbar|^2 + d_4 sum_i |y_i - ybar|^2 + d_5 sum_i |z_i - zbar|^2)/m   [eq. potential]
+         + (d_3 sum_i |x_i - xbar|^2 + d_4 sum_i |y_i - ybar|^2 + d_5 sum_i |z_i - zbar|^2)/m
+                                                                                 [eq. potential]
 (2)  y*(x; lam) = argmin over y of mean_i (g_i + f_i/lam)(x, y)          [Lemma 2]; y*(x) if g = -f
 (3)  V^(k+1) <= V^k - alpha |grad Phi(xbar^k)|^2 + alpha (C + B)         [eq. Vk1-Vk]
 """

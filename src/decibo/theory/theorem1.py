@@ -1,15 +1,15 @@
 r"""Theorem 1: which step sizes are small enough, and the bound that then holds.
 
-Conditions                                                  [paper, eqs. stepsize-alpha to stepsize-gamma]
+Conditions                                         [paper, eqs. stepsize-alpha to stepsize-gamma]
 
     (1)  lam > 2 L_f1/mu_g;  if g = -f, lam >= 1 is enough
     (2)  gamma < each of  2/(mu_g + L_g1),  (mu_g + L_g1)/(2 mu_g L_g1),  (1-rho)/(8 sqrt p_3),
                           (1-rho) sqrt p_1/(24 L_g1 sqrt p_3),  (1-rho)/(16 L_g1)
     (3)  beta  < each of  1/(lam L_g1),  1/(2 L_lam) + 1/(lam mu_g),  (1-rho)/(10 lam sqrt p_2),
                           (1-rho) sqrt p_1/(48 L_g1 lam sqrt p_2),  (1-rho)/(32 L_g1 lam)
-    (4)  alpha < each of  1/(2 L),  w_gamma gamma/(10 L_y* L_g1 lam),  w_beta beta/(10 L_y*lam U_lam)  [erratum 12],
-                          (1-rho)/(12 lam sqrt p_1),  (1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1),
-                          (1-rho)/(54 L_g1 lam)
+    (4)  alpha < each of  1/(2 L),  w_gamma gamma/(10 L_y* L_g1 lam),
+                          w_beta beta/(10 L_y*lam U_lam)  [erratum 12],  (1-rho)/(12 lam sqrt p_1),
+                          (1-rho) sqrt p_3/(32 L_g1 lam sqrt p_1),  (1-rho)/(54 L_g1 lam)
 
 If g = -f, the constants of y are those of (13) of `constants.py`, and 1/(2 L_lam) + 1/(lam mu_g)
 stands for (mu_lam + L_lam)/(2 mu_lam L_lam).
@@ -17,11 +17,12 @@ stands for (mu_lam + L_lam)/(2 mu_lam L_lam).
 The conditions are sufficient, far from necessary: the paper's own experiment exceeds (4) twelve
 million times.
 
-The bound, in its three parts                                          [paper, eqs. the1, p-error and b-error]
+The bound, in its three parts                              [paper, eqs. the1, p-error and b-error]
 
     (5)  mean over k < K of |grad Phi(xbar^k)|^2  <=  initial + penalty + heterogeneity
-    (6)  initial       = (V^0 - V^K)/(alpha K)                                                     erratum 8
-    (7)  penalty       = 2 C_ou^2/lam^2 + (864 p_1 alpha^2 + 576 p_2 beta^2) C_in^2 L_g1^2 lam^2/(1-rho)^2
+    (6)  initial       = (V^0 - V^K)/(alpha K)                                             erratum 8
+    (7)  penalty       = 2 C_ou^2/lam^2
+                         + (864 p_1 alpha^2 + 576 p_2 beta^2) C_in^2 L_g1^2 lam^2/(1-rho)^2
     (8)  heterogeneity = (24 p_1 alpha^2 b_f^2 + 24 p_3 gamma^2 b_g^2 + 24 p_2 beta^2 b_y^2)
          lam^2/(1-rho)^2
 """
