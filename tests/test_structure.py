@@ -23,6 +23,7 @@ LAYERS = (
     ("run",),
     ("runs",),
     ("report",),
+    ("contrib",),  # methods beside the core: they import it, the core never imports them
     ("silo", "sklearn", "integrations"),
     ("cli", "__main__"),
 )

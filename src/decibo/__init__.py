@@ -8,7 +8,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
 
     solution = decibo.solve(problem, decibo.ring(10))
 
-methods, networks, problems            what there is by name
+methods, networks, problems            what there is by name; contrib has methods beside the core
 direction, estimator, rule, consensus  what methods are composed of; with prox, schedules,
                                        compression and privacy
 data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages on runs,
@@ -54,7 +54,7 @@ from decibo.run.sweep import sweep
 from decibo.run.sweep_result import Sweep
 
 if TYPE_CHECKING:
-    from decibo import report, silo, sklearn
+    from decibo import contrib, report, silo, sklearn
 
 __version__ = "0.1.0"
 
@@ -82,6 +82,7 @@ __all__ = [
     "compose",
     "compression",
     "consensus",
+    "contrib",
     "data",
     "direction",
     "estimator",
@@ -113,7 +114,7 @@ __all__ = [
 ]
 
 # loaded on first use: most need more than jax, numpy and networkx
-LAZY = ("report", "silo", "sklearn")
+LAZY = ("contrib", "report", "silo", "sklearn")
 
 
 def __getattr__(name: str) -> Any:

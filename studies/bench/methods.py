@@ -19,11 +19,22 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from decibo.algorithm.algorithm import CATALOG, Algorithm
+import decibo
+from decibo import consensus, contrib, direction
+from decibo.algorithm.algorithm import Algorithm, method
+from decibo.algorithm.rule import tuning_free
 from decibo.algorithm.compose import minibatch
 from decibo.errors import InputError
 from decibo.validate import only_known
 
+@method
+def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
+    """S-TFBO, a recipe of docs/how-to/recipes.md: implicit x tracking with the rule `tuning_free`."""
+    rule = tuning_free(step, initial)
+    return decibo.compose(direction.implicit(), consensus.tracking(), rule=rule)
+
+
+CATALOG = decibo.CATALOG | contrib.CATALOG | {"s_tfbo": s_tfbo}
 Settings = dict[str, float]
 Units = Mapping[str, float]
 
@@ -119,7 +130,7 @@ def all_methods() -> dict[str, TunableMethod]:
         ("s_tfbo", "implicit, steps without tuning (S-TFBO)", (step,), {}),
         ("mdbo", "Neumann series of 10, tracking (MDBO)", (outer(), eta), {"N": 10}),
         ("ma_dsbo", "inner loops of 5 and 10 (MA-DSBO)", (outer(), gamma), {"T": 5, "N": 10}),
-        ("sun_dsbo_gt", "Moreau envelope, tracking (SUN-DSBO-GT)", (outer(), gamma), {}),
+        ("sun_dsbo_gt", "Moreau envelope, tracking (SUN-DSBO-GT)", (outer(), gamma), {"method": "meha"}),
     ]
     found = {}
     for name, about, parameters, options in table:

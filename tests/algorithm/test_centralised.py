@@ -5,13 +5,9 @@ import pytest
 
 import decibo
 from decibo.algorithm import prox
-from decibo.algorithm.acc_f2ba import acc_f2ba
-from decibo.algorithm.bome import bome
-from decibo.algorithm.f2sa import f2sa
-from decibo.algorithm.f2sa_p import f2sa_p
-from decibo.algorithm.lv_hba import lv_hba
+from decibo.algorithm.centralised import bome, f2sa, f2sa_p, v_pbgd
 from decibo.algorithm.schedules import polynomial
-from decibo.algorithm.v_pbgd import v_pbgd
+from decibo.contrib import acc_f2ba, lv_hba
 from helpers.twin import as_rows, as_start, problem
 from helpers.variants import daily
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo import consensus, direction, estimator
+from decibo import consensus, direction, estimator, rule
 from decibo.data import Batches
 from decibo.measure.cost import step_cost
 from decibo.problem.problem import Oracle
@@ -184,7 +184,17 @@ NAMED = {
         decibo.methods.srba(alpha=A, beta=B, gamma=C, period=3),
         lambda: by_recursion(lambda k: k % 3 == 0),
     ),
-    "s3ldbo": (decibo.methods.s3ldbo(alpha=A, beta=B, gamma=C, p=P), lambda: by_snapshot(heads)),
+    "snapshot": (
+        decibo.compose(
+            direction.implicit(),
+            consensus.tracking(),
+            estimator=estimator.snapshot(P),
+            x=A,
+            y=B,
+            v=C,
+        ),
+        lambda: by_snapshot(heads),
+    ),
 }
 
 
@@ -200,12 +210,12 @@ def test_on_one_agent_the_named_methods_are_the_plain_recursions(name):
     np.testing.assert_allclose(
         found_by(problem, decibo.complete(1), method, "v", STEPS)[0], s, rtol=1e-11, atol=1e-13
     )
-    kinds = {"saba": "saga", "srba": "sarah", "s3ldbo": "snapshot"}
+    kinds = {"saba": "saga", "srba": "sarah", "snapshot": "snapshot"}
     assert method.core.step.args[0].estimator.name.startswith(kinds[name])
     assert method.core.step.args[0].strategies[0][0].name == "tracking"
 
 
-def test_nr_dsbo_equals_numpy():
+def test_normalised_storm_equals_numpy():
     """The penalty with STORM; every variable of every agent is divided by the norm of what it
     tracks."""
     problem, twin = finite_sum()
@@ -218,7 +228,14 @@ def test_nr_dsbo_equals_numpy():
         return np.concatenate([d_x, twin.f_y(i, x, y) + lam * twin.g_y(i, x, y), twin.g_y(i, x, z)])
 
     network = decibo.networks.path(AGENTS)
-    method = decibo.methods.nr_dsbo(alpha=A, beta=B, gamma=C, lam=lam, a=0.4)
+    method = decibo.compose(
+        direction.penalty(lam),
+        consensus.tracking(),
+        estimator=estimator.storm(0.4),
+        x=rule.normalised(A),
+        y=rule.normalised(B),
+        z=rule.normalised(C),
+    )
     hands = [by_storm(lambda k: 0.4) for _ in range(AGENTS)]
     wanted = tracked(along, network.W, H, hands, STEPS, normalise=True)
     np.testing.assert_allclose(

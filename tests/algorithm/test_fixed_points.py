@@ -83,7 +83,9 @@ def test_floors_of_plain_strategies_shrink_linearly_with_the_step(make):
     "make",
     [
         pytest.param(
-            lambda lam: decibo.methods.dsgda_gt(alpha=A, beta=G / lam, gamma=G, lam=lam),
+            lambda lam: decibo.compose(
+                direction.penalty(lam), consensus.tracking(), x=A, y=G / lam, z=G
+            ),
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -94,7 +96,7 @@ def test_floors_of_plain_strategies_shrink_linearly_with_the_step(make):
             direction.penalty(lam), consensus.exact_diffusion(), x=A, y=G / lam, z=G
         ),
     ],
-    ids=["dsgda_gt", "fab", "penalty x exact_diffusion"],
+    ids=["penalty x tracking", "fab", "penalty x exact_diffusion"],
 )
 def test_the_bias_of_the_penalty_shrinks_like_one_over_lam(make):
     lams = np.array([30.0, 100.0, 300.0, 1000.0])
@@ -118,8 +120,12 @@ def test_the_bias_of_the_symmetric_penalty_shrinks_like_one_over_lam_squared():
         (decibo.methods.lopa(alpha=A, beta=G, gamma=G, tracking=True), 1e-9),
         # the ridge is 6e-10 at the end
         (
-            decibo.methods.duet(
-                alpha=A, beta=G, gamma=G, ridge=decibo.schedules.polynomial(1.0, -4.0, delay=50.0)
+            decibo.compose(
+                direction.implicit(ridge=decibo.schedules.polynomial(1.0, -4.0, delay=50.0)),
+                {"x": consensus.tracking(), "y": consensus.local(), "v": consensus.local()},
+                x=A,
+                y=G,
+                v=G,
             ),
             1e-8,
         ),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo import consensus, direction, prox, rule
+from decibo.contrib import acc_f2ba
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 STEPS = 5
@@ -241,7 +242,14 @@ def test_the_joint_rule_equals_numpy(network):
         h = {"x": 0.4 / (a * np.maximum(b, c)), "y": 0.4 / b, "v": 0.4 / np.maximum(b, c)}
         s = {name: network.W @ s[name] - h[name] * t[name] for name in s}
         past.update(t=t, d=d)
-    equal(ours, network, decibo.methods.s_tfbo(step=0.4, initial=0.1), start, s)
+    equal(ours, network, s_tfbo(0.4, 0.1), start, s)
+
+
+def s_tfbo(step=1.0, initial=0.0):
+    """The recipe: the joint rule on tracked directions."""
+    return decibo.compose(
+        direction.implicit(), consensus.tracking(), rule=rule.tuning_free(step, initial)
+    )
 
 
 def test_one_agent_with_the_joint_rule_is_s_tfbo():
@@ -257,7 +265,7 @@ def test_one_agent_with_the_joint_rule_is_s_tfbo():
         )
         h = {"x": 1 / (a * max(b, c)), "y": 1 / b, "v": 1 / max(b, c)}
         s = {name: s[name] - h[name] * d[name] for name in s}
-    equal(ours, decibo.complete(1), decibo.methods.s_tfbo(), start, s)
+    equal(ours, decibo.complete(1), s_tfbo(), start, s)
 
 
 @pytest.mark.parametrize("network", ["path", "ring"])
@@ -274,7 +282,9 @@ def test_adambo_equals_numpy(network):
     for k in range(STEPS):
         d = directions(twin, s)
         s = {name: step[name](s[name], d[name], k) for name in s}
-    method = decibo.methods.adambo(alpha=0.05, beta=0.1, gamma=0.2, b1=0.8, b2=0.9, eps=1e-3)
+    method = decibo.compose(
+        direction.implicit(), consensus.tracking(), x=rule.adam(0.05, 0.8, 0.9, 1e-3), y=0.1, v=0.2
+    )
     equal(ours, network, method, start, s)
 
 
@@ -297,7 +307,17 @@ def test_af2ba_equals_numpy(network):
             "z": rows(twin.g_y, s["z"]),
         }
         s = {name: step[name](s[name], d[name], k) for name in s}
-    equal(ours, network, decibo.methods.af2ba(lam=lam, step=0.3, initial=0.2), start, s)
+    equal(
+        ours,
+        network,
+        decibo.compose(
+            direction.penalty(lam),
+            consensus.tracking(),
+            **dict.fromkeys("xyz", rule.adagrad_norm(0.3, 0.2)),
+        ),
+        start,
+        s,
+    )
 
 
 # optax
@@ -369,7 +389,7 @@ def test_exact_rules_land_on_the_solution(strategy):
 
 
 def test_the_joint_rule_is_exact_with_tracking():
-    assert lands(decibo.methods.s_tfbo(), steps=10_000) <= 1e-10
+    assert lands(s_tfbo(), steps=10_000) <= 1e-10
 
 
 def test_momentum_of_ahead_exact_is_exact_and_matched():
@@ -519,12 +539,9 @@ def test_a_proximal_map_gets_the_rules_own_step():
         (lambda: rule.restarted(0.1, radius=0.0), "radius must be"),
         (lambda: rule.restarted(0.1, least=-1.0), "least must be"),
         (lambda: rule.restarted(0.1, shrink=1.5), "shrink must be"),
-        (
-            lambda: decibo.methods.acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0, inner=1.0),
-            "inner must be below 1",
-        ),
-        (lambda: decibo.methods.af2ba(lam=10.0, step=0.0), "step must be a positive"),
-        (lambda: decibo.methods.af2ba(lam=10.0, initial=-1.0), "initial must be"),
+        (lambda: acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0, inner=1.0), "inner must be below 1"),
+        (lambda: rule.adagrad_norm(0.0), "step must be a positive"),
+        (lambda: rule.adagrad_norm(1.0, -1.0), "initial must be"),
         (lambda: rule.adam(0.1, b2=-0.1), "b2 must be"),
         (lambda: rule.adam(-0.1), "step must be a positive"),
         (lambda: rule.from_optax(0.1), "init and update"),

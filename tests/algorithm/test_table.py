@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo import consensus, methods
+from decibo import consensus, direction, methods
 from decibo.algorithm.direction import penalty_p
 from decibo.network.directed import directed_ring, from_digraph
 from helpers.twin import NETWORKS, as_rows, as_start, problem
@@ -302,7 +302,6 @@ TABLE = {
         {"x": A, "y": B},
         {},
     ),
-    "dsgda_gt": (methods.dsgda_gt(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "fab": (methods.fab(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
     "meha": (methods.meha(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
     "meha without tracking": (
@@ -312,10 +311,12 @@ TABLE = {
         XYT,
         {},
     ),
-    "sun_dsbo_gt": (methods.sun_dsbo_gt(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
-    "sun_dsbo_se": (methods.sun_dsbo_se(**envelope), moreau, every(dgd, "xyt"), XYT, {}),
     "duet": (
-        methods.duet(**three, ridge=0.3),
+        decibo.compose(
+            direction.implicit(ridge=0.3),
+            {"x": consensus.tracking(), "y": consensus.local(), "v": consensus.local()},
+            **XYV,
+        ),
         implicit_with_ridge,
         {"x": tracking, "y": local, "v": local},
         XYV,
@@ -464,12 +465,9 @@ COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "ahead_minimax": lambda n, r: (2, 0, 0, 0, n + 2 * r),
     "dgda": lambda n, r: (1, 0, 0, 0, n + r),
     "gt_gda": lambda n, r: (1, 0, 0, 0, 2 * n + 2 * r),
-    "dsgda_gt": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "fab": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "meha": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "meha without tracking": lambda n, r: (1, 2, 0, 0, n + 2 * r),
-    "sun_dsbo_se": lambda n, r: (1, 2, 0, 0, n + 2 * r),
-    "sun_dsbo_gt": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
     "duet": lambda n, r: (1, 1, 1, 1, 2 * n),
     "sldbo": lambda n, r: (1, 1, 1, 1, 2 * n + 4 * r),
     "d_soba": lambda n, r: (1, 1, 1, 1, n + 2 * r),

@@ -316,10 +316,9 @@ def test_list_names_everything_with_its_settings(call, kind):
     assert all(entry["name"] in shown for entry in said)
     names = [entry["name"] for entry in said]
     if kind == "methods":
-        assert names == list(decibo.CATALOG)
-        assert all(
-            entry["provenance"] == decibo.CATALOG[entry["name"]].provenance for entry in said
-        )
+        known = decibo.CATALOG | decibo.contrib.CATALOG
+        assert names == list(known)
+        assert all(entry["provenance"] == known[entry["name"]].provenance for entry in said)
         assert said[names.index("ahead_exact")]["settings"] == [
             "[alpha]",
             "[gamma]",

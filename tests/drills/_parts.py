@@ -126,8 +126,6 @@ def _factors() -> Iterator[Spoilt]:
         {},
         {"difference": difference, "ridge": "optional rate"},
     )
-    faded = {"noise": "rate", "coupling": "optional rate", "kind": "word", "clip": difference}
-    yield "consensus.faded", consensus.faded, {"noise": 0.1}, faded
     for name in ("page", "snapshot"):
         yield (
             f"estimator.{name}",

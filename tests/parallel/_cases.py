@@ -29,11 +29,11 @@ RATES = {
     "K": 2,
     "noise": 0.01,
 }
-MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "fab")
+MINIMAX = ("ahead_minimax", "dgda", "gt_gda", "fab")
 SINGLE = ("dgd", "gradient_tracking", "extra", "exact_diffusion")
-SAMPLED = ("saba", "srba", "nr_dsbo")  # these need a list of batches
+SAMPLED = ("saba", "srba")  # these need a list of batches
 # these are for one agent, who has nobody to talk to
-ALONE = ("f2sa", "f2sa_p", "acc_f2ba", "bome", "v_pbgd", "lv_hba")
+ALONE = ("f2sa", "f2sa_p", "bome", "v_pbgd")
 
 
 def networks() -> dict[str, Any]:
@@ -54,7 +54,7 @@ def method(name: str, smooth: bool = False) -> Any:
 
     factory = decibo.CATALOG[name]
     wanted = inspect.signature(factory).parameters
-    keep = {"c2dfb": {"beta": None}, "gossip_dsbo": {"eta": 0.3}}.get(name, {})
+    keep = {"c2dfb": {"beta": None}}.get(name, {})
     keep |= {"keep": 1.0} if smooth and "keep" in wanted else {}
     return factory(**({key: value for key, value in RATES.items() if key in wanted} | keep))
 

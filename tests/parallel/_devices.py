@@ -43,12 +43,12 @@ def pairs() -> dict[str, tuple[decibo.Network, str]]:
     return {
         "ring": (plain["ring"], "ahead_exact"),
         "star": (plain["star"], "c2dfb"),
-        "erdos_renyi": (plain["erdos_renyi"], "gossip_dsbo"),
+        "erdos_renyi": (plain["erdos_renyi"], "ma_dsbo"),
         "torus": (plain["torus"], "gradient_tracking"),
         "sleeping agents": (decibo.networks.sleeping(plain["torus"], 0.3), "fab"),
         "in turn": (decibo.networks.periodic([plain["ring"], plain["star"]]), "sldbo"),
         "large": (decibo.networks.random_regular(200, 4, seed=0), "sldbo"),
-        "hub": (decibo.networks.star(200), "ldp_dsbo"),
+        "hub": (decibo.networks.star(200), "d_soba"),
         "one for each variable": (
             decibo.networks.each(
                 {

@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from textwrap import fill
-from types import NoneType
-from typing import Any, ParamSpec, Protocol, cast, get_args, get_type_hints, overload
+from types import NoneType, SimpleNamespace
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints, overload
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.core import Tracer
 from jax.tree_util import Partial
 
@@ -37,8 +40,12 @@ from decibo.algorithm.rule import Rule, as_rule, is_rule
 from decibo.algorithm.schedules import Rate, Schedule, number, schedule
 from decibo.errors import InputError, short_repr
 from decibo.formatting import format_setting
+from decibo.network.mixing import Mix
+from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 from decibo.validate import at_least, integer, only_known
+
+T = TypeVar("T")
 
 
 @jax.tree_util.register_dataclass
@@ -82,7 +89,6 @@ class Algorithm:
                     agrees, `mix.reach`
     fixed_network   whether links must not come and go
     free            whether its agents need not wait for each other
-    noisy           whether its messages carry noise
     masks           for each variable, the size of what neighbours add to its direction, one +, the
                     other -
     direction       what it follows, if it is a direction times a consensus strategy
@@ -114,7 +120,6 @@ class Algorithm:
     told: bool = False
     fixed_network: bool = False
     free: bool = False
-    noisy: bool = False
     masks: dict[str, float] = field(default_factory=dict)
     direction: Direction | None = None
     answer: str = "y"
@@ -155,6 +160,53 @@ class Algorithm:
             if value is not None
         )
         return f"{self.name}({shown})"
+
+
+Settings = Any  # what a step reads its settings from, by their names
+
+
+def by_name(
+    step: Callable[[Oracle, Mix, Tree, Settings], Tree], rates: Mapping[str, Rate], **rest: Tree
+) -> Partial:
+    """The step of a method that is not composed: step(oracle, mix, state, p), where p.alpha is the
+    number that the rate alpha has at this step, and p.k the step.
+
+    rest   whatever else the step needs, as it is: a pytree, whose numbers may be traced
+    """
+    return Partial(ByName(step), {name: schedule(name, rate) for name, rate in rates.items()}, rest)
+
+
+@dataclass(frozen=True)
+class ByName:
+    """What `by_name` makes of a step; equal for equal steps, so that programs are shared."""
+
+    step: Callable[[Oracle, Mix, Tree, Settings], Tree]
+
+    def __call__(
+        self,
+        rates: dict[str, Schedule],
+        rest: dict[str, Any],
+        oracle: Oracle,
+        mix: Mix,
+        state: Tree,
+        k: jax.Array,
+        key: jax.Array,
+    ) -> Tree:
+        # A rate may be a strongly typed array, which would widen what it multiplies: it gets the
+        # narrowest type of the state, so that the carry of a loop keeps its own.
+        kinds = {leaf.dtype for leaf in jax.tree.leaves(state)}
+        dtype = min((kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)), key=_width)
+        now = {name: jnp.asarray(rate(k), dtype) for name, rate in rates.items()}
+        return self.step(oracle, mix, state, SimpleNamespace(k=k, **now, **rest))
+
+
+def _width(kind: np.dtype) -> int:
+    return kind.itemsize
+
+
+def repeat(count: int, once: Callable[[T], T], state: T) -> T:
+    """`once`, so many times; a loop whose length is part of the program, and so of its cost."""
+    return lax.scan(lambda state, _: (once(state), None), state, length=count)[0]
 
 
 def _partial(function: Callable[..., Any]) -> Partial:
@@ -300,9 +352,9 @@ def _prepared(name: str, kind: Any, value: Any) -> Any:
 
 
 def _entered(named: Method[P], provenance: str) -> Method[P]:
-    """The catalogue has the methods of this package; a stranger's may have any name."""
+    """The catalogue has the methods of the core; others, and contrib's, may have any name."""
     named.provenance = provenance
-    if named.__module__.partition(".")[0] != "decibo":
+    if not named.__module__.startswith("decibo.algorithm."):
         return named
     known = CATALOG.get(named.__name__)
     if known is not None and known.__module__ != named.__module__:

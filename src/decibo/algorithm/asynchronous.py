@@ -61,12 +61,6 @@ class Free(NamedTuple):
 def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
     """Reject a method that needs agents in lockstep."""
     recipe = recipe_of(method)
-    if method.noisy:
-        raise InputError(
-            f"{method.name} adds noise to its messages and fades them out step by step, which needs"
-            f" all agents in lockstep, but those of {network!r} do not wait.",
-            "Use the network inside it.",
-        )
     if not method.free:
         raise InputError(
             f"{method.name} needs all agents in lockstep: its memory is right only if both ends of"
@@ -233,9 +227,6 @@ class _Mail:
 
     def largest(self, tree: T, bits: int | None = None) -> T:
         raise NotImplementedError  # only methods in lockstep ask for it
-
-    def others(self, tree: T) -> T:
-        raise NotImplementedError  # likewise
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         number = len(self.said)

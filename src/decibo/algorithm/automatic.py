@@ -63,7 +63,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -262,7 +262,7 @@ def _step(
     plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
 ) -> State:
     v = state.variables
-    heard = Heard(oracle.functions, oracle.data, oracle)
+    heard = RememberingOracle(oracle.functions, oracle.data, oracle)
     d = plan.direction.at(heard, v, k)
     inner, curvature = _looked(plan.pace, heard, v.x, v.y, state.inner, k)
     inner = _agreed(plan, mix, inner, k)
@@ -274,37 +274,35 @@ def _step(
 
 
 @dataclass(frozen=True)
-class Heard(Oracle):
+class RememberingOracle(Oracle):
     """An oracle that remembers where it was asked for g_y, and its answers: a probe needs one that
     the step needed."""
 
-    asked: Oracle
+    wrapped: Oracle
     slopes: list[tuple[Vector, Vector]] = field(default_factory=list)
 
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return self.asked.outer(x, y)
-
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        answer = self.asked.inner(x, y)
-        self.slopes.append((y, answer[1]))
+    def ask(self, question: str, *at: Vector) -> Any:
+        answer = self.wrapped.ask(question, *at)
+        if question == "inner":
+            self.slopes.append((at[1], answer.y))
         return answer
 
     def slope(self, x: Vector, y: Vector) -> Vector:
         """g_y(x, y), computed once."""
         known = [slope for at, slope in self.slopes if at is y]
-        return known[0] if known else self.asked.inner(x, y)[1]
+        return known[0] if known else self.wrapped.inner(x, y).y
 
     def on(self, data: Tree) -> Oracle:
-        return self.asked.on(data)
+        return self.wrapped.on(data)
 
 
 def _looked(
-    pace: Pace, oracle: Heard, x: Vector, y: Vector, inner: Inner, k: jax.Array
+    pace: Pace, oracle: RememberingOracle, x: Vector, y: Vector, inner: Inner, k: jax.Array
 ) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
 
     def look(at: tuple[Vector, Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
-        seen, along = _probe(oracle.asked, *at, inner.along)
+        seen, along = _probe(oracle.wrapped, *at, inner.along)
         own = jnp.maximum(seen, FALL * inner.own)  # (3)
         log = _log(own if pace.sampled else seen)
         along = _unit(along + NOISE * _noise(along))  # (2)

@@ -22,10 +22,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
+from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, Settings, by_name, method, repeat
 from decibo.algorithm.compression import keep_largest
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
 from decibo.network.mixing import Mix
@@ -34,32 +33,32 @@ from decibo.pytree import Vector
 from decibo.validate import fraction
 
 
-class Pair(NamedTuple):
+class Levels(NamedTuple):
     """One entry for y, which minimises f + lam g, and one for z, which minimises g."""
 
     y: Vector
     z: Vector
 
 
-class Inner(NamedTuple):
+class InnerLoops(NamedTuple):
     """The inner loops' memory; W dhat is kept up to date instead of being requested."""
 
-    d: Pair
-    s: Pair  # trackers of F
-    d_hat: Pair
-    s_hat: Pair
-    w_d_hat: Pair
-    w_s_hat: Pair
-    F: Pair
+    d: Levels
+    s: Levels  # trackers of F
+    d_hat: Levels
+    s_hat: Levels
+    w_d_hat: Levels
+    w_s_hat: Levels
+    F: Levels
     u: Vector  # of the last point, since it comes with F
 
 
-class State(NamedTuple):
+class C2dfbState(NamedTuple):
     """What an agent keeps between two steps."""
 
     x: Vector
     t: Vector
-    inner: Inner
+    inner: InnerLoops
 
 
 @jax.tree_util.register_static
@@ -113,63 +112,41 @@ def c2dfb(
     (heterogeneous quadratic, ring of 10).
     """
     compress = Largest(fraction("keep", keep, zero=False))
-    step = Partial(_step, alpha, matched(beta, gamma, lam), gamma, lam, c, K, compress)
+    rates = {"alpha": alpha, "beta": matched(beta, gamma, lam), "gamma": gamma, "lam": lam, "c": c}
+    step = by_name(_step, rates, K=K, compress=compress)
     return Algorithm(
         Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam", products=False
     )
 
 
-def _gradients(lam: Scalar, oracle: Oracle, x: Vector, d: Pair) -> tuple[Pair, Vector]:
-    f_x, f_y = oracle.outer(x, d.y)
-    g_x, g_y = oracle.inner(x, d.y)
-    h_x, h_y = oracle.inner(x, d.z)
-    return Pair(f_y + lam * g_y, h_y), f_x + lam * (g_x - h_x)
+def _gradients(lam: Scalar, oracle: Oracle, x: Vector, d: Levels) -> tuple[Levels, Vector]:
+    f, g, g_z = oracle.outer(x, d.y), oracle.inner(x, d.y), oracle.inner(x, d.z)
+    return Levels(f.y + lam * g.y, g_z.y), f.x + lam * (g.x - g_z.x)
 
 
-def _init(lam: Schedule, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(lam: Schedule, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> C2dfbState:
     x = start["x"]
-    d = Pair(start["y"], start.get("z", start["y"]))
+    d = Levels(start["y"], start.get("z", start["y"]))
     F, u = _gradients(jnp.asarray(lam(0), x.dtype), oracle, x, d)
     zero = jax.tree.map(jnp.zeros_like, d)
-    return State(x, u, Inner(d, F, zero, zero, zero, zero, F, u))
+    return C2dfbState(x, u, InnerLoops(d, F, zero, zero, zero, zero, F, u))
 
 
-def _step(
-    alpha: Schedule,
-    beta: Schedule,
-    gamma: Schedule,
-    lam: Schedule,
-    c: Schedule,
-    K: int,
-    compress: Largest,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
+def _step(oracle: Oracle, mix: Mix, state: C2dfbState, p: Settings) -> C2dfbState:
     old = state.inner
-    h_x, h_y, h_z, penalty, weight = (
-        jnp.asarray(rate(k), state.x.dtype) for rate in (alpha, beta, gamma, lam, c)
-    )
-    h = Pair(h_y, h_z)
+    h = Levels(p.beta, p.gamma)
     wx, wt = mix((state.x, state.t))
-    x = state.x + weight * (wx - state.x) - h_x * state.t  # (1)
-    F, u = _gradients(penalty, oracle, x, old.d)
+    x = state.x + p.c * (wx - state.x) - p.alpha * state.t  # (1)
+    F, u = _gradients(p.lam, oracle, x, old.d)
     moved = jax.tree.map(lambda s, new, F: s + new - F, old.s, F, old.F)  # (2)
 
-    def once(now: Inner, _: None) -> tuple[Inner, None]:
+    def once(now: InnerLoops) -> InnerLoops:
         d = jax.tree.map(
-            lambda d, w, e, h, s: d + weight * (w - e) - h * s,
-            now.d,
-            now.w_d_hat,
-            now.d_hat,
-            h,
-            now.s,
+            lambda d, w, e, h, s: d + p.c * (w - e) - h * s, now.d, now.w_d_hat, now.d_hat, h, now.s
         )  # (3)
-        F, u = _gradients(penalty, oracle, x, d)
+        F, u = _gradients(p.lam, oracle, x, d)
         s = jax.tree.map(
-            lambda s, w, e, new, F: s + weight * (w - e) + new - F,
+            lambda s, w, e, new, F: s + p.c * (w - e) + new - F,
             now.s,
             now.w_s_hat,
             now.s_hat,
@@ -180,15 +157,15 @@ def _step(
             jax.tree.map(jnp.subtract, (d, s), (now.d_hat, now.s_hat))
         )
         # all four together
-        sent = jax.tree.unflatten(treedef, list(jax.vmap(compress)(jnp.stack(residuals))))
+        sent = jax.tree.unflatten(treedef, list(jax.vmap(p.compress)(jnp.stack(residuals))))
         d_hat, s_hat = jax.tree.map(jnp.add, (now.d_hat, now.s_hat), sent)  # (5)
-        received = mix(sent, bits=4 * compress.bits(d.y))
+        received = mix(sent, bits=4 * p.compress.bits(d.y))
         w_d_hat, w_s_hat = jax.tree.map(jnp.add, (now.w_d_hat, now.w_s_hat), received)
-        return Inner(d, s, d_hat, s_hat, w_d_hat, w_s_hat, F, u), None
+        return InnerLoops(d, s, d_hat, s_hat, w_d_hat, w_s_hat, F, u)
 
-    inner, _ = lax.scan(once, old._replace(s=moved, F=F, u=u), length=K)
-    return State(x, state.t + weight * (wt - state.t) + inner.u - old.u, inner)  # (6)
+    inner = repeat(p.K, once, old._replace(s=moved, F=F, u=u))
+    return C2dfbState(x, state.t + p.c * (wt - state.t) + inner.u - old.u, inner)  # (6)
 
 
-def _view(state: State) -> dict[str, Vector]:
+def _view(state: C2dfbState) -> dict[str, Vector]:
     return {"x": state.x, "y": state.inner.d.y, "z": state.inner.d.z}

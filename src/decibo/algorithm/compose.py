@@ -32,7 +32,6 @@ from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 from decibo.validate import table
 
-NOISE = 0x6E6F6973  # tells the keys of noise in messages from those of samples
 MASK = "mask of "  # before the name of a variable: what its agents add to its direction, in a start
 
 
@@ -113,7 +112,6 @@ def compose(
         name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
         directed=all(strategy.directed for strategy, _ in groups),
         free=all(strategy.free for strategy, _ in groups),
-        noisy=any(strategy.fading for strategy, _ in groups),
         rest=Partial(_rest, recipe) if all(strategy.rest for strategy, _ in groups) else None,
         direction=direction,
         answer=direction.answer,
@@ -149,12 +147,9 @@ def _groups(
     """Variables that agree in the same way share their messages."""
     if isinstance(consensus, Consensus):
         return [(consensus, list(direction.variables))]
-    groups: dict[tuple[str, int], tuple[Consensus, list[str]]] = {}
+    groups: dict[str, tuple[Consensus, list[str]]] = {}
     for name in direction.variables:
-        strategy = consensus[name]
-        # with numbers of its own, unlike the others
-        key = strategy.name, id(strategy) if strategy.fading else 0
-        groups.setdefault(key, (strategy, []))[1].append(name)
+        groups.setdefault(consensus[name].name, (consensus[name], []))[1].append(name)
     return list(groups.values())
 
 
@@ -241,17 +236,15 @@ def _step(
 ) -> State:
     if recipe.estimator is None:
         # (1)
-        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k, key)
+        return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k)
     d, estimate = recipe.estimator.at(
         recipe.direction, oracle, state.variables, state.estimate, k, key
     )
-    return moved(recipe, mix, state._replace(estimate=estimate), d, k, key)
+    return moved(recipe, mix, state._replace(estimate=estimate), d, k)
 
 
-def moved(
-    recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array, key: jax.Array | None = None
-) -> State:
-    """The state after a step along d; `key` is for strategies whose messages carry noise."""
+def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> State:
+    """The state after a step along d."""
     s = state.variables
     average = {
         name: a + recipe.average[name](k) * (getattr(d, name) - a)
@@ -268,16 +261,9 @@ def moved(
     rule, u, h = recipe.rule.step(state.rule, s._asdict(), along, k)  # (5)
     new: dict[str, Vector] = {}
     memories: list[Tree] = []
-    for number, ((strategy, maps), memory) in enumerate(
-        zip(recipe.strategies, followed, strict=True)
-    ):
-        drawn = (
-            (k, jax.random.fold_in(key, NOISE + number))
-            if strategy.fading and key is not None
-            else ()
-        )
+    for (strategy, maps), memory in zip(recipe.strategies, followed, strict=True):
         own, move, size = ({name: part[name] for name in maps} for part in (s._asdict(), u, h))
-        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size, *drawn)  # (6)
+        moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (6)
         new |= moved
         memories.append(memory)
     return State(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)

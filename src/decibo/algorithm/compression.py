@@ -109,12 +109,6 @@ def compressed(
         )
     eta = share("eta", eta, zero=False)
     check_wrappable(method)
-    if method.noisy:
-        raise InputError(
-            f"{method.name} adds noise to its messages, and what a compressor makes of both"
-            " together has neither the distribution of the noise nor its zero mean.",
-            "Use it without compression.",
-        )
     core = method.core
     again = lambda method: compressed(method, compressor, eta=eta, feedback=feedback)
     if not flag("feedback", feedback):
@@ -208,9 +202,6 @@ class _Messages:
     def largest(self, tree: T, bits: int | None = None) -> T:
         return tree
 
-    def others(self, tree: T) -> T:
-        return tree
-
 
 class _CompressingMix:
     """What mixes that compress have in common; a subclass says what one exchange changes, its
@@ -228,9 +219,6 @@ class _CompressingMix:
 
     def largest(self, tree: T, bits: int | None = None) -> T:
         return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
-
-    def others(self, tree: T) -> T:
-        raise NotImplementedError  # messages with noise are not compressed
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4), (5)

@@ -32,11 +32,6 @@ robust_tracking   gradient tracking by totals                         sends p, c
     (17) s+ = P(W p)
     (18) p+ = s+ - h q                                                p starts at s
 
-faded             noise in messages, which count less and less        sends s + n     lands O(h) off; exact as all fall
-    (20) n_j drawn anew at every step k, of scale b_k                 agent j sends s_j + n_j
-    (21) s+ = P(s + a_k sum_j w_ij (s_j + n_j - s_i) - h d)           j over neighbours, so that s_i has no noise n_i
-    (22) d  = d min(1, C/|d|_1)                                       with `clip` = C
-
 (9)-(12) are the usual p+ = s - h d, s+ = W~ (p+ + s - p) with c = s - p. (7), (8) are the usual
 two-term recursion s'' = (I + W) s' - W~ s - h (d' - d), s' = W s - h d. In a strategy s, d and h
 are trees with one entry for each variable, so that one `mix` is one message to every neighbour.
@@ -58,33 +53,24 @@ circles. Where a projection is active, q is not 0 at rest and c grows by it at e
 lockstep q is then the same at all agents and every proximal map is exact, without waiting only
 projections are.
 
-(21) without noise is dgd with the weights I + a_k (W - I). The noise that enters the mean of the
-agents is a_k times that of the messages, and the agents differ by about h_k/a_k: with h_k, a_k and
-h_k/a_k falling to 0, the sum of all h_k infinite and that of all (a_k b_k)^2 finite, both vanish in
-the end. b_k itself need not fall, or may even grow.
-
 Sources: Nedic & Ozdaglar 2009 (1); Chen & Sayed 2012 (2); Nedic, Olshevsky & Shi 2017 and Qu & Li
 2018 (3)-(6); Shi, Ling, Wu & Yin 2015 (7)-(8); Yuan, Ying, Zhao & Sayed 2019 (9)-(12); Pu, Shi, Xu
 & Nedic 2021 and Xin & Khan 2018 (13)-(14); Pu 2020, R-Push-Pull, made for noisy links: the
-cumulative gradient is tracked, (16)-(18); Chen & Wang 2024, LDP-DSBO, as we recall it (20)-(21).
+cumulative gradient is tracked, (16)-(18).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Rate, Scalar, Schedule, polynomial, schedule
-from decibo.errors import InputError
+from decibo.algorithm.schedules import Scalar
 from decibo.network.mixing import Mix
 from decibo.pytree import Tree, Vector
-from decibo.validate import one_of, positive
 
 __all__ = [
     "Consensus",
@@ -93,7 +79,6 @@ __all__ = [
     "dgd",
     "exact_diffusion",
     "extra",
-    "faded",
     "local",
     "push_pull",
     "robust_tracking",
@@ -105,16 +90,6 @@ Rates = dict[str, Scalar]
 Pair = tuple[Group, Group]
 Proxes = Callable[[Group, Rates], Group]
 tree_map = jax.tree.map
-KINDS = {"laplace": jax.random.laplace, "gaussian": jax.random.normal}  # noise of scale 1
-
-
-class Fading(NamedTuple):
-    """What is added to messages, and how much they count."""
-
-    noise: Schedule  # b_k of (20)
-    coupling: Schedule  # a_k of (21)
-    draw: Partial  # noise of scale 1
-    clip: Scalar | None  # C of (22)
 
 
 @jax.tree_util.register_dataclass
@@ -132,8 +107,6 @@ class Consensus:
     free          whether it may be used by agents that do not wait for each other
     rest          `rest(s, memory)`: by how much the variables will still move, for strategies that
                   know
-    fading        the noise in its messages, if there is any; `step` is then given the number of the
-                  step and a key too
     """
 
     start: Callable[[Group], Tree]
@@ -145,7 +118,6 @@ class Consensus:
     exact: bool = field(default=True, metadata={"static": True})
     free: bool = field(default=False, metadata={"static": True})
     rest: Callable[[Group, Tree], Group] | None = None
-    fading: Fading | None = None
 
 
 def dgd() -> Consensus:
@@ -212,42 +184,6 @@ def robust_tracking() -> Consensus:
         follow=follow,
         free=True,
         rest=Partial(_left),
-    )
-
-
-def faded(
-    noise: Rate, coupling: Rate | None = None, *, kind: str = "laplace", clip: float | None = None
-) -> Consensus:
-    """Noise in every message, and messages that count less and less: one vector sent; exact in the
-    limit as steps fall.
-
-    An agent's own variables carry no noise. `decibo.privacy.epsilon` says what it is worth, if
-    directions are clipped.
-
-    noise      the scale of the noise: b of Laplace's distribution, the deviation of the normal one
-    coupling   how much messages count, at most 1; (1 + k)^-0.6 unless given. Steps must fall faster
-    kind       "laplace" or "gaussian"
-    clip       directions are shortened to at most this sum of absolute values, each variable's
-    """
-    coupling = schedule("coupling", polynomial(1.0, -0.6) if coupling is None else coupling)
-    first = coupling(0)
-    if not isinstance(first, Tracer) and first > 1:
-        raise InputError(
-            f"coupling must be at most 1, but it begins with {first:g}.",
-            "Pass a function that falls from 1.",
-        )
-    draw = Partial(KINDS[one_of("kind", kind, KINDS)])
-    if clip is not None and not isinstance(clip, Tracer):
-        clip = positive("clip", clip)
-    fading = Fading(schedule("noise", noise), coupling, draw, clip)
-    follow = Partial(_own) if clip is None else Partial(_clipped, clip)
-    return Consensus(
-        Partial(_nothing),
-        Partial(_faded, fading),
-        "faded",
-        follow=follow,
-        exact=False,
-        fading=fading,
     )
 
 
@@ -353,37 +289,6 @@ def _robust(
     wp, c = memory
     s = prox(wp, h)  # (17)
     return s, (tree_map(lambda s, h, q: s - h * q, s, h, q), c)  # (18)
-
-
-def _clipped(clip: Scalar, mix: Mix, memory: tuple[()], d: Group) -> tuple[Group, tuple[()]]:
-    shorter = lambda d: (
-        d * jnp.minimum(1, clip / jnp.maximum(jnp.sum(jnp.abs(d)), jnp.finfo(d.dtype).tiny))
-    )
-    return tree_map(shorter, d), memory  # (22)
-
-
-def _faded(
-    fading: Fading,
-    mix: Mix,
-    prox: Proxes,
-    s: Group,
-    memory: tuple[()],
-    d: Group,
-    h: Rates,
-    k: jax.Array,
-    key: jax.Array,
-) -> tuple[Group, tuple[()]]:
-    keys = dict(zip(sorted(s), jax.random.split(key, len(s)), strict=True))
-    scale = lambda like: jnp.asarray(fading.noise(k), like.dtype)
-    n = {
-        name: scale(own) * fading.draw(keys[name], own.shape, own.dtype) for name, own in s.items()
-    }
-    apart = tree_map(jnp.add, mix.difference(tree_map(jnp.add, s, n)), mix.others(n))  # (20)
-    # (21)
-    return (
-        prox(tree_map(lambda s, e, h, d: s + fading.coupling(k) * e - h * d, s, apart, h, d), h),
-        memory,
-    )
 
 
 def _left(s: Group, memory: Pair) -> Group:

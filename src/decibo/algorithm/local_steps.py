@@ -105,9 +105,6 @@ class _Alone:
     def difference(self, tree: T, bits: int | None = None) -> T:
         return jax.tree.map(jnp.zeros_like, tree)
 
-    def others(self, tree: T) -> T:
-        return jax.tree.map(jnp.zeros_like, tree)
-
 
 class _Gentle:
     """A mix whose differences, which strategies add up, are multiplied by r."""
@@ -131,6 +128,3 @@ class _Gentle:
 
     def difference(self, tree: T, bits: int | None = None) -> T:
         return jax.tree.map(lambda apart: self.r * apart, self.mix.difference(tree, bits))
-
-    def others(self, tree: T) -> T:
-        return jax.tree.map(lambda own: self.r * own, self.mix.others(tree))

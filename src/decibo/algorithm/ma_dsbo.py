@@ -15,19 +15,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, method
-from decibo.algorithm.schedules import Rate, Scalar, Schedule, Weight
+from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, Settings, by_name, method, repeat
+from decibo.algorithm.schedules import Rate, Scalar, Weight
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 
-class State(NamedTuple):
+class MaDsboState(NamedTuple):
     """What an agent keeps between two steps."""
 
     x: Vector
@@ -50,59 +48,38 @@ def ma_dsbo(
     N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi|
     2.9e-2 at steps .05, 3.8e-3 at .005 with T = 100 (heterogeneous quadratic, ring of 10).
     """
-    step = Partial(_step, alpha, beta, gamma, theta, T, N)
+    step = by_name(_step, {"alpha": alpha, "beta": beta, "gamma": gamma, "theta": theta}, T=T, N=N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)
 
 
-def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> MaDsboState:
     x = start["x"]
     y = start["y"]
-    return State(x, y, start.get("v", jnp.zeros_like(y)), jnp.zeros_like(x))
+    return MaDsboState(x, y, start.get("v", jnp.zeros_like(y)), jnp.zeros_like(x))
 
 
-def _step(
-    alpha: Schedule,
-    beta: Schedule,
-    gamma: Schedule,
-    theta: Schedule,
-    T: int,
-    N: int,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
+def _step(oracle: Oracle, mix: Mix, state: MaDsboState, p: Settings) -> MaDsboState:
     x = state.x
-    y = inner_loop(oracle, mix, x, state.y, beta(k), T)
-    f_x, f_y = oracle.outer(x, y)
-    h = jnp.asarray(gamma(k), y.dtype)
-    s = oracle.hessian(x, y, state.v) - f_y  # (2)
+    y = inner_loop(oracle, mix, x, state.y, p.beta, p.T)
+    f = oracle.outer(x, y)
+    s = oracle.hessian(x, y, state.v) - f.y  # (2)
 
-    def once(
-        carry: tuple[Vector, Vector, Vector], _: None
-    ) -> tuple[tuple[Vector, Vector, Vector], None]:
-        v, s, t = carry
+    def once(now: tuple[Vector, Vector, Vector]) -> tuple[Vector, Vector, Vector]:
+        v, s, t = now
         wv, wt = mix((v, t))
-        v = wv - h * t  # (3)
-        new = oracle.hessian(x, y, v) - f_y
-        return (v, new, wt + new - s), None  # (4)
+        v = wv - p.gamma * t  # (3)
+        new = oracle.hessian(x, y, v) - f.y
+        return v, new, wt + new - s  # (4)
 
-    (v, _, _), _ = lax.scan(once, (state.v, s, s), length=N)
-    hypergradient = f_x - oracle.jacobian(x, y, v)
-    average = (1 - theta(k)) * state.u + theta(k) * hypergradient  # (6)
-    return State(mix(x) - alpha(k) * state.u, y, v, average)  # (5)
+    v, _, _ = repeat(p.N, once, (state.v, s, s))
+    average = (1 - p.theta) * state.u + p.theta * (f.x - oracle.jacobian(x, y, v))  # (6)
+    return MaDsboState(mix(x) - p.alpha * state.u, y, v, average)  # (5)
 
 
 def inner_loop(oracle: Oracle, mix: Mix, x: Vector, y: Vector, beta: Scalar, T: int) -> Vector:
     """T times (1)."""
-    h = jnp.asarray(beta, y.dtype)
-
-    def once(y: Vector, _: None) -> tuple[Vector, None]:
-        return mix(y) - h * oracle.inner(x, y)[1], None  # (1)
-
-    return lax.scan(once, y, length=T)[0]
+    return repeat(T, lambda y: mix(y) - beta * oracle.inner(x, y).y, y)  # (1)
 
 
-def _view(state: State) -> dict[str, Vector]:
+def _view(state: MaDsboState) -> dict[str, Vector]:
     return {"x": state.x, "y": state.y, "v": state.v}

@@ -11,21 +11,11 @@ from dataclasses import replace
 from typing import cast
 
 from decibo.algorithm import consensus, direction, estimator, prox
-from decibo.algorithm.algorithm import ABSTRACT, INFERRED, READ, RECALLED, RUN, Algorithm, method
+from decibo.algorithm.algorithm import ABSTRACT, READ, RECALLED, RUN, Algorithm, method
 from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
-from decibo.algorithm.local_steps import local_steps
-from decibo.algorithm.rule import (
-    StepSize,
-    adagrad_norm,
-    adam,
-    heavy_ball,
-    is_rule,
-    normalised,
-    plain,
-    tuning_free,
-)
+from decibo.algorithm.rule import StepSize, heavy_ball, is_rule, plain
 from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
 from decibo.errors import InputError
 
@@ -188,21 +178,6 @@ def gt_gda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
     return compose(direction.minimax(), consensus.tracking(), x=alpha, y=beta)
 
 
-@method(
-    provenance=f"{INFERRED} The order of mixing and the scaling of d_y are not known to us. {RUN}"
-)
-def dsgda_gt(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
-    """DSGDA-GT (Wang, Chen, Ma & Zhang 2024): penalty x tracking, with AHEAD's scaling.
-
-    alpha, beta, gamma   step sizes of x, y and z
-    lam                  penalty
-
-    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
-    Lands: O(1/lam) from the solution, the bias of the penalty.
-    """
-    return compose(direction.penalty(lam), consensus.tracking(), x=alpha, y=beta, z=gamma)
-
-
 @method(provenance=ABSTRACT)
 def fab(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """FAB (2026), for directed networks: penalty x push-pull.
@@ -247,164 +222,6 @@ def meha(
     return compose(
         along, consensus.tracking() if tracking else consensus.dgd(), x=alpha, y=beta, t=gamma
     )
-
-
-@method(
-    provenance=(
-        f"{ABSTRACT} All variables move from the old point. The public reviews were read as well."
-    )
-)
-def sun_dsbo_se(
-    *,
-    alpha: StepSize,
-    beta: StepSize,
-    gamma: StepSize,
-    c: Rate | None = None,
-    proximity: Weight = 1.0,
-) -> Algorithm:
-    """SUN-DSBO-SE (Ma et al. 2026) with full gradients: moreau x dgd. The inner level may be
-    non-convex.
-
-    alpha, beta, gamma   step sizes of x, y and t
-    c                    penalty, (k + 1)^0.25 unless given
-    proximity            parameter of the Moreau envelope
-
-    Cost: 1 + 2 gradients; sends n + 2r numbers. Lands: O(step) from the solution if the agents
-    differ, plus O(1/c), which falls as slowly as c grows.
-    """
-    return meha(alpha=alpha, beta=beta, gamma=gamma, c=c, proximity=proximity, tracking=False)
-
-
-@method(
-    provenance=(
-        f"{ABSTRACT} All variables move from the old point. The public reviews were read as well."
-    )
-)
-def sun_dsbo_gt(
-    *,
-    alpha: StepSize,
-    beta: StepSize,
-    gamma: StepSize,
-    c: Rate | None = None,
-    proximity: Weight = 1.0,
-) -> Algorithm:
-    """SUN-DSBO-GT (Ma et al. 2026) with full gradients: moreau x tracking. The inner level may be
-    non-convex.
-
-    alpha, beta, gamma   step sizes of x, y and t
-    c                    penalty, (k + 1)^0.25 unless given
-    proximity            parameter of the Moreau envelope
-
-    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
-    Lands: O(1/c) from the solution, which falls as slowly as c grows.
-    """
-    return meha(alpha=alpha, beta=beta, gamma=gamma, c=c, proximity=proximity, tracking=True)
-
-
-@method(
-    provenance=(
-        f"{INFERRED} It was read in the code of others, for one agent. On a network it follows"
-        f" tracked directions, which is ours. {RUN}"
-    )
-)
-def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
-    """S-TFBO (Yang et al. 2025), without step sizes to tune: implicit x tracking with the rule
-    `tuning_free`.
-
-    On one agent it is S-TFBO. On a network the rule sees tracked directions, so that it stays exact
-    although every agent has steps of its own.
-
-    step      all steps are multiplied by it
-    initial   what the three lengths start with; if 0, the first moves of y and v have the length of
-              the step
-
-    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
-    Lands: exact.
-    """
-    return compose(direction.implicit(), consensus.tracking(), rule=tuning_free(step, initial))
-
-
-@method(
-    provenance=(
-        f"{INFERRED} Known from the abstract: a penalty method with steps that are adaptive at all"
-        " levels; that they are AdaGrad-norm's is inferred. Theirs is for one agent and not a"
-        f" single loop; this loop and, on a network, tracked directions are ours. {RUN}"
-    )
-)
-def af2ba(*, lam: Rate, step: float = 1.0, initial: float = 0.0) -> Algorithm:
-    """AF2BA (Shi, Du, Xiao & Jiang 2025), without step sizes to tune: penalty x tracking with
-    AdaGrad-norm steps.
-
-    Every variable has the rule `adagrad_norm`, which does not change if its direction is multiplied
-    by a number: lam does not enter the steps of y and z.
-
-    lam       penalty
-    step      the length of the first moves, if initial is 0; all moves are multiplied by it
-    initial   a length that counts as if it had been there before the first step
-
-    Cost: 1 + 2 gradients; sends 2n + 4r numbers.
-    Lands: O(1/lam) from the solution, the bias of the penalty.
-    """
-    own = adagrad_norm(step, initial)
-    return compose(direction.penalty(lam), consensus.tracking(), x=own, y=own, z=own)
-
-
-@method(
-    provenance=(
-        f"{INFERRED} The abstract has Adam on x and gradient steps on y from a warm start. How the"
-        " paper finds the hypergradient was not read: here v follows the linear system, and the"
-        " agents agree by tracking, which is ours."
-    )
-)
-def adambo(
-    *,
-    alpha: Rate,
-    beta: StepSize,
-    gamma: StepSize,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-) -> Algorithm:
-    """AdamBO (Gong, Hao & Liu 2026) with full gradients: implicit x tracking, with Adam on x.
-
-    alpha         step size of Adam, normally a function of the step that falls
-    beta, gamma   step sizes of y and v
-    b1, b2        the weights of the past in Adam's two averages
-    eps           added to the root of the second
-
-    Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
-    Lands: O(alpha) from the solution; exact as alpha falls.
-    """
-    return compose(
-        direction.implicit(), consensus.tracking(), x=adam(alpha, b1, b2, eps), y=beta, v=gamma
-    )
-
-
-@method(
-    provenance=(
-        f"{INFERRED} The abstract has the falling ridge, the single loop and gradient tracking; the"
-        " averages that it mentions were not recovered and are left out."
-    )
-)
-def duet(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, ridge: Rate | None = None
-) -> Algorithm:
-    """DUET (Qin et al. 2025) for a PERSONALISED inner level that need not be strongly convex: y and
-    v stay local.
-
-    It solves another problem, as `lopa` does: every agent has its own inner solution, of g_i +
-    (ridge/2) |y|^2.
-
-    alpha, beta, gamma   step sizes of x, y and v
-    ridge                what is added to make the inner level strongly convex, (k + 1)^-0.25 unless
-                         given
-
-    Cost: 1 + 1 gradients, one product each with H and J; sends 2n numbers.
-    Lands: O(ridge) from its own solution, which falls as slowly as the ridge.
-    """
-    strategies = {"x": consensus.tracking(), "y": consensus.local(), "v": consensus.local()}
-    along = direction.implicit(ridge=polynomial(1.0, -0.25) if ridge is None else ridge)
-    return compose(along, strategies, x=alpha, y=beta, v=gamma)
 
 
 @method(provenance=f"{ABSTRACT} {RUN}")
@@ -528,81 +345,6 @@ def lopa(
     return _implicit(strategies, alpha, beta, gamma, theta)
 
 
-@method(
-    provenance=(
-        f"{INFERRED} Known from the abstract: a single loop whose messages carry noise and which is"
-        " accurate in the limit. The faded coupling is recalled from the authors' work; that the"
-        " direction is the implicit one, with v for the linear system, is inferred."
-    )
-)
-def ldp_dsbo(
-    *,
-    alpha: StepSize,
-    beta: StepSize,
-    gamma: StepSize,
-    noise: Weight,
-    coupling: Weight | None = None,
-    kind: str = "laplace",
-    clip: float | None = None,
-) -> Algorithm:
-    """LDP-DSBO (Chen & Wang 2024) with full gradients: implicit x faded, noise in every message.
-
-    alpha, beta, gamma   step sizes of x, y and v; to converge they must fall faster than the
-                         coupling
-    noise                the scale of the noise, which need not fall
-    coupling             how much messages count, (1 + k)^-0.6 unless given
-    kind                 "laplace" or "gaussian"
-    clip                 bounds the sum of absolute values of every direction, which
-                         `decibo.privacy.epsilon` asks for
-
-    Cost: 1 + 1 gradients, one product each with H and J; sends n + 2r numbers. Lands:
-    O(step/coupling) from the solution, plus the noise that the coupling lets in; exact in the limit
-    as all fall.
-    """
-    agreed = consensus.faded(noise, coupling, kind=kind, clip=clip)
-    return compose(direction.implicit(), agreed, x=alpha, y=beta, v=gamma)
-
-
-@method(
-    provenance=(
-        f"{INFERRED} Known from the abstract: a single loop, first gradients only, all variables at"
-        " once, local steps, a server that averages. The differences in place of second"
-        " derivatives are inferred, and so is that the server takes the mean as it is. Clients"
-        " that do not take part in a round are left out."
-    )
-)
-def memfbo(
-    *,
-    alpha: StepSize,
-    beta: StepSize,
-    gamma: StepSize,
-    K: int = 5,
-    difference: float = 0.01,
-    radius: float | None = None,
-) -> Algorithm:
-    r"""MemFBO (Yang, Xiao, Ma & Ji 2025) with full gradients: implicit by differences x atc, with K
-    local steps.
-
-        (1)  K times:   y <- y - beta g_y(x, y),   v <- v - gamma (H v - f_y(x, y)),   x <- x - alpha (f_x(x, y) - J v)
-        (2)  once:      x, y, v <- W x, W y, W v
-
-    with H v and J v by differences of two gradients. On the complete network W is the mean, which
-    is what a server takes; on any other the method is ours.
-
-    alpha, beta, gamma   step sizes of x, y and v
-    K                    how many steps for each exchange
-    difference           how long the differences are that stand for second derivatives
-    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
-
-    Cost: K times 1 + 3 gradients; sends n + 2r numbers. Lands: O(K step) from the solution if the
-    agents differ; exact with K = 1 on the complete network.
-    """
-    alone = _implicit(
-        consensus.atc(), alpha, beta, gamma, None, radius=radius, difference=difference
-    )
-    return local_steps(alone, K)
-
-
 # direction x estimator x consensus
 
 
@@ -646,59 +388,6 @@ def srba(*, alpha: StepSize, beta: StepSize, gamma: StepSize, period: int = 100)
     """
     return _implicit(
         consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.sarah(period)
-    )
-
-
-@method(
-    provenance=(
-        f"{ABSTRACT} That all derivatives are skipped together, by all agents at once, is our"
-        f" reading. {RUN}"
-    )
-)
-def s3ldbo(
-    *, alpha: StepSize, beta: StepSize, gamma: StepSize, p: float = 0.5, radius: float | None = None
-) -> Algorithm:
-    """S3LDBO (Yin, Dong, Ma, Wang & Yang 2026): SLDBO with derivatives that are skipped at random,
-    the last ones kept.
-
-    alpha, beta, gamma   step sizes of x, y and v
-    p                    the probability of new derivatives
-    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
-
-    Cost: p times 1 + 1 gradients and one product each with H and J; sends 2n + 4r numbers.
-    Lands: exact.
-    """
-    skipped = estimator.snapshot(p)
-    return _implicit(
-        consensus.tracking(), alpha, beta, gamma, None, radius=radius, estimator=skipped
-    )
-
-
-@method(
-    provenance=(
-        f"{INFERRED} Known from the abstract: a normalised, variance-reduced decentralised method;"
-        " that its direction is this penalty, its estimator STORM, and that every variable is"
-        " divided by the norm of what it tracks, is inferred."
-    )
-)
-def nr_dsbo(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate, a: Weight = 0.1) -> Algorithm:
-    """NR-DSBO (Zhang, Zhang & Gao 2025), for heavy-tailed noise: penalty x tracking with STORM and
-    normalised steps.
-
-    alpha, beta, gamma   LENGTHS of the moves of x, y and z; to converge they must fall
-    lam                  penalty
-    a                    weight of what is new in STORM
-
-    Cost: 2 + 4 gradients on a minibatch; sends 2n + 4r numbers.
-    Lands: O(length) from where the penalty leads, O(1/lam) from the solution.
-    """
-    return compose(
-        direction.penalty(lam),
-        consensus.tracking(),
-        estimator=estimator.storm(a),
-        x=normalised(alpha),
-        y=normalised(beta),
-        z=normalised(gamma),
     )
 
 

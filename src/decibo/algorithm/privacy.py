@@ -1,5 +1,5 @@
 r"""What leaves an agent; masks, random numbers added to directions, at one end of a link +, at the
-other -; and noise.
+other -.
 
     (1)  b_i = sum over the neighbours j of  sign(j - i) r_ij,     r_ij drawn once for each link and variable
     (2)  d_i + b_i  in place of d_i, at every step
@@ -13,18 +13,12 @@ changes: docs/explanation/privacy.md says what is protected and what is not.
 dgd and atc rest where each agent's own direction is balanced by its neighbours, and there a mask
 counts: they are refused. After Gade & Vaidya's function sharing; ours is the use with these
 strategies and with two levels.
-
-What Laplace noise in messages is worth (consensus.faded, with its a_k, b_k, h_k and C; w_i = sum_j
-w_ij over j != i):
-
-    (3)  D_0 = 0,   D_k+1 = |1 - a_k w_i| D_k + 2 C |h_k|    how far s_i(k) may be moved by other data of agent i
-    (4)  eps_i = sum over k and variables of D_k/|b_k|       the proof is on the same page
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -35,9 +29,6 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import MASK, check_wrappable, recipe_of, wrapped
-from decibo.algorithm.consensus import KINDS, Fading
-from decibo.algorithm.rule import plain_steps
-from decibo.algorithm.schedules import Schedule
 from decibo.errors import InputError
 from decibo.formatting import listed
 from decibo.network.asynchronous import AsynchronousNetwork
@@ -49,7 +40,7 @@ from decibo.pytree import Tree
 from decibo.validate import integer, only_known, positive
 from decibo.validate import seed as check_seed
 
-__all__ = ["epsilon", "masked", "messages"]
+__all__ = ["masked", "messages"]
 
 T = TypeVar("T")
 SEED = 0x6D61736B  # tells the keys of masks from all others that a run makes of its seed
@@ -140,73 +131,6 @@ def _warn_of_leaves(degrees: np.ndarray) -> None:
 def _normal(keys: jax.Array, like: jax.Array) -> jax.Array:
     """A row for each key, of the shape and type of an agent's."""
     return jax.vmap(lambda key: jax.random.normal(key, like.shape[1:], like.dtype))(keys)
-
-
-def epsilon(method: Algorithm, network: Network, steps: int) -> float:
-    """What Laplace noise in the messages of a run is worth: the eps of local differential privacy,
-    for all of its data.
-
-    With any other data of one agent no event in all messages of all agents is more than exp(eps)
-    times as likely. For `consensus.faded` with `clip` and plain step sizes. It says nothing of an
-    agent's own variables nor of what a run records: they have no noise.
-
-    method    such as decibo.methods.ldp_dsbo(..., clip=1.0)
-    network   an undirected network with the same links in every step
-    steps     how many messages an agent sends
-    """
-    check_wrappable(method)
-    recipe = recipe_of(method)
-    fadings = (
-        [strategy.fading for strategy, _ in recipe.strategies if strategy.name != "local"]
-        if recipe
-        else []
-    )
-    if recipe is None or not fadings or not all(fadings):
-        raise InputError(
-            f"{method.name} sends messages without noise, or is not just a direction times a"
-            " consensus strategy: there is no eps.",
-            "Use consensus.faded(noise, clip=...) for all variables that are sent.",
-        )
-    sizes = plain_steps(recipe.rule)
-    if sizes is None or any(prox for _, maps in recipe.strategies for prox in maps.values()):
-        raise InputError(
-            f"The rules or proximal maps of {method.name} may move an agent further than its step"
-            " size says: no eps is known.",
-            "Use plain step sizes, and no prox.",
-        )
-    if type(network) is not Network:
-        raise InputError(
-            f"eps is known for undirected networks with fixed links, but this is {network!r}."
-        )
-    steps = integer("steps", steps)
-    w = 1 - network.weights.diagonal()
-    total = np.zeros(network.agents)
-    for strategy, names in recipe.strategies:
-        if strategy.fading is not None:
-            total += _spent(method.name, strategy.fading, [sizes[name] for name in names], w, steps)
-    return float(total.max())
-
-
-def _spent(
-    name: str, fading: Fading, sizes: Sequence[Schedule], w: np.ndarray, steps: int
-) -> np.ndarray:
-    """The eps of each agent, for variables that share their messages."""
-    if fading.clip is None or fading.draw.func is not KINDS["laplace"]:
-        raise InputError(
-            f"{name} has no bound on its directions, or noise that is not Laplace's: no eps is"
-            " known.",
-            'Pass clip=..., and kind="laplace".',
-        )
-    apart = np.zeros((len(sizes), len(w)))
-    total = np.zeros(len(w))
-    # schedules are checked at step 0 only: later they may have another sign, or be 0
-    for k in range(steps):
-        far, b = apart.sum(axis=0), abs(float(fading.noise(k)))
-        total += np.where(far > 0, far / b if b else np.inf, 0.0)  # (4)
-        h = np.array([[abs(float(size(k)))] for size in sizes])
-        # (3)
-        apart = np.abs(1 - float(fading.coupling(k)) * w) * apart + 2 * float(fading.clip) * h
-    return total
 
 
 def messages(

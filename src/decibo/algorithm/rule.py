@@ -297,16 +297,6 @@ def plain(name: str, value: StepSize | None) -> Rate | None:
     return value
 
 
-def plain_steps(rule: Rule) -> dict[str, Schedule] | None:
-    """The step size of each variable, if the rules of all are plain step sizes."""
-    rules: dict[str, Rule] = (
-        rule.step.args[0] if isinstance(rule.step, Partial) and rule.name == EACH else {}
-    )
-    if not rules or any(one.name != "constant" for one in rules.values()):
-        return None
-    return {name: one.step.args[0] for name, one in rules.items() if isinstance(one.step, Partial)}
-
-
 def together(rules: Mapping[str, Rule]) -> Rule:
     """One rule for each variable as one joint rule."""
     each = dict(rules)

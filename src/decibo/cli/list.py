@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 import decibo
+from decibo import contrib
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.options import Json
@@ -51,7 +52,9 @@ def listing(
     if as_json:
         terminal.print_json({kind: rows})
         return Exit.RAN
-    for row in rows:
+    for place, row in enumerate(rows):
+        if kind == "methods" and place == len(decibo.CATALOG):
+            terminal.say("", "decibo.contrib, beside the core:", "")
         terminal.draw(Text(str(row["name"]), style="bold"))
         settings = ", ".join(row["settings"])
         for text in (settings, row["description"], row.get("provenance")):
@@ -72,7 +75,7 @@ def entries(kind: str) -> list[dict]:
             {"name": name, "settings": [], "description": GROUPS.get(name) or _of_measure(measure)}
             for name, measure in (found | {"cheap": None, "all": None}).items()
         ]
-    makers: dict[str, Callable] = dict(decibo.CATALOG) if kind == "methods" else {}
+    makers: dict[str, Callable] = dict(decibo.CATALOG | contrib.CATALOG) if kind == "methods" else {}
     if kind != "methods":
         room, *kinds = (
             (decibo.problems, decibo.Problem)

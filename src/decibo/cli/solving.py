@@ -31,7 +31,7 @@ from decibo.files import atomic_write, atomic_write_all, read_record, sha256, wr
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import GracefulStop, check_same
 from decibo.problem.newton import DENSE, exact
-from decibo.problem.second import why_no_products
+from decibo.problem.problem import why_no_products
 from decibo.pytree import one_of
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints, check_folder

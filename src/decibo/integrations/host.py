@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, short
-from decibo.problem.problem import Gradient, Objective
+from decibo.problem.problem import GradientFunction, Objective
 from decibo.pytree import Tree
 from decibo.run.host_gradients import at_stop
 
@@ -47,7 +47,7 @@ def value(function: Host, *, together: bool = False) -> Objective:
     return _Value(_checked(function), together)
 
 
-def gradient(function: Host, *, together: bool = False) -> Gradient:
+def gradient(function: Host, *, together: bool = False) -> GradientFunction:
     """A function (x, y, d) -> (gradient in x, gradient in y) that is computed with numpy, as a
     gradient of `Problem`.
 

@@ -26,7 +26,7 @@ from decibo.data.stream import Streamed
 from decibo.errors import InputError
 from decibo.network.mixing import Reach
 from decibo.network.per_variable import Share, places_of
-from decibo.problem.problem import Functions, Oracle
+from decibo.problem.problem import Functions, Gradient, Oracle
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
@@ -192,23 +192,11 @@ class ShapedOracle(Oracle):
     """An oracle whose derivatives have the right shapes and no meaning: most of the time of a trace
     goes into them."""
 
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return x * 1, y * 1
-
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return x * 1, y * 1
-
-    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
-        return self.jacobian(x, y, v), self.hessian(x, y, v)
-
-    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return y * 1
-
-    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return x * 1
-
-    def on(self, data: Tree) -> Oracle:
-        return replace(self, data=data)
+    def ask(self, question: str, *at: Vector) -> Any:
+        if question.endswith("_value"):
+            return super().ask(question, *at)
+        gradient = Gradient(at[0] * 1, at[1] * 1)
+        return {"hessian": gradient.y, "jacobian": gradient.x}.get(question, gradient)
 
 
 @dataclass(frozen=True)
@@ -218,29 +206,9 @@ class MarkedOracle(Oracle):
 
     share: float = 1.0
 
-    def _counted(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
-        return _marked(f"{name}:{self.share!r}", function)
-
-    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
-        return self._counted("value", super().outer_value)(x, y)
-
-    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
-        return self._counted("value", super().inner_value)(x, y)
-
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return self._counted("outer", super().outer)(x, y)
-
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return self._counted("inner", super().inner)(x, y)
-
-    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
-        return self._counted("products", super().products)(x, y, v)
-
-    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return self._counted("hessian", super().hessian)(x, y, v)
-
-    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return self._counted("jacobian", super().jacobian)(x, y, v)
+    def ask(self, question: str, *at: Vector) -> Any:
+        name = "value" if question.endswith("_value") else question
+        return _marked(f"{name}:{self.share!r}", partial(super().ask, question))(*at)
 
     def on(self, data: Tree) -> Oracle:
         if isinstance(self.functions.sample, Streamed):  # of which nobody knows how much there is
@@ -255,9 +223,8 @@ class CountedOracle(MarkedOracle, ShapedOracle):
 
 
 @dataclass(frozen=True)
-class AskedOracle(Oracle):
-    """An oracle that answers with zeros and remembers whether it was asked for products with second
-    derivatives.
+class ProbingOracle(Oracle):
+    """An oracle that answers with zeros and remembers what it was asked.
 
     Nothing of the objectives is traced, so that it takes no time to find out what a method asks
     for.
@@ -265,31 +232,12 @@ class AskedOracle(Oracle):
 
     asked: set[str] = field(default_factory=set)
 
-    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
-        return jnp.zeros((), y.dtype)
-
-    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
-        return jnp.zeros((), y.dtype)
-
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return jnp.zeros_like(x), jnp.zeros_like(y)
-
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return jnp.zeros_like(x), jnp.zeros_like(y)
-
-    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
-        return self.jacobian(x, y, v), self.hessian(x, y, v)
-
-    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        self.asked.add("hessian")
-        return jnp.zeros_like(y)
-
-    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        self.asked.add("jacobian")
-        return jnp.zeros_like(x)
-
-    def on(self, data: Tree) -> Oracle:
-        return AskedOracle(self.functions, data, self.asked)
+    def ask(self, question: str, *at: Vector) -> Any:
+        self.asked.add(question)
+        zeros = Gradient(jnp.zeros_like(at[0]), jnp.zeros_like(at[1]))
+        if question.endswith("_value"):
+            return jnp.zeros((), at[1].dtype)
+        return {"hessian": zeros.y, "jacobian": zeros.x}.get(question, zeros)
 
 
 def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
@@ -298,7 +246,7 @@ def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
     asked: set[str] = set()
 
     def run(data: Tree, start: Mapping[str, Vector], key: jax.Array) -> Tree:
-        oracle = AskedOracle(functions, data, asked)
+        oracle = ProbingOracle(functions, data, asked)
         return core.step(
             oracle, MarkedMix(), core.init(oracle, MarkedMix(), start), jnp.int32(0), key
         )
@@ -309,7 +257,7 @@ def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
     }
     with _by_mix_alone():
         jax.eval_shape(run, data, start, jax.random.key(0))
-    return bool(asked)
+    return bool(asked & {"products", "hessian", "jacobian"})
 
 
 @contextmanager
@@ -378,9 +326,6 @@ class MarkedMix:
     difference = __call__
     largest = __call__
     reach = Reach(1, 1.0)
-
-    def others(self, tree: T) -> T:
-        return tree
 
 
 def step_cost(

@@ -76,15 +76,6 @@ class Mix(Protocol):
         """
         ...
 
-    def others(self, tree: T) -> T:
-        """The agent's own tree times the weight of all its neighbours, sum_j w_ij over j != i;
-        nothing is sent.
-
-        For messages that are not what the agent counts as its own: sum_j w_ij (message_j - own_i)
-        over the neighbours is difference(message) + others(message - own).
-        """
-        ...
-
     @property
     def reach(self) -> Reach:
         """What every agent is told about the network before a run."""
@@ -173,14 +164,6 @@ class Mixing:
         first."""
         raise NotImplementedError
 
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The weight that each agent gives to all its neighbours together."""
-        raise InputError(
-            "What an agent sends differs from what it counts as its own, for which it must know the"
-            " weights of the one exchange of a step, and this network has no such weights.",
-            "Use an undirected network with one exchange in a step.",
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class AgentMix:
@@ -218,15 +201,6 @@ class AgentMix:
     def largest(self, tree: T, bits: int | None = None) -> T:
         """The largest of what agent i and its neighbours send."""
         return self._exchange(lambda mixing: mixing.largest, tree)
-
-    def others(self, tree: T) -> T:
-        """The agent's own tree times the weight of all its neighbours."""
-        agent = _agent()
-        weight = lambda mixing: own_row(agent, mixing.others(self.k, self.key))
-        scaled = lambda mixing, tree: jax.tree.map(
-            lambda leaf: weight(mixing).astype(leaf.dtype) * leaf, tree
-        )
-        return self.mixing.shared_out(tree, scaled)
 
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         agent = _agent()
@@ -326,10 +300,6 @@ class Dense(Mixing):
         """The largest of the rows that a row of W has a weight for, and of the own."""
         return jnp.maximum(S, _largest(self.links, received))
 
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """What the diagonal of W leaves of the row sums."""
-        return -jnp.diagonal(self.links)
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -374,11 +344,6 @@ class Circulant(Mixing):
         """The largest of S[a] and all S[a + offset]."""
         shifted = [jnp.roll(S, -offset, axis=0) for group in self.groups for offset in group]
         return reduce(jnp.maximum, shifted, S)
-
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The same for all agents."""
-        counts = jnp.asarray([len(group) for group in self.groups], self.weights.dtype)
-        return jnp.broadcast_to(self.weights @ counts, (self.agents,))
 
 
 @jax.tree_util.register_dataclass
@@ -441,13 +406,6 @@ class Sparse(Mixing):
             )
             most = most.at[self.hubs].set(hubs, mode="promise_in_bounds")
         return most
-
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The sum over the slots, or what the diagonal leaves of a hub's row."""
-        if not self.hubs.shape[0]:
-            return self.weights.sum(axis=0)
-        left = -self.hub_links[jnp.arange(self.hubs.shape[0]), self.hubs]
-        return self.weights.sum(axis=0).at[self.hubs].set(left, mode="promise_in_bounds")
 
 
 def _product(links: jax.Array, flat: jax.Array) -> jax.Array:

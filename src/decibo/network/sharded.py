@@ -79,10 +79,6 @@ class Exchange(Mixing):
         local, received = self._received(S)
         return local.largest_of(S, received, k, key)
 
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The weights of this device's agents."""
-        return jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), self.local).others(k, key)
-
     def _received(self, S: jax.Array) -> tuple[Mixing, jax.Array]:
         """The mixing of this device, and its block with the rows that others sent."""
         local, sends = jax.tree.map(

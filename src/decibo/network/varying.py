@@ -81,14 +81,6 @@ class Varying(Mixing):
             )
         return S
 
-    def others(self, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The weight of the neighbours whose links work at step k."""
-        assert k is not None
-        assert key is not None
-        if not len(self.neighbours):  # a single agent
-            return jnp.zeros(self.agents.shape)
-        return (self.weights[k % self.weights.shape[0]] * self.alive(key)).sum(axis=0)
-
     def alive(self, key: jax.Array) -> jax.Array:
         """Which of an agent's links work, (D, agents)."""
         working = ~jax.random.bernoulli(key, self.rate, (self.count,))

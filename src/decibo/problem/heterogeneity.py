@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from decibo.problem.problem import Functions, Oracle, Problem
-from decibo.problem.reference import check_problem, reference
+from decibo.problem.problem import Functions, Oracle, Problem, check_problem
+from decibo.problem.reference import reference
 from decibo.pytree import Tree, Vector
 
 
@@ -67,7 +67,8 @@ def gradient_spreads(
 
     def one(d: Tree) -> tuple[Vector, Vector, Vector, Vector]:
         oracle = Oracle(functions, d)
-        return *oracle.outer(x, y), *oracle.inner(x, y)
+        f, g = oracle.outer(x, y), oracle.inner(x, y)
+        return f.x, f.y, g.x, g.y
 
     return tuple(_spread(part) for part in jax.vmap(one)(data))
 

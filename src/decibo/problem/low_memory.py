@@ -18,9 +18,8 @@ computing agents together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,46 +33,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class InTurn(Oracle):
-    """An oracle that answers one question after another; with `alone` to one agent of a device
-    after the other."""
+class LowMemoryOracle(Oracle):
+    """An oracle that answers one question after another; with `one_agent_at_a_time` also one agent
+    of a device after the other."""
 
-    asked: Oracle
-    alone: bool
+    one_agent_at_a_time: bool
 
-    @classmethod
-    def of(cls, oracle: Oracle, alone: bool) -> InTurn:
-        """The same agent, in turn with the others."""
-        return cls(oracle.functions, oracle.data, oracle, alone)
-
-    def _in_turn(self, ask: Callable[[Oracle], Callable[..., T]]) -> Callable[..., T]:
-        question = lambda data, *args: ask(replace(self.asked, data=data))(*args)
-        answer = sequential_vmap(question) if self.alone else partial(_block, jax.jit(question))
-        return lambda *args: answer(self.data, *args)
-
-    def outer_value(self, x: Vector, y: Vector) -> jax.Array:
-        return self._in_turn(lambda oracle: oracle.outer_value)(x, y)
-
-    def inner_value(self, x: Vector, y: Vector) -> jax.Array:
-        return self._in_turn(lambda oracle: oracle.inner_value)(x, y)
-
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return self._in_turn(lambda oracle: oracle.outer)(x, y)
-
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        return self._in_turn(lambda oracle: oracle.inner)(x, y)
-
-    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
-        return self._in_turn(lambda oracle: oracle.products)(x, y, v)
-
-    def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return self._in_turn(lambda oracle: oracle.hessian)(x, y, v)
-
-    def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
-        return self._in_turn(lambda oracle: oracle.jacobian)(x, y, v)
-
-    def on(self, data: Tree) -> Oracle:
-        return InTurn.of(self.asked.on(data), self.alone)
+    def ask(self, question: str, *at: Vector) -> Any:
+        """The answer, computed in a block of its own."""
+        answer = lambda data, *at: Oracle(self.functions, data).ask(question, *at)
+        if self.one_agent_at_a_time:
+            return sequential_vmap(answer)(self.data, *at)
+        return _block(jax.jit(answer), self.data, *at)
 
 
 def _block(function: Callable[..., T], *args: Tree) -> T:

@@ -12,16 +12,19 @@ gradients and products with second derivatives of its own f and g, in flat vecto
     (3)  products(x, y, v)  = (J v, H v),   J = d2 g / dx dy,   H = d2 g / dy dy
 
 (1) and (2) are found by differentiating outer and inner, or by functions that come with the
-problem. (3) is the forward derivative of (2), which not every objective has: decibo.problem.second
-finds out.
+problem. (3) is the forward derivative of (2), which not every objective has: kernels whose
+backward pass is written by hand cannot be differentiated again (fused attention, a
+`jax.custom_vjp` around a call of the host), nor can gradients from outside JAX. Methods that follow
+first gradients alone solve such problems; `require_products` stops the others in one sentence,
+before anything is compiled.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -41,6 +44,7 @@ from decibo.data.stream import Batches, FirstBatch, Samples, Stream
 from decibo.errors import InputError, first_line, short
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer, only_known
+from decibo.validate import seed as check_seed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
 
 Objective = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, data of one agent) -> a scalar
 # the same -> its gradients, shaped like x and like y
-Gradient = Callable[[Tree, Tree, Tree], tuple[Tree, Tree]]
+GradientFunction = Callable[[Tree, Tree, Tree], tuple[Tree, Tree]]
 # (data of one agent, key) -> a minibatch that looks like it
 Sampler = Callable[[Tree, jax.Array], Tree]
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
@@ -61,9 +65,16 @@ OUTSIDE = "it is computed outside JAX"
 FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
 
 
+class Gradient(NamedTuple):
+    """The parts in x and in y: of a gradient, or J v and H v."""
+
+    x: Vector
+    y: Vector
+
+
 @runtime_checkable
 class FlatGradient(Protocol):
-    """A `Gradient` that takes and returns flat vectors as well."""
+    """A `GradientFunction` that takes and returns flat vectors as well."""
 
     def flat(self, x: Vector, y: Vector, d: Tree) -> tuple[Vector, Vector]:
         """The gradients in x and y."""
@@ -79,8 +90,8 @@ class Functions(NamedTuple):
     inner_solution: ClosedForm | None
     x: Layout
     y: Layout
-    outer_gradient: Gradient | None = None
-    inner_gradient: Gradient | None = None
+    outer_gradient: GradientFunction | None = None
+    inner_gradient: GradientFunction | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +129,8 @@ class Problem:
     agents: int | None = None
     name: str = "problem"
     constants: dict[str, float] | None = None
-    outer_gradient: Gradient | None = None
-    inner_gradient: Gradient | None = None
+    outer_gradient: GradientFunction | None = None
+    inner_gradient: GradientFunction | None = None
 
     def __repr__(self) -> str:
         sizes = f"x of {self.x_layout.size} and y of {self.y_layout.size} numbers"
@@ -565,64 +576,78 @@ class Oracle:
     functions: Functions
     data: Tree
 
+    def ask(self, question: str, *at: Vector) -> Any:
+        """The answer to one question at (x, y) or (x, y, v). Whoever wraps an oracle overrides this
+        and `on`; the other methods stand on it."""
+        functions = self.functions
+        unravel = lambda x, y: (functions.x.unravel(x), functions.y.unravel(y), self.data)
+        f = lambda x, y: functions.outer(*unravel(x, y))
+        g = lambda x, y: functions.inner(*unravel(x, y))
+
+        def gradient(h: Callable, supplied: GradientFunction | None, x: Vector, y: Vector):
+            if supplied is None:
+                return Gradient(*jax.grad(h, argnums=(0, 1))(x, y))  # (1), (2)
+            if isinstance(supplied, FlatGradient):
+                return Gradient(*supplied.flat(x, y, self.data))
+            in_x, in_y = supplied(*unravel(x, y))
+            return Gradient(functions.x.ravel(in_x), functions.y.ravel(in_y))
+
+        def part_of_inner(x: Vector, y: Vector, part: int) -> Vector:
+            if functions.inner_gradient is not None:
+                return gradient(g, functions.inner_gradient, x, y)[part]
+            return jax.grad(g, argnums=part)(x, y)
+
+        x, y, *along = at
+        match question:
+            case "outer_value":
+                return f(x, y)
+            case "inner_value":
+                return g(x, y)
+            case "outer":
+                return gradient(f, functions.outer_gradient, x, y)
+            case "inner":
+                return gradient(g, functions.inner_gradient, x, y)
+            case "products":
+                inner = partial(gradient, g, functions.inner_gradient)
+                return _differentiated(inner, (x, y), (jnp.zeros_like(x), *along))  # (3)
+            case "hessian":
+                return _differentiated(lambda y: part_of_inner(x, y, 1), (y,), tuple(along))
+            case "jacobian":
+                return _differentiated(lambda y: part_of_inner(x, y, 0), (y,), tuple(along))
+        raise InputError(f"An oracle cannot answer {question!r}.")
+
     def outer_value(self, x: Vector, y: Vector) -> jax.Array:
         """f(x, y)."""
-        return self.functions.outer(
-            self.functions.x.unravel(x), self.functions.y.unravel(y), self.data
-        )
+        return self.ask("outer_value", x, y)
 
     def inner_value(self, x: Vector, y: Vector) -> jax.Array:
         """g(x, y)."""
-        return self.functions.inner(
-            self.functions.x.unravel(x), self.functions.y.unravel(y), self.data
-        )
+        return self.ask("inner_value", x, y)
 
-    def outer(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+    def outer(self, x: Vector, y: Vector) -> Gradient:
         """The gradient of f: (f_x, f_y)."""
-        if self.functions.outer_gradient is not None:
-            return self._given(self.functions.outer_gradient, x, y)
-        return jax.grad(self.outer_value, argnums=(0, 1))(x, y)  # (1)
+        return self.ask("outer", x, y)
 
-    def inner(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+    def inner(self, x: Vector, y: Vector) -> Gradient:
         """The gradient of g: (g_x, g_y)."""
-        if self.functions.inner_gradient is not None:
-            return self._given(self.functions.inner_gradient, x, y)
-        return jax.grad(self.inner_value, argnums=(0, 1))(x, y)  # (2)
+        return self.ask("inner", x, y)
 
-    def products(self, x: Vector, y: Vector, v: Vector) -> tuple[Vector, Vector]:
+    def products(self, x: Vector, y: Vector, v: Vector) -> Gradient:
         """Second derivatives of g times v, without forming them: (J v, H v)."""
-        return _differentiated(self.inner, (x, y), (jnp.zeros_like(x), v))  # (3)
+        return self.ask("products", x, y, v)
 
     def hessian(self, x: Vector, y: Vector, v: Vector) -> Vector:
         """H v alone."""
-        return _differentiated(lambda y: self._slope(x, y, 1), (y,), (v,))
+        return self.ask("hessian", x, y, v)
 
     def jacobian(self, x: Vector, y: Vector, v: Vector) -> Vector:
         """J v alone."""
-        return _differentiated(lambda y: self._slope(x, y, 0), (y,), (v,))
-
-    def _given(self, gradient: Gradient, x: Vector, y: Vector) -> tuple[Vector, Vector]:
-        """A gradient that came with the problem, in flat vectors; by its own method `flat`, if it
-        has one."""
-        if isinstance(gradient, FlatGradient):
-            return gradient.flat(x, y, self.data)
-        layouts = self.functions
-        in_x, in_y = gradient(layouts.x.unravel(x), layouts.y.unravel(y), self.data)
-        return layouts.x.ravel(in_x), layouts.y.ravel(in_y)
-
-    def _slope(self, x: Vector, y: Vector, part: int) -> Vector:
-        """g_x or g_y alone."""
-        if self.functions.inner_gradient is not None:
-            return self.inner(x, y)[part]
-        return jax.grad(self.inner_value, argnums=part)(x, y)
+        return self.ask("jacobian", x, y, v)
 
     def sampled(self, key: jax.Array) -> Oracle:
         """The same agent on a minibatch, if the problem says how to draw one."""
-        return (
-            self
-            if self.functions.sample is None
-            else self.on(self.functions.sample(self.data, key))
-        )
+        sample = self.functions.sample
+        return self if sample is None else self.on(sample(self.data, key))
 
     def batch(self, j: jax.Array) -> Oracle:
         """The same agent on batch j of a fixed list."""
@@ -633,4 +658,110 @@ class Oracle:
 
     def on(self, data: Tree) -> Oracle:
         """The same agent on some of its data."""
-        return Oracle(self.functions, data)
+        return replace(self, data=data)
+
+
+def why_no_products(functions: Functions, data: Tree) -> str:
+    """Why there are no products with second derivatives of the inner objective; empty if there are.
+
+    data   that of one agent, or its shapes
+    """
+    leaves, treedef = jax.tree.flatten(data)
+    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+    return _why_no_products(functions, treedef, shapes)
+
+
+def require_products(
+    what: str, functions: Functions, data: Tree, remedy: str = FIRST_GRADIENTS
+) -> None:
+    """Reject an inner objective without second derivatives, on behalf of `what`, which needs
+    them."""
+    reason = why_no_products(functions, data)
+    if reason:
+        raise NoSecondDerivativesError(what, reason, remedy)
+
+
+@lru_cache(maxsize=64)
+def _why_no_products(
+    functions: Functions, treedef: Any, shapes: tuple[jax.ShapeDtypeStruct, ...]
+) -> str:
+    # Traced under vmap over agents, as it will run: without it, JAX notices a missing derivative
+    # only when it compiles.
+    one = lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype)
+    x, y = (one(jax.ShapeDtypeStruct((part.size,), part.dtype)) for part in functions[4:6])
+    data = jax.tree.unflatten(treedef, [one(leaf) for leaf in shapes])
+    products = lambda d, x, y, v: Oracle(functions, d).products(x, y, v)
+    try:
+        jax.eval_shape(jax.vmap(products), data, x, y, y)
+    except NoSecondDerivativesError as error:
+        return error.reason
+    return ""
+
+
+def check_problem(problem: object) -> None:
+    """It must be a problem."""
+    if not isinstance(problem, Problem):
+        raise InputError(
+            "problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0),"
+            f" but it is {short(repr(problem))}."
+        )
+
+
+def check_gradients(problem: Problem, *, directions: int = 3, seed: int = 0) -> dict[str, float]:
+    """Whether gradients that come with a problem are those of its objectives: their errors against
+    central differences, {"outer": ..., "inner": ...}.
+
+    The error is |difference - slope|/(|slope| + |gradient|/sqrt(size)) along random directions of
+    length 1 in (x, y) near (x0, y0), the largest over agents and directions. Right gradients give
+    1e-6 or less in double precision, and about 1e-2 in single precision; wrong ones about 1. At
+    points without a derivative (a kink) the comparison means nothing.
+
+    directions   how many random directions to try
+    """
+    check_problem(problem)
+    if problem.agents is None:
+        raise InputError(
+            "The problem does not say how many agents it has.", "Pass agents= to Problem."
+        )
+    data = problem.local(range(problem.agents))
+    keys = jax.random.split(jax.random.key(check_seed(seed)), integer("directions", directions))
+    start = problem.start_rows(1)
+    errors = np.max(
+        [_errors(problem.functions, data, start["x"][0], start["y"][0], key) for key in keys],
+        axis=0,
+    )
+    return {"outer": float(errors[0]), "inner": float(errors[1])}
+
+
+@partial(jax.jit, static_argnames="functions")
+def _errors(
+    functions: Functions, data: Tree, x: jax.Array, y: jax.Array, key: jax.Array
+) -> tuple[jax.Array, ...]:
+    """The errors of outer and of inner at a random point, along a random direction."""
+    here, there = jax.random.split(key)
+    normal = lambda key, like: jax.random.normal(
+        jax.random.fold_in(key, like.size), like.shape, like.dtype
+    )
+    x, y = (
+        part + 0.1 * (1 + jnp.linalg.norm(part)) * normal(here, part) / part.size**0.5
+        for part in (x, y)
+    )
+    u, v = normal(there, x), normal(jax.random.fold_in(there, 1), y)
+    length = jnp.sqrt(jnp.sum(u**2) + jnp.sum(v**2))
+    u, v = u / length, v / length
+    # The cube root of the type's rounding error is where a central difference is most accurate.
+    e = float(jnp.finfo(y.dtype).eps) ** (1 / 3) * (1 + jnp.sqrt(jnp.sum(x**2) + jnp.sum(y**2)))
+
+    def of(level: str) -> jax.Array:
+        def one(d: Tree) -> jax.Array:
+            oracle = Oracle(functions, d)
+            h = partial(oracle.ask, f"{level}_value")
+            gradient = oracle.ask(level, x, y)
+            slope = jnp.sum(gradient.x * u) + jnp.sum(gradient.y * v)
+            size = jnp.sqrt((jnp.sum(gradient.x**2) + jnp.sum(gradient.y**2)) / (x.size + y.size))
+            difference = (h(x + e * u, y + e * v) - h(x - e * u, y - e * v)) / (2 * e)
+            return jnp.abs(difference - slope) / (jnp.abs(slope) + size + jnp.finfo(y.dtype).tiny)
+
+        return jnp.max(jax.vmap(one)(data))
+
+    return of("outer"), of("inner")

@@ -26,8 +26,13 @@ from decibo.problem.newton import (
     newton,
     solve_inner,
 )
-from decibo.problem.problem import Functions, Problem
-from decibo.problem.second import require_products, why_no_products
+from decibo.problem.problem import (
+    Functions,
+    Problem,
+    check_problem,
+    require_products,
+    why_no_products,
+)
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer
 
@@ -146,15 +151,6 @@ class Reference:
         return (
             "Start from a better y0, use float64 (jax_enable_x64), scale the data, "
             "or strengthen the convexity of inner."
-        )
-
-
-def check_problem(problem: object) -> None:
-    """It must be a problem."""
-    if not isinstance(problem, Problem):
-        raise InputError(
-            "problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0),"
-            f" but it is {short(repr(problem))}."
         )
 
 

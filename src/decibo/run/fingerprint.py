@@ -29,7 +29,7 @@ from decibo.data.stream import Stream
 from decibo.measure.cost import trace_step
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
-from decibo.problem.problem import Functions, Gradient, Objective, Problem, Sampler
+from decibo.problem.problem import Functions, GradientFunction, Objective, Problem, Sampler
 from decibo.pytree import Tree, one_of
 
 PROGRAMS = ("outer", "inner", "sample", "step")  # the parts that are traced programs
@@ -114,7 +114,7 @@ def _objectives(problem: Problem, data: Tree, sampler: Sampler | None) -> dict[s
 def _traced(problem: Problem, data: Tree) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Both objectives, each together with its gradient."""
 
-    def both(value: Objective, gradient: Gradient | None) -> ClosedJaxpr:
+    def both(value: Objective, gradient: GradientFunction | None) -> ClosedJaxpr:
         found = jax.value_and_grad(value, argnums=(0, 1))
         if gradient is not None:
             found = lambda x, y, d: (value(x, y, d), gradient(x, y, d))

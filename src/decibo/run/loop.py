@@ -22,7 +22,7 @@ from decibo.measure.measures import Measure, Snapshot
 from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
-from decibo.problem.low_memory import InTurn
+from decibo.problem.low_memory import LowMemoryOracle
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
 
@@ -160,9 +160,9 @@ def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Arr
         )
         functions = functions._replace(sample=functions.sample.bringing(batch))
     oracle = Oracle(functions, d)
-    return (
-        oracle if program.memory == "normal" else InTurn.of(oracle, alone=program.memory == "low")
-    )
+    if program.memory == "normal":
+        return oracle
+    return LowMemoryOracle(functions, d, one_agent_at_a_time=program.memory == "low")
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:

@@ -31,7 +31,6 @@ from decibo.measure.cost import (
 )
 from decibo.measure.measures import Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
-from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import is_graph
 from decibo.network.mixing import Reach
@@ -43,8 +42,7 @@ from decibo.parallel.failure_detection import inside, loading
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
-from decibo.problem.problem import BATCHES, Functions, Problem
-from decibo.problem.second import require_products, why_no_products
+from decibo.problem.problem import BATCHES, Functions, Problem, require_products, why_no_products
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
 from decibo.run.checkpoint import Checkpointer, Checkpoints, check_folder
@@ -219,12 +217,6 @@ def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algo
             f"{method.name} keeps sums of what neighbours sent, which the changing links of"
             f" {network!r} would invalidate.",
             "Use a fixed network, or a method without compression.",
-        )
-    if method.noisy and any(isinstance(part, ChebyshevNetwork) for part in parts):
-        raise InputError(
-            f"{method.name} adds noise to its messages, of which a step has one, but {network!r}"
-            " exchanges several.",
-            "Use the network inside it.",
         )
     if isinstance(network, AsynchronousNetwork):
         check_free(method, network)

@@ -28,9 +28,8 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.network.per_variable import each
-from decibo.problem.problem import Problem
+from decibo.problem.problem import Problem, why_no_products
 from decibo.problem.reference import not_strongly_convex
-from decibo.problem.second import why_no_products
 from decibo.pytree import Tree, one_of
 from decibo.run.batching import Batch, Ran, batch_size, run, stack
 from decibo.run.loop import Inputs, Program

@@ -55,7 +55,7 @@ from typing import Any
 import jax.numpy as jnp
 import networkx
 
-from decibo import networks, problems
+from decibo import contrib, networks, problems
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.algorithm.asynchronous import check_free
 from decibo.algorithm.methods import ahead_exact
@@ -277,12 +277,6 @@ class Job:
                 )
             if value is not None:
                 positive(name, value)
-        if self.method.noisy:
-            raise InputError(
-                f"{self.method.name} draws the noise in its messages from the seed of the run,"
-                " which is in the job file, so that every site could subtract it.",
-                "Use masks or secure_sums between sites, or simulate it with decibo.solve.",
-            )
         if not self.is_free:
             return
         if self.method.masks:
@@ -581,10 +575,10 @@ def _linked(where: str, table: dict[str, Any], names: list[str]) -> Network:
 def _method(path: Path, value: object) -> Algorithm:
     where = f"{path.name}, [method]"
     table = {"name": ahead_exact.__name__, **value} if isinstance(value, Mapping) else value
-    name, options = _choice(where, table, CATALOG)
-    one_word(where, name, sorted(CATALOG))
+    name, options = _choice(where, table, CATALOG | contrib.CATALOG)
+    one_word(where, name, sorted(CATALOG | contrib.CATALOG))
     scale = options.pop("masks", None)
-    made = _called(where, name, CATALOG[name], options)
+    made = _called(where, name, (CATALOG | contrib.CATALOG)[name], options)
     return (
         made if scale is None else _called(where, "masks", masked, {"method": made, "scale": scale})
     )

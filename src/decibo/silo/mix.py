@@ -136,15 +136,6 @@ class SiloMix:
         """The largest of what the agent and its neighbours send."""
         return self._exchange(lambda mixing: mixing.largest, tree)
 
-    def others(self, tree: T) -> T:
-        """Refused: what asks for it hides its numbers by noise, which all sites of a job could
-        subtract."""
-        raise InputError(
-            "What this method sends differs from what it counts as its own, which sites do not"
-            " support.",
-            "Simulate it with decibo.solve.",
-        )
-
     @property
     def reach(self) -> Reach:
         """What every agent was told about the network."""

@@ -42,9 +42,8 @@ from decibo.errors import InputError
 from decibo.formatting import format_array
 from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
-from decibo.problem.problem import Functions, Oracle, Problem
+from decibo.problem.problem import Functions, Oracle, Problem, require_products
 from decibo.problem.reference import reference
-from decibo.problem.second import require_products
 from decibo.pytree import Tree, Vector, one_of
 from decibo.theory.constants import Constants
 from decibo.validate import at_least, integer

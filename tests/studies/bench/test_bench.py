@@ -461,7 +461,7 @@ def test_more_agents_solve_the_same_noisy_problem():
 
 def test_hyper_parameters_come_from_the_signature_or_from_the_method():
     names = lambda method: [each.name for each in method.hyper_parameters]
-    assert names(methods.from_factory("dsgda_gt", decibo.methods.dsgda_gt)) == [
+    assert names(methods.from_factory("fab", decibo.methods.fab)) == [
         "alpha",
         "beta",
         "gamma",

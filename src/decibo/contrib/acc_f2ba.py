@@ -21,20 +21,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import READ, Algorithm, method
+from decibo.algorithm.algorithm import READ, Algorithm, Settings, by_name, method, repeat
 from decibo.algorithm.rule import Rule, below_one, nesterov, restarted
-from decibo.algorithm.schedules import Rate, Schedule
+from decibo.algorithm.schedules import Rate
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
 
-class State(NamedTuple):
+class AccF2baState(NamedTuple):
     """What the agent keeps between two steps: its variables, and what their rules remember."""
 
     x: Vector
@@ -86,59 +84,40 @@ def acc_f2ba(
         restarted(alpha, momentum, radius=radius, least=least, shrink=shrink),
         nesterov(gamma, inner),
     )
+    step = by_name(_step, {"lam": lam}, outer=rules[0], inner=rules[1], T=T)
     return Algorithm(
-        Partial(_init, *rules),
-        Partial(_step, *rules, lam, T),
-        Partial(_view),
-        centralised=True,
-        bias="1/lam",
-        products=False,
+        Partial(_init, *rules), step, Partial(_view), centralised=True, bias="1/lam", products=False
     )
 
 
-def _init(outer: Rule, inner: Rule, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(
+    outer: Rule, inner: Rule, oracle: Oracle, mix: Mix, start: dict[str, Vector]
+) -> AccF2baState:
     x = start["x"]
     y = start["y"]
     z = start.get("z", y)
-    return State(x, y, z, outer.start(x), inner.start(y), inner.start(z))
+    return AccF2baState(x, y, z, outer.start(x), inner.start(y), inner.start(z))
 
 
-def _view(state: State) -> dict[str, Vector]:
+def _view(state: AccF2baState) -> dict[str, Vector]:
     return {"x": state.x, "y": state.y, "z": state.z}
 
 
-def _step(
-    outer: Rule,
-    inner: Rule,
-    lam: Schedule,
-    T: int,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
+def _step(oracle: Oracle, mix: Mix, state: AccF2baState, p: Settings) -> AccF2baState:
     x = state.x
-    penalty = jnp.asarray(lam(k), x.dtype)
 
     def moved(rule: Rule, past: Tree, s: Vector, d: Vector) -> tuple[Tree, Vector]:
-        past, u, h = rule.step(past, s, d, k)
+        past, u, h = rule.step(past, s, d, p.k)
         return past, s - jnp.asarray(h, s.dtype) * u
 
-    def once(
-        carry: tuple[Vector, Vector, Tree, Tree], _: None
-    ) -> tuple[tuple[Vector, Vector, Tree, Tree], None]:
-        y, z, past_y, past_z = carry
-        past_z, z_new = moved(inner, past_z, z, oracle.inner(x, z)[1])  # (1)
-        # (2)
-        past_y, y = moved(inner, past_y, y, oracle.inner(x, y)[1] + oracle.outer(x, y)[1] / penalty)
-        return (y, z_new, past_y, past_z), None
+    def once(now: tuple[Vector, Vector, Tree, Tree]) -> tuple[Vector, Vector, Tree, Tree]:
+        y, z, past_y, past_z = now
+        past_z, z = moved(p.inner, past_z, z, oracle.inner(x, z).y)  # (1)
+        d = oracle.inner(x, y).y + oracle.outer(x, y).y / p.lam
+        past_y, y = moved(p.inner, past_y, y, d)  # (2)
+        return y, z, past_y, past_z
 
-    (y, z, past_y, past_z), _ = lax.scan(
-        once, (state.y, state.z, state.past_y, state.past_z), length=T
-    )
-    f_x, _ = oracle.outer(x, y)
-    g_x, _ = oracle.inner(x, y)
-    h_x, _ = oracle.inner(x, z)
-    past_x, x = moved(outer, state.past_x, x, f_x + penalty * (g_x - h_x))  # (3), (4)
-    return State(x, y, z, past_x, past_y, past_z)
+    y, z, past_y, past_z = repeat(p.T, once, (state.y, state.z, state.past_y, state.past_z))
+    d = oracle.outer(x, y).x + p.lam * (oracle.inner(x, y).x - oracle.inner(x, z).x)  # (3)
+    past_x, x = moved(p.outer, state.past_x, x, d)  # (4)
+    return AccF2baState(x, y, z, past_x, past_y, past_z)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.algorithm.gossip_dsbo import gossip_dsbo
+from decibo.contrib.gossip_dsbo import gossip_dsbo
 from helpers.twin import NETWORKS, as_rows, as_start, problem
+
+pytestmark = pytest.mark.slow
 
 ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
 METHOD = gossip_dsbo(alpha=ALPHA, beta=BETA, theta=THETA, eta=ETA, N=N)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.algorithm.dsbo_jhip import dsbo_jhip
+from decibo.contrib.dsbo_jhip import dsbo_jhip
 from helpers.twin import NETWORKS, as_rows, as_start, problem
+
+pytestmark = pytest.mark.slow
 
 ALPHA, BETA, GAMMA, T, N = 0.05, 0.1, 0.2, 3, 4
 METHOD = dsbo_jhip(alpha=ALPHA, beta=BETA, gamma=GAMMA, T=T, N=N)

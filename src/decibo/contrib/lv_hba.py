@@ -9,25 +9,15 @@ P_x and P_y are projections (the identity unless given); c grows slowly.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import READ, Algorithm, method
+from decibo.algorithm.algorithm import READ, Algorithm, Settings, by_name, method
+from decibo.algorithm.direction import Moreau
 from decibo.algorithm.prox import Projection, Prox, as_prox
-from decibo.algorithm.schedules import Rate, Schedule, Weight, polynomial
+from decibo.algorithm.schedules import Rate, Weight, polynomial
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
-
-
-class State(NamedTuple):
-    """What the agent keeps between two steps."""
-
-    x: Vector
-    y: Vector
-    t: Vector  # follows the proximal point of y
 
 
 @method(provenance=READ)
@@ -55,39 +45,26 @@ def lv_hba(
     c grows: |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at c = 10, 100, 1000 on a quadratic.
     """
     maps = as_prox("x", prox_x), as_prox("y", prox_y)
-    step = Partial(
-        _step, alpha, beta, gamma, polynomial(1.0, 0.3) if c is None else c, proximity, *maps
-    )
+    rates = {
+        "alpha": alpha,
+        "beta": beta,
+        "gamma": gamma,
+        "c": polynomial(1.0, 0.3) if c is None else c,
+        "proximity": proximity,
+    }
+    step = by_name(_step, rates, prox_x=maps[0], prox_y=maps[1])
     return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c", products=False)
 
 
-def _init(prox_x: Prox, prox_y: Prox, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(prox_x: Prox, prox_y: Prox, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Moreau:
     y = prox_y(start["y"], 0.0)
-    return State(prox_x(start["x"], 0.0), y, prox_y(start["t"], 0.0) if "t" in start else y)
+    return Moreau(prox_x(start["x"], 0.0), y, prox_y(start["t"], 0.0) if "t" in start else y)
 
 
-def _step(
-    alpha: Schedule,
-    beta: Schedule,
-    gamma: Schedule,
-    c: Schedule,
-    proximity: Schedule,
-    prox_x: Prox,
-    prox_y: Prox,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
-    x, y, t = state
-    g1 = proximity(k)
-    t = prox_y(t - gamma(k) * (oracle.inner(x, t)[1] + (t - y) / g1), gamma(k))  # (1)
-    f_x, f_y = oracle.outer(x, y)
-    g_x, g_y = oracle.inner(x, y)
-    h_x, _ = oracle.inner(x, t)
-    return State(
-        prox_x(x - alpha(k) * (f_x / c(k) + g_x - h_x), alpha(k)),  # (2)
-        prox_y(y - beta(k) * (f_y / c(k) + g_y - (y - t) / g1), beta(k)),  # (3)
-        t,
-    )
+def _step(oracle: Oracle, mix: Mix, s: Moreau, p: Settings) -> Moreau:
+    g1 = p.proximity
+    t = p.prox_y(s.t - p.gamma * (oracle.inner(s.x, s.t).y + (s.t - s.y) / g1), p.gamma)  # (1)
+    f, g, g_t = oracle.outer(s.x, s.y), oracle.inner(s.x, s.y), oracle.inner(s.x, t)
+    x = p.prox_x(s.x - p.alpha * (f.x / p.c + g.x - g_t.x), p.alpha)  # (2)
+    y = p.prox_y(s.y - p.beta * (f.y / p.c + g.y - (s.y - t) / g1), p.beta)  # (3)
+    return Moreau(x, y, t)

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
-from decibo.algorithm.schedules import Rate, Schedule, Weight
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, Settings, by_name, method
+from decibo.algorithm.schedules import Rate, Weight
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -35,7 +35,7 @@ class Derivatives(NamedTuple):
     A: jax.Array  # H, r x r
 
 
-class State(NamedTuple):
+class GossipState(NamedTuple):
     """What an agent keeps between two steps."""
 
     x: Vector
@@ -62,36 +62,24 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 5
     if the agents differ, plus what the series leaves; theta counts as a step: |grad Phi| 5.8e-3 at
     steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
     """
-    step = Partial(_step, alpha, beta, theta, eta, N)
+    step = by_name(_step, {"alpha": alpha, "beta": beta, "theta": theta, "eta": eta}, N=N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)
 
 
-def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
-    return State(start["x"], start["y"], _derivatives(oracle, start["x"], start["y"]))
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> GossipState:
+    x, y = start["x"], start["y"]
+    return GossipState(x, y, _derivatives(oracle, x, y))
 
 
-def _step(
-    alpha: Schedule,
-    beta: Schedule,
-    theta: Schedule,
-    eta: Schedule,
-    N: int,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
+def _step(oracle: Oracle, mix: Mix, state: GossipState, p: Settings) -> GossipState:
     x, y, (a, b, C, A) = state
-    h = jnp.asarray(eta(k), y.dtype)
-    weight = theta(k)
     # v <- v - eta (A v - b) adds one term to the series
-    v = lax.fori_loop(0, N, lambda _, v: v - h * (A @ v - b), h * b)  # (1)
-    _, g_y = oracle.inner(x, y)
+    v = lax.fori_loop(0, p.N, lambda _, v: v - p.eta * (A @ v - b), p.eta * b)  # (1)
+    g = oracle.inner(x, y)
     new = _derivatives(oracle, x, y)
     wx, wy, received = mix((x, y, state.gossip))
-    gossip = jax.tree.map(lambda w, d: (1 - weight) * w + weight * d, received, new)  # (4), (5)
-    return State(wx - alpha(k) * (a - C @ v), wy - beta(k) * g_y, gossip)  # (2), (3)
+    gossip = jax.tree.map(lambda w, d: (1 - p.theta) * w + p.theta * d, received, new)  # (4), (5)
+    return GossipState(wx - p.alpha * (a - C @ v), wy - p.beta * g.y, gossip)  # (2), (3)
 
 
 def _derivatives(oracle: Oracle, x: Vector, y: Vector) -> Derivatives:
@@ -100,5 +88,5 @@ def _derivatives(oracle: Oracle, x: Vector, y: Vector) -> Derivatives:
     return Derivatives(*oracle.outer(x, y), C=J.T, A=H)
 
 
-def _view(state: State) -> dict[str, Vector]:
+def _view(state: GossipState) -> dict[str, Vector]:
     return {"x": state.x, "y": state.y}

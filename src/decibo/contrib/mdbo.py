@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import jax.numpy as jnp
-from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus
-from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method, repeat
 from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair
 from decibo.algorithm.rule import StepSize
@@ -56,12 +55,8 @@ def _start(values: Mapping[str, Vector]) -> Pair:
 
 def _at(eta: Schedule, N: int, oracle: Oracle, s: Pair, k: Step) -> Pair:
     """The hypergradient as an agent alone would estimate it, and g_y."""
-    f_x, f_y = oracle.outer(s.x, s.y)
-    _, g_y = oracle.inner(s.x, s.y)
+    f, g = oracle.outer(s.x, s.y), oracle.inner(s.x, s.y)
     h = jnp.asarray(eta(k), s.y.dtype)
-
-    def term(v: Vector, _: None) -> tuple[Vector, None]:
-        return v - h * (oracle.hessian(s.x, s.y, v) - f_y), None  # adds one term to the series
-
-    v, _ = lax.scan(term, h * f_y, length=N)  # (1)
-    return Pair(x=f_x - oracle.jacobian(s.x, s.y, v), y=g_y)  # (2)
+    # each pass adds one term to the series
+    v = repeat(N, lambda v: v - h * (oracle.hessian(s.x, s.y, v) - f.y), h * f.y)  # (1)
+    return Pair(x=f.x - oracle.jacobian(s.x, s.y, v), y=g.y)  # (2)

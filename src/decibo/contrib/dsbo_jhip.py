@@ -20,15 +20,15 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, method
+from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, Settings, by_name, method, repeat
 from decibo.algorithm.ma_dsbo import inner_loop
-from decibo.algorithm.schedules import Rate, Schedule
+from decibo.algorithm.schedules import Rate
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
 
 
-class State(NamedTuple):
+class JhipState(NamedTuple):
     """What an agent keeps between two steps."""
 
     x: Vector
@@ -49,33 +49,20 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     in T + N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad
     Phi| 2.5e-2 at steps .05, 3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
     """
-    return Algorithm(
-        Partial(_init), Partial(_step, alpha, beta, gamma, T, N), Partial(_view), products=True
-    )
+    step = by_name(_step, {"alpha": alpha, "beta": beta, "gamma": gamma}, T=T, N=N)
+    return Algorithm(Partial(_init), step, Partial(_view), products=True)
 
 
-def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> JhipState:
     x = start["x"]
     y = start["y"]
-    return State(x, y, jnp.zeros((x.size, y.size), y.dtype))
+    return JhipState(x, y, jnp.zeros((x.size, y.size), y.dtype))
 
 
-def _step(
-    alpha: Schedule,
-    beta: Schedule,
-    gamma: Schedule,
-    T: int,
-    N: int,
-    oracle: Oracle,
-    mix: Mix,
-    state: State,
-    k: jax.Array,
-    key: jax.Array,
-) -> State:
+def _step(oracle: Oracle, mix: Mix, state: JhipState, p: Settings) -> JhipState:
     x = state.x
-    y = inner_loop(oracle, mix, x, state.y, beta(k), T)  # (1)
-    f_x, f_y = oracle.outer(x, y)
-    h = jnp.asarray(gamma(k), y.dtype)
+    y = inner_loop(oracle, mix, x, state.y, p.beta, p.T)  # (1)
+    f = oracle.outer(x, y)
     # lax.map and not vmap: a loop of n products uses the memory of one, and is counted as n
     J = lax.map(lambda e: oracle.jacobian(x, y, e), jnp.eye(y.size, dtype=y.dtype)).T.astype(
         y.dtype
@@ -83,16 +70,16 @@ def _step(
     residual = lambda Zt: lax.map(lambda z: oracle.hessian(x, y, z), Zt) - J
     S = residual(state.Zt)  # (2)
 
-    def once(carry: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
-        Zt, S, D = carry
+    def once(now: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        Zt, S, D = now
         wz, wd = mix((Zt, D))
-        Zt = wz - h * D  # (3)
+        Zt = wz - p.gamma * D  # (3)
         new = residual(Zt)
-        return (Zt, new, wd + new - S), None  # (4)
+        return Zt, new, wd + new - S  # (4)
 
-    (Zt, _, _), _ = lax.scan(once, (state.Zt, S, S), length=N)
-    return State(mix(x) - alpha(k) * (f_x - Zt @ f_y), y, Zt)  # (5)
+    Zt, _, _ = repeat(p.N, once, (state.Zt, S, S))
+    return JhipState(mix(x) - p.alpha * (f.x - Zt @ f.y), y, Zt)  # (5)
 
 
-def _view(state: State) -> dict[str, Vector]:
+def _view(state: JhipState) -> dict[str, Vector]:
     return {"x": state.x, "y": state.y}
