@@ -82,7 +82,6 @@ __all__ = [
     "compose",
     "compression",
     "consensus",
-    "contrib",
     "data",
     "direction",
     "estimator",

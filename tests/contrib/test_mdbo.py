@@ -8,7 +8,7 @@ from decibo.contrib.mdbo import mdbo
 from decibo.problems.quadratic import quadratic
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.quick, pytest.mark.slow]
 
 ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
 METHOD = mdbo(alpha=ALPHA, beta=BETA, eta=ETA, theta=THETA, N=N)

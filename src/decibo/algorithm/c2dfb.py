@@ -107,9 +107,9 @@ def c2dfb(
     For networks that do not change.
 
     Cost: (K + 1) + (2K + 2) gradients; sends 2n numbers in one message and, in K messages, 4
-    residuals of ceil(keep r) values with their places. Lands: O(1/lam) from the solution, the bias
-    of the penalty, compressed or not: |grad Phi| 4.5e-2, 4.9e-3, 5.0e-4 at lam = 10, 100, 1000
-    (heterogeneous quadratic, ring of 10).
+    residuals of ceil(keep r) values with their places.
+    Lands: O(1/lam) from the solution, the bias of the penalty, compressed or not: |grad Phi|
+    4.5e-2, 4.9e-3, 5.0e-4 at lam = 10, 100, 1000 (heterogeneous quadratic, ring of 10).
     """
     compress = Largest(fraction("keep", keep, zero=False))
     rates = {"alpha": alpha, "beta": matched(beta, gamma, lam), "gamma": gamma, "lam": lam, "c": c}

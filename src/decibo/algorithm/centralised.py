@@ -94,8 +94,9 @@ def f2sa_p(
     T            length of the inner loop
     normalised   whether x moves by alpha whatever the size of the hypergradient, as in the paper
 
-    Cost: p (T + 1) + p (T + 1) gradients; sends nothing. Lands: O(1/lam^p) from the solution, the
-    bias of the difference; plus O(alpha) if the step is normalised.
+    Cost: p (T + 1) + p (T + 1) gradients; sends nothing.
+    Lands: O(1/lam^p) from the solution, the bias of the difference; plus O(alpha) if the step is
+    normalised.
     """
     along = penalty_p(lam, p)
     scaled = Partial(_unit) if normalised else Partial(_plain)
@@ -181,9 +182,9 @@ def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm
     T       length of the inner loop, which must nearly solve the inner problem: (1 - gamma mu_g)^T
             of J v is missing
 
-    Cost: 1 + (T + 1) gradients; sends nothing. Lands: in an O(alpha) neighbourhood of the solution,
-    where it oscillates, since lam grows like 1/|grad q|: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha
-    = .1, .01, .001 on a quadratic.
+    Cost: 1 + (T + 1) gradients; sends nothing.
+    Lands: in an O(alpha) neighbourhood of the solution, where it oscillates, since lam grows like
+    1/|grad q|: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a quadratic.
     """
     step = by_name(_bome, {"alpha": alpha, "gamma": gamma, "eta": eta}, T=T)
     return Algorithm(Partial(_start_bome), step, centralised=True, products=False)

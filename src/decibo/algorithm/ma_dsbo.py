@@ -45,8 +45,9 @@ def ma_dsbo(
     T, N                 lengths of the loops for y and v
 
     Cost: 1 + T gradients, N + 1 products with H and one with J; sends n + (T + 2N) r numbers in T +
-    N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi|
-    2.9e-2 at steps .05, 3.8e-3 at .005 with T = 100 (heterogeneous quadratic, ring of 10).
+    N + 1 messages.
+    Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.9e-2 at steps
+    .05, 3.8e-3 at .005 with T = 100 (heterogeneous quadratic, ring of 10).
     """
     step = by_name(_step, {"alpha": alpha, "beta": beta, "gamma": gamma, "theta": theta}, T=T, N=N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)

@@ -215,8 +215,9 @@ def meha(
     proximity            parameter of the Moreau envelope
     tracking             whether to track gradients; otherwise the consensus is dgd
 
-    Cost: 1 + 2 gradients; sends 2n + 4r numbers, n + 2r without tracking. Lands: O(1/c) from the
-    solution, which falls as slowly as c grows; plus O(step) without tracking.
+    Cost: 1 + 2 gradients; sends 2n + 4r numbers, n + 2r without tracking.
+    Lands: O(1/c) from the solution, which falls as slowly as c grows; plus O(step) without
+    tracking.
     """
     along = direction.moreau(polynomial(1.0, 0.25) if c is None else c, proximity)
     return compose(
@@ -262,7 +263,8 @@ def d_soba(
                          gradients of g
 
     Cost: 1 + 1 gradients, one product each with H and J (1 + 3 gradients with differences); sends n
-    + 2r numbers. Lands: O(step) from the solution if the agents differ.
+    + 2r numbers.
+    Lands: O(step) from the solution if the agents differ.
     """
     return _implicit(consensus.atc(), alpha, beta, gamma, theta, difference=difference)
 
@@ -384,7 +386,8 @@ def srba(*, alpha: StepSize, beta: StepSize, gamma: StepSize, period: int = 100)
                          one pass
 
     Cost: 2 + 2 gradients, two products each with H and J on a minibatch, or half of that on all
-    data; sends 2n + 4r numbers. Lands: exact.
+    data; sends 2n + 4r numbers.
+    Lands: exact.
     """
     return _implicit(
         consensus.tracking(), alpha, beta, gamma, None, estimator=estimator.sarah(period)

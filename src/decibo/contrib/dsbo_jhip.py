@@ -46,8 +46,9 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     T, N                 lengths of the loops for y and the matrix
 
     Cost: 1 + T gradients, n (N + 1) products with H and r with J; sends n + T r + 2 N n r numbers
-    in T + N + 1 messages. Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad
-    Phi| 2.5e-2 at steps .05, 3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
+    in T + N + 1 messages.
+    Lands: O(beta) + O(alpha) from the solution if the agents differ: |grad Phi| 2.5e-2 at steps
+    .05, 3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
     """
     step = by_name(_step, {"alpha": alpha, "beta": beta, "gamma": gamma}, T=T, N=N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)

@@ -58,9 +58,10 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 5
     N             length of the Neumann series
 
     Cost: 1 + 1 gradients, r products each with H and J; sends 2n + 2r + nr + r^2 numbers in one
-    message (with the authors' N Hessians N r^2 in place of r^2). Lands: O(step) from the solution
-    if the agents differ, plus what the series leaves; theta counts as a step: |grad Phi| 5.8e-3 at
-    steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10), 3.4e-1 at theta = 1.
+    message (with the authors' N Hessians N r^2 in place of r^2).
+    Lands: O(step) from the solution if the agents differ, plus what the series leaves; theta counts
+    as a step: |grad Phi| 5.8e-3 at steps .02, 6.7e-4 at .002 (heterogeneous quadratic, ring of 10),
+    3.4e-1 at theta = 1.
     """
     step = by_name(_step, {"alpha": alpha, "beta": beta, "theta": theta, "eta": eta}, N=N)
     return Algorithm(Partial(_init), step, Partial(_view), products=True)

@@ -41,8 +41,9 @@ def lv_hba(
     Without projections it is MEHA's direction, one variable after another; `meha` is that direction
     on a network.
 
-    Cost: 1 + 3 gradients; sends nothing. Lands: O(1/c) from the solution, which falls as slowly as
-    c grows: |grad Phi| 2.7e-1, 3.4e-2, 3.5e-3 at c = 10, 100, 1000 on a quadratic.
+    Cost: 1 + 3 gradients; sends nothing.
+    Lands: O(1/c) from the solution, which falls as slowly as c grows: |grad Phi| 2.7e-1, 3.4e-2,
+    3.5e-3 at c = 10, 100, 1000 on a quadratic.
     """
     maps = as_prox("x", prox_x), as_prox("y", prox_y)
     rates = {

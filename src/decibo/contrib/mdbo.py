@@ -38,9 +38,9 @@ def mdbo(
     theta         weight of what is new in the momentum
     N             length of the Neumann series
 
-    Cost: 1 + 1 gradients, N products with H and one with J; sends 2n + 2r numbers. Lands: elsewhere
-    if the agents' Hessians differ, whatever the steps: |grad Phi| 3.4e-1 on the heterogeneous
-    quadratic, ring of 10, and 6e-8 (what the series leaves) if agents are equal.
+    Cost: 1 + 1 gradients, N products with H and one with J; sends 2n + 2r numbers.
+    Lands: elsewhere if the agents' Hessians differ, whatever the steps: |grad Phi| 3.4e-1 on the
+    heterogeneous quadratic, ring of 10, and 6e-8 (what the series leaves) if agents are equal.
     """
     # N is a Count, so that it is part of the program
     along = Direction(
