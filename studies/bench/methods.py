@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 import decibo
 from decibo import consensus, contrib, direction
 from decibo.algorithm.algorithm import Algorithm, method
-from decibo.algorithm.rule import tuning_free
 from decibo.algorithm.compose import minibatch
+from decibo.algorithm.rule import tuning_free
 from decibo.errors import InputError
 from decibo.validate import only_known
+
 
 @method
 def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
@@ -130,7 +131,12 @@ def all_methods() -> dict[str, TunableMethod]:
         ("s_tfbo", "implicit, steps without tuning (S-TFBO)", (step,), {}),
         ("mdbo", "Neumann series of 10, tracking (MDBO)", (outer(), eta), {"N": 10}),
         ("ma_dsbo", "inner loops of 5 and 10 (MA-DSBO)", (outer(), gamma), {"T": 5, "N": 10}),
-        ("sun_dsbo_gt", "Moreau envelope, tracking (SUN-DSBO-GT)", (outer(), gamma), {"method": "meha"}),
+        (
+            "sun_dsbo_gt",
+            "Moreau envelope, tracking (SUN-DSBO-GT)",
+            (outer(), gamma),
+            {"method": "meha"},
+        ),
     ]
     found = {}
     for name, about, parameters, options in table:
