@@ -54,7 +54,8 @@ from decibo.run.sweep import sweep
 from decibo.run.sweep_result import Sweep
 
 if TYPE_CHECKING:
-    from decibo import contrib, report, silo, sklearn
+    from decibo import contrib as contrib
+    from decibo import report, silo, sklearn
 
 __version__ = "0.1.0"
 
