@@ -75,7 +75,9 @@ def entries(kind: str) -> list[dict]:
             {"name": name, "settings": [], "description": GROUPS.get(name) or _of_measure(measure)}
             for name, measure in (found | {"cheap": None, "all": None}).items()
         ]
-    makers: dict[str, Callable] = dict(decibo.CATALOG | contrib.CATALOG) if kind == "methods" else {}
+    makers: dict[str, Callable] = (
+        dict(decibo.CATALOG | contrib.CATALOG) if kind == "methods" else {}
+    )
     if kind != "methods":
         room, *kinds = (
             (decibo.problems, decibo.Problem)

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import jax
 
 import decibo
+from decibo import contrib
 from decibo.errors import OWN_FILES, InputError, short, short_repr, warn
 from decibo.files import read_file
 from decibo.formatting import distinct, to_json
@@ -251,7 +252,7 @@ class Script:
         name, inside = match.groups()
         settings = _settings_of(inside or "", spec)
         where = f"-m {short(spec)}"
-        catalogue: dict[str, Any] = dict(decibo.CATALOG)
+        catalogue: dict[str, Any] = decibo.CATALOG | contrib.CATALOG
         catalogue |= {
             key: value
             for key, value in self.names.items()
@@ -261,8 +262,7 @@ class Script:
             known = [*own, *catalogue]
             raise InputError(
                 f"{where}: there is no method {short_repr(name)}.",
-                f"{did_you_mean(name, known)} `decibo list methods` lists"
-                f" all {len(decibo.CATALOG)}.".lstrip(),
+                f"{did_you_mean(name, known)} `decibo list methods` lists them all.".lstrip(),
             )
         try:
             if name in own:
