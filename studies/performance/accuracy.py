@@ -95,6 +95,12 @@ def f2sa_2_ed(*, alpha: Rate, gamma: Rate, lam: Rate):
     )
 
 
+@named(provenance="The recipe dsgda_gt of docs/how-to/recipes.md.")
+def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate):
+    """The penalty with gradient tracking."""
+    return decibo.compose(direction.penalty(lam), consensus.tracking(), x=alpha, y=beta, z=gamma)
+
+
 def entries() -> dict[str, Entry]:
     """The methods; the numbers they are made with here are replaced by those of the grid."""
     averaged = lambda a, h, theta: {"alpha": a, "beta": h, "gamma": h, "theta": theta}
@@ -113,7 +119,7 @@ def entries() -> dict[str, Entry]:
         "sparkle_gt": make(all_of.sparkle_gt, averaged, THETAS),
         "sldbo": make(all_of.sldbo, apart, RATIOS),
         "f2sa_2 x exact_diffusion": make(f2sa_2_ed, matched, LAMS),
-        "dsgda_gt": make(all_of.dsgda_gt, scaled, LAMS),
+        "dsgda_gt": make(dsgda_gt, scaled, LAMS),
         "ahead": make(decibo.ahead, matched, LAMS),
     }
 

@@ -179,7 +179,7 @@ class Hand:
 
 
 METHODS = tuple(name for name in vars(Hand) if name in {
-    "ahead", "ahead_exact", "ahead_minimax", "dgda", "gt_gda", "dsgda_gt", "sldbo", "d_soba", "sparkle_gt",
+    "ahead", "ahead_exact", "ahead_minimax", "dgda", "gt_gda", "sldbo", "d_soba", "sparkle_gt",
     "sparkle_extra", "sparkle_ed", "lopa", "mdbo",
 })  # fmt: skip
 

@@ -82,7 +82,7 @@ def rows(quick: bool) -> Iterator[Row]:
         "sparkle_ed": decibo.methods.sparkle_ed(**implicit),
         "d_soba": decibo.methods.d_soba(**implicit),
         "d_soba, differences": decibo.methods.d_soba(**implicit, difference=1e-2),
-        "mdbo, N = 10": decibo.methods.mdbo(alpha=1e-3, beta=1e-2, eta=1e-2, N=10),
+        "mdbo, N = 10": decibo.contrib.mdbo(alpha=1e-3, beta=1e-2, eta=1e-2, N=10),
     }
     steps = 10 if quick else 40
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import decibo
+from decibo import contrib
 from studies.performance.cases import CASES, Case
 from studies.performance.hand import METHODS as HAND
 from studies.performance.hand import hand_written
@@ -26,6 +27,7 @@ from studies.performance.loops import METHODS as LOOPS
 from studies.performance.loops import numpy_loop, torch_loop
 from studies.performance.timing import Row, interleaved, milliseconds, per_step, ratio, run_alone
 
+CATALOG = decibo.CATALOG | contrib.CATALOG
 GROUP = "step"
 SHORTEST = 1e-7  # seconds a step: less is noise
 CENTRALISED = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")
@@ -39,7 +41,7 @@ def settings(name: str, case: Case) -> dict[str, Any]:
     """What the method needs, from the step sizes of the case."""
     import inspect
 
-    parameters = inspect.signature(decibo.CATALOG[name]).parameters
+    parameters = inspect.signature(CATALOG[name]).parameters
     values = scaled(name, case).steps | SMALL | {"eta": case.steps["gamma"], "theta": 0.2}
     if name == "bome":
         values |= {"eta": 0.5}
@@ -99,7 +101,7 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
     logistic = "train" in case.problem.data
     long = (40 if quick else 150) if logistic else (1000 if quick else 8000)
     repeats = 3 if quick else 7 if logistic else 5
-    for name, factory in decibo.CATALOG.items():
+    for name, factory in CATALOG.items():
         if logistic and name in MATRICES:
             yield Row(
                 GROUP,
@@ -218,7 +220,7 @@ def compared(quick: bool) -> Iterator[Row]:
     network = decibo.networks.erdos_renyi(10, 0.7, seed=0)
     steps = 60 if quick else 300
     names = ("ahead_exact", "ahead", "sparkle_ed")
-    methods = {name: decibo.CATALOG[name](**settings(name, case)) for name in names}
+    methods = {name: CATALOG[name](**settings(name, case)) for name in names}
     calls = {name: ours(case, network, method, steps) for name, method in methods.items()}
     calls |= {name + " 1": ours(case, network, method, 1) for name, method in methods.items()}
     times = interleaved(calls, 3 if quick else 9)

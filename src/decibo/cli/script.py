@@ -262,7 +262,8 @@ class Script:
             known = [*own, *catalogue]
             raise InputError(
                 f"{where}: there is no method {short_repr(name)}.",
-                f"{did_you_mean(name, known)} `decibo list methods` lists them all.".lstrip(),
+                f"{did_you_mean(name, known)} `decibo list methods` lists all"
+                f" {len(catalogue)}.".lstrip(),
             )
         try:
             if name in own:
