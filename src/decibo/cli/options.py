@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 import decibo
+from decibo import contrib
 
 
 def methods(incomplete: str) -> list[str]:
     """For the completion of a shell."""
-    return [name for name in decibo.CATALOG if name.startswith(incomplete)]
+    return [name for name in decibo.CATALOG | contrib.CATALOG if name.startswith(incomplete)]
 
 
 SPEC = typer.Option(
