@@ -324,7 +324,7 @@ def _topology() -> Claim:
     dense = complete(16)
     sparse = ring(16)
     method = d_soba(**_steady)  # type: ignore[arg-type]
-    on = lambda x, lower: _courses(method, each({"x": x, "y": lower, "v": lower}), 1.0)  # type: ignore[arg-type]
+    on = lambda x, low: _courses(method, each({"x": x, "y": low, "v": low}), 1.0)
     floors = [
         rows[:, rows.shape[1] // 2 :].mean(axis=1)
         for rows in (on(dense, sparse), on(sparse, dense))

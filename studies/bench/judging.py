@@ -2,7 +2,7 @@ r"""Judging: the exact reference at every recorded point, and what a step costs.
 
     stationarity   |grad Phi(xbar)|^2           phi         Phi(xbar)
     gap            mean_i g_i(xbar, ybar) - g_i(xbar, y*(xbar)), the gap of the lower level
-    inner_error    |ybar - y*(xbar)|^2          accuracy    of ybar on the test set, where there is one
+    inner_error    |ybar - y*(xbar)|^2          accuracy    of ybar on the test set, if any
     consensus      sum_i |x_i - xbar|^2
 
 Where the inner level has many minima there is no y*(x), and Phi is not defined. Such tasks are
@@ -66,7 +66,7 @@ MEASURES = ["consensus_x", mean_x, mean_y]
 
 
 def points(problem: Problem, X: np.ndarray, Y: np.ndarray, trained: bool = False) -> Columns:
-    """The columns above at points with these rows; infinite where they are out of bounds or have no y*.
+    """The columns above at points with these rows; infinite out of bounds or without y*.
 
     trained   whether the model is retrained, since there is no y*
     """

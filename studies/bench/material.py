@@ -4,17 +4,19 @@ Tables are small, so that a reference can be solved at every record: digits 1 an
 MNIST 1 and 3 and Fashion-MNIST's T-shirts (0) and shirts (6) in 7 x 7, each pixel the mean of a
 square. Two are drawn from a seed and look like data that would have to be downloaded:
 
-    (1)  covtype   6 numbers whose covariance has condition 10^4, 4 + 6 indicators of which most are rare, and one
-                   positive in twelve
-    (2)  adult     30 indicators of 8 attributes, the first value of each the commonest, and one positive in four
+    (1)  covtype   6 numbers whose covariance has condition 10^4, 4 + 6 indicators of which most are
+                   rare, and one positive in twelve
+    (2)  adult     30 indicators of 8 attributes, the first value of each the commonest, and one
+                   positive in four
 
 A table is read from bench-NAME.npz in $DECIBO_DATA if that exists, for machines without
 scikit-learn: `pack` writes these files. The problems:
 
     (3)  noisy       quadratics; a sample adds noise to the linear terms of f and g
-    (4)  perceptron  hyper-cleaning where y holds the weights of a network with one hidden layer of tanh
-    (5)  trust       hyper-cleaning where all training samples of a silo share one weight sigma(x_i), and the labels of
-                     one silo are often wrong
+    (4)  perceptron  hyper-cleaning where y holds the weights of a network with one hidden layer of
+                     tanh
+    (5)  trust       hyper-cleaning where all training samples of a silo share one weight
+                     sigma(x_i), and the labels of one silo are often wrong
     (6)  area        the minimax problem of the area under the ROC curve, with minibatches
 """
 

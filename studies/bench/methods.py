@@ -179,7 +179,8 @@ def _own(method: str, name: str, spec: object) -> HyperParameter:
     """A hyper-parameter as a user writes it."""
     low, high, unit, *_ = (*spec, "one", "", "")[:4] if isinstance(spec, tuple | list) else [""] * 4
     sound = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
-    if not sound or not 0 < low < high or unit not in ("one", "outer", "inner") or len(spec) > 3:  # type: ignore[arg-type, operator]
+    known = unit in ("one", "outer", "inner")
+    if not (sound and 0 < low < high and known and len(spec) <= 3):  # type: ignore[operator]
         raise InputError(
             f"{method}.hyper_parameters[{name!r}] must be (low, high) or (low, high, unit) with"
             f' 0 < low < high and a unit of "one", "outer" or "inner", but it is {spec!r:.60}.',

@@ -1,10 +1,10 @@
 r"""Our transcription of the solvers of benchmark_bilevel, for the single-agent comparison.
 
-    SOBA     implicit directions on minibatches, steps that fall like 1/sqrt(k)  [Dagreou et al. 2022]
-    SABA     the same with SAGA's tables, constant steps                         [Dagreou et al. 2022]
-    SRBA     the same with SARAH: all samples at every period-th step            [Dagreou et al. 2024]
-    AmIGO    ten inner steps, ten for the linear system, warm starts             [Arbel & Mairal 2022]
-    StocBiO  ten inner steps, ten terms of a Neumann series                      [Ji, Yang & Liang 2021]
+    SOBA     implicit directions on minibatches, steps like 1/sqrt(k)    [Dagreou et al. 2022]
+    SABA     the same with SAGA's tables, constant steps                 [Dagreou et al. 2022]
+    SRBA     the same with SARAH: all samples at every period-th step    [Dagreou et al. 2024]
+    AmIGO    ten inner steps, ten for the linear system, warm starts     [Arbel & Mairal 2022]
+    StocBiO  ten inner steps, ten terms of a Neumann series              [Ji, Yang & Liang 2021]
 
 Their rules were read in solvers/*.py of github.com/benchopt/benchmark_bilevel. That benchmark is a
 folder of scripts for the program benchopt: the package registry has no distribution of it, so that
@@ -38,8 +38,8 @@ BATCH = 64
 
 
 class Task(NamedTuple):
-    """A problem in both forms: samples for the public solvers, problems for decibo, and the exact value
-    function.
+    """A problem in both forms, samples for the public solvers and problems for decibo, and the
+    exact value function.
 
     centres   the step size and the ratio around which each method is tuned, and the factor between
               step sizes

@@ -283,8 +283,11 @@ def run(
         finally:
             pool.shutdown(wait=done == len(jobs), cancel_futures=True)
             if done < len(jobs):
+                # Not terminate: a run takes SIGTERM as a request to stop, and the process would
+                # go on with the jobs that the pool has already sent to it. Results are written
+                # whole or not at all.
                 for child in multiprocessing.active_children():
-                    child.terminate()
+                    child.kill()
     if failed:
         raise failed[0]
     return Done(computed, len(jobs) - done)

@@ -24,7 +24,6 @@ Beyond this table, for other pages:
     precision    how large lam may be in 32 and 16 bits
     automatic    automatic step sizes against a grid of 100
     asynchrony   what it is worth not to wait
-    single_agent one agent against the solvers of benchmark_bilevel, at equal CPU seconds
     processes    the same run in one process and in two
     pictures     the picture of the front page
 """

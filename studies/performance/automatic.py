@@ -1,7 +1,8 @@
 """Automatic step sizes against the best of a 10 x 10 grid, on every ready-made problem and on
 thirteen made for this.
 
-    python -m studies.performance.automatic [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE] [problem ...]
+    python -m studies.performance.automatic [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE]
+        [problem ...]
     python -m studies.performance.automatic --time
 
 Both run `ahead_exact` with lam = 100 for the same number of steps: without step sizes, and with

@@ -48,7 +48,8 @@ class Row:
         value = "-" if self.value is None else f"{self.value:.4g} {self.unit}"
         spread = "" if self.low is None or self.high is None else f"{self.low:.3g}-{self.high:.3g}"
         verdict = {None: "", True: "met", False: "MISSED"}[self.met]
-        return f"{self.what:<66}{value:>13}{spread:>14}{self.target:>9} {verdict:<7}{self.note}".rstrip()
+        cells = f"{self.what:<66}{value:>13}{spread:>14}{self.target:>9} {verdict:<7}{self.note}"
+        return cells.rstrip()
 
 
 def interleaved(

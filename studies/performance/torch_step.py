@@ -1,9 +1,8 @@
 """A step of `ahead_exact` with objectives in PyTorch, against the same steps in a loop written by
 hand in PyTorch.
 
-    python -m studies.performance.torch_step [--device cpu|cuda] [--repeats 7] [--agents 8] [--json FILE]
-    [--agree]
-                                  [--pieces | --no-pieces] [--large]
+    python -m studies.performance.torch_step [--device cpu|cuda] [--repeats 7] [--agents 8]
+        [--json FILE] [--agree] [--pieces | --no-pieces] [--large]
 
 The inner level is a multilayer perceptron on random images of 28 x 28 pixels, x the logarithm of
 its weight decay. Both loops take gradients in the same way, for all agents together

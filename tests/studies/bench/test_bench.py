@@ -45,7 +45,8 @@ import decibo
 @decibo.method
 def mine(*, alpha: decibo.rule.StepSize, gamma: decibo.rule.StepSize) -> decibo.Algorithm:
     lower = {"y": gamma, "v": gamma}
-    return decibo.compose(decibo.direction.implicit(), decibo.consensus.atc(), average={"x": 0.2}, x=alpha, **lower)
+    factors = decibo.direction.implicit(), decibo.consensus.atc()
+    return decibo.compose(*factors, average={"x": 0.2}, x=alpha, **lower)
 """
 
 
@@ -481,7 +482,7 @@ def test_hyper_parameters_come_from_the_signature_or_from_the_method():
 
 
 @pytest.mark.slow
-def test_without_an_answer_of_the_inner_level_models_are_trained_anew():
+def test_without_an_answer_of_the_inner_level_models_are_retrained():
     task = tasks.TASKS["network-30"]
     problem = task.make(0)
     rng = np.random.default_rng(0)
@@ -590,12 +591,12 @@ def test_missing_results_are_mentioned(results):
 
 
 @pytest.mark.slow
-def test_work_of_the_rivals_is_counted_step_by_step():
+def test_work_of_the_public_solvers_is_counted_step_by_step():
     samples = {"a": np.ones((640, 2))}
     nothing = lambda *_: 0.0
     names = ("SRBA", "SABA", "AmIGO", "SOBA", "StocBiO")
-    task = public_solvers.Task("t", nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing,
-                       dict.fromkeys(names, (1.0, 1.0, 2.0)), 1)  # fmt: skip
+    functions = (nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing)
+    task = public_solvers.Task("t", *functions, dict.fromkeys(names, (1.0, 1.0, 2.0)), 1)
     solvers = {solver.name: solver for solver in public_solvers.PublicSolvers(task).solvers()}
     assert solvers["SOBA"].work(3) == solvers["SABA"].work(3) == 12
     assert solvers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
@@ -659,7 +660,7 @@ def test_every_small_task_has_the_same_shapes_for_all_seeds_and_a_network():
 
 
 @pytest.mark.slow
-def test_the_command_keeps_what_is_there_and_a_stranger_needs_consent(
+def test_the_command_keeps_what_is_there_and_a_method_of_the_users_needs_consent(
     out, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
