@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 
 from decibo.cli.join import free_port
 from decibo.data.heart_disease import FLAMBY, HOSPITALS, KEPT, TRAINED, stratified
-from decibo.silo import Home, Member
+from decibo.silo import Consortium, Identity
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloTrust, load, save
 
 # in the order of their names
@@ -65,7 +65,7 @@ def hospital(job, home, check_labels):
     """Fit with the others; after a crash, the same call goes on."""
     table = pandas.read_csv(home / "patients.csv")
     X = table[list(KEPT)]
-    silo = Member.at(job, home, say=lambda line: print(line, flush=True))
+    silo = Consortium.at(job, home, log=lambda line: print(line, flush=True))
     if check_labels:
         checked = table["checked"].to_numpy()
         model = SiloTrust(random_state=0).fit(X, table["reported"], checked=checked, silo=silo)
@@ -84,7 +84,7 @@ def found(folder):
     cards = []
     for name, file in SITES.items():
         # decibo site init --name NAME --address ...
-        home = Home.make(folder / name, name, f"127.0.0.1:{free_port()}")
+        home = Identity.make(folder / name, name, f"127.0.0.1:{free_port()}")
         cards.append(home.card())  # decibo site card
         table = patients(file)[0].copy()
         table["checked"] = random.random(len(table)) < 0.5  # by a second reader

@@ -6,8 +6,9 @@ import stat
 import pytest
 
 from decibo.cli.join import free_port
-from decibo.silo.identity import Home
-from decibo.sklearn.check import foretold
+from decibo.silo.estimator_job import preview
+from decibo.silo.identity import Identity
+from decibo.silo.joint_fit import mailbox_of
 
 JOB = """
 problem = "{problem}"
@@ -81,15 +82,15 @@ def test_check_of_a_job_with_an_estimator_says_what_all_would_read_and_who_has_a
         with (here / name / "site.toml").open("a") as file:
             file.write('table = "ours.csv"\n')
     lines = []
-    others = [foretold(job, Home.at(here / name), lines.append) for name in ("east", "west")]
-    posts = [told.member.greeting(told.terms)[1] for told in others]
+    others = [preview(job, Identity.at(here / name), lines.append) for name in ("east", "west")]
+    mailboxes = [mailbox_of(own.consortium, own.terms) for own in others]
     try:
-        for post in posts:
-            post.start()
+        for mailbox in mailboxes:
+            mailbox.start()
         done = decibo_call("site", "check", job, "--home", "north", "--wait", "20")
     finally:
-        for post in posts:
-            post.close()
+        for mailbox in mailboxes:
+            mailbox.close()
     assert done.code == 71
     words = " ".join(done.out.split())
     assert "runs the same job" in words

@@ -8,10 +8,10 @@ import numpy as np
 
 import decibo
 from decibo.silo import Job, Site, join
-from decibo.silo.async_mailbox import Newest
+from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.frame import unpack
-from decibo.silo.join import prepare
-from decibo.silo.mailbox import Post, Settings
+from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.site_run import prepare
 
 NAMES = ("north", "east", "south", "west")
 
@@ -84,16 +84,16 @@ def make_settings(me, options):
         "again": 0.02,
         "patience": 20.0,
     }
-    names = [field.name for field in fields(Settings) if field.name in options]
-    return Settings(me, ABC, **defaults | {name: options.pop(name) for name in names})
+    names = [field.name for field in fields(MailboxSettings) if field.name in options]
+    return MailboxSettings(me, ABC, **defaults | {name: options.pop(name) for name in names})
 
 
-def make_post(wire, me, **options):
-    return Post(wire, make_settings(me, options), **{"keep": 8} | options)
+def make_mailbox(wire, me, **options):
+    return Mailbox(wire, make_settings(me, options), **{"keep": 8} | options)
 
 
-def make_newest(wire, me, **options):
-    return Newest(wire, make_settings(me, options), **{"width": 3} | options)
+def make_async_mailbox(wire, me, **options):
+    return AsyncMailbox(wire, make_settings(me, options), **{"width": 3} | options)
 
 
 class Silent:

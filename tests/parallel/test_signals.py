@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from decibo.parallel.processes import GracefulStop
+from decibo.parallel.signals import GracefulStop
 
 pytestmark = pytest.mark.quick
 

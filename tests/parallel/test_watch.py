@@ -317,4 +317,4 @@ def test_nothing_leaves_a_process_but_what_the_guide_lists(tmp_path):
         found = json.loads((tmp_path / f"{process}.json").read_text())
         assert found["leaked"] == 0
         assert found["bytes"] > 100
-        assert {"check_same", "_agreed", "_newest", "inside"} <= set(found["names"]) <= listed
+        assert {"check_same", "hold", "_newest", "inside"} <= set(found["names"]) <= listed

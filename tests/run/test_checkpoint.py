@@ -16,7 +16,7 @@ import pytest
 import decibo
 from decibo import files
 from decibo.errors import CorruptedFileError, StorageError
-from decibo.parallel.processes import GracefulStop
+from decibo.parallel.signals import GracefulStop
 from decibo.run import checkpoint_files, fingerprint
 
 METHOD = decibo.methods.sparkle_ed(alpha=0.05, beta=0.1, gamma=0.1)

@@ -190,7 +190,7 @@ class Ended(Exception):  # noqa: N818
 def test_the_server_learns_who_is_missing_and_nothing_that_may_quote_data(
     flare, monkeypatch, tmp_path, error, told
 ):
-    def fail(self, fl_ctx, say):
+    def fail(self, fl_ctx, log):
         raise error
 
     (tmp_path / "job.toml").write_text("")

@@ -15,11 +15,20 @@ import decibo
 from decibo import consensus, direction, networks
 from decibo.errors import InputError
 from decibo.silo import join
-from decibo.silo.asynchronous import FreeRunner, Walker
+from decibo.silo.asynchronous import AsyncRunner, AsyncSite
 from decibo.silo.frame import Kind, unpack
-from decibo.silo.join import prepare
+from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import ABC, NAMES, Killed, Mortal, Silent, in_threads, make_job, make_newest
+from helpers.sites import (
+    ABC,
+    NAMES,
+    Killed,
+    Mortal,
+    Silent,
+    in_threads,
+    make_async_mailbox,
+    make_job,
+)
 
 ROBUST = decibo.compose(direction.single(), consensus.robust_tracking(), x=0.2, y=0.2)
 CURVATURES = np.linspace(0.5, 2.0, 4)
@@ -45,7 +54,7 @@ def minimiser(*agents):
     return CURVATURES[chosen] @ TARGETS[chosen] / CURVATURES[chosen].sum()
 
 
-def free_job(problem, method=ROBUST, **options):
+def async_job(problem, method=ROBUST, **options):
     return make_job(
         problem,
         method,
@@ -82,35 +91,35 @@ def conducted(job, network, ticks, seed):
 
     def drawn(k):
         key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
-        post = lambda i: mixing.post(i, k, jax.random.fold_in(key, 0))
-        return jax.vmap(post)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(
+        mailbox = lambda i: mixing.post(i, k, jax.random.fold_in(key, 0))
+        return jax.vmap(mailbox)(jnp.arange(4)), jax.vmap(lambda i: mixing.awake(i, k, key))(
             jnp.arange(4)
         )
 
     (arrives, made), awake = jax.tree.map(np.asarray, jax.jit(jax.vmap(drawn))(jnp.arange(ticks)))
-    walkers = []
+    movers = []
     for name in job.names:
         run = prepare(job, name, None)
-        post = run.post(Overheard())
-        post.clock = clock
-        walkers.append(Walker(run, post, run.agent.begin(run.first, None)))
-        walkers[-1].tell()
+        mailbox = run.mailbox(Overheard())
+        mailbox.clock = clock
+        movers.append(AsyncSite(run, mailbox, run.agent.begin(run.first, None)))
+        movers[-1].publish()
     said = []
     for k in range(ticks):
         clock.now = k
-        said.append([walker.post.wire.newest for walker in walkers])
+        said.append([mover.mailbox.wire.newest for mover in movers])
         for i, slot in np.argwhere(arrives[k]):
             j = neighbours[slot, i]
-            walkers[i].post.deliver(job.names[j], said[made[k, i, slot]][j])
-        for walker, ends in zip(walkers, awake[k], strict=True):
+            movers[i].mailbox.deliver(job.names[j], said[made[k, i, slot]][j])
+        for mover, ends in zip(movers, awake[k], strict=True):
             if job.pace is not None:
-                walker.relay(walker.aim() if ends else None)
-                walker.tell()
+                mover.relay(mover.direction() if ends else None)
+                mover.publish()
             elif ends:
-                walker.step()
-                walker.tell()
-    assert {walker.post.refused for walker in walkers} == {0}
-    return np.stack([np.asarray(walker.state.variables.x) for walker in walkers])
+                mover.step()
+                mover.publish()
+    assert {mover.mailbox.refused for mover in movers} == {0}
+    return np.stack([np.asarray(mover.state.variables.x) for mover in movers])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +130,7 @@ def conducted(job, network, ticks, seed):
 def test_sites_compute_what_the_simulation_does_with_the_same_messages(four, hardship):
     network = networks.asynchronous(decibo.ring(4), speeds=[1.0, 0.25, 1.0, 0.5], **hardship)
     pace = 1.0 if "relay" in hardship else None
-    job = free_job(four, pace=pace, patience=float(hardship.get("patience", 100)), rest=None)
+    job = async_job(four, pace=pace, patience=float(hardship.get("patience", 100)), rest=None)
     simulated = decibo.solve(four, network, ROBUST, steps=16, seed=4, measures=[])
     np.testing.assert_allclose(conducted(job, network, 16, seed=4), simulated.agents.x, atol=1e-13)
 
@@ -133,11 +142,11 @@ def test_a_silent_neighbour_is_left_out_until_it_is_heard_again():
     clock = Clock()
     lines = []
     a, b = (
-        make_newest(Overheard(), name, clock=clock, patience=5.0, say=lines.append)
+        make_async_mailbox(Overheard(), name, clock=clock, patience=5.0, log=lines.append)
         for name in ("a", "b")
     )
-    for post in (a, b):
-        post.offer(np.ones(2), busy=True)
+    for mailbox in (a, b):
+        mailbox.offer(np.ones(2), busy=True)
     assert b.newest() == {}
     b.deliver("a", a.wire.newest)
     assert list(b.newest()) == ["a"]
@@ -147,19 +156,19 @@ def test_a_silent_neighbour_is_left_out_until_it_is_heard_again():
     assert (list(b.newest()), b.absent) == ([], ["a", "c"])
     b.deliver("a", a.wire.newest)  # the same again, from a site that is computing
     assert list(b.newest()) == ["a"]
-    assert lines == ["a takes part", "a has been silent for 5 seconds and is left out until it is heard again",
+    assert lines == ["a takes part", "a has been silent for 5 seconds and is left out until its next message",
                      "a takes part"]  # fmt: skip
 
 
 def test_a_site_that_has_forgotten_how_often_it_moved_is_told():
     """Its frames would be taken for old ones."""
     memory = Memory()
-    b = make_newest(memory.wire("b"), "b", again=1e-9)
+    b = make_async_mailbox(memory.wire("b"), "b", again=1e-9)
     b.offer(np.zeros(1), busy=True)
     memory.wires["b"] = b.wire
     b.wire.receiver = b
     for start in range(3):
-        a = make_newest(memory.wire("a"), "a", again=1e-9)
+        a = make_async_mailbox(memory.wire("a"), "a", again=1e-9)
         a.wire.receiver = a
         memory.wires["a"] = a.wire
         for move in range(5 - start):
@@ -172,23 +181,23 @@ def spread(busy, rounds, ended=()):
     """How calm the sites of a path are after so many moves, and who ends; `busy(name, round)` says
     who has work."""
     memory = Memory()
-    posts = {name: make_newest(memory.wire(name), name, width=3) for name in ABC}
-    for post in posts.values():
-        post.offer(np.zeros(1), busy=True)
-        post.wire.receiver = post
-        memory.wires[post.me] = post.wire
+    mailboxes = {name: make_async_mailbox(memory.wire(name), name, width=3) for name in ABC}
+    for mailbox in mailboxes.values():
+        mailbox.offer(np.zeros(1), busy=True)
+        mailbox.wire.receiver = mailbox
+        memory.wires[mailbox.me] = mailbox.wire
     over = {}
     for k in range(rounds):
-        for name, post in posts.items():
-            post.offer(np.zeros(1), busy=busy(name, k))
-            if post.over:
+        for name, mailbox in mailboxes.items():
+            mailbox.offer(np.zeros(1), busy=busy(name, k))
+            if mailbox.over:
                 over.setdefault(name, k)
-    return posts, over
+    return mailboxes, over
 
 
 def test_a_run_ends_when_all_have_nothing_to_do_and_not_before():
     assert spread(lambda name, k: name == "d", 40)[1] == {}
-    assert {post.calm for post in spread(lambda name, k: name == "d", 40)[0].values()} == {
+    assert {mailbox.calm for mailbox in spread(lambda name, k: name == "d", 40)[0].values()} == {
         0,
         1,
         2,
@@ -206,7 +215,7 @@ def test_rest_must_last_before_it_counts():
     left = {"now": 1.0}
     job = SimpleNamespace(rest=0.1, steps=100, again=3.0, pace=None)
     site = SimpleNamespace(job=job, rest=lambda state: left["now"])
-    walker = Walker(site, SimpleNamespace(clock=clock), None)
+    mover = AsyncSite(site, SimpleNamespace(clock=clock), None)
     seen = []
     for steps, now, size in (
         (1, 1, 1.0),
@@ -217,14 +226,14 @@ def test_rest_must_last_before_it_counts():
         (12, 20, 0.05),
         (13, 21, 0.05),
     ):
-        walker.steps = steps
+        mover.steps = steps
         clock.now = now
         left["now"] = size
-        seen.append(walker.is_done())
+        seen.append(mover.is_done())
     assert seen == [False, False, False, True, False, False, True]
-    walker.steps = 100
+    mover.steps = 100
     left["now"] = 1.0
-    assert walker.is_done()
+    assert mover.is_done()
 
 
 # Whole runs
@@ -238,7 +247,7 @@ def complete():
 def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, tmp_path, complete):
     """One site crashes twice, and finds its folder gone the second time; frames are lost and
     overtake each other."""
-    job = free_job(four, network=complete)
+    job = async_job(four, network=complete)
     memory = Memory(Faults(lose=0.1, delay=0.001, seed=1))
     lives = [60, 60, 10**9]
     steps = []
@@ -275,36 +284,36 @@ def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, t
 def test_who_never_comes_is_left_out_and_who_comes_late_is_not(four, complete):
     """Sites that move in turn, a second after each other; west never does, and south begins later
     than patience."""
-    job = free_job(four, network=complete, patience=50.0, again=3.0)
+    job = async_job(four, network=complete, patience=50.0, again=3.0)
     clock = Clock()
     memory = Memory()
-    walkers = {}
+    movers = {}
     ended = {}
     while len(ended) < 3:
         clock.now += 1
         name = NAMES[clock.now % 3]
-        if name not in walkers and (name != "south" or clock.now > 90):
+        if name not in movers and (name != "south" or clock.now > 90):
             run = prepare(job, name, None)
-            post = run.post(memory.wire(name))
-            post.clock = clock
-            post._began = clock()
-            walkers[name] = Walker(run, post, run.agent.begin(run.first, None))
-            walkers[name].tell()
-            post.wire.start(post)
-        elif name in walkers and name not in ended:
-            walkers[name].step()
-            walkers[name].tell()
-            if walkers[name].post.over:
-                ended[name] = walkers[name].post.absent
+            mailbox = run.mailbox(memory.wire(name))
+            mailbox.clock = clock
+            mailbox._began = clock()
+            movers[name] = AsyncSite(run, mailbox, run.agent.begin(run.first, None))
+            movers[name].publish()
+            mailbox.wire.start(mailbox)
+        elif name in movers and name not in ended:
+            movers[name].step()
+            movers[name].publish()
+            if movers[name].mailbox.over:
+                ended[name] = movers[name].mailbox.absent
         assert clock.now < 3000
     assert [ended[name] for name in NAMES[:3]] == [["west"]] * 3
-    for walker in walkers.values():
-        np.testing.assert_allclose(walker.state.variables.x, minimiser(0, 1, 2), atol=1e-9)
+    for mover in movers.values():
+        np.testing.assert_allclose(mover.state.variables.x, minimiser(0, 1, 2), atol=1e-9)
 
 
 def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path, complete):
     steep = decibo.compose(direction.single(), consensus.robust_tracking(), x=1e30, y=0.2)
-    job = free_job(four, steep, network=complete)
+    job = async_job(four, steep, network=complete)
     memory = Memory()
     results = in_threads(
         lambda name: join(job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name))
@@ -316,10 +325,10 @@ def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path, complete):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_direction_is_computed_in_the_precision_of_the_run_in_its_own_thread_too(dtype):
     """Precision is a setting of each thread: a caller may have set it for its own only."""
-    runner = FreeRunner(SimpleNamespace(first={"x": np.zeros(1, dtype)}), None, 1, None, print)
-    runner.walker = SimpleNamespace(aim=lambda: jnp.zeros(()).dtype.name)
+    runner = AsyncRunner(SimpleNamespace(first={"x": np.zeros(1, dtype)}), None, 1, None, print)
+    runner.mover = SimpleNamespace(direction=lambda: jnp.zeros(()).dtype.name)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(runner._aim).result() == dtype
+        assert pool.submit(runner._direction).result() == dtype
 
 
 def test_what_free_mode_refuses(four):
@@ -337,9 +346,9 @@ def test_what_free_mode_refuses(four):
         "pace must be": {"pace": 0.0},
     }.items():
         with pytest.raises(InputError, match=words):
-            free_job(four, **options)
+            async_job(four, **options)
     two = decibo.compose(
         direction.single(), {"x": consensus.robust_tracking(), "y": consensus.dgd()}, x=0.1, y=0.1
     )
     with pytest.raises(InputError, match=r"sends one message in each step, but .* sends 2"):
-        prepare(free_job(four, two, rest=None), "north", None)
+        prepare(async_job(four, two, rest=None), "north", None)

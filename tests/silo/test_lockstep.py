@@ -12,8 +12,8 @@ import decibo
 from decibo.errors import InputError, LostError
 from decibo.run.jaxpr_split import is_flat
 from decibo.silo import join
-from decibo.silo.join import prepare
 from decibo.silo.mix import is_sent
+from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, run_all
 
@@ -193,6 +193,32 @@ def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path):
     assert {result.status for result in results.values()} == {decibo.Status.diverged}
     assert all("stopped being finite in step" in result.message for result in results.values())
     assert all(np.isfinite(np.asarray(result.x)).all() for result in results.values())
+
+
+def test_a_site_that_ran_away_is_not_done(tmp_path):
+    """Every number is finite to the end, but x has grown without bound."""
+    outer = lambda x, y, d: jnp.sum((x - d) ** 2)
+    inner = lambda x, y, d: 0.5 * jnp.sum((y - x) ** 2)
+    problem = decibo.Problem(outer, inner, np.arange(2.0)[:, None], np.zeros(1), np.zeros(1))
+    method = decibo.compose(decibo.direction.single(), decibo.consensus.dgd(), x=30.0, y=0.1)
+    job = make_job(problem, method, network=decibo.complete(2), sites=NAMES[:2], steps=40)
+    memory = Memory()
+    place = lambda name: {"folder": tmp_path / name, "wire": memory.wire(name)}
+    results = in_threads(lambda name: join(job, site=name, data=None, **place(name)), NAMES[:2])
+    for result in results.values():
+        assert np.isfinite(np.asarray(result.x)).all()
+        assert result.status is decibo.Status.diverged
+        assert "The largest number has grown from" in result.message
+
+
+def test_what_a_site_keeps_is_for_its_user_alone_wherever_it_is(four, tmp_path):
+    job = make_job(four, FIXED, steps=8)
+    (tmp_path / "north").mkdir(mode=0o755)
+    run_all(job, tmp_path, Memory())
+    paths = [tmp_path / "north", *(tmp_path / "north").rglob("*")]
+    assert len(paths) > 5
+    for path in paths:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_only_undirected_networks_join_sites(four):

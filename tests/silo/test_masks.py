@@ -13,10 +13,10 @@ import decibo
 from decibo.errors import CorruptedFileError, InputError, LostError
 from decibo.silo import join
 from decibo.silo.frame import Kind, pack, unpack
-from decibo.silo.join import prepare
 from decibo.silo.secret import draw, link_secret, masks_of_site, own_shares
+from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
-from helpers.sites import NAMES, Killed, Mortal, Silent, in_threads, make_job, make_post, run_all
+from helpers.sites import NAMES, Killed, Mortal, Silent, in_threads, make_job, make_mailbox, run_all
 
 FIXED = decibo.ahead_exact(alpha=0.05, gamma=0.1)
 SCALE = 300.0
@@ -128,12 +128,12 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
     ]
     own = lambda name: own_shares(tmp_path / name, peers[name], data(name), new=False)
     assert all(
-        text[: text.index("heard")] in file.read_text()
+        text[: text.index("theirs")] in file.read_text()
         for text, file in zip(texts, files, strict=True)
     )
     for number, name in enumerate(NAMES):
-        mine, heard = own(name)
-        pair = lambda peer, mine=mine, heard=heard: (mine[peer], heard[peer])
+        mine, theirs = own(name)
+        pair = lambda peer, mine=mine, theirs=theirs: (mine[peer], theirs[peer])
         secret_of = {}
         for peer in mine:
             other = NAMES.index(peer)
@@ -144,7 +144,7 @@ def test_shares_are_kept_for_the_user_alone_and_make_the_same_masks_again(four, 
         expected = masks_of_site(MASKED.masks, like, number, secret_of)
         for variable, row in results[name].state.mask.items():
             np.testing.assert_array_equal(row[0], expected[f"mask of {variable}"])
-    files[0].write_text('{"own": {"east": "00"}, "heard": {}}')
+    files[0].write_text('{"own": {"east": "00"}, "theirs": {}}')
     with pytest.raises(CorruptedFileError, match="does not hold the shares of this run's links"):
         own("north")
     files[1].unlink()
@@ -190,18 +190,21 @@ def test_numbers_drawn_from_a_secret():
 
 def test_a_neighbour_with_another_share_than_before_has_lost_it():
     memory = Memory()
-    posts = [
-        make_post(memory.wire(name), name, peers=[peer]) for name, peer in (("a", "b"), ("b", "a"))
+    mailboxes = [
+        make_mailbox(memory.wire(name), name, peers=[peer])
+        for name, peer in (("a", "b"), ("b", "a"))
     ]
-    for post in posts:
-        post.start()
-    first = in_threads(lambda post: post.share({post.peers[0]: post.me.encode() * 32}, {}), posts)
-    assert [first[post] for post in posts] == [{"b": b"b" * 32}, {"a": b"a" * 32}]
-    forgetful = make_post(memory.wire("b"), "b", peers=["a"])
+    for mailbox in mailboxes:
+        mailbox.start()
+    first = in_threads(
+        lambda mailbox: mailbox.share({mailbox.peers[0]: mailbox.me.encode() * 32}, {}), mailboxes
+    )
+    assert [first[mailbox] for mailbox in mailboxes] == [{"b": b"b" * 32}, {"a": b"a" * 32}]
+    forgetful = make_mailbox(memory.wire("b"), "b", peers=["a"])
     forgetful.start()
-    in_threads(lambda post: post.share({"a": b"c" * 32}, {}), [forgetful])
+    in_threads(lambda mailbox: mailbox.share({"a": b"c" * 32}, {}), [forgetful])
     with pytest.raises(LostError, match="b has lost its share of the secret of its link with a"):
-        posts[0].exchange(1, 0, np.zeros(1))
+        mailboxes[0].exchange(1, 0, np.zeros(1))
 
 
 # Secure sums
@@ -287,7 +290,7 @@ def test_where_there_can_be_no_secure_sums(four):
         },
         "north has 1 neighbours": {"network": decibo.networks.path(4)},
         "messages of different age": free,
-        "which is no sum": {"method": decibo.ahead_exact()},
+        "which is not a sum": {"method": decibo.ahead_exact()},
         "links and weights that stay": {"network": decibo.networks.failing(COMPLETE, 0.1)},
     }.items():
         with pytest.raises(InputError, match=words):
@@ -303,4 +306,4 @@ def test_numbers_too_large_for_secure_sums_end_the_run(four, tmp_path):
     )
     for result in results.values():  # some may not have begun when the first one ends
         words = str(result) if isinstance(result, LostError) else result.message
-        assert "grew beyond 131,072, the most that secure sums carry, in step 1." in words
+        assert "exceed 131,072, the limit of secure sums, in step 1." in words

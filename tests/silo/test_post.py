@@ -13,7 +13,7 @@ from decibo.silo.frame import HEADER, BadFrame, Kind, pack, unpack
 from decibo.silo.mailbox import EndedError
 from decibo.silo.wire import Faults, Memory
 from helpers.frames import FRAMES
-from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_newest, make_post
+from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_async_mailbox, make_mailbox
 
 pytestmark = pytest.mark.quick
 
@@ -46,41 +46,41 @@ def test_any_damage_to_a_frame_is_noticed(data):
 @settings(max_examples=40)
 def test_whatever_arrives_raises_nothing_and_is_not_kept(waits, arrivals):
     lines = []
-    post = (
-        make_post(Silent(), "b", say=lines.append)
+    mailbox = (
+        make_mailbox(Silent(), "b", log=lines.append)
         if waits
-        else make_newest(Silent(), "b", say=lines.append)
+        else make_async_mailbox(Silent(), "b", log=lines.append)
     )
     if not waits:
-        post.offer(np.zeros(3), busy=True)
+        mailbox.offer(np.zeros(3), busy=True)
     for peer, content in arrivals:
-        post.deliver(peer, content)
-        post.connected(peer)
+        mailbox.deliver(peer, content)
+        mailbox.connected(peer)
     if waits:
-        assert all(len(box) <= post.room for box in post._box.values())
+        assert all(len(box) <= mailbox.room for box in mailbox._box.values())
     else:
-        assert set(post._newest) <= {"a", "c"}
+        assert set(mailbox._newest) <= {"a", "c"}
         assert all(
             heard.numbers.shape == (3,) and np.isfinite(heard.numbers).all()
-            for heard in post._newest.values()
+            for heard in mailbox._newest.values()
         )
-    assert bool(post.refused) == bool(lines)
+    assert bool(mailbox.refused) == bool(lines)
 
 
 def averaged(memory, me, steps=25):
     """Each site moves halfway to the mean of its neighbours, and returns every number it has
     had."""
-    post = make_post(memory.wire(me), me)
-    post.start()
+    mailbox = make_mailbox(memory.wire(me), me)
+    mailbox.start()
     value = np.array([float(ABC.index(me)), 1.0])
     seen = []
     for step in range(steps):
         for call in range(2):
-            heard = post.exchange(step, call, value)
+            heard = mailbox.exchange(step, call, value)
             value = (value + sum(heard[peer] for peer in PATH[me]) / len(heard)) / 2
         seen.append(value)
-    assert post.finish()
-    post.close()
+    assert mailbox.finish()
+    mailbox.close()
     return np.array(seen)
 
 
@@ -99,10 +99,10 @@ def test_the_name_of_the_site_that_is_gone_reaches_all():
     memory = Memory()
 
     def run(me):
-        post = make_post(memory.wire(me), me, patience=0.5)
-        post.start()
+        mailbox = make_mailbox(memory.wire(me), me, patience=0.5)
+        mailbox.start()
         for step in range(9):
-            post.exchange(step, 0, np.zeros(2))
+            mailbox.exchange(step, 0, np.zeros(2))
 
     results = in_threads(run, ("a", "b", "c"))
     for name, error in results.items():
@@ -115,12 +115,12 @@ def test_a_neighbour_with_another_job_is_named_with_what_differs():
 
     def run(me):
         job, steps = (JOB, "10") if me == "a" else (bytes(16), "20")
-        post = make_post(
+        mailbox = make_mailbox(
             memory.wire(me), me, peers=["b" if me == "a" else "a"], job=job, terms={"steps": steps}
         )
-        post.start()
+        mailbox.start()
         time.sleep(0.1)
-        post.exchange(0, 0, np.zeros(1))
+        mailbox.exchange(0, 0, np.zeros(1))
 
     results = in_threads(run, ("a", "b"))
     assert isinstance(results["a"], InputError)
@@ -130,18 +130,18 @@ def test_a_neighbour_with_another_job_is_named_with_what_differs():
 
 def test_what_others_say_cannot_control_a_terminal():
     lines = []
-    post = make_post(Silent(), "b", say=lines.append)
-    post.deliver("a", pack(Kind.HELLO, bytes(16), 0, words={"steps": "\x1b[2J\n10"}))
+    mailbox = make_mailbox(Silent(), "b", log=lines.append)
+    mailbox.deliver("a", pack(Kind.HELLO, bytes(16), 0, words={"steps": "\x1b[2J\n10"}))
     assert "steps: ?[2J?10 there, 10 here" in lines[0]
-    post = make_post(Silent(), "b")
-    post.deliver("a", pack(Kind.BYE, JOB, 0, words={"status": "diverged", "why": "\x07bell"}))
+    mailbox = make_mailbox(Silent(), "b")
+    mailbox.deliver("a", pack(Kind.BYE, JOB, 0, words={"status": "diverged", "why": "\x07bell"}))
     with pytest.raises(EndedError, match=r"^\?bell$"):
-        post.exchange(0, 0, np.zeros(1))
+        mailbox.exchange(0, 0, np.zeros(1))
 
 
 def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
     lines = []
-    post = make_post(Silent(), "b", say=lines.append)
+    mailbox = make_mailbox(Silent(), "b", log=lines.append)
     good = pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.ones(2))
     cases = [
         ("d", pack(Kind.DATA, JOB, 3, 0, 0, numbers=np.ones(2)), "from d: it is no neighbour"),
@@ -160,69 +160,69 @@ def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
         ),
     ]
     for peer, content, words in cases:
-        post._complained.clear()
-        post.deliver(peer, content)
+        mailbox._logged.clear()
+        mailbox.deliver(peer, content)
         assert words in lines[-1]
-    assert not any(post._box.values())
-    post.deliver("a", good)
+    assert not any(mailbox._box.values())
+    mailbox.deliver("a", good)
     # a replay: the first stays
-    post.deliver("a", pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.zeros(2)))
+    mailbox.deliver("a", pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.zeros(2)))
     assert len(lines) == len(cases)
-    np.testing.assert_array_equal(post._box["a"][0, 0], np.ones(2))
+    np.testing.assert_array_equal(mailbox._box["a"][0, 0], np.ones(2))
 
 
 def test_a_flood_makes_one_line_and_no_memory():
     lines = []
-    post = make_post(Silent(), "b", say=lines.append)
+    mailbox = make_mailbox(Silent(), "b", log=lines.append)
     for k in range(2000):
-        post.deliver("a", b"x" * HEADER.size)
-        post.deliver("a", pack(Kind.DATA, JOB, 0, 0, k, numbers=np.ones(1)))
-    assert len(post._box["a"]) <= post.room
+        mailbox.deliver("a", b"x" * HEADER.size)
+        mailbox.deliver("a", pack(Kind.DATA, JOB, 0, 0, k, numbers=np.ones(1)))
+    assert len(mailbox._box["a"]) <= mailbox.room
     assert len(lines) < 10
 
 
 def test_an_answer_repeats_what_was_said_and_tells_where_the_site_is():
     wire = Silent()
-    post = make_post(wire, "a", keep=3)
+    mailbox = make_mailbox(wire, "a", keep=3)
     for step in range(6):
-        post.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(1)))
-        post.exchange(step, 0, np.full(1, float(step)))
+        mailbox.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(1)))
+        mailbox.exchange(step, 0, np.full(1, float(step)))
     wire.sent.clear()
-    post.deliver("b", pack(Kind.ASK, JOB, 1, 4, 0))
+    mailbox.deliver("b", pack(Kind.ASK, JOB, 1, 4, 0))
     data, here = [frame for _, frame in wire.sent[:2]], wire.sent[-1][1]
     assert [(frame.step, frame.numbers[0]) for frame in data] == [(4, 4.0), (5, 5.0)]
     assert (here.kind, here.step, here.words["first"]) == (Kind.HERE, 5, [3, 0])
     wire.sent.clear()
-    post.deliver("b", pack(Kind.ASK, JOB, 1, 4, 0))
+    mailbox.deliver("b", pack(Kind.ASK, JOB, 1, 4, 0))
     assert not wire.sent  # not again at once
 
 
 def test_a_site_that_lost_its_state_ends_and_so_do_the_others():
     wire = Silent()
-    post = make_post(wire, "a", patience=5.0)
-    post.connected("b")
+    mailbox = make_mailbox(wire, "a", patience=5.0)
+    mailbox.connected("b")
     here = pack(Kind.HERE, JOB, 1, 50, 0, words={"waiting": ["a"], "first": [40, 0]})
     wire.send = lambda peer, content: (
-        post.deliver("b", here) if content[5] == Kind.ASK else wire.sent.append(content)
+        mailbox.deliver("b", here) if content[5] == Kind.ASK else wire.sent.append(content)
     )
     with pytest.raises(
-        LostError, match="a is at step 0, but b keeps only what it said from step 40 on"
+        LostError, match="a is at step 0, but b keeps only its messages from step 40 on"
     ):
-        post.exchange(0, 0, np.zeros(1))
+        mailbox.exchange(0, 0, np.zeros(1))
     assert wire.sent[-1][5] == Kind.BYE
-    other = make_post(Silent(), "b")
+    other = make_mailbox(Silent(), "b")
     other.deliver("a", wire.sent[-1])
     with pytest.raises(EndedError, match="a has lost its state"):
         other.exchange(50, 0, np.zeros(1))
 
 
 def test_what_was_said_survives_a_checkpoint():
-    post = make_post(Silent(), "a")
+    mailbox = make_mailbox(Silent(), "a")
     for step in range(3):
-        post.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(step + 1)))
-        post.exchange(step, 0, np.arange(step + 1.0))
-    again = make_post(Silent(), "a")
-    again.restore((3, 0), post.said())
-    assert list(again.log) == list(post.log)
-    for position, vector in post.log.items():
-        np.testing.assert_array_equal(again.log[position], vector)
+        mailbox.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(step + 1)))
+        mailbox.exchange(step, 0, np.arange(step + 1.0))
+    again = make_mailbox(Silent(), "a")
+    again.restore((3, 0), mailbox.saved())
+    assert list(again.sent) == list(mailbox.sent)
+    for position, vector in mailbox.sent.items():
+        np.testing.assert_array_equal(again.sent[position], vector)

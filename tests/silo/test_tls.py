@@ -17,10 +17,10 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
-from decibo.silo.identity import Home
+from decibo.silo.identity import Identity
 from decibo.silo.relay import Relay
-from decibo.silo.session import Credentials, Gate, context
 from decibo.silo.tls import TlsWire
+from decibo.silo.tls_session import Credentials, Gate, context
 from helpers.sites import NAMES, in_threads, warm
 
 
@@ -30,10 +30,10 @@ def homes(tmp_path_factory):
     east."""
     root = tmp_path_factory.mktemp("homes")
     found = {
-        name: Home.make(root / name, name, f"127.0.0.1:{free_port()}")
+        name: Identity.make(root / name, name, f"127.0.0.1:{free_port()}")
         for name in (*NAMES, "relay", "stranger")
     }
-    return found | {"false east": Home.make(root / "false", "east")}
+    return found | {"false east": Identity.make(root / "false", "east")}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def open_wires(job, homes, *names):
     for name in names:
         own = homes[name].credentials(job.sites[job.number(name)])
         wires[name] = TlsWire(
-            job, name, own, lambda line, name=name: lines.append(f"{name}: {line}")
+            job.consortium, name, own, lambda line, name=name: lines.append(f"{name}: {line}")
         )
     try:
         for name, wire in wires.items():
@@ -104,14 +104,14 @@ def test_frames_arrive_and_a_site_that_comes_back_is_connected_again(job, homes)
     assert lines.count("north: connected with east at 127.0.0.1") == 2
 
 
-def call(address, settings, say=b""):
+def call(address, settings, log=b""):
     """Call a site as a stranger would; returns what came back."""
     host, port = address.split(":")
     bare = socket.create_connection((host, int(port)), timeout=10)
     with contextlib.ExitStack() as stack:
         stack.callback(bare.close)
         link = bare if settings is None else stack.enter_context(settings.wrap_socket(bare))
-        link.sendall(say)
+        link.sendall(log)
         return link.recv(100)
 
 
@@ -169,9 +169,9 @@ def attacks(homes):
 
 def test_attackers_are_refused_and_named(job, homes):
     with open_wires(job, homes, "north") as (_, boxes, lines):
-        for name, (settings, say, words) in attacks(homes).items():
+        for name, (settings, log, words) in attacks(homes).items():
             with contextlib.suppress(OSError):
-                assert call(homes["north"].address, settings, say)[:5] != FRAME
+                assert call(homes["north"].address, settings, log)[:5] != FRAME
             eventually(lambda words=words: any(words in line for line in lines))
             lines.clear()
             assert not boxes["north"].frames, name
@@ -251,7 +251,7 @@ def relayed(job, homes):
     sites = Job(hidden, job.problem, job.network, job.method, relay=homes["relay"].site)
     tapped = bytearray()
     lines = []
-    relay = Relay(sites.members, own(homes, "relay"), lines.append, tap=tapped.extend)
+    relay = Relay(sites.consortium, own(homes, "relay"), lines.append, tap=tapped.extend)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -296,9 +296,9 @@ def test_the_relay_refuses_strangers_and_floods(relayed, homes):
         ): "refused south at 127.0.0.1: it does not say whom it calls",
         (anyone(own(homes, "south")), b"CALL west\nmore"): "it does not say whom it calls",
     }
-    for (settings, say), words in cases.items():
+    for (settings, log), words in cases.items():
         with contextlib.suppress(OSError):
-            call(homes["relay"].address, settings, say)
+            call(homes["relay"].address, settings, log)
         eventually(lambda words=words: any(words in line for line in lines))
     host, port = homes["relay"].address.split(":")
     for _ in range(100):
@@ -319,7 +319,7 @@ def test_who_calls_while_the_relay_closes_is_not_left_waiting(job, homes, turns)
     host, port = homes["relay"].address.split(":")
 
     async def call_and_close():
-        relay = Relay(job.members, own(homes, "relay"))
+        relay = Relay(job.consortium, own(homes, "relay"))
         await relay.start(homes["relay"].address)
         with socket.create_connection((host, int(port)), timeout=5) as caller:
             for _ in range(turns):
@@ -345,7 +345,7 @@ def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):
     hidden = tuple(Site(site.name, site.certificate) for site in job.sites)
     sites = Job(hidden, job.problem, job.network, job.method)
     with pytest.raises(InputError, match="neither has an address at which it can be called"):
-        TlsWire(sites, "north", own(homes, "north"))
+        TlsWire(sites.consortium, "north", own(homes, "north"))
 
 
 def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_path):
@@ -355,7 +355,7 @@ def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_pa
     place = lambda name: {
         "home": homes[name].folder,
         "folder": tmp_path / name,
-        "say": lines.append,
+        "log": lines.append,
     }
     results = in_threads(lambda name: join(short, site=name, data=None, **place(name)))
     assert not [result for result in results.values() if isinstance(result, BaseException)]
@@ -379,7 +379,7 @@ def test_sites_that_do_not_wait_over_tls(job, homes, tmp_path):
     place = lambda name: {
         "home": homes[name].folder,
         "folder": tmp_path / name,
-        "say": lines.append,
+        "log": lines.append,
     }
     results = in_threads(lambda name: join(free, site=name, data=None, **place(name)))
     assert [float(results[name].x[0]) for name in NAMES] == pytest.approx([1.5] * 4, abs=1e-5)

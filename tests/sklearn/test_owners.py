@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 import decibo
 from decibo.cli.join import join as command
 from decibo.errors import InputError, LostError
-from decibo.silo import Home, Member, Memory, Site, read_job
-from decibo.silo.collectives import Meeting, tree_of
+from decibo.silo import Consortium, Identity, Memory, Site, read_job
+from decibo.silo.collectives import Collectives, tree_of
+from decibo.silo.estimator_job import estimator_of
 from decibo.silo.frame import Kind, unpack
-from decibo.silo.member import MOST
-from decibo.silo.secure_sum import Sums
+from decibo.silo.joint_fit import MOST
+from decibo.silo.secure_sum import SecureSums
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
-from decibo.sklearn.stored import estimator_of
 from helpers.sites import in_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -47,9 +47,9 @@ def tables():
     return pandas.DataFrame({"age": age, "score": score, "plan": plan}), sick
 
 
-def member(name, memory, folder, **options):
+def consortium(name, memory, folder, **options):
     place = folder / name
-    return Member(
+    return Consortium(
         SITES,
         PATH,
         name,
@@ -66,7 +66,7 @@ def at_sites(model, X, y, folder, more=None, **options):
     def one(name):
         own = rows_of(name)
         return model().fit(
-            X[own], y[own], **(more or {}), silo=member(name, memory, folder, **options)
+            X[own], y[own], **(more or {}), silo=consortium(name, memory, folder, **options)
         )
 
     return in_threads(one, NAMES)
@@ -132,12 +132,12 @@ def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
 
     def one(name):
         own = rows_of(name)
-        site = lambda: member(name, memory, tmp_path, checkpoint_every=4)
+        site = lambda: consortium(name, memory, tmp_path, checkpoint_every=4)
         if name == "north":
             threading.current_thread().name = "dying"
             for after in (20, 150):
                 wire = Dying(memory.wire(name), after)
-                dying = Member(
+                dying = Consortium(
                     SITES,
                     PATH,
                     name,
@@ -161,13 +161,15 @@ def test_a_site_that_is_killed_goes_on_with_the_same_fit(calm, tmp_path):
     again = SiloLogisticRegression(**OPTIONS).fit(
         X[rows_of("north")],
         y[rows_of("north")],
-        silo=member("north", memory, tmp_path, checkpoint_every=4),
+        silo=consortium("north", memory, tmp_path, checkpoint_every=4),
     )  # nobody else is there any more
     assert again.coef_.tobytes() == models["north"].coef_.tobytes()
     other = X[rows_of("north")].assign(score=0.0)
     with pytest.raises(InputError, match="data"):
         SiloLogisticRegression(**OPTIONS).fit(
-            other, y[rows_of("north")], silo=member("north", memory, tmp_path, checkpoint_every=4)
+            other,
+            y[rows_of("north")],
+            silo=consortium("north", memory, tmp_path, checkpoint_every=4),
         )
 
 
@@ -188,7 +190,7 @@ def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH, memory=N
 
     def one(name):
         place = {"folder": folder / name, "wire": memory.wire(name), "again": 0.1}
-        return fit(groups == name, {"silo": Member(sites, network, name, **place, **options)})
+        return fit(groups == name, {"silo": Consortium(sites, network, name, **place, **options)})
 
     apart = {
         name: found.args[0].data(number)
@@ -319,16 +321,17 @@ def test_a_secure_sum_is_exact_and_what_a_site_says_for_it_is_noise():
     own = np.array([[1e14, -0.1, 3.0], [-1e14, 1e-9, 4.0], [0.25, 7e-4, -7.0]])
     secret = lambda i, j: bytes([min(i, j), max(i, j)] * 16)
     sums = [
-        Sums(i, {j: secret(i, j) for j in range(3) if j != i}, lambda: (2, 5)) for i in range(3)
+        SecureSums(i, {j: secret(i, j) for j in range(3) if j != i}, lambda: (2, 5))
+        for i in range(3)
     ]
     said = np.stack([each.hidden(row) for each, row in zip(sums, own, strict=True)])
     exact = [float(sum(map(Fraction, column))) for column in own.T]
-    np.testing.assert_allclose(Sums.opened(said), exact, rtol=0, atol=1e-18)
-    np.testing.assert_array_equal(Sums.opened(said), Sums.opened(said[::-1]))
+    np.testing.assert_allclose(SecureSums.opened(said), exact, rtol=0, atol=1e-18)
+    np.testing.assert_array_equal(SecureSums.opened(said), SecureSums.opened(said[::-1]))
     for row in said:  # neither alone nor two of three
-        assert np.abs(Sums.opened(row[None])).min() > 1e15
-    assert np.abs(Sums.opened(said[:2]) - own[:2].sum(axis=0)).min() > 1e15
-    later = Sums(0, sums[0].secret_of, lambda: (2, 6)).hidden(own[0])
+        assert np.abs(SecureSums.opened(row[None])).min() > 1e15
+    assert np.abs(SecureSums.opened(said[:2]) - own[:2].sum(axis=0)).min() > 1e15
+    later = SecureSums(0, sums[0].secret_of, lambda: (2, 6)).hidden(own[0])
     assert not (later == said[0]).any()
     for bad in (np.nan, np.inf, 1e15):
         with pytest.raises(OverflowError, match="beyond 3e\\+14"):
@@ -347,7 +350,7 @@ def test_with_secure_sums_a_site_that_is_killed_goes_on_with_the_same_fit(tmp_pa
 
         def one(name, memory=memory, secure=secure):
             own = rows_of(name)
-            fit = lambda wire: SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=Member(
+            fit = lambda wire: SiloLogisticRegression(**OPTIONS).fit(X[own], y[own], silo=Consortium(
                 SITES, decibo.complete(3), name, folder=tmp_path / str(secure) / name, wire=wire, secure_sums=secure,
                 **options))  # fmt: skip
             if name == "north" and secure:
@@ -382,7 +385,7 @@ def test_secure_sums_of_another_table_need_another_run(tmp_path):
             "patience": 1e-3,
             "run": run,
         }
-        silo = Member(SITES, decibo.complete(3), "north", secure_sums=True, **place)
+        silo = Consortium(SITES, decibo.complete(3), "north", secure_sums=True, **place)
         SiloTrust(random_state=0).fit(X, y, checked=checked, silo=silo)
 
     with pytest.raises(LostError):  # nobody else is there
@@ -404,9 +407,9 @@ def test_secure_sums_of_another_table_need_another_run(tmp_path):
 def test_where_there_can_be_no_secure_sums_of_estimators():
     for network, names in ((PATH, NAMES), (decibo.complete(2), NAMES[:2])):
         with pytest.raises(InputError, match="three sites or more, all of them neighbours"):
-            Member(tuple(map(Site, names)), network, "east", secure_sums=True)
+            Consortium(tuple(map(Site, names)), network, "east", secure_sums=True)
     with pytest.raises(InputError, match="secure_sums must be True or False"):
-        Member(SITES, decibo.complete(3), "east", secure_sums="yes")  # type: ignore[arg-type]
+        Consortium(SITES, decibo.complete(3), "east", secure_sums="yes")  # type: ignore[arg-type]
 
 
 # Disagreements
@@ -425,7 +428,7 @@ def errors(change, tmp_path):
         while name == "north" and len(memory.wires) < 2:
             time.sleep(0.005)
         return SiloLogisticRegression(**parameters).fit(
-            table, labels, silo=member(name, memory, tmp_path), **more
+            table, labels, silo=consortium(name, memory, tmp_path), **more
         )
 
     return {
@@ -479,7 +482,7 @@ def test_disagreements_are_named_at_all_sites(change, words, tmp_path):
 
 def test_what_a_site_can_tell_by_itself_is_refused_before_it_calls_anybody(tmp_path):
     X, y = tables()
-    site = member("north", Memory(), tmp_path)
+    site = consortium("north", Memory(), tmp_path)
     refused = [
         ({"silo": "nowhere.toml"}, {}, "nowhere.toml"),
         ({"silo": 3}, {}, "path of a job file"),
@@ -492,7 +495,7 @@ def test_what_a_site_can_tell_by_itself_is_refused_before_it_calls_anybody(tmp_p
         with pytest.raises(InputError, match=words):
             SiloLogisticRegression(**parameters).fit(X, y, **arguments)
     with pytest.raises(InputError, match="no site 'south'"):
-        Member(SITES, PATH, "south")
+        Consortium(SITES, PATH, "south")
     with pytest.raises(InputError, match="infinite"):
         SiloLogisticRegression().fit(np.array([[np.inf], [1.0]]), [0, 1], silo=site)
 
@@ -510,7 +513,7 @@ def test_the_estimator_of_a_job_file():
 
 
 def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
-    home = Home.make(tmp_path / "north", "north", "127.0.0.1:20000")
+    home = Identity.make(tmp_path / "north", "north", "127.0.0.1:20000")
     job = tmp_path / "job.toml"
     job.write_text(
         '[estimator]\nname = "SiloRidge"\nlabel = "cost"\n\n[network]\nname = "complete"\n\n'
@@ -520,11 +523,11 @@ def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
         command(job, home.folder, False, (), True)
     with pytest.raises(InputError, match="names an estimator"):
         read_job(job)
-    site = Member.at(job, home.folder, run="may")
+    site = Consortium.at(job, home.folder, run="may")
     assert (site.site, site.peers, site.run) == ("north", [], "may")
     job.write_text(job.read_text() + "\n[run]\nsteps = 3\n")
     with pytest.raises(InputError, match="no key steps"):
-        Member.at(job, home.folder)
+        Consortium.at(job, home.folder)
 
 
 # Meetings
@@ -562,13 +565,13 @@ def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
         return exchange
 
     def one(i):
-        meeting = Meeting(talk(i), network, [str(j) for j in range(m)], i)
+        collectives = Collectives(talk(i), network, [str(j) for j in range(m)], i)
         found = (
-            meeting.share({"site": i, "words": "ü" * i}),
-            meeting.total(own[i]),
-            meeting.largest(own[i]),
+            collectives.share({"site": i, "words": "ü" * i}),
+            collectives.total(own[i]),
+            collectives.largest(own[i]),
         )
-        replayed = Meeting(None, network, meeting.names, i, past=meeting.results)
+        replayed = Collectives(None, network, collectives.names, i, past=collectives.results)
         assert replayed.share(0) == found[0]
         assert (replayed.total(0.0) == found[1]).all()
         return found

@@ -26,15 +26,16 @@ import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.script import computing_in
-from decibo.cli.site import load_data, load_job, log
+from decibo.cli.site import load_data, load_job, write_log
 from decibo.cli.solving import code_of, interruptible, live_view
 from decibo.errors import InputError
 from decibo.formatting import format_number
+from decibo.silo.checkpoints import SOLUTION, summary, write_solution
 from decibo.silo.consent import trust_for
-from decibo.silo.identity import Home
-from decibo.silo.job import Job, read_dtype, read_members, read_tables
+from decibo.silo.consortium import read_consortium, read_dtype, read_tables
+from decibo.silo.identity import Identity
+from decibo.silo.job import Job
 from decibo.silo.join import join as take_part
-from decibo.silo.kept import SOLUTION, ended, write_solution
 from decibo.silo.relay import Relay
 
 PAUSE = 0.1  # seconds between two looks at the processes of a rehearsal
@@ -47,7 +48,7 @@ def join(
 ) -> Exit:
     """Take part in a job as the site of this machine, from the start or from the last
     checkpoint."""
-    site = Home.at(home)
+    site = Identity.at(home)
     if "estimator" in read_tables(path):
         return _fit(path, site, as_json)
     trust = trust_for(path, trusted, as_json)
@@ -55,32 +56,32 @@ def join(
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
         solution = take_part(
-            job, site=site.name, data=data, home=site.folder, progress=live_view(), say=log
+            job, site=site.name, data=data, home=site.folder, progress=live_view(), log=write_log
         )
-        place = write_solution(site.run(job), site.name, solution)
-    summary = ended(site.name, solution) | {"folder": str(place.parent)}
-    return _told(
-        solution, summary, as_json, f"This site's x and y are in {terminal.path_of(place)}"
+        place = write_solution(site.run(job.digest), site.name, solution)
+    outcome = summary(site.name, solution) | {"folder": str(place.parent)}
+    return _show_end(
+        solution, outcome, as_json, f"This site's x and y are in {terminal.path_of(place)}"
     )
 
 
-def _fit(path: Path, site: Home, as_json: bool) -> Exit:
+def _fit(path: Path, site: Identity, as_json: bool) -> Exit:
     """Fit the estimator of a job with the others, and keep the model."""
-    from decibo.sklearn.stored import fit_job  # needs scikit-learn
+    from decibo.silo.estimator_job import fit_job  # needs scikit-learn
 
     with computing_in(read_dtype(path)), interruptible():
-        model, place = fit_job(path, site, say=log)
-    summary = ended(site.name, model.solution_) | {"model": str(place)}
+        model, place = fit_job(path, site, log=write_log)
+    outcome = summary(site.name, model.solution_) | {"model": str(place)}
     where = f"The model, the same at all sites, is in {terminal.path_of(place)}"
-    return _told(model.solution_, summary, as_json, where)
+    return _show_end(model.solution_, outcome, as_json, where)
 
 
-def _told(
-    solution: decibo.Solution, summary: Mapping[str, object], as_json: bool, where: str
+def _show_end(
+    solution: decibo.Solution, outcome: Mapping[str, object], as_json: bool, where: str
 ) -> Exit:
-    """Say how it ended, and where the result is."""
+    """Show how it ended, and where the result is."""
     if as_json:
-        terminal.print_json(summary)
+        terminal.print_json(outcome)
     else:
         terminal.show_run(solution)
         terminal.say(where)
@@ -89,13 +90,13 @@ def _told(
 
 def relay(path: Path, listen: str, home: Path | None) -> Exit:
     """Copy ciphertext between sites of a job that can only call out, until interrupted."""
-    site = Home.at(home)
-    members = read_members(path)
-    if members.relay is None:
+    site = Identity.at(home)
+    consortium = read_consortium(path)
+    if consortium.relay is None:
         raise InputError(
             f"{path} has no [relay].", "Add its address and the certificate of `decibo site card`."
         )
-    served = Relay(members, site.credentials(members.relay), log)
+    served = Relay(consortium, site.credentials(consortium.relay), write_log)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(served.serve(listen))
     return Exit.RAN
@@ -125,10 +126,10 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
         ("site", "from the simulation by"),
         [(site, format_number(value)) for site, value in apart.items()],
     )
-    done = "come to an end" if job.is_free else f"done {job.steps} steps"
+    done = "come to an end" if job.is_asynchronous else f"done {job.steps} steps"
     terminal.say(f"All {len(apart)} sites have {done}, each in a process of its own.")
-    if job.is_free or job.method.masks:
-        why = "nobody waits" if job.is_free else "masks are drawn anew"
+    if job.is_asynchronous or job.method.masks:
+        why = "no site waits" if job.is_asynchronous else "new masks are drawn"
         terminal.say(
             f"The way differs from that of the simulation, since {why}: only where they come to"
             " rest agrees."
@@ -151,7 +152,7 @@ def _apart(found: dict[str, Any], rows: dict[str, list[jax.Array]], number: int)
 
 def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[str, Any]:
     """What each site ended with."""
-    homes = {name: Home.make(folder / name, name, _address(job, name)) for name in job.names}
+    homes = {name: Identity.make(folder / name, name, _address(job, name)) for name in job.names}
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     tables["site"] = [_entry(home) for home in homes.values()]
     words = [sys.executable, "-m", "decibo"]
@@ -159,7 +160,7 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
     own = (
         None
         if job.relay is None
-        else Home.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
+        else Identity.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
     )
     if own is not None:
         tables["relay"] = {key: value for key, value in _entry(own).items() if key != "name"}
@@ -214,7 +215,7 @@ def _address(job: Job, name: str) -> str | None:
     return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{free_port()}"
 
 
-def _entry(home: Home) -> dict[str, str]:
+def _entry(home: Identity) -> dict[str, str]:
     site = home.site
     entry = {"name": site.name, "certificate": site.certificate}
     return entry if site.address is None else {**entry, "address": site.address}

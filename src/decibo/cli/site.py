@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from decibo.cli import terminal
 from decibo.cli.errors import Exit, one_line
@@ -19,14 +18,13 @@ from decibo.formatting import format_bytes, listed
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.silo.consent import Trust, own_factory, own_function, trust_for
-from decibo.silo.identity import Home
-from decibo.silo.job import Job, Members, read_dtype, read_job, read_tables
-from decibo.silo.join import Run, prepare
-from decibo.silo.mailbox import Post
+from decibo.silo.consortium import Consortium, read_dtype, read_tables
+from decibo.silo.identity import Identity
+from decibo.silo.job import Job, read_job
+from decibo.silo.joint_fit import mailbox_of
+from decibo.silo.mailbox import Mailbox
+from decibo.silo.site_run import SiteRun, prepare
 from decibo.silo.tls import TlsWire, route
-
-if TYPE_CHECKING:
-    from decibo.sklearn.check import Foretold
 
 PAUSE = 0.05  # seconds between two looks at who has answered
 SAME = "runs the same job"
@@ -48,7 +46,7 @@ SUMMED = (
 
 def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Exit:
     """Make a key and show the card."""
-    made = Home.make(home, name, address)
+    made = Identity.make(home, name, address)
     return _show_card(
         made,
         as_json,
@@ -58,10 +56,10 @@ def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Ex
 
 def card(home: Path | None, as_json: bool) -> Exit:
     """Show the card again."""
-    return _show_card(Home.at(home), as_json, "")
+    return _show_card(Identity.at(home), as_json, "")
 
 
-def _show_card(home: Home, as_json: bool, first: str) -> Exit:
+def _show_card(home: Identity, as_json: bool, first: str) -> Exit:
     fingerprint = home.site.fingerprint
     if as_json:
         terminal.print_json({"name": home.name, "fingerprint": fingerprint, "card": home.card()})
@@ -84,7 +82,7 @@ def check(
 ) -> Exit:
     """What a job would have this site say, and whether its neighbours answer and run the same
     job."""
-    site = Home.at(home)
+    site = Identity.at(home)
     if "estimator" in read_tables(path):
         return _check_fit(path, site, wait, as_json)
     trust = trust_for(path, trusted, as_json)
@@ -92,7 +90,10 @@ def check(
         job = load_job(path, trust)
         run = prepare(job, site.name, load_data(site, trust, synthetic))
         credentials = site.credentials(job.sites[run.agent.number])
-        answers = _answers(run.post(TlsWire(job, site.name, credentials, log, site.listen)), wait)
+        answers = _answers(
+            run.mailbox(TlsWire(job.consortium, site.name, credentials, write_log, site.listen)),
+            wait,
+        )
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent = _sent(run)
     if as_json:
@@ -101,59 +102,47 @@ def check(
         )
         return _code(answers)
     terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
-    _show_neighbours(job.members, site.name, answers)
+    _show_neighbours(job.consortium, site.name, answers)
     reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
     terminal.say(_in_words(run, sent), ENCRYPTED + reveals)
     return _code(answers)
 
 
-def _check_fit(path: Path, site: Home, wait: float, as_json: bool) -> Exit:
-    """The same for a job with an estimator, whose problem the sites find together."""
-    from decibo.sklearn.check import foretold  # needs scikit-learn
+def _check_fit(path: Path, site: Identity, wait: float, as_json: bool) -> Exit:
+    """The same for a job with an estimator, whose problem the sites state together."""
+    from decibo.silo.estimator_job import preview  # needs scikit-learn
 
     with computing_in(read_dtype(path)):
-        told = foretold(path, site, log)
-        mark, post = told.member.greeting(told.terms)
-        answers = _answers(post, wait)
+        own = preview(path, site, write_log)
+        mailbox = mailbox_of(own.consortium, own.terms)
+        answers = _answers(mailbox, wait)
+    digest = mailbox.job.hex()
     if as_json:
-        parts = {
-            name: getattr(told, name) for name in ("columns", "categories", "classes", "steps")
-        }
-        terminal.print_json({"site": site.name, "job": mark.hex(), "neighbours": answers, **parts})
+        parts = {name: getattr(own, name) for name in ("columns", "categories", "classes", "steps")}
+        terminal.print_json({"site": site.name, "job": digest, "neighbours": answers, **parts})
         return _code(answers)
-    title = f"{told.terms['estimator']}, at most {told.steps} steps on {told.member.network!r}"
-    terminal.say(f"{site.name}, job {mark.hex()[:16]}: {title}", "")
-    _show_neighbours(told.member.members, site.name, answers)
-    terminal.say(*_fit_in_words(told), ENCRYPTED + REVEALS)
-    return _code(answers)
+    title = f"{own.terms['estimator']}, at most {own.steps} steps on {own.consortium.network!r}"
+    terminal.say(f"{site.name}, job {digest[:16]}: {title}", "")
+    _show_neighbours(own.consortium, site.name, answers)
 
-
-def _fit_in_words(told: Foretold) -> list[str]:
-    """What all sites would read, what they would add up, and what neighbours would read."""
-    gaps = [name for name, what in told.columns.items() if what == "gaps"]
-    text = [f"{name} ({', '.join(words)})" for name, words in told.categories.items()]
-    read = [f"the names of the columns, {', '.join(told.columns)}"]
+    # What all sites would read, what they would add up, and what neighbours would read.
+    gaps = [name for name, kind in own.columns.items() if kind == "gaps"]
+    text = [f"{name} ({', '.join(words)})" for name, words in own.categories.items()]
+    read = [f"the names of the columns, {', '.join(own.columns)}"]
     read += [f"that {listed(gaps)} {'has' if len(gaps) == 1 else 'have'} gaps"] if gaps else []
     read += [f"the categories of {'; '.join(text)}"] if text else []
-    read += (
-        [f"the classes {listed([str(label) for label in told.classes])}"] if told.classes else []
-    )
-    part = (
-        "no site reads what this one adds"
-        if told.member.secure_sums
-        else "neighbours may read what this site adds"
-    )
-    return [
+    read += [f"the classes {listed([str(label) for label in own.classes])}"] if own.classes else []
+    hidden = own.consortium.secure_sums
+    part = "no site reads" if hidden else "neighbours may read"
+    terminal.say(
         f"All sites read {'; '.join(read)}.",
-        (
-            "They read how many samples they have together, and the sums of all columns and of"
-            f" their squares; {part}."
-        ),
-        (
-            "In every step a message with gradients goes from here to each of"
-            f" {listed(told.member.peers)}."
-        ),
-    ]
+        "They read how many samples they have together, and the sums of all columns and of their"
+        f" squares; {part} what this {'one' if hidden else 'site'} adds.",
+        "In every step a message with gradients goes from here to each of"
+        f" {listed(own.consortium.peers)}.",
+        ENCRYPTED + REVEALS,
+    )
+    return _code(answers)
 
 
 def _code(answers: Mapping[str, str]) -> Exit:
@@ -161,16 +150,16 @@ def _code(answers: Mapping[str, str]) -> Exit:
     return Exit.RAN if all(answer == SAME for answer in answers.values()) else Exit.LOST
 
 
-def _show_neighbours(members: Members, me: str, answers: Mapping[str, str]) -> None:
-    sites = {each.name: each for each in members.sites}
-    way = {peer: ROUTES[route(members, sites[me], sites[peer]) or "wait"] for peer in answers}
+def _show_neighbours(consortium: Consortium, me: str, answers: Mapping[str, str]) -> None:
+    sites = {each.name: each for each in consortium.sites}
+    way = {peer: ROUTES[route(consortium, sites[me], sites[peer]) or "wait"] for peer in answers}
     rows = [
         (peer, sites[peer].address or "", way[peer], answer) for peer, answer in answers.items()
     ]
     terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
 
 
-def _sent(run: Run) -> dict[str, object]:
+def _sent(run: SiteRun) -> dict[str, object]:
     """What leaves this site."""
     size = run.agent.functions.x.dtype.itemsize
     total = lambda part: sum(often * numbers for often, numbers in part)
@@ -184,13 +173,13 @@ def _sent(run: Run) -> dict[str, object]:
     }
 
 
-def _in_words(run: Run, sent: dict[str, object]) -> str:
+def _in_words(run: SiteRun, sent: dict[str, object]) -> str:
     parts = lambda part: listed([f"{often:g} of {count} numbers" if often > 1 else f"one of {count} numbers"
                                  for often, count in part])  # fmt: skip
     before = f"Before the first step, {parts(run.before)}. " if run.before else ""
     whole = format_bytes(sent["bytes_to_each_neighbour"])  # pyright: ignore[reportArgumentType]
     job = run.job
-    if job.is_free:
+    if job.is_asynchronous:
         often = "After every step" if job.pace is None else f"Every {job.pace:g} seconds"
         return (
             f"Messages from here to each of {listed(run.peers)}: {often}, {parts(run.during)},"
@@ -203,19 +192,19 @@ def _in_words(run: Run, sent: dict[str, object]) -> str:
     )
 
 
-def _answers(post: Post, wait: float) -> dict[str, str]:
+def _answers(mailbox: Mailbox, wait: float) -> dict[str, str]:
     """What each neighbour says about its job."""
-    post.start()
+    mailbox.start()
     try:
         until = time.monotonic() + wait
-        while len(post.greeted) < len(post.peers) and time.monotonic() < until:
+        while len(mailbox.greeted) < len(mailbox.peers) and time.monotonic() < until:
             time.sleep(PAUSE)
     finally:
-        post.close()
-    words = {peer: "; ".join(found) or SAME for peer, found in post.greeted.items()}
+        mailbox.close()
+    words = {peer: "; ".join(found) or SAME for peer, found in mailbox.greeted.items()}
     return {
         peer: words.get(peer, "does not answer: is join or site check running there?")
-        for peer in post.peers
+        for peer in mailbox.peers
     }
 
 
@@ -227,7 +216,7 @@ def load_job(path: Path, trust: Trust) -> Job:
     return read_job(path, own=lambda name, where: own_factory(name, where, Problem, trust))
 
 
-def load_data(home: Home, trust: Trust, synthetic: bool) -> Tree:
+def load_data(home: Identity, trust: Trust, synthetic: bool) -> Tree:
     """This site's data, from the function that its own site.toml names; None for the problem's
     own."""
     if synthetic:
@@ -246,6 +235,6 @@ def load_data(home: Home, trust: Trust, synthetic: bool) -> Tree:
     return data
 
 
-def log(line: str) -> None:
+def write_log(line: str) -> None:
     """A line of the log, on standard error."""
     print(f"{datetime.now():%H:%M:%S} {one_line(line)}", file=sys.stderr, flush=True)

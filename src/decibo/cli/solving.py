@@ -29,7 +29,8 @@ from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError, first_line, short
 from decibo.files import atomic_write, atomic_write_all, read_record, sha256, write_record
 from decibo.parallel.launch import RESTARTED
-from decibo.parallel.processes import GracefulStop, check_same
+from decibo.parallel.processes import check_same
+from decibo.parallel.signals import GracefulStop
 from decibo.problem.newton import DENSE, exact
 from decibo.problem.problem import why_no_products
 from decibo.pytree import one_of

@@ -2,8 +2,8 @@
 
 Every process keeps a line, a TCP connection, to the hub in process 0 (hub.py). The thread that
 reads it ends its process when another one has failed, even while the main thread waits for a
-message of JAX's runtime that will never come. Exceptions that nobody catches, signals and the end
-of the program are announced on the line.
+message of JAX's runtime that will never arrive. Uncaught exceptions, signals and the end of the
+program are announced on the line.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ LOST = 71  # the exit code of a process that ends because another one failed
 INTERRUPTED = 130
 # an environment variable: the folder of the supervisor, which then prints for all
 STATUS = "DECIBO_STATUS"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 2.0  # seconds for an answer from the hub
 
 
@@ -67,7 +68,7 @@ class Member(threading.Thread):
         self.process = process
         self.heartbeat = heartbeat
         self.hub = hub  # the host and the pid of process 0
-        self.hub_answers = False  # whether process 0 is bound to answer
+        self.hub_answers = False  # whether process 0 has to answer at the moment
         self.unread = unread
         self.port = 0
         self.joined = threading.Event()
@@ -76,57 +77,50 @@ class Member(threading.Thread):
         self.verdict: tuple[int, str] | None = None  # who failed first, and the sentence about it
         self.since = 0.0
         # since when process 0 is gone, without which JAX's runtime soon ends this one
-        self.alone: float | None = None
-        self.inside = 1  # how many blocks of code are open in which only the others can help
+        self.hub_gone: float | None = None
+        # > 0 while inside a collective call that cannot return without the other processes
+        self.collective_depth = 1
         self.busy = False  # whether the user's own code is loading data
-        self.ending = threading.Lock()  # whoever has it ends this process, and never gives it back
+        self.ending = threading.Lock()  # its owner ends this process, and never releases it
         self.signals: list[tuple[float, int]] = []  # when, and which
         self.wake, self.alarm = socket.socketpair()
 
     def run(self) -> None:
-        """Read the line, tell the hub that this process is alive, and end the process when it is
-        time to."""
+        """Read the line, send signs of life, and end the process when that is due."""
         self.wake.setblocking(False)
-        heard = sent = before = time.monotonic()
+        last_seen = sent = before = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(self.line, selectors.EVENT_READ)
             selector.register(self.wake, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select(TICK):
                     if key.fileobj is self.line:
-                        heard = time.monotonic()
+                        last_seen = time.monotonic()
                         if not self._read():
                             selector.unregister(self.line)
                             self._decide(0, gone(0))
-                            self.alone = time.monotonic()
+                            self.hub_gone = time.monotonic()
                     else:
-                        self.signals += [
-                            (time.monotonic(), number)
-                            for number in self._alarms()
-                            if number in SIGNALS
-                        ]
+                        with suppress(OSError):
+                            numbers = [n for n in self.wake.recv(4096) if n in SIGNALS]
+                            self.signals += [(time.monotonic(), n) for n in numbers]
                 now = time.monotonic()
-                # it was this process that slept
-                heard = now if now - before > self.heartbeat / 2 else heard
+                # A long gap means that this process itself was suspended, not that the hub is silent.
+                last_seen = now if now - before > self.heartbeat / 2 else last_seen
                 before = now
                 if now - sent > pulse(self.heartbeat):
                     sent = now
                     self.report()
-                if is_silent(now - heard, self.heartbeat, self.hub_answers, *self.hub):
+                if is_silent(now - last_seen, self.heartbeat, self.hub_answers, *self.hub):
                     self._decide(0, silent(0, self.heartbeat))
                 self._end_if_due(now)
 
     def report(self) -> None:
-        """Tell the hub whether this process is inside a run."""
-        send(self.line, {"inside": bool(self.inside), "busy": self.busy})
-
-    def _alarms(self) -> bytes:
-        with suppress(OSError):
-            return self.wake.recv(4096)
-        return b""
+        """Send whether this process waits for the others, or may be busy for long."""
+        send(self.line, {"inside": bool(self.collective_depth), "busy": self.busy})
 
     def _read(self) -> bool:
-        """Take what the hub has sent; False when it is gone."""
+        """Handle the hub's messages; False when the hub is gone."""
         try:
             content = self.line.recv(LONGEST)
         except OSError:
@@ -151,52 +145,43 @@ class Member(threading.Thread):
             self.decided.set()
 
     def _end_if_due(self, now: float) -> None:
-        """Inside a run the end comes at once; outside, the program has the time of a heartbeat to
-        finish what it does.
-
-        Without process 0 it has no such time, since JAX's runtime would end it. A signal asks a run
-        to stop after the steps under way. If these do not end in time, or if Ctrl-C follows, the
-        process ends without them.
-        """
+        """End the process if another one has failed, or if a signal has waited too long."""
         if self.ending.locked():
             return
+        # Inside a collective call the end comes at once. Outside, the program has the time of a
+        # heartbeat to finish, unless process 0 is gone: JAX's runtime would abort this process.
         if self.verdict is not None:
             late = now - self.since > self.heartbeat or (
-                self.alone is not None and now - self.alone > PATIENCE
+                self.hub_gone is not None and now - self.hub_gone > PATIENCE
             )
-            if self.inside or late or self.verdict[0] == 0:
+            if self.collective_depth or late or self.verdict[0] == 0:
                 self.claim()
                 end(LOST, conclusion(self.verdict[1]))
-        if not self.inside:
+        # A signal asks a run to stop after the steps under way. If these do not end in time, or if
+        # Ctrl-C follows, the process ends without them.
+        if not self.collective_depth:
             self.signals.clear()
-        elif self._is_overdue(now):
+        again = any(
+            number == signal.SIGINT and now - since > TICK for since, number in self.signals[1:]
+        )
+        if again or any(now - since > self.heartbeat for since, _ in self.signals[:1]):
             self.claim()
             sentence = (
                 f"{describe(self.process)} was interrupted before the steps under way were done"
             )
-            self.tell_failure(sentence)
+            self.announce_failure(sentence)
             end(INTERRUPTED, sentence)
 
-    def _is_overdue(self, now: float) -> bool:
-        """Whether a signal has waited too long, or Ctrl-C has followed it."""
-        again = [since for since, number in self.signals[1:] if number == signal.SIGINT]
-        first = [since for since, _ in self.signals[:1]]
-        return any(now - since > TICK for since in again) or any(
-            now - since > self.heartbeat for since in first
-        )
-
     def claim(self) -> None:
-        """From now on only this thread ends the process; a thread that comes later waits for
-        that."""
+        """From now on only this thread ends the process; a later thread waits here."""
         self.ending.acquire()
 
-    def tell_failure(self, sentence: str) -> None:
-        """Tell the hub that this process fails, and the supervisor why."""
+    def announce_failure(self, sentence: str) -> None:
+        """Send the hub and the supervisor the reason why this process fails."""
         write_status(f"process-{self.process}.failed", sentence)
         send(self.line, {"failed": sentence})
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _member: Member | None = None
 _hub: Hub | None = None  # in process 0
 
@@ -210,7 +195,7 @@ def join(
     bind: str,
     port: Callable[[], int],
 ) -> int:
-    """Meet the other processes at this address, where process 0 listens; returns the port for JAX's
+    """Join the other processes at this address, where process 0 listens; returns the port for JAX's
     coordinator.
 
     From then on this process ends when another one does, and the others end when this one does.
@@ -219,33 +204,30 @@ def join(
     key = secret.encode()
     host, _, number = address.rpartition(":")
     if process == 0:
-        _hub = Hub(_listen(bind, int(number), address), processes, key, heartbeat, port())
+        # An empty address means all, over IPv4 and IPv6 where the machine has both.
+        dual = not bind and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual or ":" in bind else socket.AF_INET
+        try:
+            server = socket.create_server((bind, int(number)), family=family, dualstack_ipv6=dual)
+        except OSError as error:
+            raise InputError(
+                f"Process 0 cannot listen at {address}: {error.strerror or error}.",
+                "Choose another port.",
+            ) from error
+        _hub = Hub(server, processes, key, heartbeat, port())
         _hub.start()
     member = _call(host, int(number), processes, process, key, heartbeat)
     _member = member
     _install(member)
     member.start()
-    member.joined.wait()  # or the end of this process, if somebody does not come
+    member.joined.wait()  # or the end of this process, if another one does not join
     return member.port
-
-
-def _listen(bind: str, port: int, address: str) -> socket.socket:
-    try:
-        dual = not bind and socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual or ":" in bind else socket.AF_INET
-        return socket.create_server((bind, port), family=family, dualstack_ipv6=dual)
-    except OSError as error:
-        raise InputError(
-            f"Process 0 cannot listen at {address}: {error.strerror or error}.",
-            "Choose another port.",
-        ) from error
 
 
 def _call(
     host: str, port: int, processes: int, process: int, secret: bytes, heartbeat: float
 ) -> Member:
-    """Connect to the hub, prove to each other that both know the secret, and return the open
-    line."""
+    """Connect to the hub and authenticate each other with the secret of the run."""
     line = connect(host, port)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
@@ -256,7 +238,7 @@ def _call(
 
 
 def connect(host: str, port: int) -> socket.socket:
-    """A connection, as soon as somebody listens there."""
+    """A connection, as soon as a server listens there."""
     reason = "no time"
     deadline = time.monotonic() + WAIT
     while time.monotonic() < deadline:
@@ -291,7 +273,8 @@ def _greet(
         str(answer.get("proof")), proof_of(secret, "hub", nonce, theirs, str(process))
     ):
         raise InputError(
-            f"Whoever listens at {address} does not know the secret of this run.",
+            f"The server at {address} failed authentication: it does not know the secret of this"
+            " run.",
             "Choose another port, and give every process the same DECIBO_SECRET.",
         )
     line.settimeout(None)
@@ -308,7 +291,7 @@ def unreachable(coordinator: str, reason: str) -> UnreachableError:
 
 
 def _install(member: Member) -> None:
-    """Be told of exceptions, of signals and of the end of the program."""
+    """Hooks for exceptions, for signals and for the end of the program."""
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -324,9 +307,10 @@ def _install(member: Member) -> None:
         if other != -1:  # an event loop needs it
             signal.set_wakeup_fd(other)
         if signal.getsignal(signal.SIGABRT) is signal.SIG_DFL and not faulthandler.is_enabled():
-            # When process 0 is gone, JAX's runtime aborts the others. Its thread calls sleep(6)
-            # first, since SIGABRT is 6: time enough for the thread above to give the reason and to
-            # end the process in order.
+            # When process 0 is gone, JAX's runtime aborts the others with SIGABRT
+            # (https://github.com/openxla/xla/pull/38624). With libc's sleep as the handler, which
+            # gets the number of the signal, its thread first sleeps for 6 seconds: enough for
+            # the thread above to print the reason and to end the process in order.
             libc = ctypes.CDLL(None)
             libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
             libc.signal(int(signal.SIGABRT), ctypes.cast(libc.sleep, ctypes.c_void_p))
@@ -334,20 +318,18 @@ def _install(member: Member) -> None:
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """A block of code in which this process waits for the others, and they for it.
-
-    An error of the transport is what a process notices first when another one is gone: the reason
-    follows at once.
-    """
+    """A block of code in which this process waits for the others, and they for it."""
     member = _member
     if member is None:
         yield
         return
-    member.inside += 1
+    member.collective_depth += 1
     member.report()
     try:
         yield
     except BaseException as error:
+        # An error of the transport is the first sign that another process is gone; the reason
+        # follows at once.
         if is_transport(error):
             member.decided.wait(PATIENCE + TICK)
             time.sleep(PATIENCE)  # the line's own thread ends this process in the meantime
@@ -358,14 +340,14 @@ def inside() -> Iterator[None]:
         send(member.line, {"broke": f"{describe(member.process)} failed: {summary(error)}"})
         raise
     finally:
-        member.inside -= 1
+        member.collective_depth -= 1
         member.report()
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Code of the user's that may take long: it counts as alive without an answer, unless it is
-    frozen."""
+    """Code of the user's that may take long: the process counts as alive without an answer, unless
+    it is frozen."""
     if _member is None:
         yield
         return
@@ -379,19 +361,17 @@ def loading() -> Iterator[None]:
 
 
 def left_start() -> None:
-    """All processes have met and JAX's runtime has started: this process no longer waits for the
-    others."""
+    """JAX's runtime has started: this process no longer waits for the others."""
     if _member is not None:
-        _member.inside -= 1
+        _member.collective_depth -= 1
         _member.report()
 
 
 def announce(error: BaseException, text: str | None = None) -> str | None:
-    """Tell all other processes that this one fails. Returns a reason to say nothing more here, or
-    None.
+    """Announce to all other processes that this one fails.
 
-    That reason is the same error in another process, or the failure of another one of which this is
-    only the effect.
+    Returns None if this process has to print its error, otherwise the reason why not: the same
+    error in another process, or the failure of another process of which this is only the effect.
     """
     member = _member
     if member is None:
@@ -402,7 +382,7 @@ def announce(error: BaseException, text: str | None = None) -> str | None:
     if isinstance(error, KeyboardInterrupt):
         sentence = f"{describe(member.process)} was interrupted"
     if not is_lost(error):
-        member.tell_failure(sentence)
+        member.announce_failure(sentence)
     member.decided.wait(PATIENCE)
     first, reason = member.verdict or (member.process, sentence)
     if first == member.process:
@@ -414,7 +394,7 @@ def announce(error: BaseException, text: str | None = None) -> str | None:
 
 
 def is_watched() -> bool:
-    """Whether this process has a line to the others."""
+    """Whether this process is one of several."""
     return _member is not None
 
 
@@ -445,7 +425,7 @@ def summary(error: BaseException) -> str:
 
 
 def _leave() -> None:
-    """At the end of the program: wait until all others are there, or until one has failed."""
+    """At the end of the program: wait until all others have ended too, or one has failed."""
     member = _member
     if member is None:
         return
@@ -463,28 +443,19 @@ def _leave() -> None:
 
 
 def end(code: int, line: str = "") -> NoReturn:
-    """Print a line, unless a supervisor prints it for all processes, and end this process at once.
-
-    At a normal end, JAX's runtime would wait for the others, which wait for this one.
-    """
+    """Print a line, unless a supervisor prints it for all processes, and end this process at once:
+    at a normal end, JAX's runtime would wait for the others, which wait for this one."""
     flushing = threading.Thread(target=_flush, args=(line,), daemon=True)
     flushing.start()
-    flushing.join(PATIENCE)  # nobody may read what this process prints
+    flushing.join(PATIENCE)  # a full pipe that is not read would block for good
     if _hub is not None:
-        _go_last(_hub, PATIENCE + (_hub.heartbeat if code == LOST else 0))
+        # JAX's coordinator is in process 0, and its runtime aborts processes without it, so that
+        # process 0 ends last. If another process failed, the others may need a heartbeat to finish
+        # what they write.
+        deadline = time.monotonic() + PATIENCE + (_hub.heartbeat if code == LOST else 0)
+        while _hub.has_company() and time.monotonic() < deadline:
+            time.sleep(TICK / 4)
     os._exit(code)
-
-
-def _go_last(hub: Hub, most: float) -> None:
-    """Wait until the others have ended: JAX's coordinator is in this process, and its runtime
-    aborts who is without it.
-
-    If another process failed, one that is outside a run has the time of a heartbeat; if it was this
-    one, it has none.
-    """
-    deadline = time.monotonic() + most
-    while hub.has_company() and time.monotonic() < deadline:
-        time.sleep(TICK / 4)
 
 
 def _tell(line: str) -> None:
@@ -505,7 +476,7 @@ def _flush(line: str) -> None:
 
 
 def write_status(name: str, text: str) -> None:
-    """Leave a word for the supervisor, if there is one: only the wording of its messages depends on
+    """Leave a text for the supervisor, if there is one; only the wording of its messages depends on
     it."""
     if folder := os.environ.get(STATUS):
         with suppress(OSError):

@@ -40,13 +40,12 @@ _agents: dict[int, str] = {}  # the agents of each process, in words
 
 @dataclass
 class Peer:
-    """One connection of the hub. Nothing that it says counts before it has proved that it knows the
-    secret."""
+    """One connection of the hub; its messages count once it has proved that it knows the secret."""
 
     line: socket.socket
     address: str
     begun: float
-    heard: float
+    last_seen: float
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     unread: bytes = b""
     process: int | None = None
@@ -65,8 +64,7 @@ class Peer:
 
 
 class Hub(threading.Thread):
-    """Where all lines meet: admits processes, finds out who is gone, and passes the first failure
-    on."""
+    """The server: admits processes, detects lost ones, and passes the first failure on."""
 
     def __init__(
         self, server: socket.socket, processes: int, secret: bytes, heartbeat: float, port: int
@@ -91,14 +89,20 @@ class Hub(threading.Thread):
         before = spoke = time.monotonic()
         while True:
             for key, _ in self.selector.select(TICK):
-                if key.data is None:
-                    self._accept()
-                else:
+                if key.data is not None:
                     self._read(key.data)
+                    continue
+                with suppress(OSError):
+                    line, address = self.server.accept()
+                    line.setblocking(False)
+                    begun = time.monotonic()
+                    peer = Peer(line, f"{address[0]}:{address[1]}", begun, begun)
+                    self.selector.register(line, selectors.EVENT_READ, peer)
+                    send(line, {"nonce": peer.nonce})
             now = time.monotonic()
-            if now - before > self.heartbeat / 2:  # it was this process that slept
+            if now - before > self.heartbeat / 2:  # this process itself was suspended
                 for peer in self.members.values():
-                    peer.heard = now
+                    peer.last_seen = now
             before = now
             if now - spoke > pulse(self.heartbeat):
                 spoke = now
@@ -106,38 +110,29 @@ class Hub(threading.Thread):
             self._judge(now)
 
     def has_company(self) -> bool:
-        """Whether another process than this one still has its line, and has been heard of
-        lately."""
+        """Whether another process still has its line, and was seen lately."""
         now = time.monotonic()
         others = [peer for number, peer in list(self.members.items()) if number]
-        return any(
-            peer.line.fileno() >= 0 and now - peer.heard <= self.heartbeat for peer in others
-        )
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            line, address = self.server.accept()
-            line.setblocking(False)
-            now = time.monotonic()
-            peer = Peer(line, f"{address[0]}:{address[1]}", now, now)
-            self.selector.register(line, selectors.EVENT_READ, peer)
-            send(line, {"nonce": peer.nonce})
+        return any(p.line.fileno() >= 0 and now - p.last_seen <= self.heartbeat for p in others)
 
     def _read(self, peer: Peer) -> None:
-        """What a peer has sent; nothing more means that it is gone."""
+        """Handle the messages of a peer; a connection without more content is closed."""
         try:
             content = peer.line.recv(LONGEST)
         except BlockingIOError:
             return
         except OSError:
             content = b""
-        peer.heard = time.monotonic()
+        peer.last_seen = time.monotonic()
         peer.unread += content
         messages, peer.unread = parse(peer.unread)
         for message in messages:
             self._handle(peer, message)
         if not content or len(peer.unread) > LONGEST:
-            self._drop(peer)
+            number = peer.process
+            self._close(peer)
+            if number is not None and self.members.get(number) is peer and not self._all_left():
+                self._fail(gone(number), number)
 
     def _handle(self, peer: Peer, message: Mapping[str, object]) -> None:
         now = time.monotonic()
@@ -165,7 +160,7 @@ class Hub(threading.Thread):
             self._tell_alive()
 
     def _tell_alive(self) -> None:
-        """Process 0 is alive, and whether it is bound to answer."""
+        """Process 0 is alive, and whether it has to answer at the moment."""
         self._tell({"alive": 0 in self.members and self.members[0].answers})
 
     def _admit(self, peer: Peer, message: Mapping[str, object]) -> None:
@@ -192,7 +187,11 @@ class Hub(threading.Thread):
         elif number in self.members:
             why = f"it says that it is process {number}, but that one has joined already"
         if why or not isinstance(number, int):
-            self._refuse(peer, why)
+            send(peer.line, {"refused": why})
+            self.refused += 1
+            if self.refused <= 10:
+                say(f"refused a connection from {peer.address}: {why}; the run goes on")
+            self._close(peer)
             return
         peer.process = number
         peer.pid = int(str(message.get("pid") or 0))
@@ -205,21 +204,6 @@ class Hub(threading.Thread):
             self.complete = True
             self._tell({"port": self.port})
 
-    def _refuse(self, peer: Peer, why: str) -> None:
-        send(peer.line, {"refused": why})
-        self.refused += 1
-        if self.refused <= 10:
-            say(f"refused a connection from {peer.address}: {why}; the run goes on")
-        peer.process = None
-        self._close(peer)
-
-    def _drop(self, peer: Peer) -> None:
-        """A line is broken."""
-        number = peer.process
-        self._close(peer)
-        if number is not None and self.members.get(number) is peer and not self._all_left():
-            self._fail(gone(number), number)
-
     def _all_left(self) -> bool:
         return self.complete and all(peer.left for peer in self.members.values())
 
@@ -229,17 +213,17 @@ class Hub(threading.Thread):
         peer.line.close()
 
     def _judge(self, now: float) -> None:
-        """Look at the clock: who has not joined, who is silent, and who waits for one that will not
-        come?"""
+        """Who has not joined, who is silent, and who waits for a process that will not come?"""
         for key in list(self.selector.get_map().values()):
             peer = key.data
             if peer is not None and peer.process is None and now - peer.begun > WAIT / 3:
-                self._close(peer)  # it never said who it is
+                self._close(peer)  # it never introduced itself
         if not self.complete and now - self.begun > WAIT:
             missing = [number for number in range(self.processes) if number not in self.members]
-            self._fail(f"{_listed(missing)} did not start within {WAIT:g} s", -1)
+            listed = f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
+            self._fail(f"{listed} did not start within {WAIT:g} s", -1)
         for number, peer in self.members.items():
-            if is_silent(now - peer.heard, self.heartbeat, peer.answers, peer.host, peer.pid):
+            if is_silent(now - peer.last_seen, self.heartbeat, peer.answers, peer.host, peer.pid):
                 self._fail(silent(number, self.heartbeat), number)
             if peer.absent is None or now - peer.absent[0] < self.heartbeat:
                 continue
@@ -259,7 +243,7 @@ class Hub(threading.Thread):
 
 
 def proof_of(secret: bytes, *words: str) -> str:
-    """What only somebody who knows the secret can compute."""
+    """A message authentication code, which proves knowledge of the secret."""
     return hmac.new(secret, "\n".join(words).encode(), hashlib.sha256).hexdigest()
 
 
@@ -269,13 +253,13 @@ def pulse(heartbeat: float) -> float:
 
 
 def send(line: socket.socket, message: Mapping[str, object]) -> None:
-    """Put a message on a line."""
-    with suppress(OSError):  # whoever reads the line notices that it is broken
+    """Send a message."""
+    with suppress(OSError):  # the reader of the line notices that it is broken
         line.sendall(json.dumps(message).encode() + b"\n")
 
 
 def parse(unread: bytes) -> tuple[list[dict[str, object]], bytes]:
-    """The complete messages in what was read, and the rest; what is not a message is left out."""
+    """The complete messages in this content, and the rest; anything else is skipped."""
     *lines, rest = unread.split(b"\n")
     messages = []
     for line in lines:
@@ -296,16 +280,12 @@ def next_message(line: socket.socket, unread: bytes) -> tuple[dict[str, object],
     first, _, rest = unread.partition(b"\n")
     messages, _ = parse(first + b"\n")
     if not messages:
-        raise ValueError("whoever listens there does not speak decibo's protocol")
+        raise ValueError("the server there does not speak decibo's protocol")
     return messages[0], rest
 
 
-def _listed(numbers: list[int]) -> str:
-    return f"process{'es' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
 def is_silent(seconds: float, heartbeat: float, answers: bool, host: str, pid: int) -> bool:
-    """Whether a process counts as lost. While it runs code of the user's it need not answer, but
+    """Whether a process counts as lost. While it runs the user's code it need not answer, but it
     must not be frozen."""
     return seconds > heartbeat and (answers or (host == socket.gethostname() and is_stopped(pid)))
 

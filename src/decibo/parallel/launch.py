@@ -1,7 +1,7 @@
 """`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if
 one is lost.
 
-The processes themselves end when one of them fails (watch.py). The supervisor says once, for all of
+The processes themselves end when one of them fails (failure_detection.py). The supervisor says once, for all of
 them, who failed, with which agents and why, and leaves no process behind, even if it is killed
 itself.
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -26,15 +27,8 @@ import jax
 from decibo.errors import InputError
 from decibo.parallel.failure_detection import INTERRUPTED, LOST, STATUS, write_status
 from decibo.parallel.hub import introduce, is_stopped
-from decibo.parallel.processes import (
-    HEARTBEAT,
-    LOOPBACK,
-    OURS,
-    SECRET,
-    GracefulStop,
-    free_port,
-    seconds,
-)
+from decibo.parallel.processes import HEARTBEAT, LOOPBACK, OURS, SECRET, free_port, seconds
+from decibo.parallel.signals import GracefulStop
 from decibo.validate import integer
 
 RESTARTED = "DECIBO_RESUME"  # an environment variable that is set when processes are started again
@@ -64,7 +58,7 @@ class ProcessGroup:
     frozen_since: dict[int, float] = field(default_factory=dict)
 
     def codes(self) -> list[int | None]:
-        """How each has ended, None while it runs."""
+        """The exit code of each, None while it runs."""
         return [member.poll() for member in self.members]
 
     def signal(self, number: int) -> None:
@@ -91,14 +85,13 @@ class ProcessGroup:
         return [number for number, since in self.frozen_since.items() if now - since >= seconds]
 
     def word(self, number: int, what: str) -> str:
-        """What a process has left in the supervisor's folder; empty if it has left nothing."""
+        """What a process has written into the supervisor's folder, or nothing."""
         try:
             return (self.status / f"process-{number}.{what}").read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
             return ""
 
     def name(self, number: int) -> str:
-        """A process and its agents, in words."""
         agents = self.word(number, "agents")
         return f"process {number} ({agents})" if agents else f"process {number}"
 
@@ -134,7 +127,18 @@ def launch(
         for attempt in range(attempts):
             if attempt:
                 report(f"restarting from the last checkpoint ({attempt} of {restarts})")
-            code = _attempt(arguments, count, attempt > 0, heartbeat, host, stop, report)
+            shared = {
+                OURS[0]: f"{host}:{free_port()}",
+                OURS[1]: str(count),
+                SECRET: secrets.token_hex(32),
+                "DECIBO_HEARTBEAT": str(heartbeat),
+            } | ({RESTARTED: "1"} if attempt else {})
+            with tempfile.TemporaryDirectory(prefix="decibo-") as folder:
+                group = _start(arguments, shared | {STATUS: folder}, count, Path(folder))
+                try:
+                    code = _watch(group, heartbeat, stop, report)
+                finally:
+                    group.end()
             if code in final or stop.requested:
                 break
     return code
@@ -155,41 +159,28 @@ def _arguments(command: Sequence[str]) -> tuple[list[str], bool]:
     return ([sys.executable, "-m", *command], True) if first == "decibo" else (list(command), False)
 
 
-def _attempt(
-    command: list[str],
-    count: int,
-    again: bool,
-    heartbeat: float,
-    host: str,
-    stop: GracefulStop,
-    report: Report,
-) -> int:
-    with tempfile.TemporaryDirectory(prefix="decibo-") as status:
-        group = _start(command, count, again, heartbeat, host, Path(status))
-        try:
-            return _watch(group, heartbeat, stop, report)
-        finally:
-            group.end()
-
-
-def _start(
-    command: list[str], count: int, again: bool, heartbeat: float, host: str, status: Path
-) -> ProcessGroup:
-    shared = {
-        OURS[0]: f"{host}:{free_port()}",
-        OURS[1]: str(count),
-        SECRET: secrets.token_hex(32),
-        "DECIBO_HEARTBEAT": str(heartbeat),
-        STATUS: str(status),
-    }
+def _start(command: list[str], shared: Mapping[str, str], count: int, status: Path) -> ProcessGroup:
+    """Start the processes; each gets a share of the cores, if there is one core for each, so that
+    threads of two processes do not wait for each other."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    share = len(cores) // count
     group = ProcessGroup([], status)
+
+    def prepare(number: int) -> None:  # in the new process
+        if share:
+            os.sched_setaffinity(0, cores[number * share : (number + 1) * share])
+        if sys.platform == "linux":
+            # PR_SET_PDEATHSIG: it ends when the supervisor ends, however that happens
+            # (https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html)
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
     try:
         for number in range(count):
-            env = os.environ | shared | {OURS[2]: str(number)} | ({RESTARTED: "1"} if again else {})
-            cores = _cores(number, count)
-            prepare = lambda cores=cores: _prepare(cores)
+            env = os.environ | shared | {OURS[2]: str(number)}
             group.members.append(
-                subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=prepare)
+                subprocess.Popen(
+                    command, env=env, start_new_session=True, preexec_fn=partial(prepare, number)
+                )
             )
     except OSError as error:
         group.end()
@@ -225,7 +216,8 @@ def _watch(group: ProcessGroup, heartbeat: float, stop: GracefulStop, report: Re
 
 
 def _lost(group: ProcessGroup, report: Report) -> int:
-    """Find out who failed first and who only followed, report it, and return the exit code."""
+    """Find out which process failed first and which only followed, report it, and return the exit
+    code."""
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline and None in group.codes():
         time.sleep(INTERVAL)
@@ -272,22 +264,3 @@ def _reasons(group: ProcessGroup, codes: list[int | None], failed: dict[int, int
         if (code or 0) < 0
     ]
     return [*reversed(texts.values())] or silent or [text for text in said if text][:1] or aborted
-
-
-def _cores(number: int, count: int) -> set[int] | None:
-    """A process's share of the cores, if there is one for each: threads of two processes do not
-    wait for each other."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None
-    cores = sorted(os.sched_getaffinity(0))
-    share = len(cores) // count
-    return set(cores[number * share : (number + 1) * share]) if share else None
-
-
-def _prepare(cores: set[int] | None) -> None:
-    """In the new process: its cores, and an end when the supervisor ends, however that happens
-    (Linux)."""
-    if cores:
-        os.sched_setaffinity(0, cores)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -1,9 +1,9 @@
-"""Several processes, one run: how they find each other, make sure that they do the same, and stop
-when asked to.
+"""Several processes, one run: how they find each other and make sure that they do the same.
 
-How they end together if one of them fails is in failure_detection.py. The transport is JAX's (gloo on CPUs,
-NCCL on GPUs). It is not encrypted, and on CPUs every process listens on the address that the
-machine's own name resolves to, even if all processes are on one machine: use a private network.
+How they end together if one of them fails is in failure_detection.py. The transport is JAX's (gloo
+on CPUs, NCCL on GPUs). It is not encrypted, and gloo listens on the address that the machine's own
+name resolves to (https://github.com/pytorch/gloo/issues/223), even if all processes are on one
+machine: use a private network.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ import json
 import os
 import re
 import secrets
-import signal
 import socket
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from types import FrameType, TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -36,7 +32,7 @@ from decibo.validate import at_least, integer
 LOOPBACK = "127.0.0.1"
 HEARTBEAT = 30.0  # seconds of silence after which a process counts as lost
 LONGEST = 86400.0  # a day
-SLACK = 10  # seconds after which JAX's runtime finds out by itself what the watch has missed
+SLACK = 10  # seconds more until JAX's runtime finds a failure that was not detected here
 OURS = ("DECIBO_COORDINATOR", "DECIBO_PROCESSES", "DECIBO_PROCESS")
 SECRET = "DECIBO_SECRET"
 Number = TypeVar("Number", int, float)
@@ -44,15 +40,15 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Launcher:
-    """What the program that started this process says: where process 0 is, how many there are and
-    which one this is."""
+    """From the program that started this process: where process 0 is, how many there are, and which
+    one this is."""
 
     name: str
     coordinator: str
     processes: int
     process: int
     local: bool = False  # all on this machine
-    secret: str = ""  # what only the processes of this run know
+    secret: str = ""  # known to the processes of this run only
 
 
 def init_distributed(
@@ -117,35 +113,34 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
     """What started this process, according to its environment; None if it was started alone."""
     given = [name for name in OURS if name in env]
     if given:
-        missing_names = [name for name in OURS if name not in env]
-        if missing_names:
+        absent = [name for name in OURS if name not in env]
+        if absent:
             raise InputError(
-                f"{', '.join(given)} is set in the environment but {', '.join(missing_names)} is"
+                f"{', '.join(given)} is set in the environment but {', '.join(absent)} is"
                 " not, and they belong together.",
                 "Start the processes with decibo launch, or unset all three.",
             )
         address = env[OURS[0]]
-        count = _number(env, OURS[1], int)
-        return Launcher(
-            "decibo launch",
-            address,
-            count,
-            _number(env, OURS[2], int),
-            address.startswith(LOOPBACK),
-            env.get(SECRET, ""),
-        )
-    mpi = next(
-        (_number(env, name, int) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env), 1
-    )
-    slurm = all(
-        name in env
-        for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
-    )
-    if mpi > 1 and (_has_mpi4py() or not slurm):
+        count, process = (_number(env, name, int) for name in OURS[1:])
+        local = address.startswith(LOOPBACK)
+        return Launcher("decibo launch", address, count, process, local, env.get(SECRET, ""))
+    sizes = [name for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env]
+    slurm = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
+    has_slurm = all(name in env for name in slurm)
+    # srun sets PMI_SIZE too: without mpi4py its own variables have to do.
+    if sizes and _number(env, sizes[0], int) > 1 and (find_spec("mpi4py") or not has_slurm):
         return _from_mpi()
-    if slurm and _number(env, "SLURM_NTASKS", int) > 1:
-        return _from_slurm(env)
-    return None
+    if not has_slurm or _number(env, "SLURM_NTASKS", int) <= 1:
+        return None
+    # Process 0 is on the first of the nodes, as in 'node[001,007-015],host2', and the port follows
+    # from the job.
+    first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", env["SLURM_STEP_NODELIST"])
+    host = "".join(part or "" for part in first.groups()) if first else ""
+    job, count, process = (
+        _number(env, f"SLURM_{name}", int) for name in ("JOB_ID", "NTASKS", "PROCID")
+    )
+    port = job % 2**12 + 2**16 - 2**12
+    return Launcher("srun", f"{host}:{port}", count, process, secret=env.get(SECRET, ""))
 
 
 def _number(
@@ -164,38 +159,14 @@ def _number(
         ) from error
 
 
-def _from_slurm(env: Mapping[str, str]) -> Launcher:
-    """Process 0 is on the first of the nodes, as in 'node[001,007-015],host2', and the port follows
-    from the job."""
-    first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", env["SLURM_STEP_NODELIST"])
-    host = "".join(part or "" for part in first.groups()) if first else ""
-    port = _number(env, "SLURM_JOB_ID", int) % 2**12 + 2**16 - 2**12
-    count = _number(env, "SLURM_NTASKS", int)
-    return Launcher(
-        "srun",
-        f"{host}:{port}",
-        count,
-        _number(env, "SLURM_PROCID", int),
-        secret=env.get(SECRET, ""),
-    )
-
-
-def _has_mpi4py() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("mpi4py") is not None
-
-
 def _from_mpi() -> Launcher:
     """Ask MPI once for the numbers and an address; everything else goes through JAX."""
-    if not _has_mpi4py():
+    if not find_spec("mpi4py"):
         raise missing("mpi4py", "A run under mpiexec", "mpi")
     from mpi4py import MPI  # pyright: ignore[reportMissingImports]  (an extra)
 
     world = MPI.COMM_WORLD
-    here = np.zeros(256, np.uint8)
-    name = socket.gethostname().encode()[:256]
-    here[: len(name)] = np.frombuffer(name, np.uint8)
+    here = _padded(socket.gethostname(), 256)
     all_names = np.zeros((world.Get_size(), 256), np.uint8)
     world.Allgather(here, all_names)  # arrays only: nothing is unpickled
     local = bool((all_names == all_names[0]).all())
@@ -204,18 +175,12 @@ def _from_mpi() -> Launcher:
     secret = np.frombuffer(secrets.token_bytes(32), np.uint8).copy()
     world.Bcast(secret, root=0)
     host = LOOPBACK if local else bytes(all_names[0]).rstrip(b"\0").decode()
-    return Launcher(
-        "mpiexec",
-        f"{host}:{port[0]}",
-        world.Get_size(),
-        world.Get_rank(),
-        local,
-        bytes(secret).hex(),
-    )
+    numbers = world.Get_size(), world.Get_rank()
+    return Launcher("mpiexec", f"{host}:{port[0]}", *numbers, local, bytes(secret).hex())
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as listener:
         listener.bind(("", 0))
         return listener.getsockname()[1]
@@ -228,24 +193,20 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
             "coordinator must be an address and a port such as 'host:1234', but it is"
             f" {launcher.coordinator!r}."
         )
+    numbers = launcher.processes, launcher.process
     bind = LOOPBACK if launcher.local else ""
     number = failure_detection.join(
-        launcher.coordinator,
-        launcher.processes,
-        launcher.process,
-        launcher.secret,
-        heartbeat,
-        bind,
-        free_port,
+        launcher.coordinator, *numbers, launcher.secret, heartbeat, bind, free_port
     )
     coordinator = f"{host}:{number}"
-    if launcher.process:  # JAX would end the process without an error that could be caught
+    if launcher.process:
+        # If JAX cannot reach its coordinator, its runtime aborts the process (LOG(FATAL) in C++),
+        # and there is no error to catch: try the address first.
         failure_detection.connect(host, number).close()
     try:
         jax.distributed.initialize(
             coordinator,
-            launcher.processes,
-            launcher.process,
+            *numbers,
             initialization_timeout=int(WAIT),
             heartbeat_timeout_seconds=int(heartbeat) + SLACK,
             shutdown_timeout_seconds=int(heartbeat) + SLACK,
@@ -262,28 +223,23 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
                 " created.",
             ) from error
         raise failure_detection.unreachable(coordinator, first_line(error)) from error
-    with _quiet():
-        barrier("found each other")
-    failure_detection.left_start()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """What the transport prints when it connects is not shown: standard output is the user's."""
+    # gloo prints "Rank 0 is connected to ..." when it connects, which is at the first barrier
+    # (https://github.com/jax-ml/jax/issues/32673), but standard output belongs to the user.
     sys.stdout.flush()
     output = os.dup(1)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.close(nothing)
     try:
-        yield
+        barrier("found each other")
     finally:
         os.dup2(output, 1)
         os.close(output)
+    failure_detection.left_start()
 
 
 def barrier(name: str) -> None:
-    """Wait until all processes have come here."""
+    """Wait until all processes have called this."""
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
@@ -302,7 +258,7 @@ def all_gather(values: np.ndarray) -> np.ndarray:
 
 
 def share(value: Json) -> list[Any]:
-    """What each process passes, in their order: a few numbers and words, as JSON. All processes
+    """The values of all processes, in their order: a few numbers and words, as JSON. All processes
     call it together."""
     content = json.dumps(value).encode()
     longest = int(all_gather(np.array([len(content)], np.int32)).max())
@@ -313,7 +269,7 @@ def share(value: Json) -> list[Any]:
 def check_same(fields: Mapping[str, object], failure: Exception | None = None) -> None:
     """Raise unless all processes have the same fields and none of them has failed.
 
-    Every process must come here, even one that failed, or the others would wait for it; its own
+    Every process must call it, even one that failed, or the others would wait for it; its own
     failure is raised there, and a LostError with the same sentence in all others.
     """
     digests = [hashlib.sha256(str(value).encode()).digest()[:4] for value in fields.values()]
@@ -342,68 +298,3 @@ def _padded(text: str, length: int = 500) -> np.ndarray:
     """Text as an array of one length, so that all processes can share it."""
     content = text.encode("utf-8", "replace")[:length]
     return np.frombuffer(content.ljust(length, b"\0"), np.uint8)
-
-
-class GracefulStop:
-    """Inside `with GracefulStop() as stop`, Ctrl-C and SIGTERM set `stop.requested` instead of
-    ending the process.
-
-    patience   how many signals are only recorded; the next Ctrl-C then raises KeyboardInterrupt.
-               With 0 either signal raises it at once, and with None nothing ever does.
-
-    Previous handlers are restored at the end. Outside the main thread, where Python allows none,
-    nothing happens. Python drops an exception that is raised while it collects garbage. No request
-    is lost that way: a block inside another one begins with what the outer one has received, and
-    without patience the block ends in KeyboardInterrupt.
-    """
-
-    active: ClassVar[list[GracefulStop]] = []
-
-    def __init__(self, patience: int | None = 1) -> None:
-        self.patience = patience
-        self.received: list[int] = []
-        self._inherited = 0  # how many of them the block around this one had received before
-        self._previous: dict[int, Any] = {}
-
-    @property
-    def requested(self) -> str | None:
-        """The name of the first signal, None as long as there was none."""
-        return signal.Signals(self.received[0]).name if self.received else None
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self.received += GracefulStop.active[-1].received if GracefulStop.active else []
-            self._inherited = len(self.received)
-            GracefulStop.active.append(self)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._previous.items():
-            # None: not installed from Python
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if self._previous:
-            GracefulStop.active.remove(self)
-            self._previous.clear()
-            if self.patience == 0 and self.received and error is None:
-                raise KeyboardInterrupt
-
-    def pass_on(self) -> None:
-        """Leave what came too late for this block to the block around it, if there is one."""
-        around = [stop for stop, inside in pairwise(GracefulStop.active) if inside is self]
-        for stop in around:
-            stop.received += self.received[self._inherited :]
-        self._inherited = len(self.received)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self.received.append(number)
-        if self.patience is None or len(self.received) <= self.patience:
-            return
-        if number == signal.SIGINT or self.patience == 0:
-            raise KeyboardInterrupt

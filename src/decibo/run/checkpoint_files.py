@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.errors import CorruptedFileError, InputError, first_line, warn
-from decibo.files import encode, named, read_checked, sha256, sync_folder, synced
+from decibo.files import PRIVATE, PUBLIC, encode, named, read_checked, sha256, sync_folder, synced
 from decibo.parallel.processes import check_same
 from decibo.run.lock import Lock
 
@@ -114,6 +114,7 @@ def write(
     leader: bool,
     barrier: Callable[[str], None],
     keep: int,
+    mode: int = PUBLIC,
 ) -> None:
     """Write a checkpoint together with all other processes; the leader completes it and removes old
     ones.
@@ -123,6 +124,7 @@ def write(
     them have.
 
     about   the fingerprint of the run, and the software that runs it
+    mode    who may read the files
     """
     draft = folder / f"{WRITING}{step:08d}-{lock.token}"
     final = folder / name_of(step)
@@ -130,13 +132,13 @@ def write(
         with named(final):
             if leader:
                 lock.check()
-                draft.mkdir()
+                draft.mkdir(0o700 if mode == PRIVATE else 0o777)
             barrier("a checkpoint is begun")
-            _save(draft / f"agents-{agents[0]}-{agents[-1]}.npz", {"agents": agents, **rows})
+            _save(draft / f"agents-{agents[0]}-{agents[-1]}.npz", {"agents": agents, **rows}, mode)
             barrier("all agents are written")
             if leader:
-                _save(draft / SHARED, shared)
-                _seal(draft, step, about)
+                _save(draft / SHARED, shared, mode)
+                _seal(draft, step, about, mode)
                 lock.check()
                 remove(final)  # one that is damaged
                 draft.rename(final)
@@ -261,7 +263,7 @@ def _prune(folder: Path, step: int, keep: int) -> None:
         remove(old)
 
 
-def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]]) -> None:
+def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]], mode: int) -> None:
     """Write the manifest and its checksum, the last two files."""
     files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
     parts = {name: dict(part) for name, part in about.items()}
@@ -271,7 +273,7 @@ def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]]) -> Non
         )
     )
     for name, text in {MANIFEST: content, SEAL: encode(_seal_of(content))}.items():
-        with synced(draft / name) as file:
+        with synced(draft / name, mode) as file:
             file.write(text)
     sync_folder(draft)
 
@@ -337,8 +339,8 @@ def _load(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarra
     }
 
 
-def _save(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
+def _save(path: Path, arrays: Mapping[str, ArrayLike], mode: int) -> None:
     """Write arrays one after the other, so that no more than one of those that come from a device
     is on the host."""
-    with synced(path) as file:
+    with synced(path, mode) as file:
         np.savez(file, allow_pickle=False, **arrays)

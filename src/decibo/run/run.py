@@ -22,7 +22,8 @@ from decibo.measure.measures import SOLVED, as_trees
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.parallel.placement import Placement
-from decibo.parallel.processes import GracefulStop, check_same
+from decibo.parallel.processes import check_same
+from decibo.parallel.signals import GracefulStop
 from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree

@@ -1,18 +1,17 @@
-r"""What a site says and hears if nobody waits: the newest message of each neighbour, and who is
-there at all.
+r"""The messages of a site that does not wait: the newest of each neighbour, and who is there.
 
     (1)  order of a frame   (boot, number): how often the site has started, and how often it has moved since
     (2)  newest_j           the frame of j of the highest order so far; one of a lower order changes nothing
     (3)  every `again` seconds a site repeats its newest frame, whether it computes or not: a frame
          that is lost is late, and silence means absence
-    (4)  silent for `patience` seconds: j is left out until it is heard again. So is a neighbour not
-         heard of yet
-    (5)  who hears frames of a lower order than it knows tells their sender which one it knows, and
-         the sender starts counting above that: a site that goes on from an old checkpoint, or from
-         nothing, needs no memory and no clock
+    (4)  silent for `patience` seconds: j is left out until its next frame. So is a neighbour that
+         has not sent any yet
+    (5)  a site that receives frames of a lower order than it knows sends back which one it knows,
+         and the sender starts counting above that: a site that continues from an old checkpoint,
+         or from nothing, needs no memory and no clock
 
-Nobody could say when all sites have made their steps, or are at rest; but the wish to end spreads.
-With D the width of the network,
+No site sees all others, so termination is detected by a counter that propagates. With D the width of
+the network,
 
     (6)  calm_i = 0 as long as i has something to do; then 1 + the smallest calm_j of the neighbours
          that are not left out, at every move, at most 2 D + 1
@@ -21,7 +20,7 @@ With D the width of the network,
 A site with something to do keeps calm at distance k from it at k or below: so calm_i > D says that
 all had nothing to do a while ago, and at 2 D + 1 that all of them had seen this of each other and
 stayed so. Neighbours that never came count as busy until `patience` seconds have passed. When a
-site has nothing to do is for free.py to say.
+site has nothing to do is decided in asynchronous.py.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from typing import NamedTuple
 import numpy as np
 
 from decibo.silo.frame import STEPS, Frame, Kind, pack
-from decibo.silo.mailbox import DONE, Position, Post, Settings
+from decibo.silo.mailbox import DONE, Mailbox, MailboxSettings, Position
 from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
 BOOTS = (1 << 32) - 2  # the most
-# times `again`: how long to repeat the end to a neighbour that may not have heard of it
+# times `again`: how long to repeat the end to a neighbour that may not know it
 LINGER = 10
 
 
-class Heard(NamedTuple):
-    """The newest frame of a neighbour, and when it was heard of last."""
+class Received(NamedTuple):
+    """The newest frame of a neighbour, and when the last one arrived."""
 
     order: Order
     numbers: np.ndarray
@@ -52,7 +51,7 @@ class Heard(NamedTuple):
     when: float
 
 
-class Newest(Post):
+class AsyncMailbox(Mailbox):
     """The messages of a site that does not wait.
 
     width   how many exchanges it takes until the news of one site have reached all
@@ -62,7 +61,7 @@ class Newest(Post):
     def __init__(
         self,
         wire: Wire,
-        settings: Settings,
+        settings: MailboxSettings,
         *,
         width: int,
         clock: Callable[[], float] = time.monotonic,
@@ -74,7 +73,7 @@ class Newest(Post):
         self._boot = 0
         self._moves = 0
         self._vector: np.ndarray | None = None
-        self._newest: dict[str, Heard] = {}
+        self._newest: dict[str, Received] = {}
         self._news = False  # whether something new has arrived since it was asked for
         self._out: set[str] = set()  # who is left out, as the log has it
         self._began = clock()
@@ -84,23 +83,22 @@ class Newest(Post):
         )
 
     def start(self) -> None:
-        """Begin to connect, to hear, and to repeat."""
+        """Begin to connect, to receive, and to repeat."""
         self._began = self.clock()
         super().start()
         self._repeats.start()
 
     def close(self) -> None:
-        """Stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         super().close()
 
-    # Saying and hearing
+    # Sending and receiving
 
     def offer(self, vector: np.ndarray, *, busy: bool) -> None:
-        """Say this to all neighbours in place of what was said before; `busy` unless this site
-        could end."""
+        """Send this to all neighbours in place of the last message; `busy` unless this site could
+        end."""
         with self._changed:
             self._vector = vector
             self._moves += 1
@@ -110,7 +108,7 @@ class Newest(Post):
             least = min(self._calms(), default=self.limit)
             self.calm = 0 if busy else min(self.limit, 1 + least)  # (6)
             content = self._frame()
-        self._tell(self.peers, content)
+        self._send(self.peers, content)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The newest message of each neighbour that is not left out."""
@@ -119,20 +117,20 @@ class Newest(Post):
                 raise self._failure
             self._news = False
             there = {
-                peer: heard.numbers
-                for peer, heard in self._newest.items()
+                peer: received.numbers
+                for peer, received in self._newest.items()
                 if not self._is_out(peer)
             }
             changed = self._out ^ (set(self.peers) - set(there))
             self._out = set(self.peers) - set(there)
-            heard_before = set(self._newest)
+            known_before = set(self._newest)
         for peer in sorted(changed):
             if peer in there:
-                self.say(f"{peer} takes part")
-            elif peer in heard_before:
-                self.say(
-                    f"{peer} has been silent for {self.patience:g} seconds and is left out until it"
-                    " is heard again"
+                self.log(f"{peer} takes part")
+            elif peer in known_before:
+                self.log(
+                    f"{peer} has been silent for {self.patience:g} seconds and is left out until its"
+                    " next message"
                 )
         return there
 
@@ -148,7 +146,7 @@ class Newest(Post):
     def over(self) -> bool:
         """Whether this site ends if it has nothing to do."""
         with self._changed:
-            ended = any(end.status == DONE for end in self._ended.values())
+            ended = any(end.status == DONE for end in self._departures.values())
             return self.calm > 0 and (self.calm >= self.limit or ended)  # (7)
 
     @property
@@ -162,25 +160,27 @@ class Newest(Post):
         before."""
         with self._changed:
             self._over = DONE
-        self._farewell(self.peers)
+        self._send_bye(self.peers)
         last = self.clock()
         while True:
             with self._changed:
                 self._changed.wait(self.again)
                 if self._failure is not None:
                     raise self._failure
-                ends = {peer: self._ended.get(peer) for peer in self.peers}
-                decided = {peer for peer, heard in self._newest.items() if heard.calm >= self.limit}
+                ends = {peer: self._departures.get(peer) for peer in self.peers}
+                decided = {
+                    peer for peer, received in self._newest.items() if received.calm >= self.limit
+                }
                 ending = {peer for peer, end in ends.items() if end is not None} | decided
                 waits = [
                     peer for peer in self.peers if peer not in ending and not self._is_out(peer)
                 ]
-            deaf = [peer for peer, end in ends.items() if end is None or not end.heard]
+            deaf = [peer for peer, end in ends.items() if end is None or not end.acknowledged]
             if waits:
                 last = self.clock()
             elif not ending & set(deaf) or self.clock() - last > LINGER * self.again:
                 return len(ending) == len(self.peers)
-            self._farewell(deaf)
+            self._send_bye(deaf)
 
     def _has_begun(self) -> bool:
         return bool(self._newest)
@@ -188,29 +188,29 @@ class Newest(Post):
     def _is_last(self) -> bool:
         """Whether all neighbours that are there have ended."""
         there = [peer for peer in self.peers if not self._is_out(peer)]
-        return bool(there) and all(peer in self._ended for peer in there)
+        return bool(there) and all(peer in self._departures for peer in there)
 
     def _is_out(self, peer: str) -> bool:
-        heard = self._newest.get(peer)
-        end = self._ended.get(peer)
-        if heard is None:
+        received = self._newest.get(peer)
+        end = self._departures.get(peer)
+        if received is None:
             return True
         if end is not None and end.status == DONE:
-            return False  # it is at rest there, and will not say more
-        return self.clock() - heard.when > self.patience  # (4)
+            return False  # it is at rest there, and sends nothing more
+        return self.clock() - received.when > self.patience  # (4)
 
     def _calms(self) -> list[int]:
         """How calm each neighbour is that counts."""
         found: list[int] = []
         for peer in self.peers:
-            heard = self._newest.get(peer)
-            end = self._ended.get(peer)
+            received = self._newest.get(peer)
+            end = self._departures.get(peer)
             if end is not None and end.status == DONE:
                 found.append(self.limit)
-            elif heard is None:
+            elif received is None:
                 found += [0] if self.clock() - self._began <= self.patience else []
             elif not self._is_out(peer):
-                found.append(heard.calm)
+                found.append(received.calm)
         return found
 
     def _frame(self) -> bytes:
@@ -228,20 +228,20 @@ class Newest(Post):
                     return
                 content = None if self._vector is None else self._frame()
             if content is not None:
-                self._tell(self.peers, content)  # (3)
+                self._send(self.peers, content)  # (3)
 
     # What arrives
 
     def connected(self, peer: str) -> None:
-        """Greet a neighbour, tell it what is new, and which frame of its own is known here."""
+        """Greet a neighbour, send the newest frame, and which of its own is known here."""
         if peer not in self._box:
             return
-        self._tell([peer], pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms))
+        self._send([peer], pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms))
         self._answer(peer, (0, 0))
         if self._over:
-            self._farewell([peer])
+            self._send_bye([peer])
 
-    def _take(self, peer: str, frame: Frame) -> None:
+    def _on_data(self, peer: str, frame: Frame) -> None:
         order = (frame.call, frame.step)
         older = False
         problem = ""
@@ -260,7 +260,7 @@ class Newest(Post):
             elif known is None or order >= known.order:
                 self._news = self._news or known is None or order > known.order
                 # (2)
-                self._newest[peer] = Heard(
+                self._newest[peer] = Received(
                     order, frame.numbers, min(frame.calm, self.limit), self.clock()
                 )
                 self._changed.notify_all()
@@ -272,8 +272,8 @@ class Newest(Post):
             self._answer(peer, (0, 0))  # (5)
 
     def _answer(self, peer: str, position: Position) -> None:
-        """Repeat what is new, and say which frame of the neighbour is known; not more often than
-        anybody needs."""
+        """Repeat the newest frame, and report which one of the neighbour is known; not more often
+        than needed."""
         now = time.monotonic()
         with self._changed:
             if now - self._answered.get(peer, -self.again) < self.again / 4:
@@ -282,14 +282,14 @@ class Newest(Post):
             content = None if self._vector is None else self._frame()
             known = self._newest.get(peer)
         if content is not None:
-            self._tell([peer], content)
+            self._send([peer], content)
         if known is not None:
             sender = self.number[self.me]
-            self._tell(
+            self._send(
                 [peer], pack(Kind.HERE, self.job, sender, words={"heard": list(known.order)})
             )
 
-    def _located(self, peer: str, frame: Frame) -> None:
+    def _on_here(self, peer: str, frame: Frame) -> None:
         heard = frame.words.get("heard")
         if not (
             isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)
@@ -301,4 +301,4 @@ class Newest(Post):
                 self._boot = heard[0] + 1  # (5)
             content = self._frame() if behind and self._vector is not None else None
         if content is not None:
-            self._tell(self.peers, content)
+            self._send(self.peers, content)

@@ -5,8 +5,8 @@ A move is a step of the method (robust tracking, (16) to (18) of consensus.py) i
 
     (1)  mix(s)_i = s_i + sum_j w_ij (newest_j - s_i)        over the neighbours j that are not left out
 
-and ends with telling the neighbours what the next one would mix. With a pace, a site goes on
-talking while it computes:
+and ends with sending the neighbours what the next one would mix. With a pace, a site goes on
+mixing and sending while it computes:
 
     (2)  every `pace` seconds it moves along the last direction d that it has finished, 0 at first
     (3)  when a direction is finished, the next is computed at the point that this move has led to
@@ -15,8 +15,8 @@ so that a site slower than the pace does not slow down how the others agree; one
 waits for the pace. This is what `networks.asynchronous` simulates: without a pace its agents, with
 one its agents that relay. Without a pace,
 
-    (4)  a site that has heard nothing new since its last move waits for it, but at most for `again`
-         seconds
+    (4)  a site that has received nothing new since its last move waits for it, but at most for
+         `again` seconds
 
 so that it neither floods its neighbours nor runs far ahead of its news. A site that starts again
 from its last checkpoint, or from nothing, only has to begin.
@@ -42,25 +42,25 @@ import numpy as np
 from decibo.formatting import listed
 from decibo.pytree import Tree
 from decibo.run.solution import Status
-from decibo.silo.async_mailbox import Newest
-from decibo.silo.kept import Known
-from decibo.silo.lockstep import NotFiniteError, Runner
-from decibo.silo.mailbox import Post
-from decibo.silo.site_run import Run
+from decibo.silo.async_mailbox import AsyncMailbox
+from decibo.silo.checkpoints import SiteState
+from decibo.silo.lockstep import LockstepRunner, NotFiniteError
+from decibo.silo.mailbox import Mailbox
+from decibo.silo.site_run import SiteRun
 
 # times `again` seconds, and finished directions, for which a site at rest must have been so
 LONG = 2
 
 
 @dataclass
-class Walker:
+class AsyncSite:
     """One site that does not wait.
 
     steps   how many directions it has finished
     """
 
-    site: Run
-    post: Newest
+    site: SiteRun
+    mailbox: AsyncMailbox
     state: Tree
     steps: int = 0
     d: Tree = field(default=None, init=False)
@@ -68,129 +68,119 @@ class Walker:
     moved: tuple[float, int] = field(init=False)  # when it was not at rest last: time, steps
 
     def __post_init__(self) -> None:
-        self.moved = (self.post.clock(), self.steps)
+        self.moved = (self.mailbox.clock(), self.steps)
         if self.site.job.pace is not None:
             self.begun = self.state.variables
             self.d = jax.tree.map(jnp.zeros_like, self.begun)
 
     def step(self) -> None:
-        """Find a direction, then mix what has arrived by then."""
+        """Compute a direction, then mix what has arrived by then."""
         self.state = self.site.agent.step(self.state, self.steps, self._mixed)
         self.steps += 1
 
-    def aim(self) -> Tree:
-        """The direction where it computes."""
-        return self.site.agent.aim(self.begun, self.steps)
+    def direction(self) -> Tree:
+        """The direction at the point where it computes."""
+        return self.site.agent.direction(self.begun, self.steps)
 
     def relay(self, finished: Tree | None) -> None:
         """Move along the direction that was finished last, which is a new one unless this is
         None."""
         if finished is not None:
             self.d = finished
-        self.state = self.site.agent.drift(self.state, self.d, self.steps, self._mixed)  # (2)
+        self.state = self.site.agent.move(self.state, self.d, self.steps, self._mixed)  # (2)
         if finished is not None:
             self.steps += 1
             self.begun = self.state.variables  # (3)
 
-    def tell(self) -> None:
-        """Tell the neighbours what the next move would mix, and whether this site could end."""
-        said = self.site.agent.says(self.state, self.steps)
-        if not np.isfinite(said).all():
+    def publish(self) -> None:
+        """Send the neighbours what the next move would mix, and whether this site could end."""
+        message = self.site.agent.next_message(self.state, self.steps)
+        if not np.isfinite(message).all():
             raise NotFiniteError
-        self.post.offer(said, busy=not self.is_done())
+        self.mailbox.offer(message, busy=not self.is_done())
 
     def is_done(self) -> bool:
-        """Whether it has nothing to do: no steps to make, or no way to go."""
+        """Whether it has nothing to do: no steps to make, or it is at rest."""
         job = self.site.job
         if job.rest is None or self.steps >= job.steps:
             return self.steps >= job.steps
-        now = self.post.clock()
+        now = self.mailbox.clock()
         if self.steps == 0 or self.site.rest(self.state) > job.rest:
             self.moved = (now, self.steps)
         return now - self.moved[0] >= LONG * job.again and self.steps - self.moved[1] >= LONG  # (5)
 
     def _mixed(self, vector: np.ndarray) -> np.ndarray:
-        newest = self.post.newest()
+        newest = self.mailbox.newest()
         return np.stack([vector, *(newest.get(peer, vector) for peer in self.site.peers)])  # (1)
 
 
-class FreeRunner(Runner):
+class AsyncRunner(LockstepRunner):
     """The loop of a site that does not wait."""
 
-    walker: Walker
+    mover: AsyncSite
     due: float = 0.0
     direction: Future[Tree] | None = None
     worker: ThreadPoolExecutor | None = None
 
-    def begin(self, post: Post, known: Known | None) -> Known:
-        """Say the first word, and begin to hear."""
-        assert isinstance(post, Newest)
-        if known is None:
-            state = self.site.agent.begin(self.site.first, lambda vector: vector[None])
-            known = self._recorded(Known(0, state, {}, {}))
-        self.walker = Walker(self.site, post, known.state, known.step)
-        self.walker.tell()
-        post.start()
+    def begin(self, mailbox: Mailbox, state: SiteState | None) -> SiteState:
+        assert isinstance(mailbox, AsyncMailbox)
+        if state is None:
+            start = self.site.agent.begin(self.site.first, lambda vector: vector[None])
+            state = self._recorded(SiteState(0, start, {}, {}))
+        self.mover = AsyncSite(self.site, mailbox, state.state, state.step)
+        self.mover.publish()
+        mailbox.start()
         if self.site.job.pace is not None:
             self.worker = ThreadPoolExecutor(1, f"decibo-{self.site.site}-computes")
-        return known
+        return state
 
-    def ended(self, post: Post, known: Known) -> bool:
-        """Whether all sites have nothing more to do, as far as this one knows."""
-        return self.walker.post.over
+    def ended(self, state: SiteState) -> bool:
+        return self.mover.mailbox.over
 
-    def advance(self, post: Post, known: Known) -> Known:
+    def advance(self, mailbox: Mailbox, state: SiteState) -> SiteState:
         """One move."""
-        if self.site.job.pace is None:
-            self.walker.post.wait(self.site.job.again)  # (4)
-            self.walker.step()
+        pace = self.site.job.pace
+        if pace is None:
+            self.mover.mailbox.wait(self.site.job.again)  # (4)
+            self.mover.step()
         else:
-            self._relay(self.site.job.pace)
-        self.walker.tell()
-        moved = known._replace(step=self.walker.steps, state=self.walker.state)
-        return self._stepped(post, moved) if moved.step > known.step else moved
+            # The direction is computed in a thread of its own, while this one keeps the pace.
+            assert self.worker is not None
+            if self.direction is None:
+                self.direction = self.worker.submit(self._direction)
+            now = time.monotonic()
+            self.due = max(now, (self.due or now) + pace)
+            time.sleep(self.due - now)
+            finished = self.direction.result() if self.direction.done() else None
+            self.mover.relay(finished)
+            if finished is not None:
+                self.direction = None
+        self.mover.publish()
+        moved = state._replace(step=self.mover.steps, state=self.mover.state)
+        return self._stepped(mailbox, moved) if moved.step > state.step else moved
 
-    def _relay(self, pace: float) -> None:
-        assert self.worker is not None
-        if self.direction is None:
-            self.direction = self.worker.submit(self._aim)
-        now = time.monotonic()
-        self.due = max(now, (self.due or now) + pace)
-        time.sleep(self.due - now)
-        finished = self.direction.result() if self.direction.done() else None
-        self.walker.relay(finished)
-        if finished is not None:
-            self.direction = None
-
-    def _aim(self) -> Tree:
-        """The next direction, in the precision of the run, which is a setting of each thread."""
+    def _direction(self) -> Tree:
+        # the precision is a setting of each thread in JAX
         with jax.enable_x64(self.site.first["x"].dtype == jnp.float64):
-            return self.walker.aim()
+            return self.mover.direction()
 
-    def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
+    def result(self, mailbox: Mailbox, state: SiteState) -> tuple[SiteState, Status, str]:
         """How the run has ended, and without whom."""
         job = self.site.job
-        known = self._recorded(known, last=True)
-        self._keep(post, known)
-        gone = self.walker.post.absent
+        state = self._recorded(state, last=True)
+        self._save(mailbox, state)
+        gone = self.mover.mailbox.absent
         without = (
             f" Without {listed(gone)}, silent for more than {job.patience:g} seconds."
             if gone
             else ""
         )
-        if known.step < job.steps:
-            return (
-                known,
-                Status.converged,
-                f"At rest after {known.step} steps of this site.{without}",
-            )
-        return (
-            known,
-            Status.done,
-            f"All sites have made {job.steps} steps, this one {known.step}.{without}",
-        )
+        if state.step < job.steps:
+            message = f"At rest after {state.step} steps of this site.{without}"
+            return state, Status.converged, message
+        message = f"All sites have made {job.steps} steps, this one {state.step}.{without}"
+        return state, Status.done, message
 
     def close(self) -> None:
-        """Stop computing."""
         if self.worker is not None:
             self.worker.shutdown(wait=False, cancel_futures=True)

@@ -1,16 +1,16 @@
-r"""What sites agree on before a job, each talking to its neighbours only.
+r"""Maxima, sums and words of all sites, each exchanging messages with its neighbours only.
 
-    largest   (1)  v_i <- max of v_i and what the neighbours say, as often as the network is wide
+    largest   (1)  v_i <- max of v_i and the neighbours' v, as often as the network is wide
     share     (2)  words, as a table of letters with a row for each site and -1 where a site knows nothing yet; then (1)
-    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, said one level at a time
-              (4)  down the tree: the root says the total, and every site what the one above it said
-              (5)  with secure sums (secure.py): everybody says what cannot be read, and adds up what all have said
+    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, one level at a time
+              (4)  down the tree: the root sends the total, and every site what the one above it sent
+              (5)  with secure sums (secure_sum.py): every site sends what cannot be read, and adds up what all have sent
 
-So all sites have the same bits at the end. Everybody reads what was shared. Of a sum everybody
-learns the total, and by (3) the neighbours of a site the sum over it and those below it: nobody
-further away learns what one site added. By (5) nobody learns more than the total.
+So all sites have the same bits at the end. All sites read what was shared. Of a sum all sites learn
+the total, and by (3) the neighbours of a site the sum over it and those below it: no site further
+away learns what one site added. By (5) no site learns more than the total.
 
-A meeting remembers its results. Neighbours forget what they said before the first steps, so a site
+The results are remembered. Neighbours discard their messages from before the first steps, so a site
 that starts again after them reads the results from its own folder instead of asking.
 """
 
@@ -29,30 +29,29 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 from decibo.network.network import Network
 from decibo.silo.mix import neighbours_of
-from decibo.silo.secure_sum import Sums
+from decibo.silo.secure_sum import SecureSums
 
-# what this site says -> rows: the same, and what each neighbour says
-Said = Callable[[np.ndarray], np.ndarray]
+# what this site sends -> rows: the same, and what each neighbour sends
+Exchange = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False)
-class Meeting:
+class Collectives:
     """The sites of a network, as one of them sees them.
 
     names     of the sites, in the order of the agents
     number    which of them this is
-    past      the results of this meeting in an earlier process, if there was one: nothing is said
-              then
+    past      the results in an earlier process, if there was one: nothing is sent then
     sums      what hides the numbers of this site in sums, if they are secure
-    results   of this meeting so far
+    results   so far
     """
 
-    talk: Said
+    exchange: Exchange
     network: Network
     names: list[str]
     number: int
     past: list[Any] | None = None
-    sums: Sums | None = None
+    sums: SecureSums | None = None
     results: list[Any] = field(default_factory=list, init=False)
 
     def share(self, value: Any) -> list[Any]:
@@ -90,7 +89,7 @@ class Meeting:
 
     def _largest(self, vector: np.ndarray) -> np.ndarray:
         for _ in range(self._tree.width):
-            vector = self.talk(vector).max(axis=0)  # (1)
+            vector = self.exchange(vector).max(axis=0)  # (1)
         return vector
 
     def _shared(self, text: bytes) -> list[Any]:
@@ -106,31 +105,31 @@ class Meeting:
             return json.loads(bytes(letters.astype(np.uint8)).decode("ascii"))
         except ValueError as error:
             raise InputError(
-                f"What {name} says before the job cannot be read.", "Use the same decibo there."
+                f"What {name} sends before the job cannot be read.", "Use the same decibo there."
             ) from error
 
     def _summed(self, vector: np.ndarray) -> np.ndarray:
         if self.sums is not None:
-            return self.sums.opened(self.talk(self.sums.hidden(vector)))  # (5)
+            return self.sums.opened(self.exchange(self.sums.hidden(vector)))  # (5)
         tree = self._tree
         nothing = np.zeros_like(vector)
         for level in range(tree.height, 0, -1):
-            rows = self.talk(vector if tree.level == level else nothing)
+            rows = self.exchange(vector if tree.level == level else nothing)
             if tree.level == level - 1:
                 vector = vector + rows[tree.below].sum(axis=0)  # (3)
         for level in range(tree.height):
-            rows = self.talk(vector if tree.level == level else nothing)
+            rows = self.exchange(vector if tree.level == level else nothing)
             if tree.level == level + 1:
                 vector = rows[tree.above]  # (4)
         return vector
 
     @cached_property
-    def _tree(self) -> Tree:
+    def _tree(self) -> SpanningTree:
         return tree_of(self.network, self.number)
 
 
 @dataclass(frozen=True)
-class Tree:
+class SpanningTree:
     """A site's place in a tree on the links of a network: the same tree at all sites, as low as it
     can be.
 
@@ -147,7 +146,7 @@ class Tree:
     below: list[int]
 
 
-def tree_of(network: Network, number: int) -> Tree:
+def tree_of(network: Network, number: int) -> SpanningTree:
     """The place of a site in the tree of its network."""
     graph = networkx.Graph()
     graph.add_nodes_from(range(network.agents))
@@ -163,6 +162,6 @@ def tree_of(network: Network, number: int) -> Tree:
     }
     row = {other: place for place, other in enumerate(neighbours_of(network, number), start=1)}
     below = [row[other] for other in row if above.get(other) == number]
-    return Tree(
+    return SpanningTree(
         max(far.values()), far[root], level[number], row.get(above.get(number, -1), 0), below
     )

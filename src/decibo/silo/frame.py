@@ -6,9 +6,9 @@ Nothing else.
     4       1       version of this format
     5       1       kind: HELLO, DATA, ASK, HERE, BYE or SHARE
     6       1       type of the numbers: 0 none (words), 1 float32, 2 float64, 3 whole numbers of 64
-                    bits (secure.py)
+                    bits (secure_sum.py)
     8       2       who sends it: the number of the site in the job
-    10      2       calm: how far the wish to end has spread (newest.py); 0 in lockstep
+    10      2       calm: how far the wish to end has spread (async_mailbox.py); 0 in lockstep
     12      4       call: the number of the exchange within the step; without waiting, how often the site has started
     16      8       step
     24      16      the job: the first bytes of the SHA-256 of what all sites must agree on
@@ -36,7 +36,7 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBBxHHIQ16sQI")
 TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 3: np.dtype("<u8")}
 CODES = {"float32": 1, "float64": 2, "uint64": 3}
-WORDS = 1 << 16  # the most bytes of words
+JSON_LIMIT = 1 << 16  # the most bytes of words
 STEPS = 1 << 31  # steps are counted in 32 bits
 SHARE = 32  # bytes of a site's share of a secret
 
@@ -123,7 +123,7 @@ def unpack(content: bytes, most: int) -> Frame:
         code not in TYPES if kind == Kind.DATA else code != 0
     ):
         raise BadFrame(f"there is no frame of kind {kind} with numbers of type {code}")
-    if count > (most if code else WORDS) or step > STEPS:
+    if count > (most if code else JSON_LIMIT) or step > STEPS:
         raise BadFrame(
             f"it is too large (step {step}, {count} {'numbers' if code else 'bytes of words'})"
         )

@@ -1,4 +1,4 @@
-"""A site's own folder: its name, its key, its certificate, and the runs it has taken part in.
+"""Who a site is: its card, which all sites know, and its own folder with its key and its runs.
 
     ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`,
                                  or for estimators the file with its `table`; only its user may read
@@ -9,45 +9,97 @@
     ~/.decibo/site/runs/JOB/     the checkpoints of a run
 
 Keys are made by the program `openssl`, so that decibo needs no package for cryptography: P-256,
-self-signed, without an end that anybody would live to see. Whoever has a PKI may put its two files
-there instead.
+self-signed, valid for 100 years. Sites with a PKI may put its two files there instead.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import ssl
 import subprocess
 import tempfile
-import tomllib
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
-from decibo.errors import CorruptedFileError, InputError, first_line
-from decibo.files import PRIVATE, atomic_write, read_checked
-from decibo.silo.job import Job, Site
-from decibo.silo.session import Credentials
-from decibo.validate import only_known
+from decibo.errors import InputError, first_line, short_repr
+from decibo.files import PRIVATE, atomic_write, read_checked, read_toml
+from decibo.silo.tls_session import Credentials
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
 KEYS = ("name", "address", "listen", "data", "table", "problem")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 CONFIG = (
     "[req]\ndistinguished_name = dn\nx509_extensions = ext\n[dn]\n[ext]\nbasicConstraints ="
     " critical,CA:FALSE\n"
 )
+COMMENTS = """\
+# data = "module:function"   what loads this site's data; no other site learns of it
+# table = "ours.csv"         or the file with its samples, for jobs with an [estimator]
+"""
 
 
 @dataclass(frozen=True)
-class Home:
-    """The folder of a site.
+class Site:
+    """One site: its name, its certificate, and where it can be called, if it can."""
+
+    name: str
+    certificate: str = ""
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise InputError(
+                "The name of a site must be up to 40 letters, digits, - and _, but it is"
+                f" {short_repr(self.name)}."
+            )
+        if self.address is not None:
+            _ = host_and_port(self.address, self.name)
+        if self.certificate != "":
+            _ = self.der
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the certificate, as `openssl x509 -fingerprint -sha256` shows it; empty
+        if there is none."""
+        return sha256(self.der).hexdigest() if self.certificate else ""
+
+    @property
+    def der(self) -> bytes:
+        """The certificate as it appears in a handshake."""
+        try:
+            return ssl.PEM_cert_to_DER_cert(self.certificate.strip())
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"The certificate of {self.name} must be PEM, from -----BEGIN CERTIFICATE----- to"
+                f" the end, but it is {short_repr(self.certificate)}.",
+                "Copy the card that `decibo site card` prints at that site.",
+            ) from error
+
+
+def host_and_port(address: object, name: str) -> tuple[str, int]:
+    found = ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise InputError(
+            f"The address of {name} must read host:port, but it is {short_repr(address)}."
+        )
+    return found[1].strip("[]"), int(found[2])
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The folder of a site: `Identity.at()`.
 
     address   where others can call it, if they can
-    listen    where it listens, if that is not its address: behind a router, say
+    listen    where it listens, if that differs from its address: behind a router, say
     data      what loads its data, as "module:function"
     table     the CSV or parquet file with its samples, for jobs with an estimator
     problem   the function, as "module:function", that a job may name where nobody can be asked
-              (integrations.flare)
+              (silo.nvflare)
     """
 
     folder: Path
@@ -59,7 +111,7 @@ class Home:
     problem: str | None = None
 
     @classmethod
-    def at(cls, folder: str | Path | None = None) -> Home:
+    def at(cls, folder: str | Path | None = None) -> Identity:
         """The site in this folder."""
         place = Path(folder or DEFAULT).expanduser()
         path = place / "site.toml"
@@ -67,11 +119,7 @@ class Home:
             raise InputError(
                 f"There is no site in {place}.", "Make one with: decibo site init --name NAME"
             )
-        try:
-            table = tomllib.loads(read_checked(path).decode("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, CorruptedFileError) as error:
-            raise InputError(f"{path} cannot be read: {first_line(error)}.") from error
-        only_known(str(path), "key", table, KEYS)
+        table = read_toml(path, KEYS)
         bad = [key for key, value in table.items() if not isinstance(value, str)]
         if bad or "name" not in table:
             raise InputError(
@@ -81,7 +129,7 @@ class Home:
         return cls(place, **table)
 
     @classmethod
-    def make(cls, folder: str | Path | None, name: str, address: str | None = None) -> Home:
+    def make(cls, folder: str | Path | None, name: str, address: str | None = None) -> Identity:
         """A new site, with a new key."""
         place = Path(folder or DEFAULT).expanduser()
         Site(name, address=address)
@@ -95,15 +143,8 @@ class Home:
         certificate, key = _new_key(name)
         atomic_write(place / f"{name}.key", key, PRIVATE)
         atomic_write(place / f"{name}.pem", certificate)
-        lines = [f'name = "{name}"'] + ([f'address = "{address}"'] if address else [])
-        lines.append(
-            '# data = "module:function"   what loads this site\'s data; no other site learns of it'
-        )
-        lines.append(
-            '# table = "ours.csv"         or the file with its samples, for jobs with an'
-            " [estimator]"
-        )
-        atomic_write(place / "site.toml", "\n".join(lines) + "\n", PRIVATE)
+        own = f'address = "{address}"\n' if address else ""
+        atomic_write(place / "site.toml", f'name = "{name}"\n{own}{COMMENTS}', PRIVATE)
         return cls(place, name, address)
 
     @property
@@ -120,9 +161,9 @@ class Home:
             f' """\n{self.site.certificate}\n"""\n'
         )
 
-    def run(self, job: Job) -> Path:
-        """Where the checkpoints of a job are."""
-        return self.folder / "runs" / job.digest.hex()[:16]
+    def run(self, digest: bytes) -> Path:
+        """Where the checkpoints of the job with this digest are."""
+        return self.folder / "runs" / digest.hex()[:16]
 
     def credentials(self, expected: Site) -> Credentials:
         """The files of the key, if the job has the certificate that belongs to it."""
@@ -155,10 +196,10 @@ def _new_key(name: str) -> tuple[bytes, bytes]:
         place = Path(folder)
         (place / "config").write_text(CONFIG)
         commands = (
-            ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "key"],
-            f"req -new -x509 -key key -sha256 -days {DAYS} -subj /CN={name} -config config -out pem".split(),
+            "ecparam -name prime256v1 -genkey -noout -out key",
+            f"req -new -x509 -key key -sha256 -days {DAYS} -subj /CN={name} -config config -out pem",
         )
-        for words in commands:
+        for words in map(str.split, commands):
             done = subprocess.run(
                 [program, *words], cwd=folder, capture_output=True, text=True, umask=0o077
             )

@@ -9,17 +9,15 @@ from decibo.pytree import Tree
 from decibo.run.progress import Report
 from decibo.run.run import watched
 from decibo.run.solution import Solution, Status
-from decibo.silo.asynchronous import FreeRunner
-from decibo.silo.identity import Home
+from decibo.silo.asynchronous import AsyncRunner
+from decibo.silo.checkpoints import SiteCheckpoints, private
+from decibo.silo.identity import Identity
 from decibo.silo.job import Job
-from decibo.silo.kept import Kept
-from decibo.silo.lockstep import Runner
-from decibo.silo.site_run import Run, Say, prepare, with_data
+from decibo.silo.lockstep import LockstepRunner
+from decibo.silo.site_run import prepare
 from decibo.silo.tls import TlsWire
-from decibo.silo.wire import Wire
+from decibo.silo.wire import Log, Wire
 from decibo.validate import integer
-
-__all__ = ["Run", "join", "prepare", "with_data"]
 
 
 def join(
@@ -32,7 +30,7 @@ def join(
     wire: Wire | None = None,
     every: int | None = None,
     progress: bool | Report | None = None,
-    say: Say | None = None,
+    log: Log | None = None,
 ) -> Solution:
     """Take part in a job as this site, and return this site's solution; the same call continues
     after a crash.
@@ -43,9 +41,9 @@ def join(
     folder     where this run keeps its checkpoints; in the home folder by default
     wire       what carries the messages, TLS by default
     every      the number of steps between two records of this site's own objectives; about a
-               hundred by default
+               hundred records by default
     progress   as for `solve`
-    say        gets the lines of the log: who connected, who was refused and why
+    log        gets the lines of the log: who connected, who was refused and why
 
     The solution holds this site's x and y, which are those of all sites to the precision that the
     run has reached.
@@ -56,17 +54,24 @@ def join(
             "Use decibo.silo.read_job(path).",
         )
     run = prepare(job, site, data)
-    say = say or (lambda line: None)
+    log = log or (lambda line: None)
     every = max(1, job.steps // 100) if every is None else integer("every", every)
-    own = Home.at(home) if wire is None or folder is None else None
-    place = Path(folder) if folder is not None else own.run(job) if own is not None else Path()
-    kept = Kept(place, run.agent.number, run.rows, job.terms | {"site": site})
-    with watched(progress) as report, kept.held():
-        known = kept.restore(run.shape)
-        if known is not None and kept.finished and (known.step == job.steps or job.is_free):
-            return run.solution(known, Status.done, "This run was complete already.", 0.0)
+    own = Identity.at(home) if wire is None or folder is None else None
+    place = Path(folder) if folder is not None else own.run(job.digest) if own else Path()
+    checkpoints = SiteCheckpoints(place, run.agent.number, run.rows, job.terms | {"site": site})
+    with watched(progress) as report, private(place):
+        state = checkpoints.restore(run.shape)
+        if (
+            state is not None
+            and checkpoints.finished
+            and (state.step == job.steps or job.is_asynchronous)
+        ):
+            return run.solution(state, Status.done, "This run was complete already.", 0.0)
         if wire is None:
             assert own is not None
-            wire = TlsWire(job, site, own.credentials(job.sites[job.number(site)]), say, own.listen)
-        runner = FreeRunner if job.is_free else Runner
-        return runner(run, kept, every, report, say).run(run.post(wire, say), known)
+            credentials = own.credentials(job.sites[job.number(site)])
+            wire = TlsWire(job.consortium, site, credentials, log, own.listen)
+        # A site that starts again repeats its messages from the checkpoint, bit for bit, so that
+        # neighbours one exchange ahead or behind need not know that it was gone (mailbox.py, (6)).
+        runner = AsyncRunner if job.is_asynchronous else LockstepRunner
+        return runner(run, checkpoints, every, report, log).run(run.mailbox(wire, log), state)

@@ -1,4 +1,5 @@
-"""The loop of one site: in lockstep here, without waiting in free.py."""
+"""The loop of one site: in lockstep here, without waiting in asynchronous.py, and recording
+together with all sites in joint_fit.py."""
 
 from __future__ import annotations
 
@@ -11,198 +12,195 @@ import numpy as np
 
 from decibo.errors import LostError
 from decibo.formatting import listed
-from decibo.run import loop
+from decibo.run import loop, outcome
 from decibo.run.progress import Report
 from decibo.run.solution import Solution, Status
-from decibo.silo.kept import Kept, Known
-from decibo.silo.mailbox import DIVERGED, EndedError, Post
-from decibo.silo.secret import Shares, keep_shares, masks_of_site, own_shares, secrets_of
-from decibo.silo.secure_sum import TooLargeError, Veil
-from decibo.silo.site_run import Run, Say
+from decibo.silo.checkpoints import SiteCheckpoints, SiteState
+from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox
+from decibo.silo.secret import agreed_secrets, masks_of_site
+from decibo.silo.secure_sum import NeighbourSums, TooLargeError
+from decibo.silo.site_run import SiteRun
+from decibo.silo.wire import Log
 
 
 class NotFiniteError(ArithmeticError):
-    """What this site was about to say is not finite."""
+    """What this site was about to send is not finite."""
 
 
 @dataclass
-class Talk:
-    """Carries the exchanges of a step to the neighbours, counting them."""
+class Exchanger:
+    """Carries the exchanges of a step to the neighbours, counting them.
 
-    post: Post
+    first   the number of the first exchange of step 0; others may have come before
+    """
+
+    mailbox: Mailbox
     peers: list[str]
-    veil: Veil | None = None  # for secure sums
+    sums: NeighbourSums | None = None  # for secure sums
+    first: int = 0
     step: int = 0
     call: int = field(default=0, init=False)
 
-    def of(self, step: int) -> Talk:
+    def of(self, step: int) -> Exchanger:
         """For the next step."""
         self.step = step
-        self.call = 0
+        self.call = 0 if step else self.first
         return self
 
     def __call__(self, vector: np.ndarray) -> np.ndarray:
-        """Say this, and return it with what each neighbour says, in the order of the agents."""
+        """Send this, and return it with the messages of the neighbours, in the order of the
+        agents."""
         if not np.isfinite(vector).all():
             raise NotFiniteError
-        if self.veil is None:
-            heard = self.post.exchange(self.step, self.call, vector)
-            rows = [vector, *(heard[peer] for peer in self.peers)]
-        else:
-            self.veil.check(vector)
-            heard = self.post.exchange(self.step, self.call, vector)
-            numbered = {self.post.number[peer]: message for peer, message in heard.items()}
-            rows = [vector, self.veil.differing(vector, numbered)]
+        if self.sums is not None:
+            self.sums.check(vector)
+        received = self.mailbox.exchange(self.step, self.call, vector)
         self.call += 1
-        return np.stack(rows)
+        if self.sums is None:
+            return np.stack([vector, *(received[peer] for peer in self.peers)])
+        numbered = {self.mailbox.number[peer]: message for peer, message in received.items()}
+        return np.stack([vector, self.sums.differing(vector, numbered)])
 
 
 @dataclass(eq=False)
-class Runner:
-    """The loop of one site."""
+class LockstepRunner:
+    """The loop of one site; subclasses differ in how it begins, what a step is, and when it ends.
 
-    site: Run
-    kept: Kept
+    every    steps between two records
+    report   called with the latest records after every step
+    """
+
+    site: SiteRun
+    checkpoints: SiteCheckpoints
     every: int
     report: Report | None
-    say: Say
-    talk: Talk = field(init=False)
+    log: Log
+    exchange: Exchanger = field(init=False)
 
-    def run(self, post: Post, known: Known | None) -> Solution:
+    def run(self, mailbox: Mailbox, state: SiteState | None) -> Solution:
         """From the start or a checkpoint to the end."""
         job = self.site.job
-        if known is not None:
-            post.restore((known.step + 1, 0), known.said)
-            self.say(f"continuing after step {known.step} of {job.steps}")
+        if state is not None:
+            mailbox.restore((state.step + 1, 0), state.sent)
+            self.log(f"continuing after step {state.step} of {job.steps}")
         begun = time.perf_counter()
         try:
             try:
-                known = self.begin(post, known)
+                state = self.begin(mailbox, state)
             except EndedError as error:
                 raise LostError(str(error)) from error
-            before = known
+            # The state before the last step: a step may return numbers that are not finite, which
+            # is noticed when they are to be sent.
+            before = state
             try:
-                while not self.ended(post, known):
-                    after = self.advance(post, known)
-                    before = known
-                    known = after
-                known, status, message = self.result(post, known)
+                while not self.ended(state):
+                    after = self.advance(mailbox, state)
+                    before = state
+                    state = after
+                state, status, message = self.result(mailbox, state)
             except (NotFiniteError, TooLargeError, EndedError) as error:
                 status = Status.diverged
-                message = self._diverged(post, known.step + 1, error)
-                known = known if bool(loop.all_finite(known.state)) else before
+                message = self._diverged(mailbox, state.step + 1, error)
+                state = state if bool(loop.all_finite(state.state)) else before
             except LostError:
-                self._keep(post, known)
+                self._save(mailbox, state)
                 raise
             except KeyboardInterrupt:
-                self._keep(post, known)
+                self._save(mailbox, state)
                 status = Status.interrupted
                 message = (
-                    f"Interrupted after step {known.step} of {job.steps}; the same command goes on"
-                    " from there."
+                    f"Interrupted after step {state.step} of {job.steps}; the same command"
+                    " continues from there."
                 )
             if status in (Status.done, Status.converged):
-                self._finish(post)
+                self._finish(mailbox)
+                status, message = self._judged(state, status, message)
         finally:
             self.close()
             with suppress(Exception):
-                post.close()
-        return self.site.solution(known, status, message, time.perf_counter() - begun)
+                mailbox.close()
+        return self.site.solution(state, status, message, time.perf_counter() - begun)
 
-    # What differs without waiting
-
-    def begin(self, post: Post, known: Known | None) -> Known:
-        """Begin to talk, and find the state to go on from."""
+    def begin(self, mailbox: Mailbox, state: SiteState | None) -> SiteState:
+        """Begin to send, and find the state to continue from."""
         job = self.site.job
         number = self.site.agent.number
-        self.talk = Talk(post, self.site.peers)
-        secret_of: dict[int, bytes] = {}
+        self.exchange = Exchanger(mailbox, self.site.peers)
+        secrets: dict[int, bytes] = {}
         if job.method.masks or job.secure_sums:
             data = [np.asarray(leaf) for leaf in jax.tree.leaves(self.site.rows)]
-            own, heard = own_shares(self.kept.folder, self.site.peers, data, new=known is None)
-            if known is not None and job.secure_sums:  # nothing may be repeated in the clear
-                self._hide(post, self._secrets(own, heard))
-            post.start()
-            heard = post.share(own, heard)
-            keep_shares(self.kept.folder, own, heard, data)
-            secret_of = self._secrets(own, heard)
-        else:
-            post.start()
+            secrets = agreed_secrets(mailbox, self.checkpoints.folder, data, new=state is None)
         if job.secure_sums:
-            self._hide(post, secret_of)
-        if known is not None:
-            return known
+            # Before a restored mailbox connects: no message may be repeated in the clear.
+            sums = NeighbourSums(job.network, number, secrets)
+            self.exchange.sums = sums
+            mailbox.hide = lambda peer, at, vector: sums.hidden(job.number(peer), *at, vector)
+        mailbox.start()
+        if state is not None:
+            return state
         first = self.site.first
         if job.method.masks:
-            first = first | masks_of_site(job.method.masks, first, number, secret_of)
-            if len(secret_of) == 1:
-                self.say(
+            first = first | masks_of_site(job.method.masks, first, number, secrets)
+            if len(secrets) == 1:
+                self.log(
                     f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide"
                     " nothing from it"
                 )
-        return self._recorded(Known(0, self.site.agent.begin(first, self.talk.of(0)), {}, {}))
+        start = self.site.agent.begin(first, self.exchange.of(0))
+        return self._recorded(SiteState(0, start, {}, {}))
 
-    def ended(self, post: Post, known: Known) -> bool:
+    def ended(self, state: SiteState) -> bool:
         """Whether all is done."""
-        return known.step >= self.site.job.steps
+        return state.step >= self.site.job.steps
 
-    def advance(self, post: Post, known: Known) -> Known:
+    def advance(self, mailbox: Mailbox, state: SiteState) -> SiteState:
         """One step."""
-        state = self.site.agent.step(known.state, known.step, self.talk.of(known.step + 1))
-        return self._stepped(post, known._replace(step=known.step + 1, state=state))
+        new = self.site.agent.step(state.state, state.step, self.exchange.of(state.step + 1))
+        return self._stepped(mailbox, state._replace(step=state.step + 1, state=new))
 
-    def result(self, post: Post, known: Known) -> tuple[Known, Status, str]:
+    def result(self, mailbox: Mailbox, state: SiteState) -> tuple[SiteState, Status, str]:
         """How the run has ended, in words."""
-        return known, Status.done, f"All {self.site.job.steps} steps done."
+        return state, Status.done, f"All {self.site.job.steps} steps done."
 
     def close(self) -> None:
         """Whatever happened."""
 
-    # What does not
-
-    def _secrets(self, own: Shares, heard: Shares) -> dict[int, bytes]:
-        """The secret of the link to each neighbour."""
-        job = self.site.job
-        numbers = {peer: job.number(peer) for peer in self.site.peers}
-        return secrets_of(job.digest, self.site.agent.number, numbers, own, heard)
-
-    def _hide(self, post: Post, secret_of: dict[int, bytes]) -> None:
-        """Say from now on what only sums can be read from."""
-        job = self.site.job
-        veil = Veil(job.network, self.site.agent.number, secret_of)
-        self.talk.veil = veil
-        post.veil = lambda peer, at, vector: veil.hidden(job.number(peer), *at, vector)
-
-    def _stepped(self, post: Post, known: Known) -> Known:
+    def _stepped(self, mailbox: Mailbox, state: SiteState) -> SiteState:
         """Record, save and report what is due after a step."""
         job = self.site.job
-        known = self._recorded(known)
-        if known.step % job.checkpoint_every == 0 or known.step == job.steps:
-            self.kept.save(known._replace(said=post.said()))
+        state = self._recorded(state)
+        if state.step % job.checkpoint_every == 0 or state.step == job.steps:
+            self._save(mailbox, state)
         if self.report is not None:
-            self.report(
-                min(known.step, job.steps),
-                job.steps,
-                {name: rows[-1] for name, rows in known.history.items()},
-            )
-        return known
+            latest = {name: rows[-1] for name, rows in state.history.items()}
+            self.report(min(state.step, job.steps), job.steps, latest)
+        return state
 
-    def _keep(self, post: Post, known: Known) -> None:
-        """Save a state between two checkpoints; there is none before the first step."""
-        if known.step:
-            self.kept.save(known._replace(said=post.said()))
+    def _save(self, mailbox: Mailbox, state: SiteState) -> None:
+        if state.step:  # there is no state to save before the first step
+            self.checkpoints.save(state._replace(sent=mailbox.saved()))
 
-    def _recorded(self, known: Known, *, last: bool = False) -> Known:
-        due = known.step % self.every == 0 or known.step == self.site.job.steps
-        done = known.history.get("step", np.zeros(0))[-1:] == known.step
+    def _recorded(self, state: SiteState, *, last: bool = False) -> SiteState:
+        due = state.step % self.every == 0 or state.step == self.site.job.steps
+        done = state.history.get("step", np.zeros(0))[-1:] == state.step
         if done.any() or not (due or last):
-            return known
-        row = {"step": known.step} | self.site.records(known.state)
-        so_far = lambda name, value: known.history.get(name, np.zeros(0, type(value)))
+            return state
+        row = {"step": state.step} | self.site.records(state.state)
+        so_far = lambda name, value: state.history.get(name, np.zeros(0, type(value)))
         joined = {name: np.append(so_far(name, value), value) for name, value in row.items()}
-        return known._replace(history=joined)
+        return state._replace(history=joined)
 
-    def _diverged(self, post: Post, step: int, error: Exception) -> str:
+    def _judged(self, state: SiteState, status: Status, message: str) -> tuple[Status, str]:
+        """The status by the same rule as that of `solve`: numbers may have grown without bound, or
+        an objective may have stopped being finite."""
+        view = self.site.agent.method.core.view(state.state)
+        start = {name: self.site.first[name] for name in ("x", "y")}
+        found, why = outcome.judge(
+            state.history, float(loop.largest(start)), float(loop.largest(view))
+        )
+        return found or status, f"{message} {why}".strip()
+
+    def _diverged(self, mailbox: Mailbox, step: int, error: Exception) -> str:
         """Why no site can go on, in words that all of them get."""
         if isinstance(error, EndedError):
             why = str(error)
@@ -211,19 +209,19 @@ class Runner:
             what = str(error) or "stopped being finite"
             why = f"The numbers of {self.site.site} {what} in step {step}. Lower the step sizes."
             status = DIVERGED
-        post.leave(status, why)
+        mailbox.leave(status, why)
         return why
 
-    def _finish(self, post: Post) -> None:
-        """Stay until the neighbours have everything."""
-        self.say("done; staying until the neighbours have everything")
+    def _finish(self, mailbox: Mailbox) -> None:
+        """Wait for the neighbours to have all messages."""
+        self.log("done; waiting for the neighbours to have all messages")
         complete = False
         with suppress(KeyboardInterrupt):
-            complete = post.finish()
+            complete = mailbox.finish()
         if complete:
-            self.kept.finish()
+            self.checkpoints.finish()
         else:
-            self.say(
-                f"not all of {listed(self.site.peers)} are done; start this site again if they ask"
-                " for it"
+            self.log(
+                f"not all of {listed(self.site.peers)} have finished; restart this site if they"
+                " ask for it"
             )

@@ -1,32 +1,31 @@
-r"""What one site says to its neighbours and hears from them, on any wire: the whole of what
-correctness rests on.
+r"""The messages between a site and its neighbours, on any wire: all that correctness rests on.
 
 Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site
-that has made it has heard from all its neighbours, so neighbours are never more than one exchange
+that has made it has the messages of all its neighbours, so neighbours are never more than one exchange
 apart:
 
     (1)  |position of i - position of j| <= 1        for neighbours i, j while both run
-    (2)  box_j[k, c]                                 what j said, until it is taken; frames may come in any order, twice
-    (3)  log[k, c]                                   what this site said in its last `keep` steps
-    (4)  silent for `again` seconds: ASK (k, c)      the answer is log from (k, c) on, then HERE: where it is, whom it
+    (2)  box_j[k, c]                                 the message of j, until it is taken; frames may come in any order, twice
+    (3)  sent[k, c]                                  the messages of this site in its last `keep` steps
+    (4)  silent for `again` seconds: ASK (k, c)      the answer is sent from (k, c) on, then HERE: where it is, whom it
                                                      waits for. So the name of a site that is gone
                                                      reaches all others
     (5)  silent for `patience` seconds: LostError    with that name
 
 A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may
-crash, too: a site that starts again from its checkpoint of step s with the log that was saved there
-says the same as before, bit for bit, and hears again what it has missed. Let checkpoints be E steps
+crash, too: a site that starts again from its checkpoint of step s with the messages saved there
+sends the same as before, bit for bit, and receives again what it has missed. Let checkpoints be E steps
 apart. When i stops at step p, its newest checkpoint is of a step s > p - E; by (1) a neighbour's is
 of a step s' <= p + 1, so s' <= s + E, and
 
-    (6)  log of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
+    (6)  sent of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
 
 With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is
 damaged.
 
-Before the first exchange of a job with masks, the two ends of each link tell each other random
-numbers, their shares of a secret that no third site has (secret.py). They are told until they are
-heard, and again to a neighbour that asks.
+Before the first exchange of a job with masks, the two ends of each link send each other random
+numbers, their shares of a secret that no third site has (secret.py). They are repeated until they
+have arrived, and again for a neighbour that asks.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ import numpy as np
 
 from decibo.errors import InputError, LostError, plain, short
 from decibo.formatting import listed
-from decibo.silo.frame import CODES, HEADER, SHARE, WORDS, BadFrame, Frame, Kind, pack, unpack
+from decibo.silo.frame import CODES, HEADER, JSON_LIMIT, SHARE, BadFrame, Frame, Kind, pack, unpack
 from decibo.silo.wire import Wire
 
 Position = tuple[int, int]  # step, call
@@ -51,23 +50,24 @@ DONE = "done"
 DIVERGED = "diverged"
 AMNESIA = "lost its state"
 LOST = "lost a neighbour"
+SAVED = ("sent.positions", "sent.sizes", "sent.numbers")  # arrays of a checkpoint
 
 
-class Report(NamedTuple):
-    """What a neighbour last said about itself, and when it arrived."""
+class NeighbourStatus(NamedTuple):
+    """Where a neighbour is, whom it waits for, and when it reported this."""
 
     at: Position
     waiting: tuple[str, ...]
     when: float
 
 
-class Ended(NamedTuple):
+class Departure(NamedTuple):
     """How a neighbour left: done, or why it cannot go on; and whether it knows that this site has
     finished."""
 
     status: str
     why: str
-    heard: bool
+    acknowledged: bool
 
 
 class EndedError(RuntimeError):
@@ -79,8 +79,8 @@ class EndedError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Who says something to whom, in which job, and with how much patience.
+class MailboxSettings:
+    """Who sends to whom, in which job, and with how much patience.
 
     me         the name of this site
     sites      the names of all sites of the job, in the order of its agents
@@ -90,7 +90,7 @@ class Settings:
     most       the most numbers in a message
     again      seconds of silence after which to ask again
     patience   seconds of silence after which a neighbour counts as lost
-    say        gets lines for the log
+    log        gets lines for the log
     """
 
     me: str
@@ -101,17 +101,17 @@ class Settings:
     most: int = 1 << 27
     again: float = 1.0
     patience: float = 3600.0
-    say: Callable[[str], None] = lambda line: None
+    log: Callable[[str], None] = lambda line: None
 
 
-class Post:
+class Mailbox:
     """The messages of one site.
 
     keep       how many steps of messages to keep
     calls      the most exchanges in a step
     """
 
-    def __init__(self, wire: Wire, settings: Settings, *, keep: int, calls: int = 1) -> None:
+    def __init__(self, wire: Wire, settings: MailboxSettings, *, keep: int, calls: int = 1) -> None:
         self.wire = wire
         self.me = settings.me
         self.number = {name: i for i, name in enumerate(settings.sites)}
@@ -123,8 +123,8 @@ class Post:
         self.most = settings.most
         self.again = settings.again
         self.patience = settings.patience
-        self.say = settings.say
-        self.log: dict[Position, np.ndarray] = {}  # (3)
+        self.log = settings.log
+        self.sent: dict[Position, np.ndarray] = {}  # (3)
         self.greeted: dict[str, list[str]] = {}  # peer -> what differs in its job
         self.refused = 0
         self._started = False
@@ -132,77 +132,76 @@ class Post:
         self._at: Position = (0, 0)
         self._missing: tuple[str, ...] = ()
         self._box: dict[str, dict[Position, np.ndarray]] = {peer: {} for peer in self.peers}  # (2)
-        self._reports: dict[str, Report] = {}
-        self._ended: dict[str, Ended] = {}
-        self._heard: set[str] = set()  # who has said anything in this job
+        self._statuses: dict[str, NeighbourStatus] = {}
+        self._departures: dict[str, Departure] = {}
+        self._active: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
-        self._complained: dict[str, float] = {}
-        # what a neighbour is told instead
-        self.veil: Callable[[str, Position, np.ndarray], np.ndarray] | None = None
-        # what this site says to each neighbour, and to no other
+        self._logged: dict[str, float] = {}
+        # what is sent to a neighbour instead of a vector
+        self.hide: Callable[[str, Position, np.ndarray], np.ndarray] | None = None
+        # this site's share for each neighbour, and for no other
         self._shares: dict[str, bytes] = {}
-        self.shares: dict[str, bytes] = {}  # what each neighbour says to this site
+        self.shares: dict[str, bytes] = {}  # those of the neighbours
         self._failure: Exception | None = None
-        self._over = ""  # what this site's BYE says
+        self._over = ""  # the status in this site's BYE
         self._why = ""
         self._blamed: tuple[str, ...] = ()
 
     def start(self) -> None:
-        """Begin to connect and to hear, unless that has begun."""
+        """Begin to connect and to receive, unless that has begun."""
         if not self._started:
             self._started = True
             self.wire.start(self)
 
     def close(self) -> None:
-        """Stop hearing."""
         self.wire.close()
 
     @property
     def longest(self) -> int:
         """The most bytes of a frame that could be of use here."""
-        return HEADER.size + max(WORDS, 8 * self.most)
+        return HEADER.size + max(JSON_LIMIT, 8 * self.most)
 
-    # Saying and hearing
+    # Sending and receiving
 
     def exchange(self, step: int, call: int, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Say this to all neighbours, and return what each says in the same exchange."""
+        """Send this to all neighbours, and return the message of each in the same exchange."""
         at = (step, call)
         with self._changed:
             self._at = at
-            self.log[at] = vector
-            for old in [position for position in self.log if position[0] <= step - self.keep]:
-                del self.log[old]
+            self.sent[at] = vector
+            for old in [position for position in self.sent if position[0] <= step - self.keep]:
+                del self.sent[old]
             for box in self._box.values():
                 for old in [position for position in box if position < at]:
                     del box[old]
         for peer in self.peers:
-            self._tell([peer], self._data(at, vector, peer))
+            self._send([peer], self._data(at, vector, peer))
         begun = time.monotonic()
         asked = begun
         while True:
             with self._changed:
-                missing = self._look(at, vector)
+                missing = self._missing_at(at, vector)
                 now = time.monotonic()
                 if missing and self._failure is None and now - asked < self.again:
                     self._changed.wait(
                         max(0.001, min(asked + self.again, begun + self.patience) - now)
                     )
-                    missing = self._look(at, vector)
+                    missing = self._missing_at(at, vector)
                     now = time.monotonic()
                 if self._failure is not None:
                     raise self._failure
                 if not missing:
                     return {peer: self._box[peer].pop(at) for peer in self.peers}
-                lost = self._culprits(missing, now) if now - begun >= self.patience else ()
+                lost = self._blamed_for(missing, now) if now - begun >= self.patience else ()
             if lost:
                 raise self._lost(lost, step)
             if now - asked >= self.again:
                 asked = now
-                self._tell(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
+                self._send(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
 
-    def _look(self, at: Position, vector: np.ndarray) -> tuple[str, ...]:
-        """Who has not said anything usable in this exchange yet."""
-        dtype = vector.dtype.name if self.veil is None else "uint64"
+    def _missing_at(self, at: Position, vector: np.ndarray) -> tuple[str, ...]:
+        """Whose message of this exchange has not arrived yet."""
+        dtype = vector.dtype.name if self.hide is None else "uint64"
         for peer, box in self._box.items():
             if at in box and (box[at].size != vector.size or box[at].dtype.name != dtype):
                 found = box.pop(at)
@@ -212,12 +211,12 @@ class Post:
         self._missing = tuple(peer for peer in self.peers if at not in self._box[peer])
         return self._missing
 
-    def _culprits(self, missing: Iterable[str], now: float) -> tuple[str, ...]:
+    def _blamed_for(self, missing: Iterable[str], now: float) -> tuple[str, ...]:
         """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits
         for."""
         names: list[str] = []
         for peer in missing:
-            report = self._reports.get(peer)
+            report = self._statuses.get(peer)
             fresh = report is not None and now - report.when <= FRESH * self.again
             others = (
                 [name for name in report.waiting if name != self.me] if fresh and report else []
@@ -235,10 +234,10 @@ class Post:
         )
 
     def share(self, own: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Tell each neighbour this site's share of the secret of their link, and return the share
+        """Send each neighbour this site's share of the secret of their link, and return the share
         of each neighbour.
 
-        known   what they said before this site was started again
+        known   those that arrived before this site was started again
         """
         with self._changed:
             self._shares = dict(own)
@@ -255,18 +254,18 @@ class Post:
             if time.monotonic() - begun >= self.patience:
                 raise self._lost(missing, 0)
             for peer in missing:
-                self._tell_share(peer)
+                self._send_share(peer)
             with self._changed:
                 if all(peer not in self.shares for peer in missing) and self._failure is None:
                     self._changed.wait(self.again)
 
     def finish(self) -> bool:
-        """Stay until all neighbours have what this site said; False if one of them has been silent
-        for too long."""
+        """Wait for all neighbours to have all messages; False if one of them has been silent for
+        too long."""
         with self._changed:
             self._over = DONE
             self._missing = ()
-        self._farewell(self.peers)
+        self._send_bye(self.peers)
         begun = time.monotonic()
         grace: float | None = None
         while True:
@@ -274,60 +273,62 @@ class Post:
                 self._changed.wait(self.again)
                 if self._failure is not None:
                     raise self._failure
-                ends = {peer: self._ended.get(peer) for peer in self.peers}
+                ends = {peer: self._departures.get(peer) for peer in self.peers}
             now = time.monotonic()
             gone = [peer for peer, end in ends.items() if end is not None and end.status == DONE]
             if len(gone) == len(ends):
                 grace = grace or now
                 if (
-                    all(end is not None and end.heard for end in ends.values())
+                    all(end is not None and end.acknowledged for end in ends.values())
                     or now - grace > FRESH * self.again
                 ):
                     return True
             elif now - begun > self.patience:
                 return False
-            self._farewell([peer for peer, end in ends.items() if end is None or not end.heard])
+            self._send_bye(
+                [peer for peer, end in ends.items() if end is None or not end.acknowledged]
+            )
 
     def leave(self, status: str, why: str) -> None:
         """Tell the neighbours that this site cannot go on."""
         self._over = status
         self._why = why
-        self._farewell(self.peers)
+        self._send_bye(self.peers)
 
-    def _farewell(self, peers: Iterable[str]) -> None:
+    def _send_bye(self, peers: Iterable[str]) -> None:
         for peer in peers:
             words = {
                 "status": self._over,
                 "why": self._why,
-                "heard": peer in self._ended,
+                "heard": peer in self._departures,
                 "waiting": self._blamed,
             }
-            self._tell(
+            self._send(
                 [peer], pack(Kind.BYE, self.job, self.number[self.me], *self._at, words=words)
             )
 
     # What arrives
 
     def connected(self, peer: str) -> None:
-        """Greet a neighbour, and tell it and ask it for what is due."""
+        """Greet a neighbour, send it what is due, and ask it for its own."""
         if peer not in self._box:
             return
         sender = self.number[self.me]
         with self._changed:
             at = self._at
-            said = self.log.get(at)
+            due = self.sent.get(at)
             shares = peer in self._shares and peer not in self.shares
             waits = peer in self._missing and not shares
         if not self._over:  # a neighbour that has begun its next job must not take this one for it
-            self._tell([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
+            self._send([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
         if shares:
-            self._tell_share(peer)
-        if said is not None:
-            self._tell([peer], self._data(at, said, peer))
+            self._send_share(peer)
+        if due is not None:
+            self._send([peer], self._data(at, due, peer))
         if waits:
-            self._tell([peer], pack(Kind.ASK, self.job, sender, *at))
+            self._send([peer], pack(Kind.ASK, self.job, sender, *at))
         if self._over:
-            self._farewell([peer])
+            self._send_bye([peer])
 
     def deliver(self, peer: str, content: bytes) -> None:
         """Take a frame that has arrived; one that cannot be used is refused, with a line in the
@@ -345,22 +346,22 @@ class Post:
                 f"it says that it is site {frame.sender}, but its certificate is that of {peer}",
             )
         elif frame.kind is Kind.HELLO:
-            self._hello(peer, frame)
+            self._on_hello(peer, frame)
         elif frame.job != self.job:
             self._refuse(peer, "it belongs to another job")
         elif frame.kind is Kind.DATA:
-            self._heard.add(peer)
-            self._take(peer, frame)
+            self._active.add(peer)
+            self._on_data(peer, frame)
         elif frame.kind is Kind.ASK:
             self._answer(peer, (frame.step, frame.call))
         elif frame.kind is Kind.HERE:
-            self._located(peer, frame)
+            self._on_here(peer, frame)
         elif frame.kind is Kind.SHARE:
-            self._shared(peer, frame)
+            self._on_share(peer, frame)
         else:
-            self._left(peer, frame)
+            self._on_bye(peer, frame)
 
-    def _hello(self, peer: str, frame: Frame) -> None:
+    def _on_hello(self, peer: str, frame: Frame) -> None:
         """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no
         other."""
         there = {plain(name): plain(value) for name, value in frame.words.items()}
@@ -374,7 +375,7 @@ class Post:
             words = ["its summary is the same, but not its checksum"]
         with self._changed:
             self.greeted[peer] = words if frame.job != self.job else []
-            if frame.job != self.job and peer not in self._heard and not self._has_begun():
+            if frame.job != self.job and peer not in self._active and not self._has_begun():
                 self._failure = InputError(
                     f"{peer} runs another job ({'; '.join(words)}).",
                     "Use the same job file and settings at all sites.",
@@ -384,15 +385,15 @@ class Post:
             self._refuse(peer, f"it runs another job ({'; '.join(words)})")
 
     def _has_begun(self) -> bool:
-        """Whether steps were made; before the first, sites may still find that they disagree."""
+        # before the first step sites may still find that they disagree
         return self._at[0] > 0
 
-    def _take(self, peer: str, frame: Frame) -> None:
+    def _on_data(self, peer: str, frame: Frame) -> None:
         position = (frame.step, frame.call)
         with self._changed:
             box = self._box[peer]
             if position < self._at or position in box:
-                return  # said before: what a site says in an exchange is the same every time
+                return  # again: what a site sends in an exchange is the same every time
             if position[0] > self._at[0] + self.keep or len(box) >= self.room:
                 problem = f"it is at step {position[0]}, and this site at step {self._at[0]}"
             else:
@@ -401,76 +402,78 @@ class Post:
                 return
         self._refuse(peer, problem)
 
-    def _shared(self, peer: str, frame: Frame) -> None:
+    def _on_share(self, peer: str, frame: Frame) -> None:
         share = _share(frame.words.get("share"))
         if share is None:
-            self._refuse(peer, "its share of a secret is none")
+            self._refuse(peer, "its share of a secret is malformed")
             return
         with self._changed:
-            forgotten = (
+            forgot = (
                 self.shares.setdefault(peer, share) != share
                 and self._failure is None
                 and not self._over
             )
             answers = frame.words.get("wanted") is True and peer in self._shares
-            if forgotten:
+            if forgot:
                 self._failure = LostError(
                     f"{peer} has lost its share of the secret of its link with {self.me}, without"
                     " which their masks do not cancel. Start a new job, from where the others are."
                 )
             self._changed.notify_all()
-        if forgotten:
+        if forgot:
             self.leave(AMNESIA, f"{peer} has lost the secret of its link with {self.me}")
         elif answers:
-            self._tell_share(peer)
+            self._send_share(peer)
 
-    def _tell_share(self, peer: str) -> None:
+    def _send_share(self, peer: str) -> None:
         words = {"share": self._shares[peer].hex(), "wanted": peer not in self.shares}
-        self._tell([peer], pack(Kind.SHARE, self.job, self.number[self.me], words=words))
+        self._send([peer], pack(Kind.SHARE, self.job, self.number[self.me], words=words))
 
     def _answer(self, peer: str, position: Position) -> None:
-        """Repeat what was said from there on, and say where this site is; not more often than
-        anybody needs."""
+        """Repeat the messages from there on, and report where this site is; not more often than
+        needed."""
         now = time.monotonic()
         with self._changed:
             if now - self._answered.get(peer, -self.again) < self.again / 4:
                 return
             self._answered[peer] = now
-            said = [(at, vector) for at, vector in self.log.items() if at >= position]
-            first = min(self.log, default=self._at)
-            words = {"waiting": self._culprits(self._missing, now), "first": first}
+            due = [(at, vector) for at, vector in self.sent.items() if at >= position]
+            first = min(self.sent, default=self._at)
+            words = {"waiting": self._blamed_for(self._missing, now), "first": first}
             at = self._at
-        for where, vector in said:
-            self._tell([peer], self._data(where, vector, peer))
-        self._tell([peer], pack(Kind.HERE, self.job, self.number[self.me], *at, words=words))
+        for where, vector in due:
+            self._send([peer], self._data(where, vector, peer))
+        self._send([peer], pack(Kind.HERE, self.job, self.number[self.me], *at, words=words))
 
-    def _located(self, peer: str, frame: Frame) -> None:
+    def _on_here(self, peer: str, frame: Frame) -> None:
         waiting = _names(frame.words.get("waiting"), self.number)
         first = _position(frame.words.get("first"))
-        forgotten = False
+        forgot = False
         with self._changed:
-            self._reports[peer] = Report((frame.step, frame.call), waiting, time.monotonic())
+            self._statuses[peer] = NeighbourStatus(
+                (frame.step, frame.call), waiting, time.monotonic()
+            )
             if (
                 peer in self._missing
                 and first is not None
                 and first > self._at
                 and self._failure is None
             ):
-                forgotten = True
+                forgot = True
                 self._failure = LostError(
-                    f"{self.me} is at step {self._at[0]}, but {peer} keeps only what it said from"
+                    f"{self.me} is at step {self._at[0]}, but {peer} keeps only its messages from"
                     f" step {first[0]} on: the state of {self.me} was lost, or is an old copy."
                     " Start a new job, from where the others are."
                 )
             self._changed.notify_all()
-        if forgotten:
+        if forgot:
             self.leave(AMNESIA, f"it was back at step {self._at[0]}")
 
-    def _left(self, peer: str, frame: Frame) -> None:
+    def _on_bye(self, peer: str, frame: Frame) -> None:
         status = str(frame.words.get("status"))[:40]
         why = short(plain(frame.words.get("why", "")), 300)
         with self._changed:
-            self._ended[peer] = Ended(status, why, frame.words.get("heard") is True)
+            self._departures[peer] = Departure(status, why, frame.words.get("heard") is True)
             if status in (AMNESIA, DIVERGED) and self._failure is None and not self._over:
                 words = (
                     why
@@ -480,60 +483,58 @@ class Post:
                 self._failure = EndedError(words, status)
             elif status == LOST:
                 named = _names(frame.words.get("waiting"), self.number)
-                self._reports[peer] = Report(
+                self._statuses[peer] = NeighbourStatus(
                     (frame.step, frame.call), named, time.monotonic() + self.patience
                 )
             finished = bool(self._over) and frame.words.get("heard") is not True
             self._changed.notify_all()
         if finished:
-            self._farewell([peer])
+            self._send_bye([peer])
 
     def _refuse(self, peer: str, why: str) -> None:
         """A line in the log, but not one for each frame of a flood."""
         self.refused += 1
         now = time.monotonic()
-        if now - self._complained.get(peer, -QUIET) >= QUIET:
-            self._complained = {
-                name: when for name, when in self._complained.items() if now - when < QUIET
-            }
-            self._complained[peer] = now
-            self.say(f"refused a frame from {peer}: {why}")
+        if now - self._logged.get(peer, -QUIET) >= QUIET:
+            self._logged = {name: when for name, when in self._logged.items() if now - when < QUIET}
+            self._logged[peer] = now
+            self.log(f"refused a frame from {peer}: {why}")
 
     def _data(self, at: Position, vector: np.ndarray, peer: str) -> bytes:
-        numbers = vector if self.veil is None else self.veil(peer, at, vector)
+        numbers = vector if self.hide is None else self.hide(peer, at, vector)
         return pack(Kind.DATA, self.job, self.number[self.me], *at, numbers=numbers)
 
-    def _tell(self, peers: Iterable[str], content: bytes) -> None:
+    def _send(self, peers: Iterable[str], content: bytes) -> None:
         for peer in peers:
             self.wire.send(peer, content)
 
     # What a checkpoint keeps
 
-    def said(self) -> dict[str, np.ndarray]:
-        """The log as arrays."""
+    def saved(self) -> dict[str, np.ndarray]:
+        """The messages as arrays."""
         with self._changed:
-            positions = np.array(list(self.log), np.int64).reshape(-1, 2)
-            vectors = list(self.log.values())
+            positions = np.array(list(self.sent), np.int64).reshape(-1, 2)
+            vectors = list(self.sent.values())
         sizes = [[vector.size, CODES[vector.dtype.name]] for vector in vectors]
         raw = b"".join(vector.tobytes() for vector in vectors)
         return {
-            "said.positions": positions,
-            "said.sizes": np.array(sizes, np.int64).reshape(-1, 2),
-            "said.numbers": np.frombuffer(raw, np.uint8),
+            "sent.positions": positions,
+            "sent.sizes": np.array(sizes, np.int64).reshape(-1, 2),
+            "sent.numbers": np.frombuffer(raw, np.uint8),
         }
 
     def restore(self, at: Position, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go back to where a checkpoint was made."""
+        """Return to where a checkpoint was made."""
         types = {code: np.dtype(name) for name, code in CODES.items()}
-        raw = arrays["said.numbers"].tobytes()
+        raw = arrays["sent.numbers"].tobytes()
         place = 0
         with self._changed:
             self._at = at
-            self.log = {}
+            self.sent = {}
             for position, (size, code) in zip(
-                arrays["said.positions"].tolist(), arrays["said.sizes"].tolist(), strict=True
+                arrays["sent.positions"].tolist(), arrays["sent.sizes"].tolist(), strict=True
             ):
-                self.log[(position[0], position[1])] = np.frombuffer(raw, types[code], size, place)
+                self.sent[(position[0], position[1])] = np.frombuffer(raw, types[code], size, place)
                 place += size * types[code].itemsize
 
 

@@ -62,7 +62,7 @@ def messages(jaxpr: Jaxpr) -> list[tuple[float, int]]:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Exchange(Mixing):
+class SiteMixing(Mixing):
     """Say the own row, then mix it with what the neighbours say.
 
     rows    how many there are then
@@ -100,7 +100,7 @@ class Exchange(Mixing):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Told(Mixing):
+class SummedNeighbours(Mixing):
     """The mixing of an agent that receives a second row: by how much its neighbours together differ
     from it."""
 
@@ -118,7 +118,7 @@ class SiloMix:
     mixing: Mixing
     k: Step
     key: jax.Array
-    told: Reach | None = None
+    reach: Reach
 
     def __call__(self, tree: T, bits: int | None = None) -> T:
         """What the agent receives if every agent sends `tree`."""
@@ -136,12 +136,6 @@ class SiloMix:
         """The largest of what the agent and its neighbours send."""
         return self._exchange(lambda mixing: mixing.largest, tree)
 
-    @property
-    def reach(self) -> Reach:
-        """What every agent was told about the network."""
-        assert self.told is not None  # undirected networks have it
-        return self.told
-
     def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
         over = lambda mixing, tree: as_one(
             lambda row: how(mixing)(row[None], self.k, self.key)[0], tree
@@ -155,7 +149,7 @@ def silo_mixing(
     """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum
     over them."""
     if sums:
-        return Exchange(Told(), 2, host)
+        return SiteMixing(SummedNeighbours(), 2, host)
     if isinstance(network, DirectedNetwork):
         raise InputError(
             f"Sites talk in both directions, but {network!r} is directed.",
@@ -172,7 +166,7 @@ def silo_mixing(
             "Use the network inside it.",
         )
     local, received = mixing_of_one(network, agent)
-    exchange = Exchange(local, len(received), host)
+    exchange = SiteMixing(local, len(received), host)
     return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
 

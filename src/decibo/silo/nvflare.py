@@ -33,11 +33,11 @@ from decibo.errors import InputError, LostError, first_line, missing, plain, sho
 from decibo.files import read_file
 from decibo.pytree import Tree
 from decibo.run.solution import Status
-from decibo.silo.identity import Home
-from decibo.silo.job import LONGEST, read_dtype, read_job, read_members, read_tables
+from decibo.silo.checkpoints import write_solution
+from decibo.silo.consortium import read_consortium, read_dtype, read_tables
+from decibo.silo.identity import Identity
+from decibo.silo.job import read_job
 from decibo.silo.join import join
-from decibo.silo.kept import write_solution
-from decibo.silo.mix import neighbours_of
 from decibo.silo.nvflare_cells import CellWire
 
 try:
@@ -78,7 +78,7 @@ def job_folder(
                 simulator, which has no certificates
     """
     path = Path(job)
-    names = read_members(path, certificates=False).names
+    names = read_consortium(path, certificates=False).names
     place = Path(folder)
     if place.exists():
         raise InputError(f"{place} exists already, and is not replaced.", "Choose another folder.")
@@ -104,7 +104,7 @@ def job_folder(
         json.dumps({"format_version": 2, "workflows": [workflow]}) + "\n"
     )
     (config / "config_fed_client.json").write_text(json.dumps(client) + "\n")
-    (config / JOB).write_bytes(read_file(path, LONGEST))
+    (config / JOB).write_bytes(read_file(path, 1 << 20))
     return place
 
 
@@ -124,10 +124,10 @@ class SiteExecutor(_executor.Executor):
         """Take part until the end, or until the job is aborted: what was computed is kept."""
         if task_name != TASK:
             return _shareable.make_reply(Code.TASK_UNKNOWN)
-        say = lambda line: self.log_info(fl_ctx, line)
+        log = lambda line: self.log_info(fl_ctx, line)
         ended: list[str] = []  # why not, or "" if all went well
         part = threading.Thread(
-            target=lambda: ended.append(self._take_part(fl_ctx, say)), daemon=True
+            target=lambda: ended.append(self._take_part(fl_ctx, log)), daemon=True
         )
         part.start()
         while part.is_alive() and not abort_signal.triggered:
@@ -139,49 +139,47 @@ class SiteExecutor(_executor.Executor):
         reply[WHY] = why
         return reply
 
-    def _take_part(self, fl_ctx: Any, say: Callable[[str], None]) -> str:
+    def _take_part(self, fl_ctx: Any, log: Callable[[str], None]) -> str:
         """Why this site could not go on, for the server: who is missing, but no words that may
         quote its data."""
         try:
             with jax.enable_x64(read_dtype(job_file(fl_ctx)) == "float64"):
-                solution, place = self._solution(fl_ctx, say)
+                solution, place = self._solution(fl_ctx, log)
         except LostError as error:
             return str(error)
         except Exception as error:
-            say(
+            log(
                 f"{type(error).__name__}:"
                 f" {error if isinstance(error, InputError) else first_line(error)}"
             )
             return f"{type(error).__name__}: {OWN_LOG}"
-        say(f"{solution.message} The result is in {place}")
+        log(f"{solution.message} The result is in {place}")
         return solution.message if solution.status is Status.diverged else ""
 
-    def _solution(self, fl_ctx: Any, say: Callable[[str], None]) -> tuple[Any, Path]:
+    def _solution(self, fl_ctx: Any, log: Callable[[str], None]) -> tuple[Any, Path]:
         """This site's solution, and where it is kept."""
         engine = fl_ctx.get_engine()
         workspace = engine.get_workspace()
         name = fl_ctx.get_identity_name()
         path = job_file(fl_ctx)
         home = home_of(Path(workspace.get_site_config_dir()) / "decibo", name)
-        members = read_members(path, certificates=False)
-        peers = [
-            members.names[other] for other in neighbours_of(members.network, members.number(name))
-        ]
-        wire = wire_of(engine, fl_ctx.get_job_id(), peers, say, sealed=self.sealed)
+        consortium = read_consortium(path, certificates=False)
+        peers = consortium.neighbours(name)
+        wire = wire_of(engine, fl_ctx.get_job_id(), peers, log, sealed=self.sealed)
         if "estimator" in read_tables(path):
-            from decibo.sklearn.stored import fit_job  # needs scikit-learn
+            from decibo.silo.estimator_job import fit_job  # needs scikit-learn
 
-            model, place = fit_job(path, home, say=say, wire=wire)
+            model, place = fit_job(path, home, log=log, wire=wire)
             return model.solution_, place
         job = read_job(
             path, own=lambda named, where: agreed(home, named, where), certificates=False
         )
         solution = join(
-            job, site=name, data=self._data(home), folder=home.run(job), wire=wire, say=say
+            job, site=name, data=self._data(home), folder=home.run(job.digest), wire=wire, log=log
         )
-        return solution, write_solution(home.run(job), name, solution)
+        return solution, write_solution(home.run(job.digest), name, solution)
 
-    def _data(self, home: Home) -> Tree:
+    def _data(self, home: Identity) -> Tree:
         if self.synthetic:
             return None
         if home.data is None:
@@ -269,7 +267,7 @@ class JobCell:
 
 
 def wire_of(
-    engine: Any, job_id: str, peers: Iterable[str], say: Callable[[str], None], *, sealed: bool
+    engine: Any, job_id: str, peers: Iterable[str], log: Callable[[str], None], *, sealed: bool
 ) -> CellWire:
     """The wire of this client to those of its neighbours that take part in the same job."""
     cell = engine.get_cell()
@@ -279,7 +277,7 @@ def wire_of(
         peer: f"{cell_of(peer, engine.get_client_from_name(peer), sealed=sealed)}.{job_id}"
         for peer in peers
     }
-    return CellWire(JobCell(cell, sealed=sealed), addresses, say, sealed=sealed)
+    return CellWire(JobCell(cell, sealed=sealed), addresses, log, sealed=sealed)
 
 
 def check_certificates(core: Any) -> None:
@@ -319,12 +317,12 @@ def job_file(fl_ctx: Any) -> Path:
     return Path(fl_ctx.get_engine().get_workspace().get_app_config_dir(fl_ctx.get_job_id())) / JOB
 
 
-def home_of(folder: Path, name: str) -> Home:
+def home_of(folder: Path, name: str) -> Identity:
     """The site's own folder at a client, which only its user may read; without a site.toml it names
     no data."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(folder, 0o700)
-    home = Home.at(folder) if (folder / "site.toml").is_file() else Home(folder, name)
+    home = Identity.at(folder) if (folder / "site.toml").is_file() else Identity(folder, name)
     if home.name != name:
         raise InputError(
             f"{folder / 'site.toml'} is that of {home.name}, but this client is {name}."
@@ -332,7 +330,7 @@ def home_of(folder: Path, name: str) -> Home:
     return home
 
 
-def agreed(home: Home, name: str, where: str) -> Callable[..., object]:
+def agreed(home: Identity, name: str, where: str) -> Callable[..., object]:
     """The function that a job names, if the site's own folder names the same."""
     if name != home.problem:
         raise InputError(

@@ -10,7 +10,7 @@ of NVFlare.
                     start of the site: answers may be lost
 
 Each neighbour has a queue and a thread of its own, since handing a message to a cell may take long
-if the other one is away. What does not fit into a queue is dropped: `Post` repeats it when asked.
+if the other one is away. What does not fit into a queue is dropped: `Mailbox` repeats it when asked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EVERY = 1.0  # seconds between two knocks, and between two lines about one sende
 LAST = 2.0  # seconds for what was sent before the end
 
 
-class Cell(Protocol):
+class Endpoint(Protocol):
     """The endpoint of one site."""
 
     def listen(self, heard: Callable[[str, bytes, bool], None]) -> None:
@@ -52,15 +52,15 @@ class CellWire:
 
     peers    the address of each neighbour's cell
     sealed   whether messages that are not encrypted and signed from end to end are refused
-    say      gets lines for the log
+    log      gets lines for the log
     """
 
     def __init__(
-        self, cell: Cell, peers: Mapping[str, str], say: Callable[[str], None], *, sealed: bool
+        self, cell: Endpoint, peers: Mapping[str, str], log: Callable[[str], None], *, sealed: bool
     ) -> None:
         self.cell = cell
-        self.lines = {name: Line(self, name, address) for name, address in peers.items()}
-        self.say = say
+        self.lines = {name: Outbox(self, name, address) for name, address in peers.items()}
+        self.log = log
         self.sealed = sealed
         self.number = secrets.token_bytes(NUMBER)
         self.receiver: Receiver | None = None
@@ -108,13 +108,13 @@ class CellWire:
         else:
             self._refuse(address, "it is neither a frame nor a knock")
 
-    def _knocked(self, line: Line, number: bytes, heard: bytes, receiver: Receiver) -> None:
+    def _knocked(self, line: Outbox, number: bytes, heard: bytes, receiver: Receiver) -> None:
         new = number != line.met
         line.met = number
         if heard != self.number:
             line.put(line.knock())
         if new:
-            self.say(f"connected with {line.name}")
+            self.log(f"connected with {line.name}")
             receiver.connected(line.name)
 
     def _refuse(self, address: str, why: str) -> None:
@@ -124,10 +124,10 @@ class CellWire:
         who = self._names.get(address, "")
         if now - self._said.get(who, -EVERY) >= EVERY:
             self._said[who] = now
-            self.say(f"refused a message from the cell {plain(address)[:100]}: {why}")
+            self.log(f"refused a message from the cell {plain(address)[:100]}: {why}")
 
 
-class Line:
+class Outbox:
     """What waits for one neighbour, and the thread that sends it.
 
     met   the number with which the neighbour has knocked last
@@ -187,5 +187,5 @@ class Line:
 
     def _complain(self, problem: str) -> None:
         if problem != self._problem and not self._closing:
-            self.wire.say(f"{self.name} cannot be reached: {problem[:200]}")
+            self.wire.log(f"{self.name} cannot be reached: {problem[:200]}")
         self._problem = problem

@@ -25,10 +25,10 @@ import ssl
 from collections.abc import Callable
 
 from decibo.errors import InputError, first_line
-from decibo.silo.job import Members, host_and_port
-from decibo.silo.mix import neighbours_of
-from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
+from decibo.silo.consortium import Consortium
+from decibo.silo.identity import host_and_port
 from decibo.silo.tls import ANSWER, CALL, Refused, stop_listening
+from decibo.silo.tls_session import HANDSHAKE, Credentials, Gate, TlsSession, context, reason
 
 RATE = 50_000_000  # bytes in a second
 HIGH = 1 << 20  # bytes that wait to be written at most
@@ -41,25 +41,23 @@ class Relay:
 
     def __init__(
         self,
-        members: Members,
+        consortium: Consortium,
         credentials: Credentials,
-        say: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], None] = lambda line: None,
         *,
         rate: int = RATE,
         tap: Callable[[bytes], None] | None = None,
     ) -> None:
-        self.say = say
+        self.log = log
         self.rate = rate
         self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
-        self.gate = Gate(say)
+        self.gate = Gate(log)
         self.settings = context(
-            credentials, [site.certificate for site in members.sites], server=True
+            credentials, [site.certificate for site in consortium.sites], server=True
         )
-        self.pins = {site.der: site.name for site in members.sites}
+        self.pins = {site.der: site.name for site in consortium.sites}
         self.links = {
-            (site.name, members.names[other])
-            for number, site in enumerate(members.sites)
-            for other in neighbours_of(members.network, number)
+            (name, other) for name in consortium.names for other in consortium.neighbours(name)
         }
         self.callers: dict[tuple[str, str], Caller] = {}  # by who calls whom
         self.open: set[Caller] = set()
@@ -76,7 +74,7 @@ class Relay:
             raise InputError(
                 f"The relay cannot listen on {listen}: {first_line(error)}."
             ) from error
-        self.say(f"the relay listens on {listen}")
+        self.log(f"the relay listens on {listen}")
 
     async def close(self) -> None:
         """End all connections."""
@@ -123,7 +121,7 @@ class Caller(asyncio.Protocol):
             self._problem = True
             transport.abort()
             return
-        self._session = Session(self.relay.settings, transport.write, server=True)
+        self._session = TlsSession(self.relay.settings, transport.write, server=True)
         self._session.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -211,7 +209,7 @@ class Caller(asyncio.Protocol):
         if partner is not None and partner.other is None:
             self.other = partner
             partner.other = self
-            self.relay.say(f"connected {self.name} with {wants}")
+            self.relay.log(f"connected {self.name} with {wants}")
             self.send(ANSWER)
             partner.send(ANSWER)
 
@@ -234,7 +232,7 @@ class Caller(asyncio.Protocol):
         if not self._problem:
             self._problem = True
             who = f"{self.name} at {self.host}" if self.name else self.host
-            self.relay.say(f"refused {who}: {why}")
+            self.relay.log(f"refused {who}: {why}")
 
     def _too_late(self) -> None:
         if not self.wants:

@@ -11,10 +11,9 @@ starts again has the same masks:
     (3)  r_ij        = scale (u_1 + ... + u_12 - 6)               mean 0 and deviation `scale`, nearly normal
     (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
 
-Whatever is hidden by them stays so only as long as it is hidden once: of the same exchange with
-other data a neighbour could subtract what it has heard before. So a mark of the data
-(run.data_marks) is kept beside the shares, from before anything is said, and other data need
-another run.
+What they hide stays hidden only as long as it is hidden once: from the same exchange with other
+data a neighbour could subtract what it has received before. So a mark of the data (run.data_marks)
+is kept beside the shares, from before anything is sent, and other data need another run.
 
 (3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
 same bits on any machines, and their masks cancel exactly. What (4) is for, and what it hides and
@@ -23,7 +22,6 @@ does not hide: algorithm/privacy.py.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
@@ -36,13 +34,16 @@ import numpy as np
 
 from decibo.algorithm.compose import MASK
 from decibo.errors import CorruptedFileError, InputError
-from decibo.files import PRIVATE, atomic_write, read_checked
+from decibo.files import PRIVATE, read_record, write_record
 from decibo.run.data_marks import marked
 from decibo.silo.frame import SHARE
+from decibo.silo.mailbox import Mailbox
 
 UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1
 BLOCK = 1 << 14  # numbers that are drawn at once
 FILE = "links.json"
+KIND = "decibo link secrets"
+FORMAT = 1
 Shares = dict[str, bytes]
 
 
@@ -61,10 +62,10 @@ def own_shares(
         keep_shares(folder, drawn, {}, data)
         return drawn, {}
     try:
-        stored = json.loads(read_checked(path))
+        stored = read_record(path, KIND, FORMAT)
         mine, theirs = (
             {peer: bytes.fromhex(text) for peer, text in stored[part].items()}
-            for part in ("own", "heard")
+            for part in ("own", "theirs")
         )
         if (
             set(mine) != set(peers)
@@ -73,6 +74,8 @@ def own_shares(
         ):
             raise ValueError("other neighbours")
         known = bytes.fromhex(stored["data"])
+    except InputError:  # of another version
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptedFileError(
             f"{path} does not hold the shares of this run's links. Without them its masks cannot be"
@@ -81,20 +84,21 @@ def own_shares(
     if not compare_digest(known, _mark(mine, data)):
         raise InputError(
             f"The run in {folder} began with other data, and its neighbours could subtract what it"
-            " says now from what it has said then.",
+            " sent then from what it would send now.",
             "Pass the same data; or begin a new run at all sites, with another seed or another word"
             " for the run.",
         )
     return mine, theirs
 
 
-def keep_shares(folder: Path, own: Shares, heard: Shares, data: Sequence[np.ndarray]) -> None:
+def keep_shares(folder: Path, own: Shares, theirs: Shares, data: Sequence[np.ndarray]) -> None:
     """Write the shares and a mark of the data down, for this site's user only."""
     texts = {
         part: {peer: share.hex() for peer, share in shares.items()}
-        for part, shares in (("own", own), ("heard", heard))
+        for part, shares in (("own", own), ("theirs", theirs))
     }
-    atomic_write(folder / FILE, json.dumps({**texts, "data": _mark(own, data).hex()}), PRIVATE)
+    content = texts | {"data": _mark(own, data).hex()}
+    write_record(folder / FILE, KIND, FORMAT, content, PRIVATE)
 
 
 def _mark(own: Shares, data: Sequence[np.ndarray]) -> bytes:
@@ -109,17 +113,26 @@ def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:
     return sha256(b"decibo link" + job + smaller + larger).digest()  # (1)
 
 
-def secrets_of(
-    job: bytes, number: int, numbers: Mapping[str, int], own: Shares, heard: Shares
+def agreed_secrets(
+    mailbox: Mailbox, folder: Path, data: Sequence[np.ndarray], *, new: bool
 ) -> dict[int, bytes]:
-    """The secret of the link to each neighbour, by its number, at the site of this number.
+    """Agree with the neighbours on the secret of each link, by the number of the neighbour.
 
-    numbers   of the neighbours, by their names
+    data   this site's own, which must be those with which the shares were drawn
+    new    whether the run has no checkpoint yet; otherwise nothing is sent, since the folder has
+           all shares
     """
+    own, theirs = own_shares(folder, mailbox.peers, data, new=new)
+    if new:
+        mailbox.start()
+    theirs = mailbox.share(own, theirs)
+    keep_shares(folder, own, theirs, data)
+    number = mailbox.number[mailbox.me]
     found: dict[int, bytes] = {}
-    for peer, other in numbers.items():
-        shares = (own[peer], heard[peer]) if number < other else (heard[peer], own[peer])
-        found[other] = link_secret(job, *shares)
+    for peer in mailbox.peers:
+        other = mailbox.number[peer]
+        shares = (own[peer], theirs[peer]) if number < other else (theirs[peer], own[peer])
+        found[other] = link_secret(mailbox.job, *shares)
     return found
 
 

@@ -1,5 +1,5 @@
-r"""Secure sums: a site learns the weighted sum of what its neighbours say, and nothing of what each
-of them says.
+r"""Secure sums: a site learns the weighted sum of its neighbours' messages, and nothing of any one
+of them.
 
 Towards a receiver i its neighbours hide their messages from it by numbers that they agree on with
 each other. With whole numbers modulo 2^64, F bits of them behind the point, and R drawn anew for
@@ -16,15 +16,15 @@ so that no rounding adds up, and a run has the same bits whatever the secrets ar
 same when it is repeated after a crash. The neighbours of every site must be connected among each
 other: those of a site in a ring of four or more have no link to agree on.
 
-What estimators add up before a run and now and then during it (meeting.py) is read by all sites:
+What estimators add up before a run and now and then during it (collectives.py) is read by all sites:
 there every site hides its numbers from all others at once. On the complete network, with whole
 numbers modulo 2^128, 64 bits of them behind the point, and S drawn anew for every exchange:
 
-    (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i says to all; uniform by itself
-    (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: everybody has the sum
+    (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i sends to all; uniform by itself
+    (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: every site has the sum
 
-Among three sites or more nobody learns from (6) what another one added; all others together do. A
-site whose table has changed needs a new run (Member.run), and is refused in this one (secret.py):
+Among three sites or more no site learns from (6) what another one added; all others together do. A
+site whose table has changed needs a new run (Consortium.run), and is refused in this one (secret.py):
 two messages of one exchange would tell by how much its sums have changed.
 """
 
@@ -53,11 +53,11 @@ LARGEST = 2.0 ** (61 - BITS)
 
 
 class TooLargeError(OverflowError):
-    """What this site was about to say is more than secure sums carry."""
+    """What this site was about to send is more than secure sums carry."""
 
 
 def check_secure(network: Network, names: list[str]) -> None:
-    """Reject a network in which some site could not be told sums only."""
+    """Reject a network in which some site would receive more than sums."""
     if type(network) is not Network:
         raise InputError(
             f"Secure sums need links and weights that stay, but the network is {network!r}.",
@@ -68,8 +68,7 @@ def check_secure(network: Network, names: list[str]) -> None:
         peers = neighbours_of(network, number)
         if len(peers) < 2:
             raise InputError(
-                f"{name} has {len(peers)} neighbours, and the sum of what one says is what it"
-                " says.",
+                f"{name} has {len(peers)} neighbours, and the sum of one message is that message.",
                 "Give every site two neighbours that are linked with each other, or use masks.",
             )
         if not networkx.is_connected(graph.subgraph(peers)):
@@ -82,7 +81,7 @@ def check_secure(network: Network, names: list[str]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Veil:
+class NeighbourSums:
     """What one site needs for secure sums.
 
     number      the agent that it is
@@ -103,7 +102,7 @@ class Veil:
 
     @cached_property
     def partners(self) -> dict[int, list[int]]:
-        """For each neighbour, with whom this site hides what it says to it: their common
+        """For each neighbour, with whom this site hides its messages to it: their common
         neighbours."""
         return {
             peer: [l for l in neighbours_of(self.network, peer) if l in self.secret_of]
@@ -113,7 +112,7 @@ class Veil:
     def check(self, vector: np.ndarray) -> None:
         """Reject numbers that whole numbers of 64 bits cannot hold."""
         if not (np.abs(vector) < LARGEST).all():
-            raise TooLargeError(f"grew beyond {LARGEST:,.0f}, the most that secure sums carry,")
+            raise TooLargeError(f"exceed {LARGEST:,.0f}, the limit of secure sums,")
 
     def hidden(self, receiver: int, step: int, call: int, vector: np.ndarray) -> np.ndarray:
         """What this site sends to a neighbour in place of a vector."""
@@ -125,10 +124,10 @@ class Veil:
             total = total + R if other > self.number else total - R  # (2), modulo 2^64
         return total
 
-    def differing(self, vector: np.ndarray, heard: Mapping[int, np.ndarray]) -> np.ndarray:
+    def differing(self, vector: np.ndarray, received: Mapping[int, np.ndarray]) -> np.ndarray:
         """By how much all neighbours together differ from this site: row i of (W - I) s."""
         total = np.zeros(vector.size, np.uint64)
-        for other, message in heard.items():
+        for other, message in received.items():
             total = total + message - self._whole(other, vector)
         return (total.view(np.int64) * 2.0**-BITS).astype(vector.dtype)  # (3), (4)
 
@@ -138,7 +137,7 @@ class Veil:
 
 
 def check_sums(network: Network) -> None:
-    """Reject a network on which not everybody could hide from everybody."""
+    """Reject a network on which some site could not hide from some other."""
     agents = network.agents
     if agents < 3 or any(
         len(neighbours_of(network, number)) < agents - 1 for number in range(agents)
@@ -151,7 +150,7 @@ def check_sums(network: Network) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class SecureSums:
     """Hides what one site adds to the sums that all sites read.
 
     number      the agent that it is
@@ -164,11 +163,9 @@ class Sums:
     at: Callable[[], tuple[int, int]]
 
     def hidden(self, vector: np.ndarray) -> np.ndarray:
-        """What this site says in place of a vector: two words of 64 bits for each number."""
+        """What this site sends in place of a vector: two words of 64 bits for each number."""
         if not (np.abs(vector) < MOST).all():
-            raise TooLargeError(
-                f"are not finite, or beyond {MOST:.0e}, the most that secure sums carry"
-            )
+            raise TooLargeError(f"are not finite, or beyond {MOST:.0e}, the limit of secure sums")
         whole = [round(math.ldexp(value, FINE)) for value in vector.tolist()]
         place = b"".join(part.to_bytes(8, "little") for part in self.at())
         for other, secret in self.secret_of.items():
@@ -181,11 +178,11 @@ class Sums:
 
     @staticmethod
     def opened(rows: np.ndarray) -> np.ndarray:
-        """The sum of what all sites have said."""
-        said = [row.astype("<u8").tobytes() for row in rows]
+        """The sum of what all sites have sent."""
+        sent = [row.astype("<u8").tobytes() for row in rows]
         whole = (
-            sum(int.from_bytes(row[k : k + WORD], "little") for row in said)
-            for k in range(0, len(said[0]), WORD)
+            sum(int.from_bytes(row[k : k + WORD], "little") for row in sent)
+            for k in range(0, len(sent[0]), WORD)
         )
         return np.array([math.ldexp(_signed(value), -FINE) for value in whole])  # (6)
 

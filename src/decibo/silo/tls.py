@@ -9,7 +9,7 @@ is made again.
                     this job, and more than RATE in a second, end or slow the connection
 
 All of it runs in one thread with an event loop. Frames for a site that is not connected are
-dropped: `Post` repeats them when asked.
+dropped: `Mailbox` repeats them when asked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from decibo.errors import InputError, first_line
-from decibo.silo.job import Job, Members, Site, host_and_port
-from decibo.silo.mix import neighbours_of
-from decibo.silo.session import HANDSHAKE, Credentials, Gate, Session, context, reason
+from decibo.silo.consortium import Consortium
+from decibo.silo.identity import Site, host_and_port
+from decibo.silo.tls_session import HANDSHAKE, Credentials, Gate, TlsSession, context, reason
 from decibo.silo.wire import Receiver
 
 LENGTH = 4  # bytes before a frame
@@ -42,15 +42,15 @@ class Refused(ConnectionError):  # noqa: N818
     """A connection that this site ends, and why."""
 
 
-def route(job: Job | Members, me: Site, peer: Site) -> str | None:
+def route(consortium: Consortium, me: Site, peer: Site) -> str | None:
     """How the link to a neighbour is made: "call", "wait" for its call, or call the "relay"; None
     if it cannot be."""
-    first = job.number(me.name) < job.number(peer.name)
+    first = consortium.number(me.name) < consortium.number(peer.name)
     if peer.address and (first or not me.address):
         return "call"
     if me.address:
         return "wait"
-    return "relay" if job.relay is not None else None
+    return "relay" if consortium.relay is not None else None
 
 
 class TlsWire:
@@ -58,40 +58,42 @@ class TlsWire:
 
     def __init__(
         self,
-        job: Job | Members,
+        consortium: Consortium,
         site: str,
         credentials: Credentials,
-        say: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], None] = lambda line: None,
         listen: str | None = None,
     ) -> None:
-        self.job = job
-        self.number = job.number(site)
-        self.me = job.sites[self.number]
-        self.say = say
+        self.consortium = consortium
+        self.number = consortium.number(site)
+        self.me = consortium.sites[self.number]
+        self.log = log
         self.listen = listen or self.me.address
         self.peers = {
-            job.names[other]: job.sites[other] for other in neighbours_of(job.network, self.number)
+            name: consortium.sites[consortium.number(name)] for name in consortium.neighbours(site)
         }
-        self.pins = {each.der: each.name for each in job.sites}
-        self.links: dict[str, Link] = {}  # those whose other side is known
-        self.open: set[Link] = set()
-        self.gate = Gate(say)
+        self.pins = {each.der: each.name for each in consortium.sites}
+        self.links: dict[str, TlsLink] = {}  # those whose other side is known
+        self.open: set[TlsLink] = set()
+        self.gate = Gate(log)
         self.longest = 0
         self.receiver: Receiver | None = None
-        self.server = context(credentials, [each.certificate for each in job.sites], server=True)
+        self.server = context(
+            credentials, [each.certificate for each in consortium.sites], server=True
+        )
         self.clients = {
             name: context(credentials, [peer.certificate], server=False)
             for name, peer in self.peers.items()
         }
         self.relay = None
-        if job.relay is not None:
-            self.relay = context(credentials, [job.relay.certificate], server=False)
+        if consortium.relay is not None:
+            self.relay = context(credentials, [consortium.relay.certificate], server=False)
         for peer in self.peers.values():
-            if route(job, self.me, peer) is None:
+            if route(consortium, self.me, peer) is None:
                 raise InputError(
                     f"{site} and {peer.name} are neighbours, but neither has an address at which it"
                     " can be called.",
-                    "Give one of them an address, or add a [relay] to the job.",
+                    "Give one of them an address, or add a [relay] to the consortium.",
                 )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -128,7 +130,7 @@ class TlsWire:
             host, port = host_and_port(self.listen, self.me.name)
             try:
                 self._listener = await self._loop.create_server(
-                    lambda: Link(self, server=True), host, port
+                    lambda: TlsLink(self, server=True), host, port
                 )
             except OSError as error:
                 raise InputError(
@@ -137,7 +139,7 @@ class TlsWire:
                     ' "0.0.0.0:PORT" in site.toml.',
                 ) from error
         for peer in self.peers.values():
-            way = route(self.job, self.me, peer)
+            way = route(self.consortium, self.me, peer)
             if way != "wait":
                 self._task(self._keep_calling(peer, way == "relay"))
 
@@ -150,12 +152,12 @@ class TlsWire:
         """Keep a connection to a neighbour."""
         wait = FIRST
         said = ""
-        first = self.number < self.job.number(peer.name)
-        where = self.job.relay if by_relay else peer
+        first = self.number < self.consortium.number(peer.name)
+        where = self.consortium.relay if by_relay else peer
         assert where is not None
         host, port = host_and_port(where.address, where.name)
         while not self._closing:
-            link = Link(self, server=by_relay and not first, peer=peer.name, by_relay=by_relay)
+            link = TlsLink(self, server=by_relay and not first, peer=peer.name, by_relay=by_relay)
             begun = time.monotonic()
             try:
                 async with asyncio.timeout(HANDSHAKE):
@@ -166,7 +168,7 @@ class TlsWire:
                 problem = f"{where.name} does not answer at {where.address} ({first_line(error)})"
             wait = FIRST if time.monotonic() - begun > LASTED else min(2 * wait, LONGEST)
             if problem and problem != said and not self._closing:
-                self.say(problem)
+                self.log(problem)
             said = problem
             await asyncio.sleep(wait)
 
@@ -223,7 +225,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-class Link(asyncio.Protocol):
+class TlsLink(asyncio.Protocol):
     """One connection: a TLS session, inside that of the relay if there is one, and the frames in
     it."""
 
@@ -238,8 +240,8 @@ class Link(asyncio.Protocol):
         self.problem = ""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._accepted = False
-        self._outer: Session | None = None
-        self._inner: Session | None = None
+        self._outer: TlsSession | None = None
+        self._inner: TlsSession | None = None
         self._answer = bytearray()
         self._buffer = bytearray()
         self._count = 0
@@ -259,7 +261,7 @@ class Link(asyncio.Protocol):
             return
         if self.by_relay:
             assert self.wire.relay is not None
-            self._outer = Session(self.wire.relay, transport.write, server=False)
+            self._outer = TlsSession(self.wire.relay, transport.write, server=False)
             self._guarded(self._outer.start)
         else:
             self._guarded(lambda: self._shake(transport.write))
@@ -310,7 +312,7 @@ class Link(asyncio.Protocol):
             f"ended the connection with {who}: {why}" if self.calls else f"refused {who}: {why}"
         )
         if not self.calls:  # who calls says so itself, once
-            self.wire.say(self.problem)
+            self.wire.log(self.problem)
 
     def _too_late(self) -> None:
         if not self._accepted:
@@ -320,7 +322,7 @@ class Link(asyncio.Protocol):
 
     def _shake(self, write: Callable[[bytes], None]) -> None:
         settings = self.wire.server if self.server else self.wire.clients[self.peer or ""]
-        self._inner = Session(settings, write, server=self.server)
+        self._inner = TlsSession(settings, write, server=self.server)
         self._inner.start()
 
     def _received(self, data: bytes) -> None:
@@ -362,7 +364,7 @@ class Link(asyncio.Protocol):
         self.wire.links[name] = self
         if before is not None and before is not self:
             before.end()
-        self.wire.say(f"connected with {name} at {self.host}")
+        self.wire.log(f"connected with {name} at {self.host}")
         assert self.wire.receiver is not None
         self.wire.receiver.connected(name)
 
@@ -400,7 +402,7 @@ class Link(asyncio.Protocol):
             self._second = loop.time()
             self._count = 0
         elif self._count > RATE:
-            self.wire.say(
+            self.wire.log(
                 f"{self.peer} sends more than {RATE:,} frames in a second, and is slowed down"
             )
             self.transport.pause_reading()

@@ -2,7 +2,7 @@
 them.
 
 A wire is authenticated, encrypted and best effort: it may lose a frame, deliver it twice, late or
-out of order. That nothing depends on it is the business of `Post`.
+out of order. That nothing depends on it is the business of `Mailbox`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import heapq
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from decibo.validate import at_least, fraction, integer
+
+Log = Callable[[str], None]  # gets lines for the log
 
 
 class Receiver(Protocol):

@@ -23,7 +23,8 @@ from decibo.parallel.processes import check_same, share
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
 from decibo.run.solution import Solution, Status
-from decibo.sklearn import owners, silos
+from decibo.silo.estimators import Silo, SiteFit, site_fit
+from decibo.sklearn import silos
 from decibo.validate import fraction, integer, positive
 
 EVERY = 100  # steps between two checkpoints
@@ -69,7 +70,7 @@ class _Silo(BaseEstimator):
         fraction("validation", self.validation, most=0.5, zero=False)
 
     def _table(
-        self, X: ArrayLike, y: ArrayLike, own: owners.Owner | None, **options: bool
+        self, X: ArrayLike, y: ArrayLike, own: SiteFit | None, **options: bool
     ) -> tuple[Any, Any]:
         """The samples as an array, and their labels; what is known of the columns is remembered."""
         if hasattr(self, "encoding_"):
@@ -85,14 +86,12 @@ class _Silo(BaseEstimator):
             self.feature_names_in_ = np.array(own.encoding.columns, dtype=object)
         return table, labels
 
-    def _gather(
-        self, groups: ArrayLike | None, X: np.ndarray, own: owners.Owner | None
-    ) -> silos.Census:
+    def _gather(self, groups: ArrayLike | None, X: np.ndarray, own: SiteFit | None) -> silos.Census:
         """Who has which samples."""
         if own is not None:
-            self.silos_ = own.names
-            self.network_ = own.session.member.network
-            return own
+            self.silos_ = np.array(own.fit.collectives.names)
+            self.network_ = own.fit.consortium.network
+            return silos.SiteCensus.of(own)
         census = silos.census(groups, len(X))
         if jax.process_count() > 1:
             check_same(
@@ -137,15 +136,15 @@ class _Silo(BaseEstimator):
         without being told."""
         known = (
             0
-            if self.random_state is None and isinstance(census, owners.Owner)
+            if self.random_state is None and isinstance(census, silos.SiteCensus)
             else self.random_state
         )
         return census.share(int(check_random_state(known).randint(2**31 - 1)))[0]
 
     def _solve(self, problem: decibo.Problem, census: silos.Census) -> Solution:
         method = decibo.ahead_exact(lam=float(self.lam))
-        if isinstance(census, owners.Owner):
-            solution = census.solve(problem, method, self.steps, self.tol)
+        if isinstance(census, silos.SiteCensus):
+            solution = census.site.fit.solve(problem, method, steps=self.steps, tol=self.tol)
         else:
             solution = decibo.solve(
                 problem,
@@ -210,22 +209,22 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         y: ArrayLike,
         groups: ArrayLike | None = None,
         *,
-        silo: owners.Silo | None = None,
+        silo: Silo | None = None,
     ) -> SiloLogisticRegression:
         """Learn from samples X with classes y.
 
         groups   the silo of each sample; one silo if left out
-        silo     at a site that has only its own samples: the job file, or a `decibo.silo.Member`
+        silo     at a site that has only its own samples: the job file, or a `decibo.silo.Consortium`
         """
         self._check()
-        with owners.owner(self, silo, X, y, groups) as own:
+        with site_fit(self, silo, X, y, groups) as own:
             table, number, census = self._classes(X, y, groups, own)
             coef, self.intercept_ = self._learn(table, self._targets(number), number, census, "log")
         self.coef_ = coef.T
         return self
 
     def _classes(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: owners.Owner | None
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: SiteFit | None
     ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
         """The samples, the number of each one's class, and who has them, once all is checked."""
         table, classes = self._table(X, y, own)
@@ -280,12 +279,12 @@ class SiloRidge(RegressorMixin, _Silo):
         y: ArrayLike,
         groups: ArrayLike | None = None,
         *,
-        silo: owners.Silo | None = None,
+        silo: Silo | None = None,
     ) -> SiloRidge:
         """Learn from samples X with targets y; groups and silo are those of
         `SiloLogisticRegression`."""
         self._check()
-        with owners.owner(self, silo, X, y, groups) as own:
+        with site_fit(self, silo, X, y, groups) as own:
             table, numbers = self._table(X, y, own, y_numeric=True)
             column = np.asarray(numbers, dtype=np.float64)[:, None]
             census = self._gather(groups, table, own)

@@ -42,6 +42,7 @@ from decibo.parallel.collectives import average
 from decibo.parallel.placement import place_agents
 from decibo.parallel.processes import share
 from decibo.problem.problem import Objective, Oracle, Problem
+from decibo.silo.estimators import SiteFit
 from decibo.validate import one_of
 
 START = -3.0  # of the common log-penalty
@@ -103,6 +104,31 @@ class Census:
         return np.sum(
             [row for process in self.share(np.asarray(rows).tolist()) for row in process], axis=0
         )
+
+
+@dataclass(frozen=True, eq=False)
+class SiteCensus(Census):
+    """All silos, of which one is in this process, a site."""
+
+    site: SiteFit
+
+    @staticmethod
+    def of(site: SiteFit) -> SiteCensus:
+        all_sites = site.fit.collectives
+        parts = [np.arange(site.rows)]
+        names = np.array(all_sites.names)
+        return SiteCensus(names, parts, all_sites.number, [site.rows], all_sites.share, site)
+
+    @property
+    def samples(self) -> int:
+        return self.site.everybody
+
+    @property
+    def size(self) -> int:
+        return self.site.rows  # nothing is padded
+
+    def total(self, rows: ArrayLike) -> np.ndarray:
+        return self.site.fit.collectives.total(np.asarray(rows)[0])
 
 
 def alone(names: np.ndarray, parts: list[np.ndarray]) -> Census:

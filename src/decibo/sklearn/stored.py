@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,19 +12,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from decibo.data.encode import Encoding
-from decibo.data.tables import read_table
 from decibo.errors import CorruptedFileError, InputError
 from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
-from decibo.silo.identity import Home
-from decibo.silo.job import read_tables
-from decibo.silo.member import Member
-from decibo.silo.site_run import Say
-from decibo.silo.wire import Wire
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
 from decibo.sklearn.trust import SiloTrust
-from decibo.validate import one_of, only_known
 
 KIND = "decibo model"
 FORMAT = 1
@@ -140,50 +132,3 @@ def _restored(step: dict) -> BaseEstimator:
     many = isinstance(model, SiloLogisticRegression)
     model.intercept_ = np.array(step["intercept"]) if many else float(step["intercept"])  # pyright: ignore
     return model
-
-
-def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | SiloRidge, str]:
-    """The estimator that the table [estimator] of a job file names, and the column with its
-    labels."""
-    where = f"{file}, [estimator]"
-    options = dict(table) if isinstance(table, dict) else {}
-    name = one_of(
-        f"{where}.name",
-        options.pop("name", None),
-        [kind for kind in KNOWN if kind != SiloEncoder.__name__],
-    )
-    label = options.pop("label", None)
-    if not isinstance(label, str):
-        raise InputError(
-            f"{where} must say which column has the labels.", 'Add label = "disease", for example.'
-        )
-    # the job and the site have these
-    parameters = sorted(set(KNOWN[name]().get_params()) - {"network", "checkpoint"})
-    only_known(where, "parameter", options, parameters)
-    return KNOWN[name](**options), label  # pyright: ignore
-
-
-def own_table(site: Home, label: str) -> tuple[Any, np.ndarray]:
-    """This site's samples and their labels, from the file that its own site.toml names."""
-    if site.table is None:
-        raise InputError(
-            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
-            'Add table = "ours.csv", the path of a CSV or parquet file.',
-        )
-    own = read_table(site.folder / site.table, label=label)
-    assert own.y is not None  # since a column of labels was named
-    return own.X, own.y
-
-
-def fit_job(
-    path: Path, site: Home, *, say: Say, wire: Wire | None = None
-) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
-    """Fit the estimator of a job file with the other sites on this site's own table; the model, and
-    where it is kept.
-
-    wire   what carries the messages, TLS by default
-    """
-    model, label = estimator_of(path.name, read_tables(path)["estimator"])
-    X, y = own_table(site, label)
-    model.fit(X, y, silo=Member.at(path, site.folder, say=say, wire=wire))
-    return model, save(model, site.folder / "models" / f"{path.stem}.json")

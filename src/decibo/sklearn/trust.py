@@ -26,7 +26,8 @@ from numpy.typing import ArrayLike
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.run.checkpoint import Checkpoints
-from decibo.sklearn import owners, silos
+from decibo.silo.estimators import Silo, site_fit
+from decibo.sklearn import silos
 from decibo.sklearn.estimators import SiloLogisticRegression
 from decibo.validate import positive
 
@@ -77,7 +78,7 @@ def trust_problem(
     return Problem(_judged, _trained, part, x0, y0, agents=census.count, name="trust")
 
 
-def said_of(checked: ArrayLike | None = None) -> dict[str, str]:
+def agreed_of(checked: ArrayLike | None = None) -> dict[str, str]:
     """What sites that fit a `SiloTrust` must agree on besides its parameters and the columns."""
     return {"checked": "left out" if checked is None else "passed"}
 
@@ -130,7 +131,7 @@ class SiloTrust(SiloLogisticRegression):
         groups: ArrayLike | None = None,
         checked: ArrayLike | None = None,
         *,
-        silo: owners.Silo | None = None,
+        silo: Silo | None = None,
     ) -> SiloTrust:
         """Learn from samples X with classes y; groups and silo are those of
         `SiloLogisticRegression`.
@@ -140,9 +141,9 @@ class SiloTrust(SiloLogisticRegression):
         """
         self._check()
         positive("penalty", self.penalty)
-        said = said_of(checked)
+        agreed = agreed_of(checked)
         more = [] if checked is None else [np.asarray(checked)]
-        with owners.owner(self, silo, X, y, groups, said, more) as own:
+        with site_fit(self, silo, X, y, groups, agreed, more) as own:
             table, number, census = self._classes(X, y, groups, own)
             judging = self._judges(census, number, checked)
             scale = silos.agreed_scale(census, table)

@@ -54,7 +54,7 @@ def context(own: Credentials, trusted: Iterable[str], *, server: bool) -> ssl.SS
     return made
 
 
-class Session:
+class TlsSession:
     """One side of a TLS connection.
 
     write      sends bytes to the other side
@@ -141,9 +141,9 @@ class Gate:
     """
 
     def __init__(
-        self, say: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
+        self, log: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
     ) -> None:
-        self.say = say
+        self.log = log
         self.most = most
         self.burst = burst
         self.rate = rate
@@ -169,7 +169,7 @@ class Gate:
             self._turned_away += 1
             if now - self._said >= 1:
                 self._said = now
-                self.say(
+                self.log(
                     f"turned away {self._turned_away} connections, the last from {host}: too many"
                     " at once"
                 )

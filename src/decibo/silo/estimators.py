@@ -1,10 +1,9 @@
-"""A fit in which every silo is a site of its own: its table stays in its process, and neighbours
-exchange numbers.
+r"""A fit with scikit-learn's interface in which every silo is a site: its table stays in its process.
 
 What all sites read before the fit: the parameters of the estimator, the names of the columns,
 whether a column holds numbers or text and whether values are missing, the categories, the classes.
-What neighbours add up: counts, sums and sums of squares (silo/collectives.py says who learns what).
-Then the run, as in silo/join.py. No row is sent.
+What neighbours add up: counts, sums and sums of squares (collectives.py: who learns what). Then the
+run, as in join.py. No row is sent.
 
 Everything is computed as in a fit of all silos in one process, sums in another order, and without
 padding: a site's table has as many rows as it has samples, and a program of its own.
@@ -20,115 +19,81 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from decibo.algorithm.algorithm import Algorithm
 from decibo.data.encode import TEXT, Columns, Encoding, as_columns
 from decibo.errors import InputError, short_repr
 from decibo.formatting import listed
-from decibo.problem.problem import Problem
-from decibo.run.solution import Solution
-from decibo.silo.member import Member, Session
-from decibo.sklearn import silos
+from decibo.silo.consortium import Consortium
+from decibo.silo.joint_fit import JointFit, meet
 
-Silo = Member | str | Path
+Silo = Consortium | str | Path
 
 
 @dataclass(frozen=True, eq=False)
-class Owner(silos.Census):
-    """All silos, and the samples of one of them, which is a site.
+class SiteFit:
+    """One site in a fit of all.
 
-    session    what the sites have agreed on so far, and the run
-    everybody  how many samples all of them have
+    fit        what the sites have agreed on so far, and the run
+    rows       how many samples this site has
+    everybody  how many all sites have together
     features   the samples of this site as numbers
     encoding   how they became numbers, if there was text or anything missing at any site
     """
 
-    session: Session
+    fit: JointFit
+    rows: int
     everybody: int
     features: object
     encoding: Encoding | None
 
-    @property
-    def samples(self) -> int:
-        """How many samples all silos have."""
-        return self.everybody
-
-    @property
-    def size(self) -> int:
-        """As many samples as there are: nothing is padded."""
-        return len(self.parts[0])
-
-    def total(self, rows: ArrayLike) -> np.ndarray:
-        """The sum over all silos of what this one has, in a list of one."""
-        return self.session.meeting.total(np.asarray(rows)[0])
-
-    def solve(self, problem: Problem, method: Algorithm, steps: int, tol: float) -> Solution:
-        """The run."""
-        return self.session.solve(problem, method, steps=steps, tol=tol)
-
 
 @contextmanager
-def owner(
+def site_fit(
     model: BaseEstimator,
     silo: Silo | None,
     X: object,
     y: object,
     groups: object,
-    said: Mapping[str, str] | None = None,
+    agreed: Mapping[str, str] | None = None,
     more: Sequence[np.ndarray] = (),
-) -> Iterator[Owner | None]:
-    """This site's samples and a meeting with the others, if `silo` says that it is a site.
+) -> Iterator[SiteFit | None]:
+    """This site's samples, once the sites have agreed; None if `silo` is None.
 
-    said   more that all sites must agree on
-    more   what belongs to this site's data besides X and y
+    agreed   more that all sites must agree on
+    more     what belongs to this site's data besides X and y
     """
     if silo is None:
         yield None
         return
-    member = _member(model, silo, groups)
+    consortium = Consortium.at(silo) if isinstance(silo, str | Path) else silo
+    _check_silo(model, consortium, groups)
     columns = own_columns(X)
     labels = own_labels(model, y, columns)
     own = [*columns.values(), np.asarray(column_or_1d(y)), *more]
-    with member.meet(terms_of(model, columns) | dict(said or {}), own) as session:
-        meeting = session.meeting
-        everyone = meeting.share({"columns": what_they_hold(columns), "labels": labels})
-        _compare_labels(meeting.names, [each["labels"] for each in everyone])
+    with meet(consortium, terms_of(model, columns) | dict(agreed or {}), own) as fit:
+        sites = fit.collectives
+        everyone = sites.share({"columns": kinds_of(columns), "labels": labels})
+        _compare_labels(sites.names, [each["labels"] for each in everyone])
         encoding = None
-        if any(what for each in everyone for what in each["columns"].values()):
-            encoding = Encoding.fit(
-                columns, meeting.share, meeting.total, meeting.names.__getitem__
-            )
+        if any(kind for each in everyone for kind in each["columns"].values()):
+            encoding = Encoding.fit(columns, sites.share, sites.total, sites.names.__getitem__)
         rows = len(next(iter(columns.values())))
-        everybody = int(meeting.total(rows))
+        everybody = int(sites.total(rows))
         if everybody < 2:
             raise InputError(
                 f"A fit needs two samples or more, but the sites have {everybody} together."
             )
         features = X if encoding is None else encoding(columns)
-        names = np.array(meeting.names)
-        parts = [np.arange(rows)]
-        yield Owner(
-            names,
-            parts,
-            member.number,
-            [rows],
-            meeting.share,
-            session,
-            everybody,
-            features,
-            encoding,
-        )
+        yield SiteFit(fit, rows, everybody, features, encoding)
 
 
-def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
-    member = Member.at(silo) if isinstance(silo, str | Path) else silo
-    if not isinstance(member, Member):
+def _check_silo(model: BaseEstimator, silo: object, groups: object) -> None:
+    if not isinstance(silo, Consortium) or not silo.site:
         raise InputError(
-            "silo must be the path of a job file or a decibo.silo.Member, but it is"
+            "silo must be the path of a job file or a decibo.silo.Consortium with a site, but it is"
             f" {short_repr(silo)}.",
             'Pass silo="job.toml", for example.',
         )
@@ -140,13 +105,13 @@ def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
     if jax.process_count() > 1:
         raise InputError(
             "A site is one process, but this is a run of several.",
-            "Start fit(..., silo=...) by itself.",
+            "Start fit(..., silo=...) without a launcher.",
         )
     parameters = model.get_params()
     if parameters["checkpoint"] is not None:
         raise InputError(
             "checkpoint was set, but a site keeps its checkpoints in its own folder.",
-            "Leave out checkpoint; decibo.silo.Member(folder=...) chooses another place.",
+            "Leave out checkpoint; decibo.silo.Consortium(folder=...) chooses another place.",
         )
     state = parameters["random_state"]
     if state is not None and not isinstance(state, int | np.integer):
@@ -154,7 +119,6 @@ def _member(model: BaseEstimator, silo: Silo, groups: object) -> Member:
             "random_state must be an integer, so that all sites and a site that starts again draw"
             f" the same, but it is {short_repr(state)}."
         )
-    return member
 
 
 def terms_of(model: BaseEstimator, columns: Columns) -> dict[str, str]:
@@ -188,12 +152,12 @@ def own_columns(X: object) -> Columns:
     return columns
 
 
-def what_they_hold(columns: Columns) -> dict[str, str]:
-    """What stands in the way of taking a column as it is; nothing for numbers without gaps."""
-    what = lambda column: (
+def kinds_of(columns: Columns) -> dict[str, str]:
+    """Whether a column holds text or gaps; nothing for numbers without gaps."""
+    kind = lambda column: (
         TEXT if column.dtype == object else "gaps" if np.isnan(column).any() else ""
     )
-    return {name: what(column) for name, column in columns.items()}
+    return {name: kind(column) for name, column in columns.items()}
 
 
 def own_labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, Any]:

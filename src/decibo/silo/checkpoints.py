@@ -1,11 +1,11 @@
-"""What a site keeps on its own disk: the state of its agent, and what it has said since the
-checkpoint before.
+"""What a site keeps on its own disk: the state of its agent, and its messages since the checkpoint
+before.
 
-A checkpoint is one of `run.checkpoint_files` with one agent, written as a whole or not at all; besides
-the state it holds the log of `Post`, so that the site can repeat after a crash what neighbours may
-have missed. No site sees another's folder.
+A checkpoint is one of `run.checkpoint_files` with one agent, written as a whole or not at all;
+besides the state it holds what `Mailbox` has sent, so that the site can repeat after a crash what
+neighbours may have missed. No site sees another's folder, and only its user may read it.
 
-    DIR/step-00000120/    the state after 120 steps, the records, the log
+    DIR/step-00000120/    the state after 120 steps, the records, the messages
     DIR/data-1-1.json     the mark of the data with which the run began (run.data_marks)
     DIR/finished          there once all neighbours have everything: nobody needs this site any more
     DIR/solution.json     how the run ended at this site, and its x and y
@@ -14,6 +14,7 @@ have missed. No site sees another's folder.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,23 +36,35 @@ from decibo.run.data_marks import Marks
 from decibo.run.fingerprint import software
 from decibo.run.lock import hold
 from decibo.run.solution import Solution
+from decibo.silo.mailbox import SAVED
 
 FINISHED = "finished"
 SOLUTION = "solution.json"
 KEPT = 2  # checkpoints: the one before the newest is used if that one is damaged
 
 
-class Known(NamedTuple):
-    """A state of the run: after so many steps, with its records and what was said."""
+class SiteState(NamedTuple):
+    """Where a site is in a run: after so many steps, with its records and its messages."""
 
     step: int
     state: Tree
     history: dict[str, np.ndarray]
-    said: dict[str, np.ndarray]
+    sent: dict[str, np.ndarray]
+
+
+@contextmanager
+def private(folder: Path) -> Iterator[None]:
+    """A folder that only its user may read, held by one process at a time."""
+    check_folder(folder)
+    # masks and shares of secrets are in it, and a folder of the caller's choice may be 0755
+    os.chmod(folder, 0o700)
+    with hold(folder, own=True):
+        checkpoint_files.clear(folder)
+        yield
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class SiteCheckpoints:
     """The folder of one run at one site."""
 
     folder: Path
@@ -59,47 +72,39 @@ class Kept:
     data: Tree  # with a leading axis of one agent
     terms: dict[str, str]
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes of this site out of the folder."""
-        with hold(check_folder(self.folder), own=True):
-            checkpoint_files.clear(self.folder)
-            yield
-
     @property
     def finished(self) -> bool:
         """Whether the run is complete and all neighbours know it."""
         return (self.folder / FINISHED).is_file()
 
     def finish(self) -> None:
-        """Remember that nobody needs this site any more."""
-        atomic_write(self.folder / FINISHED, "All neighbours have what this site said.\n")
+        atomic_write(self.folder / FINISHED, "All neighbours have all messages.\n", PRIVATE)
 
-    def save(self, known: Known) -> None:
-        """Write a checkpoint."""
+    def save(self, site: SiteState) -> None:
         rows = {
-            f"state.{name}": np.asarray(leaf)[None] for name, leaf in _named(known.state).items()
+            f"state.{name}": np.asarray(leaf)[None] for name, leaf in _named(site.state).items()
         }
-        records = {f"history.{name}": values for name, values in known.history.items()}
+        records = {f"history.{name}": values for name, values in site.history.items()}
         with hold(self.folder, own=True) as lock:
             checkpoint_files.write(
                 self.folder,
-                known.step,
+                site.step,
                 np.array([self.agent]),
                 rows,
-                records | known.said,
+                records | site.sent,
                 {"fingerprint": self.terms, "software": software()},
                 lock=lock,
                 leader=True,
                 barrier=lambda _: None,
                 keep=KEPT,
+                mode=PRIVATE,
             )
 
-    def restore(self, shape: Tree) -> Known | None:
+    def restore(self, shape: Tree) -> SiteState | None:
         """The newest sound checkpoint, of a state that looks like this; None, and the data marked,
         for a new run."""
         marks = Marks(self.folder, np.array([self.agent]), self.data)
-        found = checkpoint_files.newest(self.folder, lambda saved: self._known(saved, shape))
+        found = checkpoint_files.newest(self.folder, lambda saved: self._read(saved, shape))
         if found is None:
             marks.clear()
             marks.write()
@@ -107,7 +112,7 @@ class Kept:
             marks.check()
         return found
 
-    def _known(self, saved: Saved, shape: Tree) -> Known:
+    def _read(self, saved: Saved, shape: Tree) -> SiteState:
         compare(saved, self.terms)
         try:
             rows = saved.rows(np.array([self.agent]))
@@ -117,25 +122,21 @@ class Kept:
             for name, leaf, wanted in zip(names, leaves, names.values(), strict=True):
                 if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype:
                     raise damaged(saved.folder, f"{name} cannot be {leaf.dtype}{list(leaf.shape)}")
-            history = {
-                key.removeprefix("history."): shared[key]
-                for key in shared
-                if key.startswith("history.")
-            }
-            said = {key: shared[key] for key in ("said.positions", "said.sizes", "said.numbers")}
+            start = "history."
+            history = {k.removeprefix(start): shared[k] for k in shared if k.startswith(start)}
+            sent = {key: shared[key] for key in SAVED}
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
             raise damaged(
                 saved.folder, f"its arrays cannot be read ({first_line(error)})"
             ) from error
-        return Known(
-            saved.step, jax.tree.unflatten(jax.tree.structure(shape), leaves), history, said
-        )
+        state = jax.tree.unflatten(jax.tree.structure(shape), leaves)
+        return SiteState(saved.step, state, history, sent)
 
 
-def ended(site: str, solution: Solution) -> dict[str, object]:
-    """How it ended at a site."""
+def summary(site: str, solution: Solution) -> dict[str, object]:
+    """How the run ended at a site, as JSON."""
     return {
         "site": site,
         "status": str(solution.status),
@@ -148,7 +149,7 @@ def ended(site: str, solution: Solution) -> dict[str, object]:
 def write_solution(folder: Path, site: str, solution: Solution) -> Path:
     """Keep a site's x and y, and how it ended, where only its user can read them."""
     points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
-    whole = ended(site, solution) | {"folder": str(folder)} | points
+    whole = summary(site, solution) | {"folder": str(folder)} | points
     return atomic_write(
         folder / SOLUTION,
         json.dumps(to_json(whole, nonfinite_as_text=True), indent=1) + "\n",

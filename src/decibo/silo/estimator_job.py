@@ -1,0 +1,105 @@
+"""A job file with [estimator]: this site's part in the fit, and what the fit would reveal of its
+table, found before anything is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decibo.data.encode import TEXT
+from decibo.data.tables import read_table
+from decibo.errors import InputError
+from decibo.silo import estimators
+from decibo.silo.consortium import Consortium, read_tables
+from decibo.silo.identity import Identity
+from decibo.silo.wire import Log, Wire
+from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.stored import save
+from decibo.sklearn.trust import SiloTrust, agreed_of
+from decibo.validate import one_of, only_known
+
+ESTIMATORS = {kind.__name__: kind for kind in (SiloLogisticRegression, SiloRidge, SiloTrust)}
+
+
+def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | SiloRidge, str]:
+    """The estimator that the table [estimator] of a job file names, and the column with its
+    labels."""
+    where = f"{file}, [estimator]"
+    options = dict(table) if isinstance(table, dict) else {}
+    kind = ESTIMATORS[one_of(f"{where}.name", options.pop("name", None), ESTIMATORS)]
+    label = options.pop("label", None)
+    if not isinstance(label, str):
+        raise InputError(
+            f"{where} must say which column has the labels.", 'Add label = "disease", for example.'
+        )
+    # the network and the checkpoints are those of the job and the site
+    only_known(where, "parameter", options, set(kind().get_params()) - {"network", "checkpoint"})
+    return kind(**options), label
+
+
+def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
+    """This site's samples and their labels, from the file that its own site.toml names."""
+    if site.table is None:
+        raise InputError(
+            f"{site.folder / 'site.toml'} does not say where this site's samples are.",
+            'Add table = "ours.csv", the path of a CSV or parquet file.',
+        )
+    own = read_table(site.folder / site.table, label=label)
+    assert own.y is not None  # since a column of labels was named
+    return own.X, own.y
+
+
+def fit_job(
+    path: Path, site: Identity, *, log: Log, wire: Wire | None = None
+) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
+    """Fit the estimator of a job file with the other sites on this site's own table; the model, and
+    where it is kept.
+
+    wire   what carries the messages, TLS by default
+    """
+    model, label = estimator_of(path.name, read_tables(path)["estimator"])
+    X, y = own_table(site, label)
+    model.fit(X, y, silo=Consortium.at(path, site.folder, log=log, wire=wire))
+    return model, save(model, site.folder / "models" / f"{path.stem}.json")
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosure:
+    """What all sites would read of this one, and whom it would exchange messages with.
+
+    consortium   the sites, as this one sees them
+    terms        what it compares with its neighbours
+    columns      what every column holds: numbers, text or gaps
+    categories   of the columns that hold text
+    classes      of the labels, none for numbers
+    steps        the most steps
+    """
+
+    consortium: Consortium
+    terms: dict[str, str]
+    columns: dict[str, str]
+    categories: dict[str, list[str]]
+    classes: list[object]
+    steps: int
+
+
+def preview(path: Path, site: Identity, log: Log) -> Disclosure:
+    """What a site would disclose in the job in a file."""
+    model, label = estimator_of(path.name, read_tables(path)["estimator"])
+    X, y = own_table(site, label)
+    columns = estimators.own_columns(X)
+    labels = estimators.own_labels(model, y, columns)
+    kinds = estimators.kinds_of(columns)
+    words = lambda name: sorted({word for word in columns[name] if word is not None})
+    more = agreed_of() if isinstance(model, SiloTrust) else {}
+    return Disclosure(
+        Consortium.at(path, site.folder, log=log),
+        estimators.terms_of(model, columns) | more,
+        {name: kind or "numbers" for name, kind in kinds.items()},
+        {name: words(name) for name, kind in kinds.items() if kind == TEXT},
+        labels["classes"],
+        model.get_params()["steps"],
+    )
