@@ -261,7 +261,7 @@ def call(argv: Sequence[str], commands: typer.Typer = app, name: str = "decibo")
 
     def failed(error: BaseException) -> int:
         code = int(report_error(error, "--debug" in own, "--json" in own))
-        if is_watched():  # the others end too: nobody is left to wait for
+        if is_watched():  # the others would wait for this process
             end(code)
         return code
 

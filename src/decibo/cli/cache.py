@@ -2,11 +2,11 @@
 processes.
 
 The command line sets it up, since the process is its own; a call of the library never does. It is
-used only where that is safe: in a folder that nobody else can write to, since compiled programs are
+used only where that is safe: in a folder that only the user can write to, since compiled programs are
 code, and one for each kind of processor, since several may share a home. `DECIBO_CACHE=off`
 switches it off, `DECIBO_CACHE=folder` moves it; a cache that was set up for JAX is left alone.
 
-With several CPU devices, in one process or many, it is switched off whoever set it up: with jaxlib
+With several CPU devices, in one process or many, it is switched off in any case: with jaxlib
 0.10.2 some programs for several of them, read back from a cache, end the process with SIGSEGV or
 SIGABRT.
 """

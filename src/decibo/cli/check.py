@@ -1,4 +1,4 @@
-"""decibo check: what the theory says about a file, before anything runs.
+"""decibo check: what the theory guarantees for a file, before anything runs.
 
 The exit code does not depend on the answer: the conditions are sufficient, and many runs converge
 outside them.

@@ -53,7 +53,7 @@ PUBLISHED = {
 
 
 class Trial(NamedTuple):
-    """A model of one or all hospitals, judged on the patients that nobody has seen."""
+    """A model of one or all hospitals, judged on new patients."""
 
     problem: decibo.Problem
     solution: decibo.Solution
@@ -159,20 +159,20 @@ def pooled(data: Dataset) -> float:
 
 def loss_on_new_patients(s: Snapshot) -> jax.Array:
     """The mean log-loss of the common model on the test patients of all hospitals."""
-    own = lambda d: d["new"] @ silos.log_loss(_said(s, d), d["new_targets"])
+    own = lambda d: d["new"] @ silos.log_loss(_predicted(s, d), d["new_targets"])
     return average(jax.vmap(own)(s.here))
 
 
 def error_on_new_patients(s: Snapshot) -> jax.Array:
     """The share of the test patients of all hospitals that the common model gets wrong."""
     own = lambda d: (
-        d["new"] @ ((_said(s, d) > 0) != (d["new_targets"] > 0))[:, 0].astype(d["new"].dtype)
+        d["new"] @ ((_predicted(s, d) > 0) != (d["new_targets"] > 0))[:, 0].astype(d["new"].dtype)
     )
     return average(jax.vmap(own)(s.here))
 
 
-def _said(s: Snapshot, d: dict[str, jax.Array]) -> jax.Array:
-    """What the answer, the last of the models, says of a hospital's test patients."""
+def _predicted(s: Snapshot, d: dict[str, jax.Array]) -> jax.Array:
+    """Scores of a hospital's test patients by the answer, the last of the models."""
     return d["new_features"] @ s.y["coef"][-1] + s.y["intercept"][-1]
 
 
@@ -239,7 +239,7 @@ def _introduce(data: Dataset) -> None:
 
 
 def _show(visible: bool, label: str, patients: int, shares: list[float]) -> None:
-    """A line as soon as it is known, so that nobody waits in front of an empty screen."""
+    """A line as soon as it is known."""
     if visible:
         print(f"{label:38}{patients:9}{shares[0]:12.3f}{_mean(shares):>19}", flush=True)
 

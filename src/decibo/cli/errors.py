@@ -69,7 +69,7 @@ def report_error(error: BaseException, debug: bool, as_json: bool) -> Exit:
     """Print one message about this exception and return the exit code."""
     code, text = _classify(error)
     if announce(error, text) is not None:
-        return code  # another process has said it
+        return code  # another process has reported it
     if code is Exit.BROKEN:
         text += _internal(error, debug)
     if as_json:

@@ -37,7 +37,7 @@ problem = decibo.Problem(outer, inner, data, x0=jnp.zeros(2), y0=jnp.zeros(2), n
 # Who talks to whom: `decibo list networks` shows more.
 network = decibo.ring(4)
 
-# What `decibo run` uses. Without step sizes the agents find them by themselves.
+# What `decibo run` uses. Without step sizes the agents find them during the run.
 method = decibo.ahead_exact()
 
 # What `decibo compare` runs; `decibo list methods` shows all.

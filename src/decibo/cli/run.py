@@ -13,7 +13,7 @@ from decibo.cli import terminal
 from decibo.cli.errors import Exit
 from decibo.cli.options import File, Json, Method, Out, Resume, Seeds, Steps
 from decibo.cli.script import Choice, Script, fitted, opened
-from decibo.cli.seeds import Task, show_seeds, solve_all
+from decibo.cli.seeds import Task, show, solve_all
 from decibo.cli.solving import OUT, code_of, interruptible, is_first, kept_settings, solve_into
 from decibo.errors import InputError
 from decibo.files import sha256
@@ -58,7 +58,7 @@ def run(
         folder = out or OUT / f"{path.stem}-seeds"
         done = solve_all(script, [Task(None, choice, folder)], checkpoint, resumed)
         if is_first():
-            show_seeds(done, folder, as_json)
+            show(done, folder, as_json)
         return done.exit
 
 

@@ -1,4 +1,4 @@
-"""The file that says what to run. `decibo run mine.py` runs it, as Python would, and reads the
+"""The file that defines what to run. `decibo run mine.py` runs it, as Python would, and reads the
 names that it defines:
 
 problem, or make_problem(seed)   the only one that is required
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """The names of the file that are arguments of solve, and what is kept of a run."""
 
     steps: int = 1000
@@ -76,7 +76,7 @@ class Settings:
     history: str = "csv"
 
 
-NAMES = (*PARTS, *(each.name for each in fields(Settings)))
+NAMES = (*PARTS, *(each.name for each in fields(RunSettings)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Script:
     source: bytes = field(repr=False)
     names: Mapping[str, Any] = field(repr=False)
     before: frozenset[str] = field(repr=False)
-    settings: Settings = Settings()
+    settings: RunSettings = RunSettings()
 
     @property
     def file(self) -> str:
@@ -186,7 +186,7 @@ class Script:
             )
         if isinstance(named, Mapping):
             return [Choice(str(label), self._algorithm(each)) for label, each in named.items()]
-        # A name that several methods share says nothing; then the settings tell them apart.
+        # A name that several methods share is no label: then the settings tell them apart.
         methods = [self._algorithm(each) for each in named]
         names = [method.name for method in methods]
         return [
@@ -422,17 +422,18 @@ def _checked(script: Script) -> Script:
             f"{script.file} defines no problem.",
             f"{close} Define problem, or make_problem(seed).".lstrip(),
         )
-    # A name that nobody reads may be a slip: the file runs all the same, since names are free.
+    # A name that is not read may be a slip. It is only noted, since names are free.
     for name, value in names.items():
         if name in NAMES or name[0] == "_" or isinstance(value, type | types.ModuleType):
             continue
         close = get_close_matches(name, NAMES, n=1, cutoff=0.85)
         if close and close[0] not in names:
             warn(
-                f"{script.file} defines {name}, which decibo does not read. Did you mean {close[0]}?"
+                f"{script.file} defines {name}, which decibo does not read. Did you mean"
+                f" {close[0]}?"
             )
-    values = {each.name: names[each.name] for each in fields(Settings) if each.name in names}
-    settings = Settings(**values)
+    values = {each.name: names[each.name] for each in fields(RunSettings) if each.name in names}
+    settings = RunSettings(**values)
     integer("steps", settings.steps)
     check_seed(settings.seed)
     integer("keep", settings.keep)

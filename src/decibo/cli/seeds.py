@@ -24,13 +24,14 @@ from decibo.cli.script import Choice, Script, fitted
 from decibo.cli.solving import code_of, solve_into
 from decibo.errors import CorruptedFileError, InputError
 from decibo.files import encode, sha256
-from decibo.formatting import MINUS, format_seconds, listed, plural, to_json
+from decibo.formatting import MINUS, format_bytes, format_seconds, listed, plural, to_json
 from decibo.parallel.processes import check_same
 from decibo.problem.problem import Problem
 from decibo.report.group import Group, grouped, with_spread
 from decibo.report.summary import last_value
 from decibo.run import checkpoint_files
 from decibo.run.fingerprint import software
+from decibo.run.outcome import STILL
 from decibo.run.repeat import sharing
 from decibo.run.solution import Solution, Status
 from decibo.runs.folder import RunRecord, check_target, read_run, seed_folder
@@ -44,7 +45,7 @@ class Task(NamedTuple):
     folder: Path
 
 
-class Ran(NamedTuple):
+class FinishedRun(NamedTuple):
     """A run of a command; without a solution it had been made before."""
 
     label: str | None
@@ -57,7 +58,7 @@ class Done:
     """What ran, or was kept, in order, and how the command ends."""
 
     script: Script
-    runs: list[Ran]
+    runs: list[FinishedRun]
     exit: Exit
 
     @property
@@ -81,7 +82,7 @@ def solve_all(
             )
         for seed in script.seeds:
             check_target(_place(task, seed))
-    runs: list[Ran] = []
+    runs: list[FinishedRun] = []
     codes = [Exit.RAN]
     first: Problem | None = None
     for seed in script.seeds:
@@ -109,7 +110,7 @@ def solve_all(
                     setting=_setting(script, task) if several else None,
                 )
                 status = solution.status
-            runs.append(Ran(task.label, folder, solution))
+            runs.append(FinishedRun(task.label, folder, solution))
             codes.append(code_of(status))
             if status is Status.interrupted:
                 return Done(script, runs, max(codes))
@@ -147,9 +148,8 @@ def _setting(script: Script, task: Task) -> str:
 # What is shown
 
 
-def show_seeds(done: Done, folder: Path, as_json: bool) -> None:
-    """The methods with the mean and the deviation over the seeds, how they ended, and what a seed
-    changed."""
+def show(done: Done, folder: Path, as_json: bool) -> None:
+    """The methods with what they reached, how they ended, and what a seed changed."""
     records = [read_run(run.folder) for run in done.runs]
     groups = grouped(records)
     seeds = done.script.seeds
@@ -174,7 +174,8 @@ def show_seeds(done: Done, folder: Path, as_json: bool) -> None:
             f"{plural(len(seeds), 'seed')}: {groups[0].seeds}. A seed sets {listed(varied)}.{stays}"
         )
     for group in groups:
-        if group.several and _all_equal(group):
+        ends = [[last_value(run, name) for name in group.measures] for run in group.runs]
+        if group.several and all(end == ends[0] for end in ends):
             terminal.say(
                 f"{group.label}: all seeds gave the same numbers, so nothing in these runs depends"
                 " on the seed."
@@ -184,49 +185,69 @@ def show_seeds(done: Done, folder: Path, as_json: bool) -> None:
             f"{plural(done.kept, 'run')} of {len(done.runs)} had been made before and stayed."
         )
     for record in records:
-        if not record.sound:
-            terminal.say(f"{record.label}, seed {record.seed}: {record.message}")
-    others = _other_runs(folder, [run.folder for run in done.runs])
-    if others:
-        other = others[0].relative_to(folder)
+        if not record.sound or (STILL in record.message and seeds == [None]):
+            of = record.label if seeds == [None] else f"{record.label}, seed {record.seed}"
+            terminal.say(f"{of}: {record.message}")
+    own = {run.folder for run in done.runs}
+    there = {path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/run.json")}
+    if others := sorted(there - own):
         terminal.say(
-            f"The folder also holds {other}, of an earlier command: a report of the folder shows"
+            f"The folder also holds {others[0].relative_to(folder)}, of an earlier command: a report of the folder shows"
             " it, too."
         )
     place = terminal.path_of(folder)
-    following = f"decibo report {place} --figures --latex"
+    following = f"decibo report {place}{'' if seeds == [None] else ' --figures --latex'}"
     if done.exit is Exit.INTERRUPTED:
         following = "the same command with --resume, which keeps what is complete"
     terminal.say(f"Written to {place}", f"Next: {following}")
 
 
-def _all_equal(group: Group) -> bool:
-    ends = [[last_value(run, name) for name in group.measures] for run in group.runs]
-    return all(end == ends[0] for end in ends)
-
-
 def _table(groups: list[Group]) -> None:
-    """A line for each method, with the measure that is looked for first; others are named below."""
+    """A line for each method, with the measures that are looked for first; others are named
+    below."""
+    several = any(group.several for group in groups)
     names = terminal.ordered(dict.fromkeys(name for group in groups for name in group.measures))
-    shared = [name for name in names if all(name in group.measures for group in groups)][:1]
+    shared = [name for name in names if all(name in group.measures for group in groups)]
+    shared = shared[: 1 if several else 3 if shared[:3] == list(terminal.FIRST[:3]) else 2]
     rows = []
     for group in groups:
-        totals = [run.cost["work"] * run.cost["agents"] * run.steps for run in group.runs]
+        work, sent = (
+            float(np.mean([_totals(run)[f"{name}_total"] for run in group.runs]))
+            for name in ("work", "bytes")
+        )
         rows.append(
             (
-                group.label.replace(",", ", ").replace(",  ", ", "),
+                group.label.replace(",", ", ").replace(",  ", ", "),  # broken at spaces
                 group.ended,
-                *(with_spread(group.end(name)).replace(MINUS, "-") for name in shared),
-                f"{float(np.mean(totals)):.1e}",
+                *(
+                    with_spread(group.end(name)).replace(MINUS, "-")
+                    if several
+                    else last_value(group.first, name)
+                    for name in shared
+                ),
+                f"{work:.1e}",
+                *([] if several else [format_bytes(sent)]),
                 format_seconds(float(np.mean([run.seconds for run in group.runs]))),
             )
         )
-    terminal.table(("method", "ended", *shared, "work", "time"), rows, left=2)
+    head = ("method", "ended", *shared, "work", "time")
+    if not several:
+        head = ("method", "status", *shared, "work", "sent", "time")
+    terminal.table(head, rows, left=2, gap=1 if len(shared) > 1 else 2)
     others = [name for name in names if name not in shared]
     if others:
         terminal.say(
             f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them."
         )
+
+
+def _totals(run: RunRecord) -> dict[str, float]:
+    """What all agents computed and all links carried in the whole run."""
+    return {
+        "gradients_total": run.cost["gradients"] * run.cost["agents"] * run.steps,
+        "work_total": run.cost["work"] * run.cost["agents"] * run.steps,
+        "bytes_total": run.cost["bytes"] * run.cost["links"] * run.steps,
+    }
 
 
 def _group_as_dict(group: Group) -> dict[str, object]:
@@ -265,12 +286,7 @@ def _run_as_dict(record: RunRecord) -> dict[str, object]:
         "seconds": record.seconds,
         "method": record.method["text"],
         "last": {name: last_value(record, name) for name in record.measures},
-        "cost": record.cost,
+        "network": record.network["name"],
+        "cost": record.cost | _totals(record),
         "folder": str(record.folder),
     }
-
-
-def _other_runs(folder: Path, own: list[Path]) -> list[Path]:
-    """Runs in this folder that are not of this command."""
-    found = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/run.json")]
-    return sorted(set(found) - set(own))

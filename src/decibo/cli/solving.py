@@ -108,7 +108,7 @@ def _announced(
             if is_first():
                 sums = {name: sha256(content) for name, content in code.items()}
                 steps = script.settings.steps
-                kept = Kept(script.file, str(script.origin), choice.spec, steps, seed, sums)
+                kept = ResumeRecord(script.file, str(script.origin), choice.spec, steps, seed, sums)
                 write_code(place / "code", code)
                 write_record(settings, KIND, 1, asdict(kept))
             try:
@@ -137,7 +137,7 @@ def write_code(folder: Path, code: dict[str, bytes]) -> None:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResumeRecord:
     """checkpoint/settings.json: what the command line set, and where the file came from."""
 
     file: str
@@ -148,12 +148,12 @@ class Kept:
     code: dict[str, str]
 
 
-def kept_settings(folder: Path) -> Kept:
+def kept_settings(folder: Path) -> ResumeRecord:
     """What a run with checkpoints keeps about itself, if the copies of its code are as they were."""
     place = folder / "checkpoint"
     path = place / "settings.json"
     try:
-        kept = msgspec.convert(read_record(path, KIND, 1, 1 << 20), Kept)
+        kept = msgspec.convert(read_record(path, KIND, 1, 1 << 20), ResumeRecord)
     except msgspec.ValidationError as error:
         raise CorruptedFileError(f"{path} is damaged: {first_line(error)}.") from error
     if kept.file not in kept.code:

@@ -106,7 +106,7 @@ def _run(script: Script, method: decibo.Algorithm, grid: Mapping[str, list]) -> 
         problem = problem if first is None else sharing(problem, first)
         script = script if first else judged(script, problem)
         first = first or problem
-        # A sweep has neither targets nor a choice of memory, and calls `start` with each seed itself.
+        # A sweep has neither targets nor a choice of memory, and passes each seed to `start`.
         options = script.arguments(group[0])
         shared = {
             name: options[name] for name in options if name not in ("until", "seed", "memory")

@@ -9,16 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from decibo.formatting import format_bytes, format_number, format_seconds, to_json
-from decibo.measure.cost import Cost
 from decibo.report.summary import LAST
-from decibo.run.outcome import STILL
 from decibo.run.solution import Solution
 
 WIDTH = 80
@@ -146,49 +143,11 @@ def show_run(solution: Solution) -> None:
     steps = history["step"]
     table(("measure", "start", f"step {int(steps[-1]):,}" if len(steps) else "end"), rows)
     cost = solution.cost
+    products = f"{cost.products_total:,} products with second derivatives"
+    computed = f"{cost.gradients_total:,.0f} gradients{f' and {products}' if cost.products else ''}"
     say(
         solution.message,
         f"{format_seconds(cost.seconds)} of steps, {format_seconds(cost.compiling)} of compiling, "
         f"{format_seconds(cost.measuring)} of measures; "
-        f"{_computed(cost)}, {format_bytes(cost.bytes_total)} sent.",
+        f"{computed}, {format_bytes(cost.bytes_total)} sent.",
     )
-
-
-def _computed(cost: Cost) -> str:
-    products = (
-        f" and {cost.products_total:,} products with second derivatives" if cost.products else ""
-    )
-    return f"{cost.gradients_total:,.0f} gradients{products}"
-
-
-def show_runs(runs: dict[str, Solution]) -> None:
-    """A line for each run, with the measures that are looked for first; others are named below."""
-    recorded = lambda name: all(
-        name in run.history and np.ndim(run.history[name]) == 1 for run in runs.values()
-    )
-    names = ordered(dict.fromkeys(name for run in runs.values() for name in run.history))
-    shared = [name for name in names if recorded(name)]
-    shared = shared[: 3 if shared[:3] == list(FIRST[:3]) else 2]
-    rows = [
-        (
-            label.replace(",", ", ").replace(",  ", ", "),  # long ones are broken at spaces
-            str(run.status),
-            *(last(run).get(name) for name in shared),
-            f"{run.cost.work_total:.1e}",
-            format_bytes(run.cost.bytes_total),
-            format_seconds(run.cost.seconds),
-        )
-        for label, run in runs.items()
-    ]
-    table(
-        ("method", "status", *shared, "work", "sent", "time"),
-        rows,
-        left=2,
-        gap=1 if len(shared) > 1 else 2,
-    )
-    others = [name for name in names if name not in shared]
-    if others:
-        say(f"Also recorded: {', '.join(others)}. --json prints them, and a report shows them.")
-    for label, run in runs.items():
-        if not run.status.sound or STILL in run.message:
-            say(f"{label}: {run.message}")

@@ -111,10 +111,14 @@ def figures(
     with matplotlib.rc_context(RUN_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         # a label in a script the font lacks
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        drawn = {"measures": _measures(groups, shown, band), "costs": _costs(groups, shown, band)}
-        for name, figure in (
-            drawn | {"networks": _networks([group.first for group in groups])}
-        ).items():
+        axes = [axis for axis in AXES if any(group.price(axis) for group in groups)]
+        drawn = {
+            "measures": _panels(groups, [(name, "step") for name in shown[:PANELS]], band),
+            # the main measure in every currency
+            "costs": _panels(groups, [(name, axis) for name in shown[:1] for axis in axes], band),
+            "networks": _networks([group.first for group in groups]),
+        }
+        for name, figure in drawn.items():
             if figure is not None:
                 written += [
                     atomic_write(check_own(folder / f"{name}.{kind}", MARK), saved(figure, kind))
@@ -143,17 +147,6 @@ def _chosen(groups: Sequence[Group], measures: Sequence[str] | None) -> list[str
 
 def _runs(groups: Sequence[Group]) -> list[RunRecord]:
     return [run for group in groups for run in group.runs]
-
-
-def _measures(groups: Sequence[Group], measures: Sequence[str], band: str) -> Figure | None:
-    """Every measure against the steps."""
-    return _panels(groups, [(name, "step") for name in measures[:PANELS]], band)
-
-
-def _costs(groups: Sequence[Group], measures: Sequence[str], band: str) -> Figure | None:
-    """The main measure in every currency."""
-    axes = [axis for axis in AXES if any(group.price(axis) for group in groups)]
-    return _panels(groups, [(name, axis) for name in measures[:1] for axis in axes], band)
 
 
 def _panels(groups: Sequence[Group], panels: Sequence[tuple[str, str]], band: str) -> Figure | None:

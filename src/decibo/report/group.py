@@ -1,7 +1,7 @@
 """Runs of one setting with several seeds, as pages, figures and tables show them: as one.
 
 Runs belong together if their folders name the same setting, their labels agree and their seeds
-differ; a run that stands alone is a group of one. `decibo.run.seeds` says what a group is worth:
+differ; a run that stands alone is a group of one. `decibo.run.seeds` defines what a group shows:
 a curve is the median with a band, a number is mean and deviation, and seeds that failed are
 counted, never left out.
 """
@@ -126,7 +126,7 @@ class Group:
         return self.runs[order[(len(order) - 1) // 2]]
 
     def over(self, text: Callable[[RunRecord], str]) -> str:
-        """What each run says, once where all say the same, otherwise from the first to the last in
+        """The text of each run, once where all agree, otherwise from the first to the last in
         order of seeds."""
         words = list(dict.fromkeys(text(run) for run in self.runs))
         return words[0] if len(words) == 1 else ", ".join(words)

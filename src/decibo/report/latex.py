@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from decibo.errors import InputError
 from decibo.formatting import latex_number, latex_plus_minus
-from decibo.report.group import Group, grouped
+from decibo.report.group import grouped
 from decibo.report.summary import TARGETS, Folders, all_measures, load, main_measure
 from decibo.run.seeds import Spread
-from decibo.runs.folder import RunRecord
 from decibo.validate import one_of
 
 COUNTS = {
@@ -53,7 +52,12 @@ def latex_table(
     """
     groups = grouped(load(folders))
     one_of("axis", axis, COUNTS)
-    measure = _recorded([run for group in groups for run in group.runs], measure)
+    runs = [run for group in groups for run in group.runs]
+    names = all_measures(runs)
+    if not names:
+        raise InputError("These runs recorded no measure to put into a table.")
+    measure = main_measure(runs) if measure is None else measure
+    measure = one_of("The recorded measure", measure, names)
     columns = len(targets)
     sizes = {len(group.runs) for group in groups}
     seeds = (
@@ -75,26 +79,18 @@ def latex_table(
         " & ".join(["Run", "Status", latex_escape(measure), *map(latex_number, targets)]) + r" \\",
         r"\midrule",
     ]
-    rows = [_row(group, measure, axis, targets) for group in groups]
+    rows = []
+    for group in groups:
+        costs = [group.cost_to(measure, axis, target) for target in targets]
+        cells = map(_cell, [group.end(measure) if measure in group.measures else None, *costs])
+        names = latex_escape(group.label), latex_escape(group.ended)
+        rows.append(" & ".join([*names, *cells]) + r" \\")
     return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def latex_escape(text: str) -> str:
     """Text that LaTeX prints as it is; control characters become spaces."""
     return "".join(SPECIAL.get(mark, mark) if mark.isprintable() else " " for mark in text)
-
-
-def _recorded(runs: Sequence[RunRecord], measure: str | None) -> str:
-    names = all_measures(runs)
-    if not names:
-        raise InputError("These runs recorded no measure to put into a table.")
-    return one_of("The recorded measure", main_measure(runs) if measure is None else measure, names)
-
-
-def _row(group: Group, measure: str, axis: str, targets: Sequence[float]) -> str:
-    numbers = [group.cost_to(measure, axis, target) for target in targets]
-    cells = map(_cell, [group.end(measure) if measure in group.measures else None, *numbers])
-    return " & ".join([latex_escape(group.label), latex_escape(group.ended), *cells]) + r" \\"
 
 
 def _cell(numbers: Spread | None) -> str:

@@ -1,4 +1,4 @@
-"""One page about runs: what it says, section by section, and the HTML that needs nothing but
+"""One page about runs: its text, section by section, and the HTML that needs nothing but
 itself.
 
 Sections are plain text; the templates beside this file make HTML of them and escape it.
@@ -44,7 +44,7 @@ def report(folders: Folders, out: str | Path = "report.html") -> Path:
 
     A folder that is not a run itself but contains runs stands for all of them. The page loads
     nothing from elsewhere; the same folders give the same page. Runs that differ in their seed only
-    are one line, with a band. Damaged and unfinished runs are left out, and the page says so. A
+    are one line, with a band. Damaged and unfinished runs are left out, and the page names them. A
     file that is not such a page is never replaced.
     """
     runs, left_out = load_all(folders)
@@ -113,14 +113,14 @@ SIGNS = {"good": "✓", "bad": "✕", "floor": NONE, "open": "…"}
 
 
 class Card(NamedTuple):
-    """One of the first things anybody wants to know."""
+    """A fact at the top of the page."""
 
     title: str
     value: str
     note: str
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table under its column; `style` is a class of the stylesheet."""
 
     column: str
@@ -133,7 +133,7 @@ class RunSection:
     """One run in all tables of the page.
 
     colour, dash   the line it is drawn with
-    method         the method with its settings, unless the label says it already
+    method         the method with its settings, unless it is the label
     ends           the final values of a few measures
     """
 
@@ -145,9 +145,9 @@ class RunSection:
     verdict: Verdict
     sign: str
     steps: str
-    ends: list[Cell]
-    costs: list[Cell]
-    settings: list[Cell]
+    ends: list[TableCell]
+    costs: list[TableCell]
+    settings: list[TableCell]
     details: dict[str, str]
     config: str
 
@@ -195,7 +195,7 @@ def page_sections(groups: Sequence[Group]) -> Page:
             verdict=verdict,
             sign=SIGNS[verdict.kind],
             steps=group.over(lambda run: f"{run.steps:,}"),
-            ends=[Cell(name, _ending(group, name)) for name in ends],
+            ends=[TableCell(name, _ending(group, name)) for name in ends],
             costs=_costs(middle),
             settings=settings[k],
             details=_details(middle) | _by_seed(group, measure),
@@ -297,19 +297,20 @@ def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verd
     return cards
 
 
-def _costs(record: RunRecord) -> list[Cell]:
+def _costs(record: RunRecord) -> list[TableCell]:
     """What a step costs in every currency, and the whole run."""
     cells = [
-        Cell(column, format_setting(record.cost.get(name))) for name, column in STEP_COSTS.items()
+        TableCell(column, format_setting(record.cost.get(name)))
+        for name, column in STEP_COSTS.items()
     ]
     gradients = format_count(record.cost["gradients"] * record.cost["agents"] * record.steps)
     times = [record.seconds, record.cost.get("compiling"), record.cost.get("measuring")]
     seconds = [NONE if each is None else format_seconds(each) for each in times]
     totals = (gradients, format_bytes(_bytes(record)), *seconds)
-    return cells + [Cell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
+    return cells + [TableCell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
 
 
-def _settings(groups: Sequence[Group]) -> list[list[Cell]]:
+def _settings(groups: Sequence[Group]) -> list[list[TableCell]]:
     """The settings of every run; those in which all agree are grey."""
     rows = []
     for group in groups:
@@ -330,13 +331,13 @@ def _settings(groups: Sequence[Group]) -> list[list[Cell]]:
         name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1
     }
     return [
-        [Cell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns]
+        [TableCell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns]
         for row in rows
     ]
 
 
 def _details(record: RunRecord) -> dict[str, str]:
-    """Everything else that a folder says."""
+    """Everything else that a folder holds."""
     problem = record.problem
     size = (
         f", x of {problem.get('x')} and y of {problem.get('y')} numbers"

@@ -74,44 +74,70 @@ def judge_group(group: Group, measure: str | None) -> Verdict:
 
 
 def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
+    """What the course of a measure tells; None if there are too few records."""
     name = str(measure)
-    step = run.history["step"]
     values = run.history[name].astype(float)
     if len(values) < FEWEST or not np.isfinite(values).all():
         return None
-    first = float(values[0])
+    first, last = float(values[0]), float(values[-1])
     third = len(values) // 3
     before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
     zero = vanishes(name)
-    if zero and 0 <= after <= _rounding_level(run) * max(first, float(values.max())):
-        return Verdict(
-            "good",
-            "solved",
-            f"{name} is at {typeset_number(after)}: rounding error is all that is left.",
-        )
-    if values[-1] > max(first, 0) * 10 and first > 0:
+    # Squared errors at the level of rounding, relative to where they began, are zero.
+    rounding = EPSILON.get(run.precision, 1e-3) ** 1.5
+    if zero and 0 <= after <= rounding * max(first, float(values.max())):
+        sentence = f"{name} is at {typeset_number(after)}: rounding error is all that is left."
+        return Verdict("good", "solved", sentence)
+
+    # A gradient that grew is a good sign where it was small at a start that was bad.
+    if last > max(first, 0) * 10 and first > 0:
         fall = _objective_fall(run) if name in ("stationarity", "direction_norm") else ""
         if fall:
             peak = typeset_number(float(values.max()))
-            last = typeset_number(float(values[-1]))
-            path = f"{name} rose from {typeset_number(first)} to {peak} and came to {last}"
-            return Verdict(
-                "open", PLATEAU, f"{fall}; {path}: the gradient was small where it began."
+            path = f"{name} rose from {typeset_number(first)} to {peak} and came to"
+            sentence = (
+                f"{fall}; {path} {typeset_number(last)}: the gradient was small where it began."
             )
-        return Verdict(
-            "bad",
-            "grew",
-            f"{name} ended at {typeset_number(values[-1])}, above {typeset_number(first)} at the"
-            " start.",
+            return Verdict("open", PLATEAU, sentence)
+        sentence = (
+            f"{name} ended at {typeset_number(last)}, above {typeset_number(first)} at the start."
         )
-    if _level(values, third, zero):
-        width = max(
-            abs(after) if zero else LEVEL / 4 * float(np.ptp(values)),
-            3 * float(np.std(values[-third:])),
+        return Verdict("bad", "grew", sentence)
+
+    # A straight line through the last third is flat, or its slope is lost in the noise. Measures
+    # that vanish are judged on a logarithmic scale, others relative to their range.
+    end = values[-third:]
+    span = float(np.ptp(values))
+    logarithmic = zero and bool((end > 0).all())
+    fitted = np.log(end) if logarithmic else end
+    record = np.arange(third)
+    slope, start = np.polyfit(record, fitted, 1)
+    noise = float(np.std(fitted - start - slope * record))
+    if abs(slope) * third > max(LEVEL if logarithmic else LEVEL / 10 * span, noise):
+        since = f"since step {int(run.history['step'][-third]):,}"
+        change = f"from about {typeset_number(before)} to about {typeset_number(after)} {since}"
+        if after > before:
+            return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
+        return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")
+
+    # Since when everything has stayed near that level, and what would lower it.
+    width = max(abs(after) if zero else LEVEL / 4 * span, 3 * float(np.std(end)))
+    outside = np.flatnonzero(np.abs(values - after) > width)
+    settled = int(min(outside[-1] + 1, len(values) - 1)) if len(outside) else 0
+    since = int(run.history["step"][settled])
+    level = f"{name} has stayed near {typeset_number(after)} since about step {since:,}"
+    if not zero:
+        return Verdict("good", "settled", f"{level}.")
+    if after > 0.5 * first:
+        began = f"it began at {typeset_number(first)}. Larger step sizes may move it."
+        return Verdict("bad", "stuck", f"{level}; {began}")
+    advice = "more steps will not lower it, smaller step sizes or an exact method may"
+    if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
+        advice = (
+            "neither more nor smaller steps will lower it, a larger lam does, as far as rounding"
+            " allows"
         )
-        since = int(step[_settled_since(values, after, width)])
-        return _level_verdict(name, after, since, first, zero, _floor_advice(run))
-    return _moving_verdict(name, before, after, int(step[-third]))
+    return Verdict("floor", "floor", f"{level}: {advice}.")
 
 
 def _objective_fall(run: RunRecord) -> str:
@@ -122,66 +148,3 @@ def _objective_fall(run: RunRecord) -> str:
             if last < first - 0.01 * abs(first):
                 return f"{name} fell from {typeset_number(first)} to {typeset_number(last)}"
     return ""
-
-
-def _level(values: np.ndarray, third: int, zero: bool) -> bool:
-    """Whether a straight line through the last third is flat, or its slope is lost in the noise.
-
-    Measures that vanish are judged on a logarithmic scale, others relative to their range.
-    """
-    end = values[-third:]
-    if zero and (end > 0).all():
-        end = np.log(end)
-        share = LEVEL
-    else:
-        share = LEVEL / 10 * float(np.ptp(values))
-    record = np.arange(third)
-    slope, start = np.polyfit(record, end, 1)
-    noise = float(np.std(end - start - slope * record))
-    return abs(slope) * third <= max(share, noise)
-
-
-def _floor_advice(run: RunRecord) -> str:
-    """What lowers the floor of this method: its penalty, if its consensus is exact, otherwise its
-    step sizes."""
-    if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
-        return (
-            "neither more nor smaller steps will lower it, a larger lam does, as far as rounding"
-            " allows"
-        )
-    return "more steps will not lower it, smaller step sizes or an exact method may"
-
-
-def _level_verdict(
-    name: str, value: float, since: int, first: float, zero: bool, advice: str
-) -> Verdict:
-    level = f"{name} has stayed near {typeset_number(value)} since about step {since:,}"
-    if not zero:
-        return Verdict("good", "settled", f"{level}.")
-    if value > 0.5 * first:
-        return Verdict(
-            "bad",
-            "stuck",
-            f"{level}; it began at {typeset_number(first)}. Larger step sizes may move it.",
-        )
-    return Verdict("floor", "floor", f"{level}: {advice}.")
-
-
-def _moving_verdict(name: str, before: float, after: float, since: int) -> Verdict:
-    change = (
-        f"from about {typeset_number(before)} to about {typeset_number(after)} since step {since:,}"
-    )
-    if after > before:
-        return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
-    return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")
-
-
-def _settled_since(values: np.ndarray, level: float, width: float) -> int:
-    """The first record from which everything stays within this width of the level."""
-    outside = np.flatnonzero(np.abs(values - level) > width)
-    return int(min(outside[-1] + 1, len(values) - 1)) if len(outside) else 0
-
-
-def _rounding_level(run: RunRecord) -> float:
-    """The size of a squared error, relative to where it began, when only rounding error is left."""
-    return EPSILON.get(run.precision, 1e-3) ** 1.5

@@ -9,7 +9,7 @@ figures/, checkpoint/ if requested
 
 run.json holds checksums of the others, by which a reader tells that the folder is complete. It also
 tells what is decibo's in a folder: a later run may replace the files that run.json names, code only
-as long as nobody has edited it, and no others. That is why it is the first to be written.
+as long as it was not edited, and no others. That is why it is the first to be written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import io
 import json
 import platform
 import zipfile
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,9 +197,11 @@ def write_run(
         return folder
     cost = solution.cost
     table, measures = history_table(solution.history, cost)
+    solved = io.BytesIO()
+    np.savez_compressed(solved, **arrays)  # type: ignore[arg-type]
     contents = {
         f"history.{file_format}": encode_table(table, file_format),
-        "solution.npz": _npz(arrays),
+        "solution.npz": solved.getvalue(),
     }
     contents |= {f"code/{name}": content for name, content in (code or {}).items()}
     noted = None if config is None else config.get("seed")
@@ -333,7 +335,7 @@ def check_target(folder: str | Path) -> Path:
     """The folder, if a run may be written there: it is new, empty or holds an older run. Worth
     calling before a run.
 
-    Only files of that older run are ever replaced, and its code only if nobody has edited it.
+    Only files of that older run are ever replaced, and its code only if it was not edited.
     """
     folder = check_writable(Path(folder))
     if not folder.exists():
@@ -418,13 +420,7 @@ def _host(leaf: ArrayLike) -> np.ndarray:
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
-def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    return out.getvalue()
-
-
-EDGES = 5000  # links that are listed one by one; nobody could draw more
+EDGES = 5000  # links that are listed one by one; more cannot be drawn
 
 
 def describe_problem(problem: Problem) -> ProblemRecord:
@@ -447,19 +443,29 @@ def describe_method(method: Algorithm) -> MethodRecord:
 def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
     """Its links with their weights (pull weights if directed), unless there are too many, and rho
     where it is cheap."""
-    labels = (
-        None
-        if network.labels is None or network.agents > EDGES
-        else [str(label) for label in network.labels]
-    )
+    named = network.labels is not None and network.agents <= EDGES
+    edges = None
+    if len(network.edges) <= EDGES:
+        ends = network.edges.T
+        if isinstance(network, DirectedNetwork):
+            weights = entries(network.pull, ends[1], ends[0])  # the receiver is the row
+        else:
+            weights = entries(network.weights, ends[0], ends[1])
+        listed = zip(*ends, weights.ravel(), strict=True)
+        edges = [(int(i), int(j), float(weight)) for i, j, weight in listed]
+    rho = None
+    if not isinstance(network, DirectedNetwork) and (
+        "spectrum" in network.__dict__ or network.shifts is not None
+    ):
+        rho = float(network.rho)
     return {
         "name": str(network.name),
         "agents": network.agents,
         "links": len(network.edges),
-        "edges": _edges(network) if len(network.edges) <= EDGES else None,
-        "labels": labels,
+        "edges": edges,
+        "labels": [str(label) for label in network.labels or ()] if named else None,
         "shape": list(getattr(network, "shape", None) or (network.agents,)),
-        "rho": _rho(network),
+        "rho": rho,
         "directed": bool(network.directed),
     }
 
@@ -473,22 +479,6 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "device": f"{len(devices)} x {devices[0].device_kind}",
     }
-
-
-def _edges(network: Network | DirectedNetwork) -> list[tuple[int, int, float]]:
-    ends = network.edges.T
-    if isinstance(network, DirectedNetwork):
-        weights = entries(network.pull, ends[1], ends[0])  # the receiver is the row
-    else:
-        weights = entries(network.weights, ends[0], ends[1])
-    return [(int(i), int(j), float(w)) for i, j, w in zip(*ends, weights.ravel(), strict=True)]
-
-
-def _rho(network: Network | DirectedNetwork) -> float | None:
-    if isinstance(network, DirectedNetwork):
-        return None
-    cheap = "spectrum" in network.__dict__ or network.shifts is not None
-    return float(network.rho) if cheap else None
 
 
 COSTS = ("step", "work", "gradients", "products", "bytes", "seconds")
@@ -509,9 +499,19 @@ def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, 
     for name, values in history.items():
         if name == "step":
             continue
-        components = _components(name, np.asarray(values))
+        rows = np.asarray(values)
+        components = (
+            {"": rows}
+            if rows.ndim <= 1
+            else {
+                f"[{','.join(map(str, index))}]": rows[(slice(None), *index)]
+                for index in np.ndindex(*rows.shape[1:])
+            }
+        )
         for component, column in components.items():
-            free = _free_name(component, table)
+            free = name + component
+            while free in table or free in COSTS:  # the names of costs are reserved
+                free += " (measure)"
             table[free] = column
             if len(components) <= WIDE:
                 shown.append(free)
@@ -520,14 +520,26 @@ def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, 
 
 def encode_table(table: Table, file_format: str) -> bytes:
     """The content of the file that holds the table."""
-    return _to_parquet(table) if file_format == "parquet" else encode(to_csv(table))
+    if file_format != "parquet":
+        return encode(to_csv(table))
+    pyarrow, parquet = _pyarrow()
+    columns = {name: pyarrow.array(column) for name, column in table.items()}
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), out)
+    return out.getvalue()
 
 
 def decode_table(content: bytes, file_format: str) -> Table:
     """The table in a file; raises ValueError, with the reason, if there is none."""
-    table = (
-        _from_parquet(content) if file_format == "parquet" else from_csv(content.decode("utf-8"))
-    )
+    if file_format == "parquet":
+        pyarrow, parquet = _pyarrow()
+        try:
+            read = parquet.read_table(io.BytesIO(content))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"it is not a Parquet file ({error})") from error
+        table = {name: read[name].to_numpy() for name in read.column_names}
+    else:
+        table = from_csv(content.decode("utf-8"))
     if "step" not in table:
         raise ValueError("it has no column 'step'")
     if (np.diff(table["step"]) < 0).any() or not np.issubdtype(table["step"].dtype, np.integer):
@@ -541,40 +553,6 @@ def check_format(file_format: str) -> str:
     if file_format == "parquet":
         _pyarrow()
     return file_format
-
-
-def _components(name: str, values: np.ndarray) -> Table:
-    if values.ndim <= 1:
-        return {name: values}
-    indices = np.ndindex(*values.shape[1:])
-    return {
-        f"{name}[{','.join(map(str, index))}]": values[(slice(None), *index)] for index in indices
-    }
-
-
-def _free_name(name: str, taken: Container[str]) -> str:
-    """The name, changed if a column has it already; the names of costs are reserved."""
-    while name in taken or name in COSTS:
-        name += " (measure)"
-    return name
-
-
-def _to_parquet(table: Table) -> bytes:
-    pyarrow, parquet = _pyarrow()
-    out = io.BytesIO()
-    parquet.write_table(
-        pyarrow.table({name: pyarrow.array(column) for name, column in table.items()}), out
-    )
-    return out.getvalue()
-
-
-def _from_parquet(content: bytes) -> Table:
-    pyarrow, parquet = _pyarrow()
-    try:
-        table = parquet.read_table(io.BytesIO(content))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"it is not a Parquet file ({error})") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
