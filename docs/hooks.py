@@ -53,7 +53,13 @@ def on_page_markdown(markdown, page, **_):
 # Studies: proofs and results, with their figures; they lie beside the library, not in docs/
 
 
-PUBLISHED = ("README.md", "*/*.md", "results/*.json", "results/*/*.csv", "results/figures/*.png")
+PUBLISHED = (
+    "README.md",
+    "*/[!n]*.md",
+    "results/*.json",
+    "results/*/*.csv",
+    "results/figures/*.png",
+)
 
 
 def _studies(config):

@@ -30,7 +30,7 @@ from decibo.validate import only_known
 
 @method
 def s_tfbo(*, step: float = 1.0, initial: float = 0.0) -> Algorithm:
-    """S-TFBO, a recipe of docs/how-to/recipes.md: implicit x tracking with the rule `tuning_free`."""
+    """S-TFBO, a recipe of docs/how-to/algorithm.md: implicit x tracking with the rule `tuning_free`."""
     rule = tuning_free(step, initial)
     return decibo.compose(direction.implicit(), consensus.tracking(), rule=rule)
 

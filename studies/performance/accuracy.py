@@ -95,7 +95,7 @@ def f2sa_2_ed(*, alpha: Rate, gamma: Rate, lam: Rate):
     )
 
 
-@named(provenance="The recipe dsgda_gt of docs/how-to/recipes.md.")
+@named(provenance="The recipe dsgda_gt of docs/how-to/algorithm.md.")
 def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate):
     """The penalty with gradient tracking."""
     return decibo.compose(direction.penalty(lam), consensus.tracking(), x=alpha, y=beta, z=gamma)

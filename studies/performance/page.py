@@ -1,6 +1,6 @@
 """The tables of the performance study: studies/results/performance.md from performance.json.
 
-docs/performance.md has ten sentences and the figures; `summary` computes the sentences, and a test
+README.md has ten sentences and the figures; `summary` computes the sentences, and a test
 holds that the page has them.
 """
 
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 HEAD = """# Performance: all tables
 
 This page is generated from [performance.json](performance.json) by `python -m studies.performance --render`; do not edit it.
-[The documentation](../../docs/performance.md) has the sentences and the figures, and what was missed.
+[The summary](../performance/README.md) has the sentences and the figures, and what was missed.
 
 The two sides of a comparison were measured alternately in one run; ratios are ratios of medians, and the spread is the
 middle half of the ratios of consecutive measurements.
@@ -278,7 +278,7 @@ def write() -> None:
     results = json.loads(STORED.read_text())
     (RESULTS / "performance.md").write_text(page(results))
     pictures.performance(results["rows"])
-    docs = ROOT / "docs" / "performance.md"
+    docs = ROOT / "studies" / "performance" / "README.md"
     text = docs.read_text()
     old = re.search(r"^- A step of.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
     if old is not None:
