@@ -35,7 +35,6 @@ SLOW = (
     "explanation/",
     "how-to/deep_learning",
     "how-to/estimators",
-    "how-to/run",
     "silos",
 )
 
