@@ -30,13 +30,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 # Explanations repeat what tests/theory and tests/algorithm prove; the others train models or start
 # processes. They run in `make test-all`.
-SLOW = (
-    "coming-from",
-    "explanation/",
-    "how-to/deep_learning",
-    "how-to/estimators",
-    "silos",
-)
+SLOW = ("coming-from", "explanation/", "how-to/deep_learning", "how-to/estimators", "silos")
 
 
 def in_docs(page):
