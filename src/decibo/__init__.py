@@ -11,6 +11,7 @@ by talking to their neighbours only. State a `Problem`, choose a `Network`, and 
 methods, networks, problems            what there is by name; contrib has methods beside the core
 direction, estimator, rule, consensus  what methods are composed of; with prox, schedules,
                                        compression and privacy
+callbacks                              what looks at a run and may end it
 data, theory, report, sklearn, silo    data sets and splits, the theory as functions, pages on runs,
                                        estimators, sites
 """
@@ -19,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import decibo.cli  # noqa: F401  (before JAX, so that Ctrl-C ends the command from the start)
-from decibo import data, methods, networks, problems, theory
+from decibo import callbacks, data, methods, networks, problems, theory
 from decibo.algorithm import (
     compression,
     consensus,
@@ -78,6 +79,7 @@ __all__ = [
     "Sweep",
     "ahead",
     "ahead_exact",
+    "callbacks",
     "check_method",
     "complete",
     "compose",

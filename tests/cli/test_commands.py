@@ -207,7 +207,7 @@ def test_compare_tells_which_run_came_to_nothing(here, call):
     done = call("compare", "quad.py", *words)
     assert done.code == Exit.DIVERGED
     text = " ".join(done.out.split())
-    assert "gamma=0.1,lam=20]: No answer after 40 steps. The largest number has grown" in text
+    assert "lam=20]: The run produced no valid result after 40 steps. The largest" in text
     statuses = {
         path.parent.name[:11]: json.loads(path.read_text())["status"]
         for path in here.glob("out/*/*/run.json")

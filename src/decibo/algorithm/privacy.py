@@ -20,7 +20,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 import jax
@@ -36,6 +35,7 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import AGENTS, AgentMix, Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
+from decibo.programs import jitted
 from decibo.pytree import Tree
 from decibo.validate import integer, only_known, positive
 from decibo.validate import seed as check_seed
@@ -177,7 +177,7 @@ def messages(
     return said
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _listened(
     functions: Functions,
     core: Core,

@@ -24,6 +24,7 @@ FIRST = ("stationarity", "phi", "outer", "distance_x", "inner_error", "consensus
 COLOURS = {
     "done": "green",
     "converged": "green",
+    "stopped": "green",
     "diverged": "red",
     "interrupted": "yellow",
     "failed": "red",

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from decibo.parallel.collectives import average, is_spread
 from decibo.problem.problem import Functions, Oracle
+from decibo.programs import jitted
 from decibo.pytree import Tree, Vector
 
 STEPS = 100  # of Newton, at most
@@ -139,7 +140,7 @@ def hypergradient(
     return phi, jnp.where(solved, grad, jnp.nan)
 
 
-@partial(jax.jit, static_argnums=0)  # traced once for all programs that measure the same problem
+@jitted()  # traced once for all programs that measure the same problem
 def exact(functions: Functions, data: Tree, x: Vector, y_guess: Vector) -> Exact:
     """y*(x), Phi(x) and grad Phi(x) together; NaN rather than a wrong number."""
     y, converged = solve_inner(functions, data, x, y_guess)

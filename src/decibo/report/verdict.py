@@ -37,8 +37,8 @@ def judge(run: RunRecord, measure: str | None) -> Verdict:
         return Verdict("good", "converged", run.message)
     trend = _trend(run, measure) if measure in run.history else None
     trend = trend or Verdict("open", str(run.status), "Too few records to see a trend.")
-    if run.status == "interrupted":
-        return Verdict("open", "interrupted", f"{run.message} {trend.sentence}")
+    if run.status in ("interrupted", "stopped"):
+        return Verdict("open", str(run.status), f"{run.message} {trend.sentence}")
     message = run.message.removeprefix(f"All {run.steps} steps done.").strip()
     return Verdict(trend.kind, trend.title, f"{trend.sentence} {message}".strip())
 

@@ -26,11 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.measure.cost import Seconds
+from decibo.programs import jitted, weak
 from decibo.pytree import Tree
 from decibo.run import loop
+from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Chunk, Inputs, Program, Progress
 from decibo.run.outcome import SMALL_Y, unmoved
+from decibo.run.run import LONGEST, Ended, Plan
+from decibo.run.solution import Status
 from decibo.run.timing import SECONDS, Clock, Records
 
 INTERVALS = 64  # the most that a chunk of a batch can have: the size of its buffers
@@ -42,7 +46,6 @@ KEPT = 64  # sizes that were found
 MANY = 60  # intervals of which some may be run once more to be timed
 
 Result = TypeVar("Result")
-BatchReport = Callable[[int, np.ndarray], None]
 
 
 class Batch(NamedTuple):
@@ -92,100 +95,78 @@ def advance(
     )
 
 
-class Ran(NamedTuple):
-    """What the runs of a batch leave.
+class BatchStepper:
+    """Makes the steps of all runs of a batch. Their records, those of the first `count` runs, come
+    with an axis of runs behind that of records, NaN from where a run is not finite."""
 
-    rows      the records of each run, NaN once it is lost
-    finite    whether it was finite after each interval
-    largest   the largest number of its state at the start and at the end
-    kept      whether its y, or z, is where it began
-    """
+    def __init__(self, program: Program, batch: Batch, plan: Plan, count: int):
+        self.program = program
+        self.batch = batch
+        self.plan = plan
+        self.runs = count
+        self.clock = Clock()
+        self.timed = Records()
+        self.count = 1  # intervals at a time
+        self.alive = np.ones(batch.size, bool)
+        intervals = plan.steps // min(plan.every, LONGEST)
+        self.again = intervals >= MANY  # steps may be made once more to be timed
 
-    rows: dict[str, np.ndarray]
-    finite: np.ndarray
-    largest: tuple[np.ndarray, np.ndarray]
-    kept: np.ndarray
-    seconds: Seconds
+    def begin(self) -> RunState:
+        state = begin(self.program, self.batch)
+        history = {"step": np.zeros(0, int)}
+        history |= {name: np.zeros((0, 0)) for name, _ in self.program.measures}
+        return RunState(0, state, history)
 
-
-def run(
-    program: Program,
-    batch: Batch,
-    steps: np.ndarray,
-    record: np.ndarray,
-    report: BatchReport | None = None,
-) -> Ran:
-    """Run all intervals. In between the host calls report(steps done, which runs are finite); once
-    none is, it ends."""
-    clock = Clock()
-    state = begin(program, batch)
-    first = _look(program, batch, state)
-    seconds = clock.lap()
-    timed = Records()
-    again = len(steps) >= MANY
-    parts = []
-    finite = []
-    done = 0
-    count = 1
-    while done < len(steps):
+    def advance(
+        self, state: RunState, until: int, stop: str | None
+    ) -> tuple[RunState, Ended | None]:
+        self.clock.lap()
         begun = time.perf_counter()
-        part = slice(done, done + count)
-        end, lap = _timed(
-            program, batch, state, int(steps[:done].sum()), steps[part], record[part], timed, again
-        )
-        seconds = seconds.plus(lap)
-        state = end.state
-        ran = len(steps[part])
-        finite.append(np.asarray(end.finite)[:, :ran])
-        parts.append(
-            {name: np.asarray(row)[:, :ran][:, record[part]] for name, row in end.rows.items()}
-        )
-        done += ran
-        if report is not None:
-            report(int(steps[:done].sum()), finite[-1][:, -1])
-        if not finite[-1][:, -1].any():
-            break
-        count = int(
-            np.clip(
-                count * min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6)), 1, INTERVALS
-            )
-        )
-    always = np.concatenate(finite, axis=1)
-    alive = np.logical_and.accumulate(always, axis=1)[:, record[: always.shape[1]]]
-    rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-    rows = {name: _masked(row, alive) for name, row in rows.items()}
-    last = _look(program, batch, state)
-    return Ran(rows, always, (first.largest, last.largest), last.kept_since(first), seconds)
+        ends = self.plan.ends(state, until, self.count)
+        steps = np.diff(ends, prepend=state.step)
+        record = self.plan.recorded(ends)
+        end, seconds = self._timed(state.agents, state.step, steps, record)
+        finite = np.asarray(end.finite)[:, : len(ends)]
+        always = self.alive[:, None] & np.logical_and.accumulate(finite, axis=1)
+        self.alive = always[:, -1]
+        new = {"step": ends[record]}
+        for name, row in end.rows.items():
+            clean = _masked(np.asarray(row)[:, : len(ends)], always)
+            new[name] = np.moveaxis(clean[: self.runs, record], 0, 1)
+        history = {
+            name: np.concatenate([old, new[name]]) if len(old) else new[name]
+            for name, old in state.history.items()
+        }
+        state = RunState(int(ends[-1]), end.state, history, state.seconds.plus(seconds))
+        growth = min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6))
+        self.count = int(np.clip(self.count * growth, 1, INTERVALS))
+        if not finite[:, -1].any():
+            return state, Ended(Status.diverged)
+        if stop is not None and state.step < self.plan.steps:
+            return state, Ended(Status.interrupted)
+        return state, None
 
+    def close(self) -> None:
+        pass
 
-def _timed(
-    program: Program,
-    batch: Batch,
-    state: Tree,
-    k: int,
-    steps: np.ndarray,
-    record: np.ndarray,
-    timed: Records,
-    again: bool,
-) -> tuple[Progress, Seconds]:
-    """Run these intervals; a record, and if `again` its steps, are timed by making the last ones
-    anew, now and then."""
-    clock = Clock()
-    end = jax.block_until_ready(advance(program, batch, state, k, steps, record))
-    seconds = clock.lap()
-    if record[-1] and timed.apart():
-        jax.block_until_ready(advance(program, batch, end.state, 0, steps[:0], record[:0]))
-        timed.idle = clock.lap().steps
-        jax.block_until_ready(
-            advance(program, batch, end.state, 0, np.zeros(1, np.int32), np.ones(1, bool))
-        )
-        timed.timed(clock.lap())
-        if steps[-1] and again:
-            jax.block_until_ready(
-                advance(program, batch, end.state, k, steps[-1:], np.zeros(1, bool))
-            )
-            timed.timed_steps(clock.lap(), int(steps[-1]))
-    return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
+    def _timed(
+        self, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
+    ) -> tuple[Progress, Seconds]:
+        """Run these intervals. Now and then the last record, and if `again` its steps, are made once
+        more to be timed."""
+        timed, clock = self.timed, self.clock
+        call = lambda *at: jax.block_until_ready(advance(self.program, self.batch, *at))
+        end = call(state, k, steps, record)
+        seconds = clock.lap()
+        if record[-1] and timed.apart():
+            call(end.state, 0, steps[:0], record[:0])
+            timed.idle = clock.lap().steps
+            call(end.state, 0, np.zeros(1, np.int32), np.ones(1, bool))
+            timed.timed(clock.lap())
+            if steps[-1] and self.again:
+                call(end.state, k, steps[-1:], np.zeros(1, bool))
+                timed.timed_steps(clock.lap(), int(steps[-1]))
+        return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
 
 
 def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
@@ -212,11 +193,12 @@ class Look(NamedTuple):
         return kept
 
 
-def _look(program: Program, batch: Batch, state: Tree) -> Look:
+def look(program: Program, batch: Batch, state: Tree) -> Look:
+    """What is looked at before the first step and after the last one."""
     return jax.tree.map(np.asarray, _seen(program, batch.own, batch.inputs, state))
 
 
-@partial(jax.jit, static_argnames=("program", "own"))
+@jitted(static=2)
 def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -> Look:
     def one(inputs: Inputs, state: Tree) -> Look:
         rows = jax.vmap(inputs.core.view)(state) if program.functions.y.size <= SMALL_Y else {}
@@ -226,13 +208,13 @@ def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -
     return _each(one, own, inputs, state, True)
 
 
-@partial(jax.jit, static_argnames=("program", "own"))
+@jitted(static=2)
 def _begin(program: Program, own: tuple[str, ...], inputs: Inputs, start: Tree) -> Tree:
     state = _each(partial(loop.begin, program), own, inputs, start, "start" in own)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
 
 
-@partial(jax.jit, static_argnames=("program", "own"))
+@jitted(static=2)
 def _advance(
     program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk
 ) -> Progress:
@@ -268,7 +250,7 @@ def _each(
 def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
     """Runs to run together, all batches being about equal."""
     limit = SHARE * free_memory()
-    key = (program, batch.own, types((batch.inputs, batch.start)), count, steps)
+    key = (weak(program), batch.own, types((batch.inputs, batch.start)), count, steps)
     if (known := _found.get(key)) is not None and known.bytes <= limit:
         return known.size
     # (1), (2)

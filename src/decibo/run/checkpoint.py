@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ class Checkpoints:
              Ctrl-C
     keep     how many of the newest checkpoints to keep
     resume   whether to continue from the newest checkpoint in the folder, on any number of
-             processes
+             processes; "auto" continues if there is one, and begins otherwise
     shared   False if each process passes a folder of its own, on a disk of its own: it saves its
              own agents there, and the run resumes from the newest step that all of them have, on
              the same processes
@@ -54,7 +54,7 @@ class Checkpoints:
     folder: str | os.PathLike[str]
     every: int = 1000
     keep: int = 3
-    resume: bool = False
+    resume: bool | Literal["auto"] = False
     shared: bool = True
 
     def __post_init__(self) -> None:
@@ -64,7 +64,8 @@ class Checkpoints:
             )
         integer("every", self.every)
         integer("keep", self.keep)
-        flag("resume", self.resume)
+        if self.resume != "auto":
+            flag("resume", self.resume)
         flag("shared", self.shared)
 
     @property
@@ -159,17 +160,17 @@ class Checkpointer:
             failure = InputError(
                 f"{folder} already holds a checkpoint, of step {checkpoint_files.step_of(there[-1])}, and a"
                 " new run does not overwrite it.",
-                "Pass resume=True to continue from it, or choose another folder.",
+                'Pass resume=True, or "auto", to continue from it, or choose another folder.',
             )
         check_same({}, failure)
         run = self._newest(start)
         if run is None:
             # killed before all had completed their first checkpoint
             begun = self.own and any(share(bool(there)))
-            if resume and not restarted and not begun:
+            if resume is True and not restarted and not begun:
                 raise InputError(
                     f"There is no checkpoint in {folder} to resume from.",
-                    "Leave resume out to start a new run.",
+                    'Leave resume out to start a new run, or pass resume="auto".',
                 )
             self._mark()
             return start

@@ -42,12 +42,15 @@ class OnDevice(Protocol):
         ...
 
 
+def are_wanted(program: Program) -> bool:
+    """Whether a gradient takes arrays where they are, and all agents are on one device."""
+    gradients = (program.functions.outer_gradient, program.functions.inner_gradient)
+    on_device = any(isinstance(gradient, OnDevice) and gradient.on_device for gradient in gradients)
+    return program.placement is None and on_device
+
+
 def pieces_of(program: Program, inputs: Inputs, state: Tree) -> Pieces | None:
     """A step in pieces; None if it is for the compiled loop."""
-    gradients = (program.functions.outer_gradient, program.functions.inner_gradient)
-    wanted = any(isinstance(gradient, OnDevice) and gradient.on_device for gradient in gradients)
-    if program.placement is not None or not wanted:
-        return None
     return _pieces(program, *types((inputs, state, np.int32(0))))
 
 

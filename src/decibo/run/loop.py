@@ -24,9 +24,12 @@ from decibo.parallel.collectives import across, agent_numbers, all_true, gather,
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
 from decibo.problem.low_memory import LowMemoryOracle
 from decibo.problem.problem import Functions, Oracle
+from decibo.programs import jitted
 from decibo.pytree import Tree
 
 INTERVALS = 512  # the most that a chunk of one run can have: the size of its buffers
+# bytes of all agents' states: beyond, a chunk changes them in place, and the state before is gone
+LARGE = 1 << 28
 
 
 class Program(NamedTuple):
@@ -123,7 +126,7 @@ INPUTS: Any = Inputs(*(EVERYWHERE, SPLIT, SPLIT, *(EVERYWHERE,) * 4, SPLIT, EVER
 PROGRESS: Any = Progress(SPLIT, *(EVERYWHERE,) * 8)  # type: ignore[arg-type]
 
 
-@partial(jax.jit, static_argnames="program")
+@jitted()
 def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree:
     """The state of all agents before the first step."""
 
@@ -180,7 +183,7 @@ def _chunk(
     program: Program,
     inputs: Inputs,
     state: Tree,
-    k: jax.Array,
+    k: jax.Array | np.int32,
     chunk: Chunk,
     votes: jax.Array | None = None,
 ) -> Progress:
@@ -198,13 +201,18 @@ def _chunk(
     return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
 
 
-advance = jax.jit(_chunk, static_argnames="program")
+advance = jitted()(_chunk)
 # the state before is gone
-advance_in_place = jax.jit(_chunk, static_argnames="program", donate_argnames="state")
+advance_in_place = jitted(donate_argnames="state")(_chunk)
 
 
 def _advance(
-    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array
+    program: Program,
+    inputs: Inputs,
+    state: Tree,
+    k: jax.Array,
+    chunk: Chunk,
+    votes: jax.Array,
 ) -> Progress:
     size = chunk.steps.shape[0]
     measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
@@ -250,6 +258,11 @@ def _advance(
     return lax.while_loop(more, interval, start)
 
 
+def is_large(state: Tree) -> bool:
+    """Whether there should be only one such state at a time."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) > LARGE
+
+
 def all_finite(tree: Tree) -> jax.Array:
     """Whether every floating-point number of a tree is finite, for all agents."""
     return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)])))
@@ -271,7 +284,7 @@ def _floats(tree: Tree) -> list[jax.Array]:
     return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def values(
     functions: Functions, data: Tree, X: jax.Array, Y: jax.Array, key: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
@@ -285,7 +298,7 @@ def values(
     return jax.vmap(one)(data, X, Y)
 
 
-@partial(jax.jit, static_argnames=("functions", "count"))
+@jitted(static=2)
 def mean_values(
     functions: Functions, count: int, data: Tree, X: jax.Array, Y: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -301,7 +314,7 @@ def mean_values(
     return jax.vmap(one)(data, X, Y)
 
 
-@partial(jax.jit, static_argnames="program")
+@jitted()
 def chosen_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The step sizes that all agents have come to, of a method that chooses them."""
 
@@ -312,7 +325,7 @@ def chosen_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Ar
     return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)
 
 
-@partial(jax.jit, static_argnames="program")
+@jitted()
 def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The variables of all agents as rows."""
 

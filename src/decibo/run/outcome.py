@@ -47,7 +47,7 @@ def judge(history: Mapping[str, np.ndarray], first: float, last: float) -> Outco
             Status.diverged, f"The largest number has grown from {first:.1g} to {last:.1g}."
         )
     bad = {name: _bad_records(values) for name, values in history.items() if name != "step"}
-    ended = [name for name, records in bad.items() if len(records) and records[-1]]
+    ended = [name for name, records in bad.items() if records[-1:].any()]
     if ended:
         since = {int(history["step"][_bad_since(bad[name])]) for name in ended}
         when = f"from step {min(since)} on" if min(since) else "from the start"
@@ -105,8 +105,8 @@ def _bad_records(values: np.ndarray) -> np.ndarray:
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.inexact):
         return np.zeros(len(array), bool)
-    finite = np.isfinite(array).reshape(len(array), -1)
-    return np.asarray(~finite.all(axis=1))
+    # axes and not -1, which cannot be found if there is no record
+    return np.asarray(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
 
 
 def _bad_since(bad: np.ndarray) -> int:

@@ -12,7 +12,7 @@ shared: functions that a factory creates anew for every seed are recognised by w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import UnionType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -138,6 +138,7 @@ def repeat(
     until: Mapping[str, float] | None = None,
     progress: bool | Report | None = None,
     devices: int | None = None,
+    callbacks: Sequence[object] = (),
 ) -> Repeats:
     """Solve the same thing with several seeds: 0, ..., 4, or those of a list.
 
@@ -145,6 +146,7 @@ def repeat(
                               make_problem(seed=seed)`, a factory whose first argument is the seed,
                               `decibo.random_start`
     seeds                     how many, or which; each is also the seed of `solve`
+    callbacks                 as in `solve`; the same ones look at every run, one after another
     others                    as in `solve`
 
     What is not a function of the seed is the same in all runs. A run that diverges does not end the
@@ -175,6 +177,7 @@ def repeat(
             until=until,
             progress=progress,
             devices=devices,
+            callbacks=callbacks,
         )
         for seed, each, over in zip(numbers, problems, networks, strict=True)
     ]

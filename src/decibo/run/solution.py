@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import SimpleNamespace
@@ -25,21 +26,23 @@ class Status(StrEnum):
 
     done          all steps were made
     converged     every target of `until` was reached
+    stopped       a callback ended the run
     diverged      numbers of the state stopped being finite, or grew without bound
-    failed        the state stayed bounded, but the result is no answer: a measure is not a finite
+    failed        the state stayed bounded, but the result is invalid: a measure is not a finite
                   number, or the inner level is not strongly convex
     interrupted   it was asked to stop
     """
 
     done = "done"
     converged = "converged"
+    stopped = "stopped"
     diverged = "diverged"
     failed = "failed"
     interrupted = "interrupted"
 
     @property
     def sound(self) -> bool:
-        """Whether x and y can be used: done, converged, or interrupted on the way."""
+        """Whether x and y can be used: done, converged, or stopped or interrupted on the way."""
         return self not in (Status.diverged, Status.failed)
 
 
@@ -51,8 +54,8 @@ class Solution:
     agents    every agent's own: agents.x, agents.y, ... with a leading axis of agents
     history   name of a measure -> array with one entry for each record; history["step"] says when
     cost      what a step costs and what the run cost: gradients, messages, bytes, seconds
-    status    done, converged, diverged, failed or interrupted (see `Status`); `message` says it in
-              words
+    status    done, converged, stopped, diverged, failed or interrupted (see `Status`); `message`
+              says it in words
     steps     the number of steps after which x, y and agents were taken
     method    the method; the step sizes that agents have found themselves are in `message`
     """
@@ -85,7 +88,7 @@ class Solution:
         step = self.history["step"]
         columns = {"step": step} | self.cost.so_far(step)
         for name, values in self.history.items():
-            flat = values.reshape(len(values), -1)
+            flat = values.reshape(len(values), math.prod(values.shape[1:]))
             columns |= {
                 name if values.ndim == 1 else f"{name}[{i}]": flat[:, i]
                 for i in range(flat.shape[1])

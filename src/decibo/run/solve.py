@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from decibo.measure.cost import (
     state_size,
     step_cost,
 )
-from decibo.measure.measures import Measure, Measures, resolve
+from decibo.measure.measures import SOLVED, Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import is_graph
@@ -46,13 +46,15 @@ from decibo.problem.problem import BATCHES, Functions, Problem, require_products
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
 from decibo.run.checkpoint import Checkpointer, Checkpoints, check_folder
+from decibo.run.compiled import Setup, begin, stepper_of
 from decibo.run.data_marks import Marks
+from decibo.run.diagnose import conclude
 from decibo.run.fingerprint import PARTS, fingerprint
-from decibo.run.loop import Inputs, Program
+from decibo.run.loop import LARGE, Inputs, Program
 from decibo.run.prefetch import Source, open_stream
 from decibo.run.progress import Report
-from decibo.run.run import LARGE, SOLVED, Setup, begin, finish, watched
-from decibo.run.solution import Solution
+from decibo.run.run import Callbacks, Plan, reporting, run, saving, watched
+from decibo.run.solution import DivergedError, Solution
 from decibo.run.start import Start, starting_rows
 from decibo.run.timing import Clock
 from decibo.validate import MOST_STEPS, at_least, flag, integer
@@ -79,6 +81,7 @@ def solve(
     devices: int | None = None,
     checkpoint: Checkpoints | None = None,
     memory: str = "normal",
+    callbacks: Sequence[object] = (),
 ) -> Solution:
     """Let the agents of `network` solve `problem` together by `method`; without one, by
     `ahead_exact()`.
@@ -106,6 +109,9 @@ def solve(
     memory      "less" computes one gradient after the other, so that the activations of one are in
                 memory and not those at y and at z together. "low" does so for one agent of a device
                 after the other, too, and takes longer
+    callbacks   functions (step, measures), called at every record, that end the run by returning
+                True or a reason; or objects with any of start(plan), record(step, measures) and
+                end(solution), such as `decibo.callbacks.EarlyStopping("outer")`
     """
     clock = Clock()
     method = ahead_exact() if method is None else method
@@ -120,6 +126,7 @@ def solve(
         raise InputError(
             f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}."
         )
+    watchers = Callbacks(callbacks)
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
@@ -141,14 +148,32 @@ def solve(
             placement=placement,
             checkpoints=checkpoint,
             memory=memory,
+            callbacks=len(watchers),
         )
         compiling = clock.lap().compiling
+        plan = Plan(steps, every, tuple(name for name, _ in setup.program.measures))
         with setup.checkpointer.held() if setup.checkpointer else nullcontext():
-            run = begin(setup)
-            run = run._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
+            state = begin(setup)
+            state = state._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
+            looks = []
             if setup.checkpointer:
-                run = setup.checkpointer.restore(run, steps)
-            return finish(setup, run, report, throw, clock)
+                state = setup.checkpointer.restore(state, steps)
+                saves = setup.checkpointer.every
+                plan = replace(plan, step=state.step, history=state.history, saves=saves)
+            if len(watchers):
+                watchers.start(plan)
+                looks.append(watchers.look)
+            if report is not None:
+                looks.append(reporting(report, plan))
+            if setup.checkpointer:
+                looks.append(saving(setup.checkpointer, plan))
+            stepper = stepper_of(setup, plan, clock)
+            state, ended = run(stepper, plan, state, looks, at_records=len(watchers) > 0)
+            solution = conclude(setup, state, ended, plan.step)
+    watchers.end(solution)
+    if throw and not solution.status.sound:
+        raise DivergedError(solution)
+    return solution
 
 
 def check_types(problem: object, network: object, method: object) -> None:
@@ -315,11 +340,12 @@ def prepare(
     placement: Placement | None = None,
     checkpoints: Checkpoints | None = None,
     memory: str = "normal",
+    callbacks: int = 0,
 ) -> Setup:
     """Everything that a run needs, checked in all processes before any of them starts."""
     several = jax.process_count() > 1
     local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
-    shared = {"steps": steps, "every": every, "checkpoint": checkpoints}
+    shared = {"steps": steps, "every": every, "checkpoint": checkpoints, "callbacks": callbacks}
     if checkpoints is not None and not checkpoints.shared:
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     if several and placement is not None:

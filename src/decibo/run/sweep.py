@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,11 +32,13 @@ from decibo.network.per_variable import each
 from decibo.problem.problem import Problem, why_no_products
 from decibo.problem.reference import not_strongly_convex
 from decibo.pytree import Tree, one_of
-from decibo.run.batching import Batch, Ran, batch_size, run, stack
+from decibo.run.batching import Batch, BatchStepper, batch_size, look, stack
+from decibo.run.checkpoint import RunState
+from decibo.run.diagnose import MOREAU
 from decibo.run.loop import Inputs, Program
 from decibo.run.outcome import judge, worsened
 from decibo.run.progress import Report
-from decibo.run.run import LONGEST, MOREAU, watched
+from decibo.run.run import Callbacks, Ended, Look, Plan, run, watched
 from decibo.run.seeds import seed_numbers
 from decibo.run.solution import Status
 from decibo.run.solve import (
@@ -72,6 +75,7 @@ def sweep(
     measures: Measures = None,
     start: SeededStart | Sequence[Start] = None,
     progress: bool | Report | None = None,
+    callbacks: Sequence[object] = (),
 ) -> Sweep:
     """Run `method` with every combination of settings in `grid` and every seed; each is the run
     that `solve` makes.
@@ -82,6 +86,9 @@ def sweep(
     seeds     how many, or a list of them: one run for each setting and seed; just seed 0 by default
     start     as in `solve`, or a function of the seed such as `decibo.random_start`
     steps, every, measures, progress   as in `solve`; progress counts the steps of all runs
+    callbacks  as in `solve`, begun for every batch of runs: its measures are arrays with an entry
+               for each of the runs in `plan.runs`. A callback that ends the batch stops them all;
+               their later records repeat the last one
 
     network, method and start may be lists, equally long: their entries are the cases, each of which
     is run with the whole grid. The networks of a list are mixed by matrix products.
@@ -108,26 +115,13 @@ def sweep(
     runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds, listed)
     for point in runs:
         check_fit(problem, cases[point.case][0], point.method)
-    ends = np.unique(
-        np.concatenate([np.arange(0, steps, every), np.arange(0, steps, LONGEST), [steps]])
-    )
-    plan = Plan(np.diff(ends, prepend=0).astype(np.int32), (ends % every == 0) | (ends == steps))
+    watchers = Callbacks(callbacks)
     state = _prepare(problem, cases, runs, measures)
+    plan = Plan(steps, every, tuple(name for name, _ in state.program.measures))
     with watched(progress) as report:
-        return _run(state, plan, report)
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """The intervals of every run: how many steps, and whether a record follows."""
-
-    steps: np.ndarray
-    record: np.ndarray
-
-    @property
-    def total(self) -> int:
-        """The steps of one run."""
-        return int(self.steps.sum())
+        swept = _run(state, plan, report, watchers)
+    watchers.end(swept)
+    return swept
 
 
 Case = tuple[AnyNetwork, Algorithm, SeededStart]
@@ -207,61 +201,65 @@ def _prepare(
     return _Prepared(cases, runs, program, data, known, mixings, reaches, starts)
 
 
-@dataclass
-class _Records:
-    """What the runs of a sweep have left so far."""
-
-    finite: np.ndarray  # (runs, records)
-    largest: np.ndarray  # (runs, 2): the largest number of the state at the start and at the end
-    kept: np.ndarray  # (runs,): whether y or z is where it began
-    rows: dict[str, np.ndarray] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
-    seconds: Seconds = field(default_factory=Seconds)
-
-    def keep(self, places: np.ndarray, ran: Ran, record: np.ndarray) -> None:
-        """Take over the records of a batch."""
-        for name, row in ran.rows.items():
-            shape = (*self.finite.shape, *row.shape[2:])
-            dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
-            self.rows.setdefault(name, np.full(shape, np.nan, dtype))[places, : row.shape[1]] = row
-        recorded = np.logical_and.accumulate(ran.finite, axis=1)[:, record[: ran.finite.shape[1]]]
-        self.finite[places, : recorded.shape[1]] = recorded
-        self.largest[places] = np.stack(ran.largest, axis=1)
-        self.kept[places] = ran.kept
-        self.seconds = self.seconds.plus(ran.seconds)
-
-    def status(self, place: int, step: np.ndarray) -> Status:
-        """How the run at this place ended, if it did."""
-        if not self.finite[place, -1]:
-            return Status.diverged
-        history = {"step": step} | {name: rows[place] for name, rows in self.rows.items()}
-        return judge(history, *map(float, self.largest[place])).status or Status.done
-
-
-def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
+def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbacks) -> Sweep:
     """Batch after batch; what an interruption leaves is kept."""
     clock = Clock()
     count = len(sweep.runs)
-    ended = np.zeros(count, bool)
-    recorded = np.zeros((count, int(plan.record.sum())), bool)
-    records = _Records(recorded, np.zeros((count, 2)), np.zeros(count, bool))
-    try:
-        for places in _batches(sweep, plan, records, report):
-            ended[places] = True
+    step = np.concatenate([np.arange(0, plan.steps, plan.every), [plan.steps]])
+    status = [Status.interrupted] * count
+    rows: dict[str, np.ndarray] = {}
+    kept = np.zeros(count, bool)  # whether y or z is where it began
+    sizes: list[int] = []
+    seconds = Seconds()
+    done = 0
+    with suppress(KeyboardInterrupt):
+        for places, batch in _batches(sweep, plan):
+            places = np.unique(places)  # without those that pad the batch, which come last
+            stepper = BatchStepper(sweep.program, batch, plan, len(places))
+            state = stepper.begin()
+            first = look(sweep.program, batch, state.agents)
+            state = state._replace(seconds=stepper.clock.lap())
+            looks = []
+            if len(callbacks):
+                callbacks.start(replace(plan, runs=tuple(places.tolist())))
+                looks.append(callbacks.look)
             if report:
-                report(
-                    plan.total * int(ended.sum()),
-                    plan.total * count,
-                    {"runs": count, "done": int(ended.sum())},
+                looks.append(_reporting(report, plan, done, len(places), count))
+            state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
+            last = look(sweep.program, batch, state.agents)
+            seconds = seconds.plus(state.seconds)
+            sizes.append(batch.size)
+
+            # The records so far, run by run. Those of a batch that a callback has ended stay where
+            # they are from then on; others that are missing are NaN.
+            there = len(state.history["step"])
+            for name, values in state.history.items():
+                if name == "step":
+                    continue
+                row = np.moveaxis(values, 1, 0)
+                dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
+                full = rows.setdefault(
+                    name, np.full((count, len(step), *row.shape[2:]), np.nan, dtype)
                 )
-    except KeyboardInterrupt:
-        pass
-    step = np.cumsum(plan.steps)[plan.record]
-    status = [
-        records.status(place, step) if over else Status.interrupted
-        for place, over in enumerate(ended)
-    ]
-    status = [_examined(sweep, records, place, found) for place, found in enumerate(status)]
+                full[places, :there] = row
+                if ended.status is Status.stopped:
+                    full[places, there:] = row[:, -1:]
+            kept[places] = last.kept_since(first)[: len(places)]
+            for number, place in enumerate(places):
+                history = {"step": state.history["step"]} | {
+                    name: full[place, :there] for name, full in rows.items()
+                }
+                judged = judge(history, float(first.largest[number]), float(last.largest[number]))
+                if not stepper.alive[number]:
+                    status[place] = Status.diverged
+                elif ended.status is not Status.interrupted:
+                    status[place] = judged.status or ended.status
+            if ended.status is Status.interrupted:
+                break
+            done += len(places)
+            if report:
+                report(plan.steps * done, plan.steps * count, {"runs": count, "done": done})
+    status = [_examined(sweep, rows, kept, place, found) for place, found in enumerate(status)]
     names = {method.name: None for _, method, _ in sweep.cases}
     networks = {repr(network): None for network, _, _ in sweep.cases}
     return Sweep(
@@ -269,23 +267,36 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None) -> Sweep:
         seeds=tuple(point.seed for point in sweep.runs),
         cases=tuple(point.case for point in sweep.runs),
         status=tuple(status),
-        history={"step": step, **records.rows},
-        steps=plan.total,
+        history={"step": step, **rows},
+        steps=plan.steps,
         method=", ".join(names),
         network=", ".join(networks) if len(networks) < 4 else f"{len(networks)} networks",
-        batches=tuple(records.sizes),
-        seconds=records.seconds.steps,
+        batches=tuple(sizes),
+        seconds=seconds.steps,
         compiling=clock.lap().compiling,
-        measuring=records.seconds.measuring,
+        measuring=seconds.measuring,
     )
 
 
-def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) -> Status:
+def _reporting(report: Report, plan: Plan, done: int, fresh: int, count: int) -> Look:
+    """Progress within a batch, after which so many runs more are done."""
+
+    def look(state: RunState, ended: Ended | None) -> None:
+        if state.step < plan.steps:
+            now = plan.steps * done + state.step * fresh
+            report(now, plan.steps * count, {"runs": count, "done": done})
+
+    return look
+
+
+def _examined(
+    sweep: _Prepared, rows: dict[str, np.ndarray], kept: np.ndarray, place: int, found: Status
+) -> Status:
     """The status of a run; one that got far worse, or whose y never moved, has failed if its inner
     level is flat."""
     point = sweep.runs[place]
-    history = {name: rows[place] for name, rows in records.rows.items()}
-    suspect = worsened(history) or (records.kept[place] and not point.method.one_level)
+    history = {name: values[place] for name, values in rows.items()}
+    suspect = worsened(history) or (kept[place] and not point.method.one_level)
     if found is not Status.done or point.method.bias == MOREAU or not suspect:
         return found
     x, y = (jnp.mean(sweep.starts[point.case, point.seed][name], axis=0) for name in ("x", "y"))
@@ -293,33 +304,15 @@ def _examined(sweep: _Prepared, records: _Records, place: int, found: Status) ->
     return found if flat is None else Status.failed
 
 
-def _batches(
-    sweep: _Prepared, plan: Plan, records: _Records, report: Report | None
-) -> Iterator[np.ndarray]:
-    """Run all batches of all programs; yield the places of the runs that are done."""
-    count = len(sweep.runs)
-    earlier = 0
+def _batches(sweep: _Prepared, plan: Plan) -> Iterator[tuple[np.ndarray, Batch]]:
+    """The places of the runs that are made together, with what they are given."""
     for group in _alike(sweep):
         batch = _stacked(sweep, group)
-        size = batch_size(sweep.program, batch, len(group), sweep.data, plan.total)
+        size = batch_size(sweep.program, batch, len(group), sweep.data, plan.steps)
         for at in range(0, len(group), size):
-            # the last batch padded: one program
+            # the last batch is padded, so that all have one program
             members = np.arange(at, at + size).clip(max=len(group) - 1)
-            places = np.array(group)[members]
-            fresh = len(np.unique(places))
-
-            def between(
-                done: int, finite: np.ndarray, before: int = earlier, fresh: int = fresh
-            ) -> None:
-                if report and done < plan.total:
-                    now = plan.total * before + done * fresh
-                    report(now, plan.total * count, {"runs": count, "done": before})
-
-            ran = run(sweep.program, batch.take(members), plan.steps, plan.record, between)
-            records.keep(places, ran, plan.record)
-            records.sizes.append(size)
-            earlier += fresh
-            yield np.unique(places)
+            yield np.array(group)[members], batch.take(members)
 
 
 def _stacked(sweep: _Prepared, group: list[int]) -> Batch:

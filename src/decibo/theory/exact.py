@@ -48,7 +48,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -59,6 +58,7 @@ from decibo.errors import InputError
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.problem.reference import reference
+from decibo.programs import jitted
 from decibo.pytree import Tree, Vector
 from decibo.theory.constants import Constants, network_rho
 from decibo.theory.theorem1 import BELOW, Slack
@@ -402,7 +402,7 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     return StartErrors(e_c, e_w, e_x, float(answer.phi))
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _at_rest(functions: Functions, data: Tree, x: Vector, y: Vector) -> tuple[jax.Array, ...]:
     """w*, and every agent's g_y, H w* + f_y and f_x + J w*, at (x, y*(x))."""
     each = lambda ask: jax.vmap(lambda d: ask(Oracle(functions, d)))(data)

@@ -1,0 +1,109 @@
+"""Compiled programs that do not keep the user's functions alive.
+
+jax.jit holds static arguments as long as it lives, and with them whatever an objective closes over. Here each
+program, which is named by what it depends on, has a jitted function of its own. It knows the user's
+functions by weak references, and when one of them is gone, so are the jitted function and what was
+compiled for it. As long as the functions live, an equal program finds what was compiled.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial, update_wrapper
+from types import FunctionType, MethodType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import jax
+
+FUNCTIONS = (FunctionType, MethodType, partial, type(jax.jit(lambda: None)))
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Weak:
+    """A function that is known as long as somebody else holds it; equal to those of the same
+    function."""
+
+    __slots__ = ("__weakref__", "reference")
+
+    def __init__(self, function: Callable[..., Any]):
+        # a bound method is made whenever it is asked for: what lives is its object
+        kind = weakref.WeakMethod if isinstance(function, MethodType) else weakref.ref
+        self.reference = kind(function)
+        hash(self.reference)  # while it can be computed; the reference remembers it
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        function = self.reference()
+        assert function is not None  # whoever runs a program has its functions
+        return function(*arguments, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weak) and self.reference == other.reference
+
+    def __hash__(self) -> int:
+        return hash(self.reference)
+
+    @property
+    def owner(self) -> object:
+        """What must live for the function to live."""
+        function = self.reference()
+        return function.__self__ if isinstance(function, MethodType) else function
+
+
+def weak(value: Any) -> Any:
+    """The same with weak references in place of functions, in tuples of tuples. Objects that are
+    compared by what they hold stay as they are."""
+    if isinstance(value, FUNCTIONS):
+        return Weak(value)
+    if isinstance(value, tuple):
+        parts = map(weak, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+class Jitted(Generic[P, T]):
+    """jit(function) of which the first arguments, so many as `static` says, name the program."""
+
+    def __init__(self, function: Callable[P, T], static: int = 1, **options: Any):
+        self.function = function
+        self.static = static
+        self.options = options
+        self.programs: dict[Hashable, Any] = {}
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
+        return self.of(arguments)(*arguments[self.static :], **named)
+
+    def lower(self, *arguments: Any, **named: Any) -> jax.stages.Lowered:
+        """As the method of a jitted function."""
+        return self.of(arguments).lower(*arguments[self.static :], **named)
+
+    def trace(self, *arguments: Any, **named: Any) -> Any:
+        """As the method of a jitted function."""
+        return self.of(arguments).trace(*arguments[self.static :], **named)
+
+    def of(self, arguments: tuple[Any, ...]) -> Any:
+        """The jitted function of one program."""
+        program = weak(arguments[: self.static])
+        found = self.programs.get(program)
+        if found is None:
+            found = self.programs[program] = jax.jit(
+                partial(self.function, *program), **self.options
+            )
+            for function in _functions(program):
+                weakref.finalize(function.owner, self.programs.pop, program, None).atexit = False
+        return found
+
+
+def jitted(static: int = 1, **options: Any) -> Callable[[Callable[P, T]], Jitted[P, T]]:
+    """jit as a decorator, for functions whose first arguments name the program."""
+    return lambda function: Jitted(function, static, **options)
+
+
+def _functions(value: Any) -> Iterator[Weak]:
+    if isinstance(value, Weak):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _functions(part)
