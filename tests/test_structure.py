@@ -11,7 +11,7 @@ import decibo
 ROOT = Path(decibo.__file__).parent
 # Lower layers first. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("errors", "validate", "pytree", "files", "formatting"),
+    ("errors", "validate", "pytree", "files", "formatting", "programs"),
     ("parallel",),
     ("data",),
     ("problem",),
@@ -21,7 +21,7 @@ LAYERS = (
     ("theory",),
     ("networks", "methods"),  # faces: what is found by name
     ("run",),
-    ("runs",),
+    ("runs", "callbacks"),
     ("report",),
     ("contrib",),  # methods beside the core: they import it, the core never imports them
     ("silo", "sklearn", "integrations"),

@@ -83,6 +83,10 @@ class Jitted(Generic[P, T]):
         """As the method of a jitted function."""
         return self.of(arguments).trace(*arguments[self.static :], **named)
 
+    def compiled(self) -> int:
+        """How many compiled programs there are."""
+        return sum(program._cache_size() for program in self.programs.values())
+
     def of(self, arguments: tuple[Any, ...]) -> Any:
         """The jitted function of one program."""
         program = weak(arguments[: self.static])

@@ -120,10 +120,10 @@ def test_another_step_size_another_length_and_another_seed_need_no_second_compil
     ours, _ = problem("vector", 5)
     options = {"measures": ["outer"], "every": 5}
     decibo.solve(ours, decibo.ring(5), METHOD, steps=10, **options)
-    before = loop.advance._cache_size()
+    before = loop.advance.compiled()
     decibo.solve(ours, decibo.ring(5), METHOD.replace(alpha=0.001), steps=33, seed=4, **options)
     decibo.solve(ours, decibo.networks.path(5), METHOD, steps=33, **options)
-    assert loop.advance._cache_size() == before
+    assert loop.advance.compiled() == before
 
 
 def test_a_run_that_blows_up_says_when_and_what_to_lower():

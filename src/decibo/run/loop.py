@@ -207,12 +207,7 @@ advance_in_place = jitted(donate_argnames="state")(_chunk)
 
 
 def _advance(
-    program: Program,
-    inputs: Inputs,
-    state: Tree,
-    k: jax.Array,
-    chunk: Chunk,
-    votes: jax.Array,
+    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array
 ) -> Progress:
     size = chunk.steps.shape[0]
     measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
