@@ -18,7 +18,7 @@ from decibo.parallel.placement import Placement
 from decibo.parallel.processes import check_same
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
-from decibo.run import diagnose, host_gradients, loop
+from decibo.run import host_gradients, loop
 from decibo.run.checkpoint import Checkpointer, RunState
 from decibo.run.loop import Chunk, Inputs, Program, Progress
 from decibo.run.prefetch import Feed, Source
@@ -187,7 +187,7 @@ class CompiledStepper:
         """The records and the state before the first number that is not finite."""
         steps = self.plan.steps
         if not is_gone(state.agents):
-            good, step = diagnose.last_finite(
+            good, step = loop.last_finite(
                 self.setup.program, inputs, state.agents, state.step, int(end.k)
             )
             state = _recorded(state, ends[ends <= step], record, end)

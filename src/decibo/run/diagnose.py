@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +21,13 @@ from decibo.errors import InputError
 from decibo.formatting import format_number, listed
 from decibo.measure.measures import SOLVED, as_trees
 from decibo.problem.reference import Reference, not_strongly_convex
-from decibo.pytree import Tree
 from decibo.run import loop, outcome
 from decibo.run.checkpoint import RunState
+from decibo.run.compiled import Setup
 from decibo.run.loop import INTERVALS, Chunk, Inputs, Program
 from decibo.run.outcome import GROWN
+from decibo.run.run import Ended
 from decibo.run.solution import Solution, Status
-
-if TYPE_CHECKING:
-    from decibo.run.compiled import Setup
-    from decibo.run.run import Ended
 
 FACTORS = (4, 16, 64, 256)
 LIMIT = 20_000  # steps: a run that fails later than this is not repeated
@@ -224,24 +220,6 @@ def _explained(setup: Setup, run: RunState, failed: int) -> str:
     if setup.source is not None or loop.is_large(run.agents):
         return "Lower the step sizes."
     return explain(setup.program, setup.inputs, setup.method, setup.rows(), failed)
-
-
-def last_finite(
-    program: Program, inputs: Inputs, state: Tree, step: int, limit: int
-) -> tuple[Tree, int]:
-    """The last state before a number stops being finite, and its step; or the state at `limit`."""
-    while step < limit:
-        count = min(INTERVALS, limit - step)
-        end = loop.advance(program, inputs, state, np.int32(step), Chunk.silent(count, count))
-        if not end.alive:
-            good = int(end.interval) - 1
-            return (
-                loop.advance(program, inputs, state, np.int32(step), Chunk.silent(good)).state,
-                step + good,
-            )
-        state = end.state
-        step += count
-    return state, step
 
 
 def explain(

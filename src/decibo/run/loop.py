@@ -253,6 +253,24 @@ def _advance(
     return lax.while_loop(more, interval, start)
 
 
+def last_finite(
+    program: Program, inputs: Inputs, state: Tree, step: int, limit: int
+) -> tuple[Tree, int]:
+    """The last state before a number stops being finite, and its step; or the state at `limit`."""
+    while step < limit:
+        count = min(INTERVALS, limit - step)
+        end = advance(program, inputs, state, np.int32(step), Chunk.silent(count, count))
+        if not end.alive:
+            good = int(end.interval) - 1
+            return (
+                advance(program, inputs, state, np.int32(step), Chunk.silent(good)).state,
+                step + good,
+            )
+        state = end.state
+        step += count
+    return state, step
+
+
 def is_large(state: Tree) -> bool:
     """Whether there should be only one such state at a time."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) > LARGE
