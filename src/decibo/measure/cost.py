@@ -27,6 +27,7 @@ from decibo.errors import InputError
 from decibo.network.mixing import Reach
 from decibo.network.per_variable import Share, places_of
 from decibo.problem.problem import Functions, Gradient, Oracle
+from decibo.programs import jitted
 from decibo.pytree import Tree, Vector
 
 MARK = "decibo:"
@@ -403,7 +404,7 @@ def trace_step(
         ).jaxpr
 
 
-@partial(jax.jit, static_argnames=("functions", "groups", "derivatives"))
+@jitted(static=3)
 def _traced(
     functions: Functions,
     groups: tuple[tuple[str, ...], ...],

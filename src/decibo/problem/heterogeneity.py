@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from decibo.problem.problem import Functions, Oracle, Problem, check_problem
 from decibo.problem.reference import reference
+from decibo.programs import jitted
 from decibo.pytree import Tree, Vector
 
 
@@ -73,4 +74,4 @@ def gradient_spreads(
     return tuple(_spread(part) for part in jax.vmap(one)(data))
 
 
-_parts = jax.jit(gradient_spreads, static_argnums=0)
+_parts = jitted()(gradient_spreads)

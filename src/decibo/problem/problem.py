@@ -42,6 +42,7 @@ import numpy as np
 
 from decibo.data.stream import Batches, FirstBatch, Samples, Stream
 from decibo.errors import InputError, first_line, short
+from decibo.programs import jitted, weak
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer, only_known
 from decibo.validate import seed as check_seed
@@ -668,7 +669,7 @@ def why_no_products(functions: Functions, data: Tree) -> str:
     """
     leaves, treedef = jax.tree.flatten(data)
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return _why_no_products(functions, treedef, shapes)
+    return _why_no_products(weak(functions), treedef, shapes)
 
 
 def require_products(
@@ -733,7 +734,7 @@ def check_gradients(problem: Problem, *, directions: int = 3, seed: int = 0) -> 
     return {"outer": float(errors[0]), "inner": float(errors[1])}
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _errors(
     functions: Functions, data: Tree, x: jax.Array, y: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, ...]:

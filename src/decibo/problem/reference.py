@@ -33,6 +33,7 @@ from decibo.problem.problem import (
     require_products,
     why_no_products,
 )
+from decibo.programs import jitted
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer
 
@@ -47,8 +48,8 @@ __all__ = [
     "solve_inner",
 ]
 
-_newton = jax.jit(newton, static_argnums=0)
-_hessian = jax.jit(mean_hessian, static_argnums=0)
+_newton = jitted()(newton)
+_hessian = jitted()(mean_hessian)
 
 ELSEWHERE = (
     "It has no exact answers to compare with: judge a run by its measures 'direction_norm' and"

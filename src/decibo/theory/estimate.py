@@ -31,7 +31,6 @@ convex functions are largest at the corners.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +43,7 @@ from decibo.problem.heterogeneity import gradient_spreads
 from decibo.problem.newton import solve_inner
 from decibo.problem.problem import Functions, Oracle, Problem, require_products
 from decibo.problem.reference import reference
+from decibo.programs import jitted
 from decibo.pytree import Tree, Vector, one_of
 from decibo.theory.constants import Constants
 from decibo.validate import at_least, integer
@@ -170,7 +170,7 @@ def _visited(problem: Problem, x: Tree) -> jax.Array:
     return rows
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _first_order(
     functions: Functions, data: Tree, points: jax.Array, start: Vector
 ) -> tuple[jax.Array, ...]:
@@ -185,7 +185,7 @@ def _first_order(
     return lax.map(one, points)
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _second_order(
     functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
 ) -> dict[str, jax.Array]:
@@ -211,7 +211,7 @@ def _second_order(
     return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
 
 
-@partial(jax.jit, static_argnames="functions")
+@jitted()
 def _third_order(
     functions: Functions, data: Tree, xs: jax.Array, ys: jax.Array, key: jax.Array
 ) -> jax.Array:
