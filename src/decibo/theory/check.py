@@ -34,7 +34,7 @@ SUFFICIENT_EXACT = (
     "with constants that follow from those above, 1,000 to 10 million times."
 )
 MINIMAX = "Corollary 2"  # the case g = -f
-LARGEST = 1e60  # of a setting: powers of larger ones are no numbers any more
+LARGEST = 1e60  # of a setting: powers of larger ones overflow
 EXACT = "Theorem B"  # ahead_exact, and the implicit method that it is up to O(1/lam^2)
 STEPS = ("gamma", "beta", "alpha")
 
@@ -94,23 +94,15 @@ class Check:
     def to_json(self) -> str:
         """Everything as JSON."""
         c = self.constants
-        parts: dict[str, Any] = {
-            "problem": self.problem,
-            "network": self.network,
-            "method": self.method,
-            "rho": self.rho,
-            "constants": asdict(c) | {"kappa": c.kappa, "L": c.L},
-            "settings": self.settings,
-            "holds": self.holds,
-            "inequalities": {
-                name: slack._asdict() | {"holds": slack.holds, "factor": slack.factor}
-                for name, slack in self.slacks.items()
-            },
-            "factors": self.factors,
-            "floor": self.floor and {**asdict(self.floor), "total": self.floor.floor},
-            "advice": self.advice,
-            "note": self.note.replace("\n", " "),
+        names = "problem", "network", "method", "rho", "settings", "holds", "factors", "advice"
+        parts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        parts["constants"] = asdict(c) | {"kappa": c.kappa, "L": c.L}
+        parts["inequalities"] = {
+            name: slack._asdict() | {"holds": slack.holds, "factor": slack.factor}
+            for name, slack in self.slacks.items()
         }
+        parts["floor"] = self.floor and {**asdict(self.floor), "total": self.floor.floor}
+        parts["note"] = self.note.replace("\n", " ")
         if self.theorem is not None:
             parts["theorem"] = EXACT if isinstance(self.theorem, ExactSteps) else "Theorem 1"
             parts["largest"] = self.largest

@@ -76,6 +76,7 @@ class Constants:
                 "The curvature of g in y is at least mu_g and at most L_g1, so mu_g <= L_g1, "
                 f"but mu_g = {self.mu_g:g} and L_g1 = {self.L_g1:g}."
             )
+        # Estimates of the same constant from f and from -f may differ by rounding.
         if self.minimax and not math.isclose(self.L_f1, self.L_g1, rel_tol=1e-6):
             raise InputError(
                 "The minimax case is g = -f, so the gradients of f and g have the same Lipschitz"

@@ -196,7 +196,8 @@ def _second_order(
         oracle = Oracle(functions, d)
         f, g = joined(oracle.outer_value, x.size), joined(oracle.inner_value, x.size)
         p = jnp.concatenate([x, y.astype(x.dtype)])
-        # the same at every point
+        # The same directions at every point and for every agent: products are compared between
+        # points.
         probe, other = jax.random.normal(jax.random.key(0), (2, p.size), p.dtype)
         products = lambda q: jnp.concatenate([product(f, q, probe), product(g, q, probe)])
         at_p, bend = jax.jvp(products, (p,), (other,))
@@ -266,6 +267,7 @@ def third(h: Scalar, p: Vector, key: jax.Array) -> jax.Array:
     starts = jax.random.normal(key, (STARTS, p.size), p.dtype)
     starts = starts / jnp.linalg.norm(starts, axis=1, keepdims=True)
     # (7)
+    # The largest of all sweeps, not the last: the iteration need not be monotone.
     return jnp.max(jax.vmap(lambda v: jnp.max(lax.scan(sweep, v, None, length=SWEEPS)[1]))(starts))
 
 

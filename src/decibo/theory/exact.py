@@ -276,6 +276,7 @@ class ExactSteps:
     @property
     def largest_alpha(self) -> float:
         """The largest alpha for which Theorem B holds with this gamma; zeta is infinite there."""
+        # `holds` is monotone in alpha: nu and xi grow with it, and its room shrinks.
         low, high = 0.0, 1.0
         while replace(self, alpha=high).holds and high < 1e300:
             high *= 2
@@ -391,9 +392,11 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     answer = exact.at(problem.x0)
     y = problem.y_layout.ravel(answer.y)
     w, g_y, rest_w, D = map(np.asarray, _at_rest(problem.functions, exact.data, x, y))
+    # C'(U^+ - I) C for memories that sum to zero: on these the pseudo-inverse of U is the inverse
+    # of U + 11'/m.
     W = np.eye(1) if network is None else network.W
     m = len(g_y)
-    U = (np.eye(m) - W) / 2 + 1 / m  # of use on vectors that sum to zero only
+    U = (np.eye(m) - W) / 2 + 1 / m
     of_memory = lambda C: float(np.sum(C * (np.linalg.solve(U, C) - C))) / m
     far = float(np.sum((np.asarray(y0) - y) ** 2))
     e_c = math.sqrt(far + steps.gamma**2 * of_memory(g_y - g_y.mean(0)))

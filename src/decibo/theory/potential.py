@@ -66,6 +66,7 @@ class Potential:
         )
         far = lambda v, centre: jnp.sum((v - centre) ** 2)
         spread = [average(jnp.sum((s.local[v] - s.mean(v)) ** 2, axis=1)) for v in "xyz"]
+        # In the order of the weights d_1 to d_5.
         errors = far(s.mean("y"), y_lam), far(s.mean("z"), y_star), *spread
         values = [d * error for d, error in zip(self.weights, errors, strict=True)]
         return dict(zip(TERMS, [2 * s.exact.phi, *values], strict=True))  # (1)
