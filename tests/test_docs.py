@@ -106,15 +106,21 @@ def test_blocks_run_and_print_what_the_page_says(page):
 
 
 def test_links_lead_somewhere():
+    broken = broken_links(PAGES)
+    assert not broken, "\n".join(broken)
+
+
+def broken_links(pages):
+    """Links of pages, those of the studies too, to no file or no heading."""
     broken = []
-    for page in PAGES:
+    for page in pages:
         for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
             target, _, anchor = link.partition("#")
             file = (page.parent / target).resolve() if target else page
             if "://" in link or (file.exists() and (not anchor or anchor in anchors(file))):
                 continue
-            broken.append(f"{in_docs(page)}: {link}")
-    assert not broken, "\n".join(broken)
+            broken.append(f"{page.relative_to(ROOT)}: {link}")
+    return broken
 
 
 def anchors(page):
