@@ -107,7 +107,7 @@ def test_companies_learn_what_one_table_would_give_and_resume_after_a_kill(tmp_p
 
 
 def test_the_page_shows_the_script():
-    page = (ROOT / "docs" / "how-to" / "companies.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "owners.md").read_text()
     assert SCRIPT.read_text().partition('"""\n\n')[2].strip() in page
     code = [line for line in SCRIPT.read_text().splitlines() if line.strip()]
     assert len(code) <= 30

@@ -306,5 +306,5 @@ def _close(page: Path) -> None:
     terminal.say(
         "",
         f"Open {terminal.path_of(page)} in a browser: curves, network, costs.",
-        "Next: docs/silos.md has your own tables, docs/tutorial.md your own problem.",
+        "Next: docs/how-to/owners.md has your own tables, docs/tutorial.md your own problem.",
     )
