@@ -100,6 +100,13 @@ def test_a_file_may_choose_single_precision(write, here, call):
     assert jnp.zeros(1).dtype == np.float64  # and it was put back
 
 
+def test_callbacks_of_the_file_look_at_the_run(write, call):
+    write(callbacks="[lambda step, measures: step >= 20]", every="5")
+    done = call("run", "quad.py", "--json")
+    assert done.code == Exit.RAN, done.err
+    assert (done.json["status"], done.json["steps"]) == ("stopped", 20)
+
+
 def test_a_run_that_diverges_ends_with_one(here, call):
     done = call("run", "quad.py", "-m", "ahead_exact[alpha=1e4]", "--steps", 400)
     assert done.code == Exit.DIVERGED
