@@ -107,7 +107,7 @@ def launch(
 ) -> int:
     """Run a command in several processes that find each other; returns the exit code.
 
-    command    a decibo command such as ["run", "mine.py"], or any other such as ["python",
+    command    a decibo command such as ["run", "config.toml"], or any other such as ["python",
                "script.py"]
     restarts   how often to restart from the last checkpoint after a process was lost
     heartbeat  seconds of silence after which a process counts as lost
@@ -148,7 +148,7 @@ def _arguments(command: Sequence[str]) -> tuple[list[str], bool]:
     """What to start, and whether it is a command of decibo."""
     if not command:
         raise InputError(
-            "There is no command to start.", "For example: decibo launch -n 4 -- run mine.py"
+            "There is no command to start.", "For example: decibo launch -n 4 -- run config.toml"
         )
     first, *rest = command
     if first in ("python", "python3"):
