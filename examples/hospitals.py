@@ -139,8 +139,8 @@ def disturbed(job):
     os.kill(processes[FROZEN].pid, signal.SIGCONT)
     processes[KILLED] = start(job, KILLED)  # the same command
     ended(processes, job)
-    return all((job.parent / name / "model.json").read_bytes() == (job.parent / name / "calm.json").read_bytes()
-               for name in SITES)  # fmt: skip
+    model = lambda name, file: (job.parent / name / file).read_bytes()
+    return all(model(name, "model.json") == model(name, "calm.json") for name in SITES)
 
 
 def compared(right, other):

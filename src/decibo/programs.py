@@ -1,9 +1,10 @@
 """Compiled programs that do not keep the user's functions alive.
 
-jax.jit holds static arguments as long as it lives, and with them whatever an objective closes over. Here each
-program, which is named by what it depends on, has a jitted function of its own. It knows the user's
-functions by weak references, and when one of them is gone, so are the jitted function and what was
-compiled for it. As long as the functions live, an equal program finds what was compiled.
+jax.jit holds static arguments as long as it lives, and with them whatever an objective closes
+over. Here each program, which is named by what it depends on, has a jitted function of its own. It
+knows the user's functions by weak references, and when one of them is gone, so are the jitted
+function and what was compiled for it. As long as the functions live, an equal program finds what
+was compiled.
 """
 
 from __future__ import annotations

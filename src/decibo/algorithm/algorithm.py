@@ -317,7 +317,8 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
             )
 
         if provenance:
-            make.__doc__ = f"{inspect.cleandoc(factory.__doc__ or '')}\n\n{fill(f'Provenance: {provenance}', 110)}"
+            words = fill(f"Provenance: {provenance}", 100)
+            make.__doc__ = f"{inspect.cleandoc(factory.__doc__ or '')}\n\n{words}"
         return _entered(cast("Method[P]", make), provenance)
 
     return name if factory is None else name(factory)

@@ -8,10 +8,13 @@ gradients, what its neighbours send, and two numbers about the network that ever
 Inner level: exact diffusion of y and z along moving averages of their directions, which is heavy
 ball. Along an eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
 
-    (1)  a   = a + theta (d - a)                                           for y and z, with the same theta
-    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised   at every PROBE-th step
-    (3)  L   = max(l, FALL L)                                              a power iteration that runs along
-    (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   growing by at most GROW a step
+    (1)  a   = a + theta (d - a)                                           for y and z, with the
+                                                                           same theta
+    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised
+                                                                           at every PROBE-th step
+    (3)  L   = max(l, FALL L)                                              a power iteration that
+                                                                           runs along
+    (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   at most GROW times it
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
 The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In
@@ -26,15 +29,21 @@ steps. The memories are scaled with gamma.
 Outer level: gradient tracking, where agents and coordinates may have different step sizes s without
 harm, because t vanishes at the solution.
 
-    (6)  t   = W t' + d - d'                                               ' = of the step before
-    (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1         the mean of t^2, step j with weight j^2
-    (8)  c_T = sqrt|q| q m_T/max(q^2, m_T^2)                               for lags T = 1, 4, 16, 64, 256
-         then m_T = m_T + (q - m_T)/min(T, k + 1)                          the mean of the last T or so
-    (9)  log s = log s + UP/(1 + k/CALM) B min_T c_T   if all c_T > 0      the last T steps point the same way
-         log s = log s + DOWN min_T c_T/T              otherwise           no slower than an oscillation of period T
-         and log s falls with log sqrt(v), where v falls                   so that s/sqrt(v) never grows by itself
+    (6)  t   = W t' + d - d'                                           ' = of the step before
+    (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1     the mean of t^2, step j with
+                                                                       weight j^2
+    (8)  c_T = sqrt|q| q m_T/max(q^2, m_T^2)                           for lags T = 1, 4, 16, 64,
+                                                                       256
+         then m_T = m_T + (q - m_T)/min(T, k + 1)                      the mean of the last T or so
+    (9)  log s = log s + UP/(1 + k/CALM) B min_T c_T   if all c_T > 0  the last T steps point the
+                                                                       same way
+         log s = log s + DOWN min_T c_T/T              otherwise       no slower than an oscillation
+                                                                       of period T
+         and log s falls with log sqrt(v), where v falls               so that s/sqrt(v) never grows
+                                                                       by itself
     (10) x   = W (x - s B q)
-    (11) B   = (l/(average l of late))^-10, at most 1                      the brake: curvature must not run ahead
+    (11) B   = (l/(average l of late))^-10, at most 1                  the brake: curvature must not
+                                                                       run ahead
 
 (7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a
 power of k, so that q dies out with t and what is left is gradient tracking with constant steps
@@ -45,7 +54,7 @@ logarithm of curvature (a penalty, say), y must be able to follow.
 
 On minibatches t and l are noisy. What is noise alone must neither stop x nor let s fall, so there
 
-    (12) a   = a + max(0.1, 1/(k + 1)) (t - a),   q = a/sqrt(v), at most 1 in place of t/sqrt(v) in (7)
+    (12) a   = a + max(0.1, 1/(k + 1)) (t - a),   q = a/sqrt(v), at most 1, in place of t/sqrt(v)
     (13) c_T = sqrt|q| q m_T sqrt(T)/q^2, at most sqrt|q|                  where |m_T| < |q|, in (8)
     (14) B   = (L/(average L of late))^-10, at most 1                      in place of (11)
 

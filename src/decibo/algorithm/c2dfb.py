@@ -1,9 +1,9 @@
 r"""C2DFB: the penalty method with inner loops that send compressed residuals only.
 
-    F_y = f_y(x, y) + lam g_y(x, y),   F_z = g_y(x, z),   u = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))
+    F_y = f_y(x, y) + lam g_y(x, y),   F_z = g_y(x, z),  u = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))
 
     (1)  x+ = x + c (W x - x) - alpha t
-    (2)  s  <- s + F(x+, d) - F(x, d)                                s absorbs the jump, for d = y and d = z
+    (2)  s  <- s + F(x+, d) - F(x, d)                        s absorbs the jump, for d = y and d = z
     K times, for d = y with h = beta and for d = z with h = gamma:
     (3)  d' = d + c (W dhat - dhat) - h s
     (4)  s' = s + c (W shat - shat) + F(x+, d') - F(x+, d)

@@ -1,19 +1,19 @@
 r"""Methods for one agent: first gradients, inner loops, and a penalty. None of them mixes.
 
-f2sa      a penalty that grows                              [F2SA: Kwon, Kwon, Wright & Nowak 2023]
+f2sa      a penalty that grows                             [F2SA: Kwon, Kwon, Wright & Nowak 2023]
     T times  (1)  z <- z - gamma g_y(x, z)
              (2)  y <- y - beta (f_y(x, y) + lam g_y(x, y))
     then     (3)  x+ = x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, z)))
-f2sa_p    a bias of O(1/lam^p)                              [F2SA-p: Chen, Li, Chayti & Zhang 2026]
-    T times  (4)  y_j <- y_j - gamma (g_y(x, y_j) + (j/lam) f_y(x, y_j))    j = 1, -1, ..., p/2, -p/2
-    then     (5)  d  = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j))          a_j: direction.py, (21)
+f2sa_p    a bias of O(1/lam^p)                             [F2SA-p: Chen, Li, Chayti & Zhang 2026]
+    T times  (4)  y_j <- y_j - gamma (g_y(x, y_j) + (j/lam) f_y(x, y_j))   j = 1, -1, ..., p/2, -p/2
+    then     (5)  d  = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j))         a_j: direction.py, (21)
              (6)  x+ = x - alpha d/|d|
 v_pbgd    descent on the value-function penalty, x and y together     [V-PBGD: Shen & Chen 2023]
-    T times  (7)  w <- w - gamma g_y(x, w)                              w goes on from the step before
+    T times  (7)  w <- w - gamma g_y(x, w)                      w goes on from the step before
     then     (8)  x+ = x - alpha (f_x(x, y) + lam (g_x(x, y) - g_x(x, w)))
              (9)  y+ = y - alpha (f_y(x, y) + lam g_y(x, y))
-bome      a penalty chosen in every step                    [BOME: Liu, Ye, Wright, Stone & Liu 2022]
-    T times  (10) e <- e - gamma g_y(x, e)                              e starts at y and is then held fixed
+bome      a penalty chosen in every step                   [BOME: Liu, Ye, Wright, Stone & Liu 2022]
+    T times  (10) e <- e - gamma g_y(x, e)                      e starts at y and is then held fixed
     with q(x, y) = g(x, y) - g(x, e):
              (11) grad q = (g_x(x, y) - g_x(x, e), g_y(x, y))
              (12) lam = max(eta |grad q|^2 - <grad f, grad q>, 0)/|grad q|^2

@@ -3,7 +3,7 @@ such as minibatches.
 
 (1)  d  = the direction at the agent's own variables s, or what the estimator makes of it
 (2)  a+ = a + theta (d - a),  d = a+           for variables with a moving average; a starts at 0
-(3)  d  = d + b                                 b the agent's masks, which cancel over the agents (privacy.py), if any
+(3)  d  = d + b               b the agent's masks, which cancel over the agents (privacy.py), if any
 (4)  t  = what the consensus strategy follows: d itself, or the tracked direction
 (5)  h u = the rule's move along t; with a plain step size h it is h t
 (6)  s+ = the strategy's step from s by h u, with the proximal map of each variable

@@ -1,7 +1,8 @@
 r"""Compressed messages: every vector s that a method mixes has a public copy c, which all
 neighbours know as well.
 
-    (1)  q  = Q(s - c)                        what is sent: a compressed residual, so that errors are fed back
+    (1)  q  = Q(s - c)                        what is sent: a compressed residual, so that errors
+                                              are fed back
     (2)  c+ = c + q
     (3)  u+ = u + W q                         u = W c, kept up to date from the messages alone
     (4)  mix(s) = s + eta (u+ - c+)           W s if nothing is lost and eta = 1

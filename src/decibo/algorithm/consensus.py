@@ -27,7 +27,8 @@ push_pull         directed networks: A row-, B column-stochastic      sends s, t
     (14) s+ = P(A s - h t)
 local             no agreement at all: every agent for itself         sends nothing
     (15) s+ = P(s - h d)
-robust_tracking   gradient tracking by totals                         sends p, c      exact, also without waiting
+robust_tracking   gradient tracking by totals                         sends p, c      exact, also
+                                                                      without waiting
     (16) q  = W c + d - c,  c+ = c + q                                c may start anywhere
     (17) s+ = P(W p)
     (18) p+ = s+ - h q                                                p starts at s

@@ -3,15 +3,15 @@ r"""Directions: which variables an agent keeps, and where it would go if it were
 f_x f_y g_x g_y are the agent's first gradients, H v and J v products with d2 g/dy dy and d2 g/dx
 dy.
 
-penalty             x, y, z                                             [AHEAD, eqs. alg-a to alg-c]
+penalty             x, y, z                                  [AHEAD, eqs. alg-a to alg-c]
     (1)  d_z = g_y(x, z)                                   z follows y*(x)
     (2)  d_y = f_y(x, y) + lam g_y(x, y)                   y follows y*(x; lam)
     (3)  d_x = f_x(x, y) + lam (g_x(x, y) - g_x(x, z))     the penalised hypergradient
-symmetric_penalty   x, y, z, with c = (y + z)/2                         [F2SA-2 with f halfway between y and z]
+symmetric_penalty   x, y, z, with c = (y + z)/2              [F2SA-2 with f halfway between y and z]
     (4)  d_y = g_y(x, y) + f_y(x, c)/lam                   y sits on one side of y*(x)
     (5)  d_z = g_y(x, z) - f_y(x, c)/lam                   z on the other
     (6)  d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
-implicit            x, y, v                                             [SOBA: Dagreou et al. 2022]
+implicit            x, y, v                                  [SOBA: Dagreou et al. 2022]
     (7)  d_y = g_y(x, y)
     (8)  d_v = H v - f_y(x, y)                             v follows mean(H)^-1 mean(f_y)
     (9)  d_x = f_x(x, y) - J v
@@ -19,19 +19,21 @@ implicit with `difference` = e: products by two gradients instead of second deri
     (10) (J v, H v) ~ (grad g(x, y + s v) - grad g(x, y - s v)) / (2 s),   s = e / (e + |v|)
 implicit with `ridge` = mu: that of g + (mu/2) |y|^2, whose inner level has a unique solution
     (23) d_y = g_y(x, y) + mu y,   d_v = H v + mu v - f_y(x, y)
-minimax             x, y                                                [g = -f: Lin, Jin & Jordan 2020]
+minimax             x, y                                  [g = -f: Lin, Jin & Jordan 2020]
     (11) d_x = f_x(x, y),   d_y = -f_y(x, y)
-minimax_penalty     x, y, z                                             [AHEAD, eqs. minmax-z to minmax-x]
+minimax_penalty     x, y, z                               [AHEAD, eqs. minmax-z to minmax-x]
     (12) d_z = -f_y(x, z)
     (13) d_y = (1 - lam) f_y(x, y)
     (14) d_x = (1 - lam) f_x(x, y) + lam f_x(x, z)
-moreau              x, y, t                                             [MEHA: Liu et al. 2024; LV-HBA: Yao et al. 2024]
+moreau              x, y, t                               [MEHA: Liu et al. 2024; LV-HBA: Yao et al.
+                                                          2024]
     (15) d_t = g_y(x, t) + (t - y)/g1
     (16) d_x = f_x(x, y)/c + g_x(x, y) - g_x(x, t)
-    (17) d_y = f_y(x, y)/c + g_y(x, y) - (y - t)/g1        c grows slowly; the inner level may be non-convex
-single              x, with y carried along                             [one level: only f counts]
+    (17) d_y = f_y(x, y)/c + g_y(x, y) - (y - t)/g1        c grows slowly; the inner level may be
+                                                           non-convex
+single              x, with y carried along               [one level: only f counts]
     (18) d_x = f_x(x, y),   d_y = f_y(x, y)
-penalty_p           x, y_j for j = 1, -1, ..., p/2, -p/2                [F2SA-p: Chen, Li, Chayti & Zhang 2026]
+penalty_p           x, y_j for j = 1, -1, ..., p/2, -p/2  [F2SA-p: Chen, Li, Chayti & Zhang 2026]
     (19) d_j = g_y(x, y_j) + (j/lam) f_y(x, y_j)           y_j follows argmin g + (j/lam) f
     (20) d_x = sum_j a_j (j f_x(x, y_j) + lam g_x(x, y_j)) a difference of order p in 1/lam
     (21) a_j = (-1)^(j+1) (p/2)!^2 / (j (p/2 - j)! (p/2 + j)!)

@@ -5,11 +5,11 @@ minibatch xi. All gradients in one D(s; xi) are taken on the SAME xi: then the n
 equal gradients cancels in their difference, and lam does not enter the variance. s' and d' are of
 the step before, D' is the direction with the lam of the step before.
 
-minibatch                                           [Robbins & Monro 1951]
+minibatch                             [Robbins & Monro 1951]
     (1)  d = D(s; xi)
-storm                                               [Cutkosky & Orabona 2019]
+storm                                 [Cutkosky & Orabona 2019]
     (2)  d = D(s; xi) + (1 - a) (d' - D'(s'; xi))                       a = 1 at step 0
-page, sarah                                         [Li et al. 2021; Nguyen et al. 2017, SPIDER: Fang et al. 2018]
+page, sarah                           [Li et al. 2021; Nguyen et al. 2017, SPIDER: Fang et al. 2018]
     (3)  d = D(s)                                                       if full gradients are due
          d = d' + D(s; xi) - D'(s'; xi)                                 otherwise
 saga: B batches, a table T of what was last found on each, and its mean m, all 0 at the start

@@ -4,7 +4,8 @@ then one together.
 A step of the wrapped method is K steps of the method inside; W acts in the last of them only.
 
     (1)  K - 1 times:   s+ = the method's step with W = I
-    (2)  once:          s+ = the method's step with W, its differences (W - I) s multiplied by r = min(1, 4/(K + 2))
+    (2)  once:          s+ = the method's step with W, its differences (W - I) s
+                        multiplied by r = min(1, 4/(K + 2))
 
 W = I is symmetric and doubly stochastic, so that (1), (2) is the method on a network that changes
 from step to step, and what does not depend on W at a solution stays true. There s is the same at

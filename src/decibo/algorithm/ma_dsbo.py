@@ -1,10 +1,10 @@
 r"""MA-DSBO: an inner loop for y, an inner loop for the linear system, a moving average for x.
 
     T times      (1)  y <- W y - beta g_y(x, y)
-    then         (2)  s = H v - f_y(x, y),   t = s                   v from the step before, the tracker t anew
+    then         (2)  s = H v - f_y(x, y),   t = s        v from the step before, the tracker t anew
     N times      (3)  v <- W v - gamma t
                  (4)  s' = H v - f_y(x, y),   t <- W t + s' - s,   s <- s'
-    then         (5)  x+ = W x - alpha u                             u of the step before, 0 at first
+    then         (5)  x+ = W x - alpha u                  u of the step before, 0 at first
                  (6)  u+ = (1 - theta) u + theta (f_x(x, y) - J v)
 
 H, J and f_y are taken at the old x and the new y. v solves mean(H) v = mean(f_y) up to what N steps

@@ -1,7 +1,8 @@
 r"""What leaves an agent; masks, random numbers added to directions, at one end of a link +, at the
 other -.
 
-    (1)  b_i = sum over the neighbours j of  sign(j - i) r_ij,     r_ij drawn once for each link and variable
+    (1)  b_i = sum over the neighbours j of  sign(j - i) r_ij,     r_ij drawn once for each link and
+                                                                   variable
     (2)  d_i + b_i  in place of d_i, at every step
 
 The masks of all agents sum to 0. An exact strategy rests where the sum of all directions is 0, so

@@ -1,9 +1,9 @@
 r"""Projections and proximal maps: prox(s, h) = argmin over u of  h r(u) + |u - s|^2 / 2.
 
-    box         r = 0 inside [low, high], infinite outside                     (1)  clip
-    ball        r = 0 within the radius                                        (2)  s min(1, radius/|s|)
-    simplex     r = 0 where u >= 0 and sum u = total                           (3)  max(s - theta, 0)
-    l1          r = weight sum |u|                                             (4)  sign(s) max(|s| - h weight, 0)
+    box         r = 0 inside [low, high], infinite outside       (1)  clip
+    ball        r = 0 within the radius                          (2)  s min(1, radius/|s|)
+    simplex     r = 0 where u >= 0 and sum u = total             (3)  max(s - theta, 0)
+    l1          r = weight sum |u|                               (4)  sign(s) max(|s| - h weight, 0)
 
 All work on the flat vector of a variable.
 """

@@ -7,26 +7,30 @@ memories start at 0.
 
 constant        a number, or a function of the step
     (1)  u  = d,   h = step(k)
-heavy_ball      a moving average of directions                                     [Polyak 1964]
+heavy_ball      a moving average of directions                          [Polyak 1964]
     (2)  m+ = b m + (1 - b) d
     (3)  u  = m+,   h = step(k)
-nesterov        the same, looking ahead                           [Nesterov 1983; in this form Sutskever et al. 2013]
-    (4)  u  = b m+ + (1 - b) d,   h = step(k)                                      m+ as in (2)
-restarted       the same, forgetting its past whenever it has come far             [AccF2BA+: Chen & Zhang 2025]
-    (13) n+ = n + 1,   q+ = q + |h u|^2                                            u and h as in (4)
-    (14) if n+ q+ > max(r, least)^2:   m+ = 0,   n+ = 0,   q+ = 0,   r+ = shrink r      r starts at `radius`
+nesterov        the same, looking ahead                           [Nesterov 1983; in this form
+                                                                  Sutskever et al. 2013]
+    (4)  u  = b m+ + (1 - b) d,   h = step(k)                           m+ as in (2)
+restarted       the same, forgetting its past whenever it has come far  [AccF2BA+: Chen & Zhang
+                                                                        2025]
+    (13) n+ = n + 1,   q+ = q + |h u|^2                                 u and h as in (4)
+    (14) if n+ q+ > max(r, least)^2:   m+ = 0,   n+ = 0,   q+ = 0,   r+ = shrink r
+                                                                        r starts at `radius`
 normalised      moves of given length
     (5)  u  = d,   h = step(k)/|d|
-adagrad_norm    divided by the length of all directions so far                     [Ward, Wu & Bottou 2020]
+adagrad_norm    divided by the length of all directions so far          [Ward, Wu & Bottou 2020]
     (6)  b+ = sqrt(b^2 + |d|^2)
     (7)  u  = d,   h = step(k)/b+
-adam            every entry divided by its recent size                             [Kingma & Ba 2015]
+adam            every entry divided by its recent size                  [Kingma & Ba 2015]
     (8)  m+ = b1 m + (1 - b1) d,   v+ = b2 v + (1 - b2) d^2
     (9)  u  = m+/(1 - b1^(k+1)),   h = step(k)/(sqrt(w) + eps),   w = v+/(1 - b2^(k+1))
-amsgrad         the same with a size that never falls                              [Reddi, Kale & Kumar 2018]
-    (10) w+ = max(w, v+/(1 - b2^(k+1)))                                            in place of the w of (9)
-tuning_free     one rule for x, y and v together                                   [S-TFBO: Yang et al. 2025]
-    (11) a+ = sqrt(a^2 + |d_x|^2),   b+ = sqrt(b^2 + |d_y|^2),   c+ = sqrt(c^2 + |d_v|^2),   e = max(b+, c+)
+amsgrad         the same with a size that never falls                   [Reddi, Kale & Kumar 2018]
+    (10) w+ = max(w, v+/(1 - b2^(k+1)))                                 in place of the w of (9)
+tuning_free     one rule for x, y and v together                        [S-TFBO: Yang et al. 2025]
+    (11) a+ = sqrt(a^2 + |d_x|^2),   b+ = sqrt(b^2 + |d_y|^2),   c+ = sqrt(c^2 + |d_v|^2),
+         e  = max(b+, c+)
     (12) u  = d,   h_x = step/(a+ e),   h_y = step/b+,   h_v = step/e
 
 The direction is the one that the consensus strategy follows. For strategies that track gradients it

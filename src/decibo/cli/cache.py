@@ -2,8 +2,8 @@
 processes.
 
 The command line sets it up, since the process is its own; a call of the library never does. It is
-used only where that is safe: in a folder that only the user can write to, since compiled programs are
-code, and one for each kind of processor, since several may share a home. `DECIBO_CACHE=off`
+used only where that is safe: in a folder that only the user can write to, since compiled programs
+are code, and one for each kind of processor, since several may share a home. `DECIBO_CACHE=off`
 switches it off, `DECIBO_CACHE=folder` moves it; a cache that was set up for JAX is left alone.
 
 With several CPU devices, in one process or many, it is switched off in any case: with jaxlib

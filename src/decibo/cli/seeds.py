@@ -192,8 +192,8 @@ def show(done: Done, folder: Path, as_json: bool) -> None:
     there = {path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/run.json")}
     if others := sorted(there - own):
         terminal.say(
-            f"The folder also holds {others[0].relative_to(folder)}, of an earlier command: a report of the folder shows"
-            " it, too."
+            f"The folder also holds {others[0].relative_to(folder)}, of an earlier command:"
+            " a report of the folder shows it, too."
         )
     place = terminal.path_of(folder)
     following = f"decibo report {place}{'' if seeds == [None] else ' --figures --latex'}"

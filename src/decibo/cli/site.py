@@ -174,8 +174,8 @@ def _sent(run: SiteRun) -> dict[str, object]:
 
 
 def _in_words(run: SiteRun, sent: dict[str, object]) -> str:
-    parts = lambda part: listed([f"{often:g} of {count} numbers" if often > 1 else f"one of {count} numbers"
-                                 for often, count in part])  # fmt: skip
+    times = lambda often: f"{often:g}" if often > 1 else "one"
+    parts = lambda part: listed([f"{times(often)} of {count} numbers" for often, count in part])
     before = f"Before the first step, {parts(run.before)}. " if run.before else ""
     whole = format_bytes(sent["bytes_to_each_neighbour"])  # pyright: ignore[reportArgumentType]
     job = run.job

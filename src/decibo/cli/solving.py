@@ -149,7 +149,7 @@ class ResumeRecord:
 
 
 def kept_settings(folder: Path) -> ResumeRecord:
-    """What a run with checkpoints keeps about itself, if the copies of its code are as they were."""
+    """What a run with checkpoints keeps about itself, if the copies of its code are unchanged."""
     place = folder / "checkpoint"
     path = place / "settings.json"
     try:

@@ -1,5 +1,6 @@
 """Methods beside the core: nobody here has read their rule in the source, or nobody compares with
-them, and none is a single call of `decibo.compose` (those are recipes: docs/how-to/algorithm.md#recipes).
+them, and none is a single call of `decibo.compose` (those are recipes:
+docs/how-to/algorithm.md#recipes).
 
     from decibo.contrib import gossip_dsbo
 

@@ -1,7 +1,7 @@
 r"""DSBO with the Jacobian-Hessian-inverse product (JHIP): the network solves for a whole matrix.
 
     T times      (1)  y <- W y - beta g_y(x, y)
-    then         (2)  S = H Z - J',   D = S                          Z: r x n, from the step before; D anew
+    then         (2)  S = H Z - J',   D = S                   Z: r x n, from the step before; D anew
     N times      (3)  Z <- W Z - gamma D
                  (4)  S' = H Z - J',   D <- W D + S' - S,   S <- S'
     then         (5)  x+ = W x - alpha (f_x(x, y) - Z' f_y(x, y))

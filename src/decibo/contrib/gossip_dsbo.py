@@ -1,7 +1,7 @@
 r"""Gossip-DSBO: agents gossip first and second derivatives, and solve the linear system each on its
 own.
 
-    (1)  v  = eta sum_{j=0..N} (I - eta A)^j b                       Neumann series, A and b as gossiped so far
+    (1)  v  = eta sum_{j=0..N} (I - eta A)^j b            Neumann series, A and b as gossiped so far
     (2)  x+ = W x - alpha (a - C v)
     (3)  y+ = W y - beta g_y(x, y)
     (4)  a+ = (1 - theta) W a + theta f_x(x, y),    b+ = (1 - theta) W b + theta f_y(x, y)

@@ -1,6 +1,6 @@
 r"""LV-HBA on one agent: descent on the Moreau-envelope penalty; the inner level may be non-convex.
 
-    (1)  t+ = P_y(t - gamma (g_y(x, t) + (t - y)/g1))                  t follows the proximal point of y
+    (1)  t+ = P_y(t - gamma (g_y(x, t) + (t - y)/g1))              t follows the proximal point of y
     (2)  x+ = P_x(x - alpha (f_x(x, y)/c + g_x(x, y) - g_x(x, t+)))
     (3)  y+ = P_y(y - beta (f_y(x, y)/c + g_y(x, y) - (y - t+)/g1))
 

@@ -1,10 +1,10 @@
 r"""MDBO: every agent solves its OWN linear system by a Neumann series; momentum and gradient
 tracking.
 
-    (1)  v   = eta sum_{j=0..N} (I - eta H)^j f_y(x, y)                the agent's own H
+    (1)  v   = eta sum_{j=0..N} (I - eta H)^j f_y(x, y)         the agent's own H
     (2)  d_x = f_x(x, y) - J v,   d_y = g_y(x, y)
-    (3)  a+  = (1 - theta) a + theta d                                 momentum, for x and y; a starts at 0
-    (4)  t+  = W t + a+ - a;   s+ = W s - h t+                         gradient tracking of x and y
+    (3)  a+  = (1 - theta) a + theta d                          momentum, for x and y; a starts at 0
+    (4)  t+  = W t + a+ - a;   s+ = W s - h t+                  gradient tracking of x and y
 
 mean(J_i H_i^-1 f_y_i) is not mean(J) mean(H)^-1 mean(f_y): with unequal Hessians this is not the
 hypergradient.

@@ -5,7 +5,8 @@ rows.
     text     one indicator for each category; missing and unknown ones have none
 
     (1)  mean       = sum of the values / how many there are,              over all silos
-    (2)  deviation  = sqrt(sum of (value - mean)^2 / how many there are),  over all silos; 1 for a constant column
+    (2)  deviation  = sqrt(sum of (value - mean)^2 / how many there are),  over all silos; 1 for a
+                                                                           constant column
     (3)  categories = the union of what occurs in any silo, sorted
 
 Medians and quantiles are not sums, so they are not offered.

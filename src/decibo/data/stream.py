@@ -13,12 +13,13 @@ number j, so that an estimator can remember what it found on batch j. The object
 over samples: then the mean of an objective over the batches is the objective.
 
 **Stream** is for data that fits neither on a device nor into memory. There is one stream for each
-agent. Batch k of an agent is a function of the seed of the run, the agent and k alone, so that a run
-resumes with the very sample it would have used, and any number of processes sees the same batches.
-From arrays with n samples, in batches of b:
+agent. Batch k of an agent is a function of the seed of the run, the agent and k alone, so that a
+run resumes with the very sample it would have used, and any number of processes sees the same
+batches. From arrays with n samples, in batches of b:
 
     (1)  q_j = b k + j                          j = 0, ..., b - 1
-    (2)  row j = P_e(q_j mod n),  e = q_j div n   P_e: a permutation of n rows, drawn from (seed, agent, e)
+    (2)  row j = P_e(q_j mod n),  e = q_j div n   P_e: a permutation of n rows, drawn from (seed,
+                                                  agent, e)
 
 Every sample is thus used once in each pass, whatever n and b are; a batch may end one pass and
 begin the next. One permutation is kept in memory, 8 bytes for each sample of an agent.
@@ -145,7 +146,8 @@ class Batches:
             if not shape or shape[0] % self.count:
                 found = f"{shape[0]} samples" if shape else "one number"
                 remedy = (
-                    f"Use a count that divides {shape[0]}, or Batches(count, take=lambda d, j: ...)."
+                    f"Use a count that divides {shape[0]}, or Batches(count, take=lambda d, j:"
+                    " ...)."
                     if shape
                     else "Pass Batches(count, take=lambda d, j: ...), or close over what is not a"
                     " sample."

@@ -122,7 +122,8 @@ class Cost:
         """The cost for agents that compute, and talk, only in such shares of the steps."""
         sent = ("messages", "numbers", "bytes")
         computed = (
-            "outer_gradients", "inner_gradients", "hessian_products", "jacobian_products", "values", "calls"
+            "outer_gradients", "inner_gradients", "hessian_products", "jacobian_products", "values",
+            "calls"
         )  # fmt: skip
         shares = dict.fromkeys(computed, computing) | dict.fromkeys(sent, talking)
         return replace(

@@ -1,17 +1,21 @@
 r"""What can be recorded along a run. Every measure is a function of a `Snapshot`, inside the
 compiled program.
 
-outer, inner     mean_i f_i(xbar, ybar) and mean_i g_i(xbar, ybar)         at the answer that `solve` returns
+outer, inner     mean_i f_i(xbar, ybar) and mean_i g_i(xbar, ybar)     at the answer that `solve`
+                                                                       returns
 outer_local, inner_local   mean_i f_i(x_i, y_i) and mean_i g_i(x_i, y_i), each agent at its own
                            point
-gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                      (methods with a z)
-rest             max_i |h q|, the largest entry that an agent will still move  (methods with robust_tracking)
-direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x      (methods with a direction)
-consensus_s      sum_i |s_i - sbar|^2                                      (s any variable of the method)
-phi              Phi(xbar)                                                 exact, by `decibo.reference`
-stationarity     |grad Phi(xbar)|^2                                        exact
-inner_error      |ybar - y*(xbar)|^2                                       exact
-distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                              (problems with a known solution)
+gap              mean_i g_i(x_i, y_i) - g_i(x_i, z_i)                  (methods with a z)
+rest             max_i |h q|, the largest entry that an agent will still move  (methods with
+                 robust_tracking)
+direction_norm   |mean_i d_x,i|^2, d_x,i the direction of agent i's x  (methods with a direction)
+consensus_s      sum_i |s_i - sbar|^2                                  (s any variable of the
+                                                                       method)
+phi              Phi(xbar)                                             exact, by `decibo.reference`
+stationarity     |grad Phi(xbar)|^2                                    exact
+inner_error      |ybar - y*(xbar)|^2                                   exact
+distance_x, _y   |xbar - x*|^2, |ybar - y*|^2                          (problems with a known
+                                                                       solution)
 
 ybar is the mean of the variable that answers for y*(x). outer_local falls where agents fit their
 own data and disagree, so that the smallest may be the worst answer: judge by outer. direction_norm

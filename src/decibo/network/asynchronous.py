@@ -5,9 +5,11 @@ each neighbour:
 
     (1)  awake_i(k)  at every (1/speed_i)-th tick, or with probability speed_i
     (2)  said_j(k)   what agent j would send at tick k: it changes when j has made a step
-    (3)  u           = k + 1 - a,  a drawn from 1, ..., delay for each link, direction and tick, unless it is lost
+    (3)  u           = k + 1 - a,  a drawn from 1, ..., delay for each link, direction and tick,
+                                   unless it is lost
     (4)  newest_ij   = said_j(u) if it arrived and u is later than that of the newest so far
-    (5)  mix_i       = s_i + sum_j w_ij (newest_ij - s_i) over the neighbours heard of within the last `patience` ticks
+    (5)  mix_i       = s_i + sum_j w_ij (newest_ij - s_i) over the neighbours heard of within the
+                     last `patience` ticks
 
 With speed 1, delay 1 and no loss this is lockstep. Agents repeat what they said last at every tick,
 so that a message that is lost is late and not gone for ever. Who is away neither sends nor receives

@@ -4,10 +4,12 @@ messages.
 T_K is the K-th Chebyshev polynomial; [low, high] holds the eigenvalues of W, apart from the 1 of
 the constant vector.
 
-    (1)  M    = (W - mid I)/half,   mid = (low + high)/2,   half = (high - low)/2,   s = (1 - mid)/half > 1
-    (2)  P    = T_K(M)/T_K(s)                               symmetric, P 1 = 1, |P - 11'/m| = 1/T_K(s)
+    (1)  M    = (W - mid I)/half,   mid = (low + high)/2,   half = (high - low)/2,
+              s   = (1 - mid)/half > 1
+    (2)  P    = T_K(M)/T_K(s)                               symmetric, P 1 = 1,
+                                                            |P - 11'/m| = 1/T_K(s)
     (3)  t_0  = 1,  t_1 = s,  t_k+1 = 2 s t_k - t_k-1,      omega_0 = 1,  omega_k = 2 s t_k/t_k+1
-    (4)  v_0  = S,  v_k+1 = omega_k (v_k + (W - I) v_k/(1 - mid)) - (omega_k - 1) v_k-1,     v_K = P S
+    (4)  v_0  = S,  v_k+1 = omega_k (v_k + (W - I) v_k/(1 - mid)) - (omega_k - 1) v_k-1,   v_K = P S
 
 (4) is the three-term recursion of T_k(M)/t_k, since M = s I + (W - I)/half. With v_k = S + e_k
 

@@ -4,9 +4,12 @@ each block is mixed.
 The plan of an exchange says who sends which rows to which device, in rounds in which every device
 sends to one and receives from one:
 
-    (1)  p sends agent j to q     if j is on p, q is another device, and some agent on q gives j a weight
-    (2)  rounds                   a colouring of the links p -> q with as many colours as the busiest device has links
-    (3)  parts                    within a round, pairs with more to send continue while the others are silent
+    (1)  p sends agent j to q     if j is on p, q is another device, and some agent on q gives j a
+                                  weight
+    (2)  rounds                   a colouring of the links p -> q with as many colours as the
+                                  busiest device has links
+    (3)  parts                    within a round, pairs with more to send continue while the others
+                                  are silent
 
 By (1) a row crosses a border once, however many agents beyond it need it; by (3) nothing but such
 rows travels.

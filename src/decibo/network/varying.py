@@ -1,6 +1,7 @@
 r"""Networks whose links come and go. The links that remain keep W symmetric and doubly stochastic:
 
-    (1)  (W_k s)_i = s_i + sum_j a_ij(k) w_ij (s_j - s_i),     a_ij(k) = a_ji(k) is 1 if the link works at step k
+    (1)  (W_k s)_i = s_i + sum_j a_ij(k) w_ij (s_j - s_i),     a_ij(k) = a_ji(k) is 1 if the link
+                                                               works at step k
 
 failing    every link fails by itself with some probability
 sleeping   every agent sleeps with some probability, and with it all its links

@@ -4,13 +4,14 @@ they mix.
     metropolis        w_ij = 1/(1 + max(d_i, d_j))        needs nothing but the neighbours' degrees
     lazy_metropolis   half of that: (I + W)/2             no negative eigenvalue
     max_degree        w_ij = 1/(1 + d_max)
-    best_constant     w_ij = 2/(l_2 + l_max)              least rho of all constant weights [Xiao & Boyd 2004]
+    best_constant     w_ij = 2/(l_2 + l_max)              least rho of all constant weights [Xiao &
+                                                          Boyd 2004]
 
 with l_2 and l_max the extreme eigenvalues of the Laplacian; best_constant is capped at 1/d_max so
 that no self-weight is negative. Self-weights w_ii = 1 - sum_j w_ij make rows and columns sum to
 one.
 
-    rho = ||W - 11'/m||_2^2 = max(low^2, high^2)          what one mix leaves of the squared disagreement
+    rho = ||W - 11'/m||_2^2 = max(low^2, high^2)     what one mix leaves of the squared disagreement
 
 low and high are the smallest and the largest eigenvalue of W, the 1 of the constant vector left
 out. Networks on which every agent sees the same (ring, torus, hypercube, ...) are made of shifts,

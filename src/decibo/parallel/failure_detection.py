@@ -105,7 +105,7 @@ class Member(threading.Thread):
                             numbers = [n for n in self.wake.recv(4096) if n in SIGNALS]
                             self.signals += [(time.monotonic(), n) for n in numbers]
                 now = time.monotonic()
-                # A long gap means that this process itself was suspended, not that the hub is silent.
+                # A long gap: this process itself was suspended, and the hub was not silent.
                 last_seen = now if now - before > self.heartbeat / 2 else last_seen
                 before = now
                 if now - sent > pulse(self.heartbeat):

@@ -1,7 +1,8 @@
 """`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if
 one is lost.
 
-The processes themselves end when one of them fails (failure_detection.py). The supervisor says once, for all of
+The processes themselves end when one of them fails (failure_detection.py). The supervisor says
+once, for all of
 them, who failed, with which agents and why, and leaves no process behind, even if it is killed
 itself.
 """

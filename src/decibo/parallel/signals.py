@@ -20,10 +20,10 @@ class GracefulStop:
     nothing happens.
     """
 
-    # Python drops an exception that a handler raises inside a finaliser or a callback of the garbage
-    # collector (https://github.com/python/cpython/issues/95959). The request is not lost with it: a
-    # block inside another one begins with the signals of the outer one, and without patience a block
-    # that has received one ends in KeyboardInterrupt.
+    # Python drops an exception that a handler raises inside a finaliser or a callback of the
+    # garbage collector (https://github.com/python/cpython/issues/95959). The request is not lost
+    # with it: a block inside another one begins with the signals of the outer one, and without
+    # patience a block that has received one ends in KeyboardInterrupt.
     active: ClassVar[list[GracefulStop]] = []
 
     def __init__(self, patience: int | None = 1) -> None:

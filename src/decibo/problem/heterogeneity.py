@@ -1,4 +1,4 @@
-r"""How unequal agents are: the heterogeneity of their gradients.                  [paper, Assumption 4]
+r"""How unequal agents are: the heterogeneity of their gradients. [paper, Assumption 4]
 
 (1)  part(h, u) = (1/m) sum_i |grad_u h_i - grad_u h|^2           h = f or g, u = x or y
 (2)  b_f2 = max of part(f, x) and part(f, y),   b_g2 likewise, at (x, y*(x))

@@ -3,7 +3,7 @@ loops.
 
     (1)  0 = mean_i g_y(x, y*)                     Newton: y+ = y + t p,  H p = -mean_i g_y
     (2)  H v = mean_i f_y(x, y*)                    H = mean_i H_i(x, y*)
-    (3)  grad Phi = mean_i f_x(x, y*) - mean_i J_i v                        [paper, eq. hypergradient]
+    (3)  grad Phi = mean_i f_x(x, y*) - mean_i J_i v                      [paper, eq. hypergradient]
 
 Steps are halved until |mean g_y| falls, not until g falls: near y* the value of g is all rounding
 while its gradient still is not. The last digits are reached when a full step no longer halves the

@@ -1,7 +1,8 @@
 r"""Data hyper-cleaning: learn which training samples to trust.
 
     (1)  f_i(x, y) = mean over agent i's validation samples of CE(y; s, b)
-    (2)  g_i(x, y) = mean over agent i's training samples j of sigma(x_j) CE(y; s_j, b_j)  +  ridge |y|^2 / 2
+    (2)  g_i(x, y) = mean over agent i's training samples j of sigma(x_j) CE(y; s_j, b_j)
+                     +  ridge |y|^2 / 2
 
 CE is the cross-entropy of the softmax of y's, with y of shape (features, classes). Labels of
 validation samples are right; a share of the training labels is not. x holds one logit for each

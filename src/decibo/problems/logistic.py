@@ -1,4 +1,4 @@
-r"""Hyper-parameters of l2-regularised logistic regression.           [paper, section VI-B, eq. hyper-opt]
+r"""Hyper-parameters of l2-regularised logistic regression. [paper, section VI-B, eq. hyper-opt]
 
     (1)  phi(y; b, s) = log(1 + exp(-b s'y))
     (2)  f_i(x, y) = sum over agent i's validation samples of phi(y; b, s)

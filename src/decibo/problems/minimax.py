@@ -1,4 +1,4 @@
-r"""Minimax problems: the inner objective is minus the outer one.                  [paper, section III-C]
+r"""Minimax problems: the inner objective is minus the outer one. [paper, section III-C]
 
     min over x  max over y  mean_i f_i(x, y),     g_i = -f_i,     f strongly concave in y
 
@@ -6,8 +6,9 @@ kind="quadratic"     known answer, any size:
     (1)  f_i = x'P_i x/2 + x'J_i y - y'H_i y/2 + p_i'x + s_i'y,     y*(x) = H^-1 (J'x + s)
 kind="auc"           maximise the area under the ROC curve by its square-loss saddle form (Ying et
                      al., 2016):
-    (2)  f_i = mean over agent i's samples of  (1-p) (u - a)^2 [b=1] + p (u - c)^2 [b=-1] - p (1-p) y^2
-               + 2 (1 + y) (p u [b=-1] - (1-p) u [b=1])  +  ridge |w|^2 / 2,    u = w's,  x = (w, a, c)
+    (2)  f_i = mean over agent i's samples of  (1-p) (u - a)^2 [b=1] + p (u - c)^2 [b=-1]
+               - p (1-p) y^2 + 2 (1 + y) (p u [b=-1] - (1-p) u [b=1])  +  ridge |w|^2 / 2,
+         u = w's,  x = (w, a, c)
          p is the share of positives in all data, and y is one number
 kind="perturbation"  a classifier w that withstands the worst common shift y of the features:
     (3)  f_i = mean log(1 + exp(-b (s + y)'w)) + ridge |w|^2 / 2 - rho |y|^2 / 2 strongly concave in

@@ -1,14 +1,16 @@
-r"""Energy pricing, a Stackelberg game: utilities set prices, consumers respond.   [paper, introduction]
+r"""Energy pricing, a Stackelberg game: utilities set prices, consumers respond.
+                                                                               [paper, introduction]
 
 x holds the prices of T hours, common to all districts; y the consumption of an average household in
 these hours. District i knows the habits of its own households and the costs of its own power
 station, and tells nobody.
 
     (1)  g_i(x, y) = (y - u_i)' D_i (y - u_i) / 2 + x'y           discomfort and the bill
-         u_i  desired consumption;    D_i = diag(a_i) + shift_i L,  L the Laplacian of consecutive hours:
+         u_i  desired consumption;    D_i = diag(a_i) + shift_i L,  L the Laplacian of the hours:
          moving load to the next hour hurts less than doing without
     (2)  f_i(x, y) = -x'y + c_i'y + k_i |y|^2 / 2                 minus revenue, cost of generation
-                     + target |x - t_i|^2 / 2 + smooth x'L x / 2  prices near the regulator's, and steady
+                     + target |x - t_i|^2 / 2 + smooth x'L x / 2  prices near the regulator's, and
+                                                                  steady
     (3)  y*(x) = D^-1 (mean_i D_i u_i - x),   D = mean_i D_i
 
 Everything is quadratic and Phi strongly convex, so x* and y* are known.

@@ -2,7 +2,7 @@ r"""Heterogeneous quadratics of any size, with everything known in closed form.
 
     (1)  f_i(x, y) = x'P_i x/2 + x'B_i y + y'A_i y/2 + p_i'x + q_i'y
     (2)  g_i(x, y) = y'H_i y/2 + x'J_i y + s_i'y    [+ bend mean_k cos(u_ik'x + w_ik'y)]
-    (3)  y*(x) = Y x + c,    Y = -H^-1 J',  c = -H^-1 s                  (means over agents, bend = 0)
+    (3)  y*(x) = Y x + c,    Y = -H^-1 J',  c = -H^-1 s                (means over agents, bend = 0)
     (4)  Hessian of Phi = P + B Y + Y'B' + Y'A Y,    grad Phi(0) = p + B c + Y'(A c + q)
 
 F_i = [[P_i, B_i], [B_i', A_i]] and H_i have their eigenvalues in [1/sqrt(condition),

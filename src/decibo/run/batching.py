@@ -152,8 +152,8 @@ class BatchStepper:
     def _timed(
         self, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
     ) -> tuple[Progress, Seconds]:
-        """Run these intervals. Now and then the last record, and if `again` its steps, are made once
-        more to be timed."""
+        """Run these intervals. Now and then the last record, and if `again` its steps, are made
+        once more to be timed."""
         timed, clock = self.timed, self.clock
         call = lambda *at: jax.block_until_ready(advance(self.program, self.batch, *at))
         end = call(state, k, steps, record)

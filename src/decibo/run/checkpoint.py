@@ -158,7 +158,8 @@ class Checkpointer:
         failure: InputError | None = None
         if there and not (resume or restarted):
             failure = InputError(
-                f"{folder} already holds a checkpoint, of step {checkpoint_files.step_of(there[-1])}, and a"
+                f"{folder} already holds a checkpoint, of step"
+                f" {checkpoint_files.step_of(there[-1])}, and a"
                 " new run does not overwrite it.",
                 'Pass resume=True, or "auto", to continue from it, or choose another folder.',
             )

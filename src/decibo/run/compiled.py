@@ -199,9 +199,9 @@ class CompiledStepper:
         state = _recorded(state, ends[ends <= last], record, end)
         return state._replace(step=int(end.k), agents=end.state), Ended(
             Status.diverged,
-            f"The state stopped being finite between steps {last} and {int(end.k)} of {steps}. It is"
-            " returned as it is: a state this large is changed in place, and only a checkpoint has"
-            " the one before.",
+            f"The state stopped being finite between steps {last} and {int(end.k)} of {steps}."
+            " It is returned as it is: a state this large is changed in place, and only a"
+            " checkpoint has the one before.",
         )
 
 

@@ -1,9 +1,9 @@
 """One run at a time in a folder: a lock file that names the process that holds it.
 
-The file is that of filelock.SoftFileLock, which is created in one operation that fails if it exists,
-on network file systems too, and is taken over if its process ran on this machine and has ended. A
-process of another machine cannot be looked at from here: its lock stands until it is deleted. Only
-the first process of a run holds the file, and all of them learn how that went.
+The file is that of filelock.SoftFileLock, which is created in one operation that fails if it
+exists, on network file systems too, and is taken over if its process ran on this machine and has
+ended. A process of another machine cannot be looked at from here: its lock stands until it is
+deleted. Only the first process of a run holds the file, and all of them learn how that went.
 """
 
 from __future__ import annotations

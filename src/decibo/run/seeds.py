@@ -1,7 +1,8 @@
 """Runs that differ in their seed only, as one curve with a band and as one number with its
 deviation.
 
-    (1)  curve    at every recorded step the median over all seeds, within a band: the quartiles, so that half of the
+    (1)  curve    at every recorded step the median over all seeds, within a band: the quartiles, so
+                  that half of the
                   seeds are inside it, the deciles, or the range, so that all are
     (2)  number   mean and standard deviation (n - 1 in the denominator) of the last values
 

@@ -1,15 +1,16 @@
 """One agent of a method as a program of its own: the state before the first step, and a step,
 exchange by exchange.
 
-    key_k           = split(fold_in(key, k))                          as in the simulation: one for the network, one for
-    state           = init(oracle, mix, start)                        agents, into which the agent's number is folded
+    key_k           = split(fold_in(key, k))      as in the simulation: one for the network, one for
+    state           = init(oracle, mix, start)    agents, into which the agent's number is folded
     state           = step(oracle, mix, state, k, fold_in(key_k, i))
 
 An agent that does not wait may go on mixing while it computes, so that its step comes in two
 programs:
 
-    d               = direction(oracle, variables, k)                 where it would go from where it began to compute
-    state           = move(mix, state, d, k)                          a step along the last direction that it has
+    d               = direction(oracle, variables, k)  where it would go from where it began to
+                                                       compute
+    state           = move(mix, state, d, k)           a step along the last direction that it has
 
 Numbers of the method, weights and data are arguments of the program, so that sites whose data have
 the same shapes, and a site that starts again, run the same compiled code.

@@ -1,7 +1,9 @@
 r"""The messages of a site that does not wait: the newest of each neighbour, and who is there.
 
-    (1)  order of a frame   (boot, number): how often the site has started, and how often it has moved since
-    (2)  newest_j           the frame of j of the highest order so far; one of a lower order changes nothing
+    (1)  order of a frame   (boot, number): how often the site has started, and how often it has
+                            moved since
+    (2)  newest_j           the frame of j of the highest order so far; one of a lower order changes
+                            nothing
     (3)  every `again` seconds a site repeats its newest frame, whether it computes or not: a frame
          that is lost is late, and silence means absence
     (4)  silent for `patience` seconds: j is left out until its next frame. So is a neighbour that
@@ -10,7 +12,8 @@ r"""The messages of a site that does not wait: the newest of each neighbour, and
          and the sender starts counting above that: a site that continues from an old checkpoint,
          or from nothing, needs no memory and no clock
 
-No site sees all others, so termination is detected by a counter that propagates. With D the width of
+No site sees all others, so termination is detected by a counter that propagates. With D the width
+of
 the network,
 
     (6)  calm_i = 0 as long as i has something to do; then 1 + the smallest calm_j of the neighbours
@@ -129,8 +132,8 @@ class AsyncMailbox(Mailbox):
                 self.log(f"{peer} takes part")
             elif peer in known_before:
                 self.log(
-                    f"{peer} has been silent for {self.patience:g} seconds and is left out until its"
-                    " next message"
+                    f"{peer} has been silent for {self.patience:g} seconds and is left out until"
+                    " its next message"
                 )
         return there
 

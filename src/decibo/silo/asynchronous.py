@@ -3,7 +3,7 @@ each neighbour.
 
 A move is a step of the method (robust tracking, (16) to (18) of consensus.py) in which
 
-    (1)  mix(s)_i = s_i + sum_j w_ij (newest_j - s_i)        over the neighbours j that are not left out
+    (1)  mix(s)_i = s_i + sum_j w_ij (newest_j - s_i)    over the neighbours j that are not left out
 
 and ends with sending the neighbours what the next one would mix. With a pace, a site goes on
 mixing and sending while it computes:

@@ -1,10 +1,14 @@
 r"""Maxima, sums and words of all sites, each exchanging messages with its neighbours only.
 
     largest   (1)  v_i <- max of v_i and the neighbours' v, as often as the network is wide
-    share     (2)  words, as a table of letters with a row for each site and -1 where a site knows nothing yet; then (1)
-    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, one level at a time
-              (4)  down the tree: the root sends the total, and every site what the one above it sent
-              (5)  with secure sums (secure_sum.py): every site sends what cannot be read, and adds up what all have sent
+    share     (2)  words, as a table of letters with a row for each site and -1 where a site knows
+                   nothing yet; then (1)
+    total     (3)  up a tree: s_i = own_i + sum of s_j over the sites j right below i, one level at
+                   a time
+              (4)  down the tree: the root sends the total, and every site what the one above it
+                   sent
+              (5)  with secure sums (secure_sum.py): every site sends what cannot be read, and adds
+                   up what all have sent
 
 So all sites have the same bits at the end. All sites read what was shared. Of a sum all sites learn
 the total, and by (3) the neighbours of a site the sum over it and those below it: no site further

@@ -1,4 +1,5 @@
-r"""A fit with scikit-learn's interface in which every silo is a site: its table stays in its process.
+r"""A fit with scikit-learn's interface in which every silo is a site: its table stays in its
+process.
 
 What all sites read before the fit: the parameters of the estimator, the names of the columns,
 whether a column holds numbers or text and whether values are missing, the categories, the classes.
@@ -181,8 +182,11 @@ def own_labels(model: BaseEstimator, y: object, columns: Columns) -> dict[str, A
 def _compare_labels(names: list[str], everyone: list[dict[str, Any]]) -> None:
     """Labels of all sites must be of one kind, and no two classes may differ in capitals or spaces
     only."""
-    where = {kind: [name for name, each in zip(names, everyone, strict=True) if each["kind"] == kind]
-             for kind in ("numbers", "text")}  # fmt: skip
+    kinds = [each["kind"] for each in everyone]
+    where = {
+        kind: [name for name, own in zip(names, kinds, strict=True) if own == kind]
+        for kind in ("numbers", "text")
+    }
     if all(where.values()):
         raise InputError(
             f"The classes are numbers at {listed(where['numbers'])} and text at"

@@ -9,7 +9,8 @@ Nothing else.
                     bits (secure_sum.py)
     8       2       who sends it: the number of the site in the job
     10      2       calm: how far the wish to end has spread (async_mailbox.py); 0 in lockstep
-    12      4       call: the number of the exchange within the step; without waiting, how often the site has started
+    12      4       call: the number of the exchange within the step; without waiting, how often the
+                    site has started
     16      8       step
     24      16      the job: the first bytes of the SHA-256 of what all sites must agree on
     40      8       how many numbers, or bytes of words, follow

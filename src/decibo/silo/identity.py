@@ -197,7 +197,8 @@ def _new_key(name: str) -> tuple[bytes, bytes]:
         (place / "config").write_text(CONFIG)
         commands = (
             "ecparam -name prime256v1 -genkey -noout -out key",
-            f"req -new -x509 -key key -sha256 -days {DAYS} -subj /CN={name} -config config -out pem",
+            f"req -new -x509 -key key -sha256 -days {DAYS} -subj /CN={name} -config config"
+            " -out pem",
         )
         for words in map(str.split, commands):
             done = subprocess.run(

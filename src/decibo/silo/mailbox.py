@@ -1,24 +1,30 @@
 r"""The messages between a site and its neighbours, on any wire: all that correctness rests on.
 
 Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site
-that has made it has the messages of all its neighbours, so neighbours are never more than one exchange
+that has made it has the messages of all its neighbours, so neighbours are never more than one
+exchange
 apart:
 
     (1)  |position of i - position of j| <= 1        for neighbours i, j while both run
-    (2)  box_j[k, c]                                 the message of j, until it is taken; frames may come in any order, twice
-    (3)  sent[k, c]                                  the messages of this site in its last `keep` steps
-    (4)  silent for `again` seconds: ASK (k, c)      the answer is sent from (k, c) on, then HERE: where it is, whom it
+    (2)  box_j[k, c]                                 the message of j, until it is taken; frames may
+                                                     come in any order, twice
+    (3)  sent[k, c]                                  the messages of this site in its last `keep`
+                                                     steps
+    (4)  silent for `again` seconds: ASK (k, c)      the answer is sent from (k, c) on, then HERE:
+                                                     where it is, whom it
                                                      waits for. So the name of a site that is gone
                                                      reaches all others
     (5)  silent for `patience` seconds: LostError    with that name
 
 A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may
 crash, too: a site that starts again from its checkpoint of step s with the messages saved there
-sends the same as before, bit for bit, and receives again what it has missed. Let checkpoints be E steps
+sends the same as before, bit for bit, and receives again what it has missed. Let checkpoints be E
+steps
 apart. When i stops at step p, its newest checkpoint is of a step s > p - E; by (1) a neighbour's is
 of a step s' <= p + 1, so s' <= s + E, and
 
-    (6)  sent of the neighbour, saved or in memory, holds steps s' - E <= s and all after them      if keep >= E + 2
+    (6)  sent of the neighbour, saved or in memory, holds steps s' - E <= s and all after them
+         if keep >= E + 2
 
 With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is
 damaged.

@@ -5,7 +5,8 @@ in, and it sums up.
 every strategy, compression and network with fixed or changing links works as it stands. The sum is
 made in the order of the agents,
 
-    (1)  mix(s)_i = s_i + sum_j w_ij (s_j - s_i),      j over the neighbours in the order of their numbers
+    (1)  mix(s)_i = s_i + sum_j w_ij (s_j - s_i),      j over the neighbours in the order of their
+                                                       numbers
 
 so that it does not depend on who answers first. The simulation sums in an order that suits all
 agents together: results agree to rounding, and every site's own are the same bits each time.

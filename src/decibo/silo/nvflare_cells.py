@@ -10,7 +10,8 @@ of NVFlare.
                     start of the site: answers may be lost
 
 Each neighbour has a queue and a thread of its own, since handing a message to a cell may take long
-if the other one is away. What does not fit into a queue is dropped: `Mailbox` repeats it when asked.
+if the other one is away. What does not fit into a queue is dropped: `Mailbox` repeats it when
+asked.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ starts again has the same masks:
     (1)  secret_ij   = SHA-256(job, share of the smaller number, share of the larger)
     (2)  u_1, u_2 .. = the bits of SHAKE-256(secret_ij, variable, block), 53 for each number in [0,
          1)
-    (3)  r_ij        = scale (u_1 + ... + u_12 - 6)               mean 0 and deviation `scale`, nearly normal
+    (3)  r_ij        = scale (u_1 + ... + u_12 - 6)      mean 0 and deviation `scale`, nearly normal
     (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
 
 What they hide stays hidden only as long as it is hidden once: from the same exchange with other

@@ -7,7 +7,8 @@ every receiver, step k and call c from the secret of a link (secret.py), sites j
 and both neighbours of i:
 
     (1)  q_ij(s) = round(2^F w_ij s)
-    (2)  m_ij    = q_ij(s_j) + sum over l of sign(l - j) R_jl(i, k, c)       what j sends to i; uniform by itself
+    (2)  m_ij    = q_ij(s_j) + sum over l of sign(l - j) R_jl(i, k, c)       what j sends to i;
+                 uniform by itself
     (3)  sum_j m_ij = sum_j q_ij(s_j)                                        all R cancel, exactly
     (4)  e_i     = 2^-F sum_j (m_ij - q_ij(s_i))                             row i of (W - I) s
 
@@ -16,15 +17,18 @@ so that no rounding adds up, and a run has the same bits whatever the secrets ar
 same when it is repeated after a crash. The neighbours of every site must be connected among each
 other: those of a site in a ring of four or more have no link to agree on.
 
-What estimators add up before a run and now and then during it (collectives.py) is read by all sites:
+What estimators add up before a run and now and then during it (collectives.py) is read by all
+sites:
 there every site hides its numbers from all others at once. On the complete network, with whole
 numbers modulo 2^128, 64 bits of them behind the point, and S drawn anew for every exchange:
 
-    (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i sends to all; uniform by itself
-    (6)  sum_i m_i  = sum_i round(2^64 v_i)                                  all S cancel: every site has the sum
+    (5)  m_i        = round(2^64 v_i) + sum over j of sign(j - i) S_ij(k, c)  what i sends to all;
+                    uniform by itself
+    (6)  sum_i m_i  = sum_i round(2^64 v_i)                     all S cancel: every site has the sum
 
 Among three sites or more no site learns from (6) what another one added; all others together do. A
-site whose table has changed needs a new run (Consortium.run), and is refused in this one (secret.py):
+site whose table has changed needs a new run (Consortium.run), and is refused in this one
+(secret.py):
 two messages of one exchange would tell by how much its sums have changed.
 """
 

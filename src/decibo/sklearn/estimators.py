@@ -214,7 +214,8 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         """Learn from samples X with classes y.
 
         groups   the silo of each sample; one silo if left out
-        silo     at a site that has only its own samples: the job file, or a `decibo.silo.Consortium`
+        silo     at a site that has only its own samples: the job file, or a
+                 `decibo.silo.Consortium`
         """
         self._check()
         with site_fit(self, silo, X, y, groups) as own:

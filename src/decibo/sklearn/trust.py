@@ -1,6 +1,6 @@
 r"""Whose data helps? One weight for each silo, learned together with a linear classifier.
 
-    (1)  w_i       = 1/(1 + exp(-x_i))                              the trust in silo i, 1/2 at the start
+    (1)  w_i       = 1/(1 + exp(-x_i))                         the trust in silo i, 1/2 at the start
     (2)  g_i(x, y) = w_i (m/N) sum over silo i's training samples of l  +  penalty |y|^2 + r b^2
     (3)  f_i(x, y) = (m/M) sum over silo i's judging samples of l  +  |x|^2/(2 M)
 
