@@ -55,13 +55,15 @@ class Task(NamedTuple):
     phi: Callable[[np.ndarray], float]
     lowest: Callable[[np.ndarray], float]  # Phi*, searched from a point
     centres: dict[str, tuple[float, float, float]]
-    ring_batches: int
 
-    def problem(self, agents: int, batches: int) -> Problem:
-        """The samples of both levels shared out among agents, in a fixed list of batches."""
-        cut = lambda leaf: np.asarray(leaf).reshape(agents, len(leaf) // agents, *leaf.shape[1:])
-        parts = jax.tree.map(cut, {"train": self.train, "validation": self.validation})
+    def problem(self) -> Problem:
+        """The problem of one agent, whose samples of both levels are a fixed list of batches."""
+        parts = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None],
+            {"train": self.train, "validation": self.validation},
+        )
         size = {kind: jax.tree.leaves(part)[0].shape[1] for kind, part in parts.items()}
+        batches = size["train"] // BATCH
         per_batch = size["train"] // batches
         turns = size["validation"] // per_batch  # fewer batches: each is used several times
         assert size["train"] % batches == size["validation"] % per_batch == batches % turns == 0
@@ -91,7 +93,7 @@ class Solver(NamedTuple):
     advance: Callable[[Any, int], Any]
     x: Callable[[Any], np.ndarray]
     work: Callable[[int], float]  # of so many steps, in gradients on one batch
-    ours: str = ""  # "one" or "ring"
+    ours: bool = False
 
 
 def around(centre: tuple[float, float, float]) -> list[tuple[float, float]]:

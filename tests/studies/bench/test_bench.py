@@ -596,7 +596,7 @@ def test_work_of_the_public_solvers_is_counted_step_by_step():
     nothing = lambda *_: 0.0
     names = ("SRBA", "SABA", "AmIGO", "SOBA", "StocBiO")
     functions = (nothing, nothing, samples, samples, np.zeros(2), np.zeros(2), nothing, nothing)
-    task = public_solvers.Task("t", *functions, dict.fromkeys(names, (1.0, 1.0, 2.0)), 1)
+    task = public_solvers.Task("t", *functions, dict.fromkeys(names, (1.0, 1.0, 2.0)))
     solvers = {solver.name: solver for solver in public_solvers.PublicSolvers(task).solvers()}
     assert solvers["SOBA"].work(3) == solvers["SABA"].work(3) == 12
     assert solvers["StocBiO"].work(2) == 2 * (1 + 20 + 2 + 10)
@@ -642,7 +642,7 @@ def test_the_single_agent_comparison_says_which_method_is_ahead():
         "simulated", name, ours, (0.1, 1.0), [1.0, 0.1, gap], gap, 4.0, 50.0
     )
     shown = single_agent.block(
-        [row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga: one", True, 1e-4)]
+        [row("SABA", False, 1e-6), row("SOBA", False, 1e-3), row("saga", True, 1e-4)]
     )
     assert "decibo's saga has 1e+02 times the gap of SABA" in shown.sentences[1]
     assert [line[1] for line in shown.rows] == ["SABA", "SOBA", "decibo: saga"]
