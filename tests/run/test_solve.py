@@ -1,5 +1,7 @@
 """The loop: what it records, when it stops, what it keeps."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -220,3 +222,22 @@ def test_cost_of_ahead():
     assert (cost.messages, cost.numbers, cost.bytes) == (1, n + 2 * r, 8 * (n + 2 * r))
     assert cost.gradients_total == 3 * 5 * 20
     assert cost.bytes_total == 8 * (n + 2 * r) * 2 * 5 * 20
+
+
+@pytest.mark.parametrize(("x0", "y0", "name"), [((0,), (2,), "x0"), ((2,), (3, 0), "y0")])
+def test_variables_without_a_number_are_rejected(x0, y0, name):
+    with pytest.raises(decibo.InputError, match=f"{name} must hold at least one number"):
+        decibo.Problem(
+            lambda x, y, d: 0.0, lambda x, y, d: 0.0, np.ones(3), np.zeros(x0), np.zeros(y0)
+        )
+
+
+def test_a_run_after_a_fork_is_rejected_and_does_not_hang(monkeypatch):
+    ours, _ = problem("vector", 5)
+    decibo.solve(ours, decibo.ring(5), METHOD, steps=2)
+    own = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: own + 1)  # as in the child
+    with pytest.raises(decibo.InputError, match=r"forked from process \d+ after a run.*'spawn'"):
+        decibo.solve(ours, decibo.ring(5), METHOD, steps=2)
+    with pytest.raises(decibo.InputError, match="forked from process"):
+        decibo.sweep(ours, decibo.ring(5), METHOD, {"alpha": [0.1]}, steps=2)

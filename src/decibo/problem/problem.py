@@ -421,7 +421,7 @@ def _shapes_of(tree: Tree) -> str:
 def _floating(name: str, tree: Tree) -> Tree:
     """The tree as arrays of floating-point numbers."""
     leaves = jax.tree.leaves(tree)
-    if not leaves:
+    if not sum(map(np.size, leaves)):
         raise InputError(f"{name} must hold at least one number, but it is {short(repr(tree))}.")
     for leaf in leaves:
         if callable(leaf):

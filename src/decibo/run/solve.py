@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -62,6 +63,7 @@ from decibo.validate import one_of as one_of_words
 from decibo.validate import seed as check_seed
 
 MEMORY = ("normal", "less", "low")
+_ran_in: list[int] = []  # the process of the first run
 LOST = 0.01  # lam times the rounding error of the type: above it, rounding is seen in the result
 
 
@@ -114,6 +116,7 @@ def solve(
                 end(solution), such as `decibo.callbacks.EarlyStopping("outer")`
     """
     clock = Clock()
+    check_process()
     method = ahead_exact() if method is None else method
     network = each(network) if isinstance(network, Mapping) else network
     check_types(problem, network, method)
@@ -174,6 +177,19 @@ def solve(
     if throw and not solution.status.sound:
         raise DivergedError(solution)
     return solution
+
+
+def check_process() -> None:
+    """Reject a run in a process that was forked from one with runs: JAX's threads do not exist
+    there, and the first computation would wait for them without an end."""
+    _ran_in.append(os.getpid())
+    if _ran_in[0] != os.getpid():
+        raise InputError(
+            f"This process was forked from process {_ran_in[0]} after a run there, and JAX does not"
+            " work after a fork.",
+            "Start processes with multiprocessing.get_context('spawn').",
+        )
+    del _ran_in[1:]
 
 
 def check_types(problem: object, network: object, method: object) -> None:

@@ -44,6 +44,7 @@ from decibo.run.solution import Status
 from decibo.run.solve import (
     Measures,
     check_fit,
+    check_process,
     check_products,
     check_types,
     finite_at_start,
@@ -97,6 +98,7 @@ def sweep(
     is one that grows without bound; a run with a measure that is not a finite number at the end has
     failed.
     """
+    check_process()
     cases = _cases(network, method, start)
     for one, by, _ in cases:
         check_types(problem, one, by)
