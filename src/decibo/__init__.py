@@ -51,8 +51,7 @@ from decibo.run.repeat import Repeats, repeat
 from decibo.run.solution import DivergedError, Solution, Status
 from decibo.run.solve import solve
 from decibo.run.start import random_start
-from decibo.run.sweep import sweep
-from decibo.run.sweep_result import Sweep
+from decibo.run.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     from decibo import contrib as contrib

@@ -28,7 +28,7 @@ from decibo.formatting import format_setting, to_csv
 from decibo.problem.problem import Problem
 from decibo.run.repeat import sharing
 from decibo.run.solution import Status
-from decibo.run.sweep_result import Sweep, joined
+from decibo.run.sweep import Sweep, joined
 
 RECORD = "sweep.json"
 LONGEST = 30  # rows of the table on the terminal; the file has all

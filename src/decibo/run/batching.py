@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -25,7 +26,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.measure.cost import Seconds
 from decibo.programs import jitted, weak
 from decibo.pytree import Tree
 from decibo.run import loop
@@ -33,9 +33,9 @@ from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Chunk, Inputs, Program, Progress
 from decibo.run.outcome import SMALL_Y, unmoved
-from decibo.run.run import LONGEST, Ended, Plan
+from decibo.run.run import Ended, Plan
 from decibo.run.solution import Status
-from decibo.run.timing import SECONDS, Clock, Records
+from decibo.run.timing import SECONDS, Clock
 
 INTERVALS = 64  # the most that a chunk of a batch can have: the size of its buffers
 SHARE = 0.25  # of the free memory
@@ -43,7 +43,6 @@ CACHE = 8 << 20  # bytes
 LONG = 20.0  # seconds from which on timing a run alone is worth its compilation
 TRIAL = 0.02  # seconds that a trial should take at least
 KEPT = 64  # sizes that were found
-MANY = 60  # intervals of which some may be run once more to be timed
 
 Result = TypeVar("Result")
 
@@ -81,6 +80,40 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
+def _each(
+    one: Callable[[Inputs, Tree], Result],
+    own: tuple[str, ...],
+    inputs: Inputs,
+    other: Tree,
+    own_other: bool,
+) -> Result:
+    """one(inputs, other) for every run."""
+    axes = {name: 0 if name in own else None for name in Inputs._fields}
+    separate = {name: getattr(inputs, name) for name in own if name in axes}
+    parts = [*separate.values(), *([other] if own_other else [])]
+    if {leaf.shape[0] for leaf in jax.tree.leaves(parts)} == {1}:
+        # A single run goes as it would alone, without an axis of runs.
+        first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)
+        alone = inputs._replace(**{name: first(part) for name, part in separate.items()})
+        result = one(alone, first(other) if own_other else other)
+        return jax.tree.map(lambda leaf: leaf[None], result)
+    return jax.vmap(one, in_axes=(Inputs(**axes), 0 if own_other else None))(inputs, other)  # type: ignore[arg-type]
+
+
+@jitted(static=2)
+def _begin(program: Program, own: tuple[str, ...], inputs: Inputs, start: Tree) -> Tree:
+    state = _each(partial(loop.begin, program), own, inputs, start, "start" in own)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
+
+
+@jitted(static=2)
+def _advance(
+    program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk
+) -> Progress:
+    one = lambda inputs, state: loop.advance(program, inputs, state, k, chunk)
+    return _each(one, own, inputs, state, True)
+
+
 def begin(program: Program, batch: Batch) -> Tree:
     """The states of all runs before the first step."""
     return _begin(program, batch.own, batch.inputs, batch.start)
@@ -90,9 +123,8 @@ def advance(
     program: Program, batch: Batch, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
 ) -> Progress:
     """Run these intervals of all runs."""
-    return _advance(
-        program, batch.own, batch.inputs, state, jnp.int32(k), Chunk.of(steps, record, INTERVALS)
-    )
+    chunk = Chunk.of(steps, record, INTERVALS)
+    return _advance(program, batch.own, batch.inputs, state, jnp.int32(k), chunk)
 
 
 class BatchStepper:
@@ -105,11 +137,8 @@ class BatchStepper:
         self.plan = plan
         self.runs = count
         self.clock = Clock()
-        self.timed = Records()
         self.count = 1  # intervals at a time
         self.alive = np.ones(batch.size, bool)
-        intervals = plan.steps // min(plan.every, LONGEST)
-        self.again = intervals >= MANY  # steps may be made once more to be timed
 
     def begin(self) -> RunState:
         state = begin(self.program, self.batch)
@@ -123,21 +152,23 @@ class BatchStepper:
         self.clock.lap()
         begun = time.perf_counter()
         ends = self.plan.ends(state, until, self.count)
-        steps = np.diff(ends, prepend=state.step)
         record = self.plan.recorded(ends)
-        end, seconds = self._timed(state.agents, state.step, steps, record)
-        finite = np.asarray(end.finite)[:, : len(ends)]
+        steps = np.diff(ends, prepend=state.step)
+        end = advance(self.program, self.batch, state.agents, state.step, steps, record)
+        finite = np.asarray(end.finite)[:, : len(ends)]  # waits for the device
+        seconds = state.seconds.plus(self.clock.lap())
+
+        # A run that was not finite once has no records from there on, even if it comes back.
         always = self.alive[:, None] & np.logical_and.accumulate(finite, axis=1)
         self.alive = always[:, -1]
-        new = {"step": ends[record]}
-        for name, row in end.rows.items():
-            clean = _masked(np.asarray(row)[:, : len(ends)], always)
-            new[name] = np.moveaxis(clean[: self.runs, record], 0, 1)
-        history = {
-            name: np.concatenate([old, new[name]]) if len(old) else new[name]
-            for name, old in state.history.items()
-        }
-        state = RunState(int(ends[-1]), end.state, history, state.seconds.plus(seconds))
+        history = {"step": np.concatenate([state.history["step"], ends[record]])}
+        for name, values in end.rows.items():
+            row = np.asarray(values)[:, : len(ends)]
+            if not always.all():
+                row = np.where(always.reshape(*always.shape, *(1,) * (row.ndim - 2)), row, np.nan)
+            new, old = np.moveaxis(row[: self.runs, record], 0, 1), state.history[name]
+            history[name] = np.concatenate([old, new]) if len(old) else new
+        state = RunState(int(ends[-1]), end.state, history, seconds)
         growth = min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6))
         self.count = int(np.clip(self.count * growth, 1, INTERVALS))
         if not finite[:, -1].any():
@@ -148,34 +179,6 @@ class BatchStepper:
 
     def close(self) -> None:
         pass
-
-    def _timed(
-        self, state: Tree, k: int, steps: np.ndarray, record: np.ndarray
-    ) -> tuple[Progress, Seconds]:
-        """Run these intervals. Now and then the last record, and if `again` its steps, are made
-        once more to be timed."""
-        timed, clock = self.timed, self.clock
-        call = lambda *at: jax.block_until_ready(advance(self.program, self.batch, *at))
-        end = call(state, k, steps, record)
-        seconds = clock.lap()
-        if record[-1] and timed.apart():
-            call(end.state, 0, steps[:0], record[:0])
-            timed.idle = clock.lap().steps
-            call(end.state, 0, np.zeros(1, np.int32), np.ones(1, bool))
-            timed.timed(clock.lap())
-            if steps[-1] and self.again:
-                call(end.state, k, steps[-1:], np.zeros(1, bool))
-                timed.timed_steps(clock.lap(), int(steps[-1]))
-        return end, timed.separated(seconds, int(steps.sum()), int(record.sum()))
-
-
-def _masked(row: np.ndarray, alive: np.ndarray) -> np.ndarray:
-    """NaN where a run was not finite any more."""
-    return (
-        row
-        if alive.all()
-        else np.where(alive.reshape(alive.shape + (1,) * (row.ndim - 2)), row, np.nan)
-    )
 
 
 class Look(NamedTuple):
@@ -208,62 +211,6 @@ def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -
     return _each(one, own, inputs, state, True)
 
 
-@jitted(static=2)
-def _begin(program: Program, own: tuple[str, ...], inputs: Inputs, start: Tree) -> Tree:
-    state = _each(partial(loop.begin, program), own, inputs, start, "start" in own)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)  # nothing weakly typed
-
-
-@jitted(static=2)
-def _advance(
-    program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk
-) -> Progress:
-    return _each(
-        lambda inputs, state: loop.advance(program, inputs, state, k, chunk),
-        own,
-        inputs,
-        state,
-        True,
-    )
-
-
-def _each(
-    one: Callable[[Inputs, Tree], Result],
-    own: tuple[str, ...],
-    inputs: Inputs,
-    other: Tree,
-    own_other: bool,
-) -> Result:
-    """one(inputs, other) for every run; a single run goes as it would alone, without an axis of
-    runs."""
-    first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)
-    axes = {name: 0 if name in own else None for name in Inputs._fields}
-    separate = {name: getattr(inputs, name) for name in own if name in axes}
-    parts = [*separate.values(), *([other] if own_other else [])]
-    if {leaf.shape[0] for leaf in jax.tree.leaves(parts)} == {1}:
-        alone = inputs._replace(**{name: first(part) for name, part in separate.items()})
-        result = one(alone, first(other) if own_other else other)
-        return jax.tree.map(lambda leaf: leaf[None], result)
-    return jax.vmap(one, in_axes=(Inputs(**axes), 0 if own_other else None))(inputs, other)  # type: ignore[arg-type]
-
-
-def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
-    """Runs to run together, all batches being about equal."""
-    limit = SHARE * free_memory()
-    key = (weak(program), batch.own, types((batch.inputs, batch.start)), count, steps)
-    if (known := _found.get(key)) is not None and known.bytes <= limit:
-        return known.size
-    # (1), (2)
-    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))
-    found = _chosen(program, batch, count, steps, best, limit)
-    # where memory is short now, there may be more the next time
-    if best < limit or found.size == count:
-        while len(_found) >= KEPT:
-            _found.pop(next(iter(_found)))
-        _found[key] = found
-    return found.size
-
-
 class Size(NamedTuple):
     """Runs to run together, and the bytes that they take."""
 
@@ -274,25 +221,36 @@ class Size(NamedTuple):
 _found: dict[Hashable, Size] = {}
 
 
-def _chosen(
-    program: Program, batch: Batch, count: int, steps: int, best: float, limit: float
-) -> Size:
-    """The size whose memory is about `best`, or 1 if that is faster."""
+def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
+    """Runs to run together, all batches being about equal."""
+    limit = SHARE * free_memory()
+    key = (weak(program), batch.own, types((batch.inputs, batch.start)), count, steps)
+    if (known := _found.get(key)) is not None and known.bytes <= limit:
+        return known.size
+    # (1), (2): from a first guess, until the compiled program says what it needs.
+    best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))
     state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
-    each = max(1, 4 * nbytes(state))  # a first guess, until the compiled program says
-    size = _even(count, best / each)
+    need = max(1.0, 4 * nbytes(state))  # of one run
+    size = _even(count, best / need)
     for _ in range(3):
         if size == 1:
-            return Size(1, 0)
-        each = memory(program, batch.take(np.arange(size))) / size
-        if size * each <= 1.5 * best and size * each <= limit:
             break
-        size = _even(count, best / each)
-    return (
-        Size(1, 0)
-        if _alone_is_faster(program, batch, size, count, steps)
-        else Size(size, size * each)
-    )
+        need = memory(program, batch.take(np.arange(size))) / size
+        if size * need <= 1.5 * best and size * need <= limit:
+            break
+        size = _even(count, best / need)
+    # (3)
+    if size > 1:
+        together = _seconds(program, batch.take(np.arange(size))) / size
+        is_long = together * steps * count >= LONG
+        if is_long and _seconds(program, batch.take(np.arange(1))) < together:
+            size = 1
+    # Where memory is short now, there may be more the next time: then nothing is remembered.
+    if best < limit or size == count:
+        while len(_found) >= KEPT:
+            _found.pop(next(iter(_found)))
+        _found[key] = Size(size, size * need if size > 1 else 0.0)
+    return size
 
 
 def memory(program: Program, batch: Batch) -> int:
@@ -320,42 +278,26 @@ def free_memory() -> float:
     stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
     if stats and "bytes_limit" in stats:
         return float(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
-    return min(_available(), _container())
-
-
-def _available() -> float:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(
-            int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
-        )
+        line = next(line for line in lines if line.startswith("MemAvailable"))
+        free = 1024.0 * int(line.split()[1])
     except (OSError, StopIteration, ValueError):
-        return float(4 << 30)  # not Linux: a modest guess
-
-
-def _container() -> float:
-    folder = Path("/sys/fs/cgroup")
-    try:
+        free = float(4 << 30)  # not Linux: a modest guess
+    # A container sees the memory of the whole machine in /proc; its own limit is in its cgroup.
+    with suppress(OSError, ValueError):  # "max", which is no number, where there is none
         most, used = (
-            (folder / name).read_text().strip() for name in ("memory.max", "memory.current")
+            int(Path("/sys/fs/cgroup", name).read_text())
+            for name in ("memory.max", "memory.current")
         )
-        return float("inf") if most == "max" else float(max(int(most) - int(used), 0))
-    except (OSError, ValueError):
-        return float("inf")
+        free = min(free, float(max(most - used, 0)))
+    return free
 
 
 def _even(count: int, most: float) -> int:
     """The smallest size that makes no more batches than the largest allowed one."""
     most = int(np.clip(most, 1, count))
     return -(-count // -(-count // most))
-
-
-def _alone_is_faster(program: Program, batch: Batch, size: int, count: int, steps: int) -> bool:
-    """(3)."""
-    together = _seconds(program, batch.take(np.arange(size))) / size
-    if together * steps * count < LONG:
-        return False
-    return _seconds(program, batch.take(np.arange(1))) < together
 
 
 def _seconds(program: Program, batch: Batch) -> float:

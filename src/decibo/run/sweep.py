@@ -1,5 +1,5 @@
 """sweep: a grid of settings and seeds as runs of one compiled program, in batches that fit into
-memory.
+memory, and the table that it gives back.
 
 Settings that are numbers of the method (step sizes, lam) share a program; those that change the
 program (the length of an inner loop, a function of the step) get one each.
@@ -8,11 +8,12 @@ program (the length of an inner loop, a function of the step) get one each.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,10 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
 from decibo.algorithm.privacy import masks_of
 from decibo.data.stream import Stream
-from decibo.errors import InputError
-from decibo.measure.cost import Seconds
+from decibo.errors import InputError, missing
+from decibo.formatting import format_setting
 from decibo.measure.measures import resolve
 from decibo.network.directed import DirectedNetwork
-from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.network.per_variable import each
 from decibo.problem.problem import Problem, why_no_products
@@ -35,6 +35,7 @@ from decibo.pytree import Tree, one_of
 from decibo.run.batching import Batch, BatchStepper, batch_size, look, stack
 from decibo.run.checkpoint import RunState
 from decibo.run.diagnose import MOREAU
+from decibo.run.jaxpr_split import types
 from decibo.run.loop import Inputs, Program
 from decibo.run.outcome import judge, worsened
 from decibo.run.progress import Report
@@ -54,14 +55,147 @@ from decibo.run.solve import (
     variables_of,
 )
 from decibo.run.start import Start
-from decibo.run.sweep_result import Sweep
 from decibo.run.timing import Clock
-from decibo.validate import MOST_STEPS, integer, only_known
+from decibo.validate import MOST_STEPS, did_you_mean, integer, only_known
+
+if TYPE_CHECKING:
+    import pandas
 
 AnyNetwork = Network | DirectedNetwork
 SeededStart = Start | Callable[[int], Start]
 Settings = dict[str, Any]
 Grid = Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]]
+SHOWN = 10  # rows of a table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """The runs of a sweep, one for each case, combination of settings, and seed.
+
+    settings   the settings of each run that the grid names; `seeds`, `cases` and `status` likewise
+    cases      which entry of the lists of networks, methods and starts; all 0 without lists
+    history    name of a measure -> array (runs, records, ...); history["step"] (records,) says when
+    batches    how many runs each batch had; a shorter last one was padded
+    seconds    of all runs with their records; `compiling` is separate
+    """
+
+    settings: tuple[Settings, ...]
+    seeds: tuple[int, ...]
+    cases: tuple[int, ...]
+    status: tuple[Status, ...]
+    history: dict[str, np.ndarray]
+    steps: int
+    method: str
+    network: str
+    batches: tuple[int, ...]
+    seconds: float
+    compiling: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.settings)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """One row for each run: its settings, seed and status, and the last value of every
+        measure."""
+        last = {name: values[:, -1] for name, values in self.history.items() if name != "step"}
+        several = len(set(self.cases)) > 1
+        rows = []
+        for k, settings in enumerate(self.settings):
+            case = {"case": self.cases[k]} if several else {}
+            named = {"seed": self.seeds[k], "status": str(self.status[k])}
+            rows.append(
+                case | settings | named | {name: _plain(row[k]) for name, row in last.items()}
+            )
+        return rows
+
+    def best(self, measure: str) -> Settings:
+        """The settings with the lowest last value, for `method.replace(**settings)`.
+
+        With several seeds or cases it is the mean over them that counts; settings that diverged or
+        failed with one of them are excluded.
+        """
+        scalars = self._scalars()
+        if measure not in scalars:
+            listed = ", ".join(scalars) or "none"
+            raise InputError(
+                f"{measure!r} is not among the recorded numbers, which are {listed}.",
+                did_you_mean(measure, scalars) or "Add it to measures.",
+            )
+        sound = np.array([status.sound for status in self.status])
+        values = np.where(sound, self.history[measure][:, -1], np.nan)
+        # runs come case by case, setting by setting, seed by seed
+        cases, seeds = len(set(self.cases)), len(set(self.seeds))
+        means = values.reshape(cases, -1, seeds).mean(axis=(0, 2))
+        if not np.isfinite(means).any():
+            raise InputError(
+                f"No settings gave an answer, so none is best in {measure}: {self._counts()}.",
+                "Lower the step sizes of the grid.",
+            )
+        return dict(self.settings[seeds * int(np.nanargmin(means))])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise missing("pandas", "Sweep.to_pandas", "table") from error
+        return pandas.DataFrame(self.table)
+
+    def __repr__(self) -> str:
+        rows = self.table
+        for name in self._scalars()[:1]:
+            rows.sort(
+                key=lambda row: (not Status(row["status"]).sound, np.isnan(row[name]), row[name])
+            )
+        names = [name for name, value in rows[0].items() if np.ndim(value) == 0]
+        cells = [names, *([format_setting(row[name], 4) for name in names] for row in rows[:SHOWN])]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.rjust, line, widths)) for line in cells]
+        more = [f"... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+        first = (
+            f"Sweep({len(self)} runs of {self.method} on {self.network}: {self._counts()};"
+            f" {self.steps} steps each)"
+        )
+        return "\n".join([first, *lines, *more])
+
+    def _counts(self) -> str:
+        return ", ".join(f"{number} {status}" for status, number in Counter(self.status).items())
+
+    def _scalars(self) -> list[str]:
+        return [name for name, row in self.history.items() if name != "step" and row.ndim == 2]
+
+
+def joined(sweeps: Sequence[Sweep]) -> Sweep:
+    """Sweeps of the same grid on problems of different seeds as one, setting by setting."""
+    first = sweeps[0]
+    order = np.arange(len(sweeps) * len(first)).reshape(len(sweeps), -1).T.ravel()
+    by_run = {
+        name: [item for one in sweeps for item in getattr(one, name)]
+        for name in ("settings", "seeds", "cases", "status")
+    }
+    rows = {
+        name: np.concatenate([one.history[name] for one in sweeps])[order]
+        for name in first.history.keys() - {"step"}
+    }
+    return replace(
+        first,
+        **{name: tuple(items[place] for place in order) for name, items in by_run.items()},
+        history={name: rows.get(name, row) for name, row in first.history.items()},
+        batches=tuple(size for one in sweeps for size in one.batches),
+        seconds=sum(one.seconds for one in sweeps),
+        compiling=sum(one.compiling for one in sweeps),
+    )
+
+
+class Cell(NamedTuple):
+    """One run of a sweep: the settings that the grid asks for, the method with them, the seed, and
+    which case of a list."""
+
+    settings: Settings
+    method: Algorithm
+    seed: int
+    case: int
 
 
 def sweep(
@@ -99,40 +233,11 @@ def sweep(
     failed.
     """
     check_process()
-    cases = _cases(network, method, start)
-    for one, by, _ in cases:
-        check_types(problem, one, by)
-    if isinstance(problem.sample, Stream):
-        raise InputError(
-            "A sweep runs many settings in one program, and a stream of minibatches feeds one run.",
-            "Use decibo.solve for each setting, or decibo.repeat for several seeds.",
-        )
-    steps = integer("steps", steps, most=MOST_STEPS)
-    every = max(1, steps // 100) if every is None else integer("every", every)
-    if len({one.agents for one, _, _ in cases}) > 1:
-        raise InputError(
-            "All networks of a sweep must have the same number of agents, but these do not."
-        )
-    listed = any(isinstance(part, list | tuple) for part in (network, method, start))
-    runs = points([by for _, by, _ in cases], {} if grid is None else grid, seeds, listed)
-    for point in runs:
-        check_fit(problem, cases[point.case][0], point.method)
-    watchers = Callbacks(callbacks)
-    state = _prepare(problem, cases, runs, measures)
-    plan = Plan(steps, every, tuple(name for name, _ in state.program.measures))
-    with watched(progress) as report:
-        swept = _run(state, plan, report, watchers)
-    watchers.end(swept)
-    return swept
-
-
-Case = tuple[AnyNetwork, Algorithm, SeededStart]
-
-
-def _cases(network: object, method: object, start: object) -> list[Any]:
-    """(network, method, start) of each case; what is not a list is the same in all."""
-    parts = {"network": network, "method": method, "start": start}
-    parts["network"] = _by_variable(network)
+    # A list has an entry for each case; what is not a list is the same in all cases.
+    single = lambda one: each(one) if isinstance(one, Mapping) else one
+    several = isinstance(network, list | tuple)
+    networks = [single(one) for one in network] if several else single(network)
+    parts = {"network": networks, "method": method, "start": start}
     lists = {name: list(part) for name, part in parts.items() if isinstance(part, list | tuple)}
     sizes = {len(part) for part in lists.values()}
     if len(sizes) > 1 or 0 in sizes:
@@ -140,275 +245,239 @@ def _cases(network: object, method: object, start: object) -> list[Any]:
         raise InputError(
             f"Lists must have one entry for each case and be equally long, but {lengths}."
         )
-    count = sizes.pop() if sizes else 1
-    columns = [lists.get(name, [part] * count) for name, part in parts.items()]
-    return list(zip(*columns, strict=True))
+    columns = [lists.get(name, [part] * max(sizes, default=1)) for name, part in parts.items()]
+    cases: list[Any] = list(zip(*columns, strict=True))
+    for over, by, _ in cases:
+        check_types(problem, over, by)
+    if isinstance(problem.sample, Stream):
+        raise InputError(
+            "A sweep runs many settings in one program, and a stream of minibatches feeds one run.",
+            "Use decibo.solve for each setting, or decibo.repeat for several seeds.",
+        )
+    steps = integer("steps", steps, most=MOST_STEPS)
+    every = max(1, steps // 100) if every is None else integer("every", every)
+    agents = cases[0][0].agents
+    if any(over.agents != agents for over, _, _ in cases):
+        raise InputError(
+            "All networks of a sweep must have the same number of agents, but these do not."
+        )
+    combinations = _combinations({} if grid is None else grid)
+    if combinations == [{}] and seeds is None and not lists:
+        raise InputError(
+            "A sweep needs something to vary, but the grid is empty and there are no seeds.",
+            "Pass grid={'alpha': [0.1, 0.2]}, for example.",
+        )
+    cells: list[Cell] = []
+    for case, (over, by, _) in enumerate(cases):
+        for settings in combinations:
+            if by.factory is not None:
+                only_known(by.name, "setting", settings, by.settings)
+            one = by.replace(**settings) if settings else by
+            check_fit(problem, over, one)
+            numbers = [0] if seeds is None else seed_numbers(seeds)
+            cells += [Cell(settings, one, number, case) for number in numbers]
+    watchers = Callbacks(callbacks)
+    prepared = _prepared(problem, cases, cells, measures)
+    plan = Plan(steps, every, tuple(name for name, _ in prepared.program.measures))
+    with watched(progress) as report:
+        swept = _run(prepared, plan, report, watchers)
+    watchers.end(swept)
+    return swept
 
 
-def _by_variable(network: object) -> object:
-    """A network, or a list of them, with dictionaries turned into networks for each variable."""
-    if isinstance(network, list | tuple):
-        return [_by_variable(one) for one in network]
-    return each(network) if isinstance(network, Mapping) else network
+class _Prepared(NamedTuple):
+    """What a sweep was given, checked: the starting rows by case and seed, and for each program the
+    places of its runs and what they are given."""
 
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """What a sweep was given, checked; mixings and starts by case, and by seed."""
-
-    cases: list[Case]
-    runs: list[Point]
+    cases: list[Any]
+    cells: list[Cell]
     program: Program
     data: Tree
-    known: dict[str, jax.Array]
-    mixings: list[Mixing]
-    reaches: list[Reach | None]
     starts: dict[tuple[int, int], dict[str, jax.Array]]
+    groups: list[tuple[list[int], Batch]]
 
 
-def _prepare(
-    problem: Problem, cases: list[Case], runs: list[Point], measures: Measures
+def _prepared(
+    problem: Problem, cases: list[Any], cells: list[Cell], measures: Measures
 ) -> _Prepared:
-    agents = cases[0][0].agents
+    # What all runs share; and where they start, by case and seed. Cases with the same points share
+    # their rows, which are then in memory once.
+    functions, agents, first = problem.functions, cases[0][0].agents, cells[0].method
     data = problem.local(range(agents))
     known = known_solution(problem)
-    first = runs[0].method
-    for point in runs:
-        check_products(problem, point.method, data)
-    variables = variables_of(problem.functions, data, first.core)
-    shared: dict[int, dict[str, jax.Array]] = {}  # the rows of starts that several cases share
-    starts = {}
-    for point in runs:
-        network, by, start = cases[point.case]
-        if (point.case, point.seed) in starts:
+    for cell in cells:
+        check_products(problem, cell.method, data)
+    variables = variables_of(functions, data, first.core)
+    shared: dict[int, dict[str, jax.Array]] = {}
+    starts: dict[tuple[int, int], dict[str, jax.Array]] = {}
+    for cell in cells:
+        over, by, start = cases[cell.case]
+        if (cell.case, cell.seed) in starts:
             continue
-        if callable(start):
-            rows = start_of(problem, agents, start(point.seed), by, variables)
-        else:
-            rows = shared.get(id(start))
-            rows = start_of(problem, agents, start, by, variables) if rows is None else rows
-            shared[id(start)] = rows
-        finite_at_start(problem.functions, data, rows, np.arange(agents))
-        starts[point.case, point.seed] = (
-            rows | masks_of(network, by, rows, point.seed) if by.masks else rows
-        )
-    mixings = [cases[0][0].mixing()]
-    if len({id(network) for network, _, _ in cases}) > 1:
-        mixings = [network.mixing("dense") for network, _, _ in cases]
-    reaches = [told(network, method) for network, method, _ in cases[: len(mixings)]]
+        rows = None if callable(start) else shared.get(id(start))
+        if rows is None:
+            points: Any = start(cell.seed) if callable(start) else start
+            rows = shared[id(start)] = start_of(problem, agents, points, by, variables)
+        finite_at_start(functions, data, rows, np.arange(agents))
+        masks = masks_of(over, by, rows, cell.seed) if by.masks else {}
+        starts[cell.case, cell.seed] = rows | masks if masks else rows
+    several = len({id(over) for over, _, _ in cases}) > 1
+    mixings = [over.mixing("dense") for over, _, _ in cases] if several else [cases[0][0].mixing()]
+    reaches = [told(over, by) for over, by, _ in cases[: len(mixings)]]
     tells = {"has_direction": first.direction is not None, "has_rest": first.rest is not None}
-    no_exact = partial(why_no_products, problem.functions, one_of(data))
+    no_exact = partial(why_no_products, functions, one_of(data))
     recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
-    program = Program(problem.functions, recorded, early=False)
-    return _Prepared(cases, runs, program, data, known, mixings, reaches, starts)
+
+    # Runs that differ in numbers only share a program.
+    kinds: dict[object, list[int]] = {}
+    for place, cell in enumerate(cells):
+        mixing = mixings[cell.case] if several else None
+        kind = types((cell.method.core, mixing, starts[cell.case, cell.seed]))
+        kinds.setdefault(kind, []).append(place)
+
+    # What differs among the runs of a program gets an axis of runs; seeds, starts, networks and the
+    # method that are the same in all of them stay as they are.
+    groups = []
+    for group in kinds.values():
+        chosen = [cells[place] for place in group]
+        keys = [jax.random.key(cell.seed) for cell in chosen]
+        begun = [starts[cell.case, cell.seed] for cell in chosen]
+        methods = [cell.method for cell in chosen]
+        mixing, reach = mixings[0], reaches[0]
+        if several:
+            mixing = stack([mixings[cell.case] for cell in chosen])
+            reach = stack([reaches[cell.case] for cell in chosen])
+        differs = {
+            "key": len({cell.seed for cell in chosen}) > 1,
+            "mixing": several,
+            "reach": several,
+            "start": not all(rows is begun[0] for rows in begun),
+        }
+        same = all(by is methods[0] for by in methods)
+        differs["core"] = len(cases) == 1 or not any(differs.values()) or not same
+        own = tuple(name for name, differ in differs.items() if differ)
+        cores = [core_for(mixing, by) for by in (methods if differs["core"] else methods[:1])]
+        core = stack(cores) if differs["core"] else cores[0]
+        key = jnp.stack(keys) if differs["key"] else keys[0]
+        start = stack(begun) if differs["start"] else begun[0]
+        groups.append((group, Batch(Inputs(core, mixing, data, key, known, {}, reach), start, own)))
+    program = Program(functions, recorded, early=False)
+    return _Prepared(cases, cells, program, data, starts, groups)
 
 
 def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbacks) -> Sweep:
     """Batch after batch; what an interruption leaves is kept."""
     clock = Clock()
-    count = len(sweep.runs)
+    program, cells, count = sweep.program, sweep.cells, len(sweep.cells)
     step = np.concatenate([np.arange(0, plan.steps, plan.every), [plan.steps]])
     status = [Status.interrupted] * count
     rows: dict[str, np.ndarray] = {}
     kept = np.zeros(count, bool)  # whether y or z is where it began
     sizes: list[int] = []
-    seconds = Seconds()
+    seconds = 0.0
     done = 0
+
+    def reporting(state: RunState, ended: Ended | None) -> None:
+        if report and state.step < plan.steps:
+            now = plan.steps * done + state.step * len(places)
+            report(now, plan.steps * count, {"runs": count, "done": done})
+
     with suppress(KeyboardInterrupt):
         for places, batch in _batches(sweep, plan):
-            places = np.unique(places)  # without those that pad the batch, which come last
-            stepper = BatchStepper(sweep.program, batch, plan, len(places))
+            stepper = BatchStepper(program, batch, plan, len(places))
             state = stepper.begin()
-            first = look(sweep.program, batch, state.agents)
-            state = state._replace(seconds=stepper.clock.lap())
-            looks = []
+            first = look(program, batch, state.agents)
+            stepper.clock.lap()
+            looks: list[Look] = [reporting]
             if len(callbacks):
                 callbacks.start(replace(plan, runs=tuple(places.tolist())))
-                looks.append(callbacks.look)
-            if report:
-                looks.append(_reporting(report, plan, done, len(places), count))
+                looks.insert(0, callbacks.look)
             state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
-            last = look(sweep.program, batch, state.agents)
-            seconds = seconds.plus(state.seconds)
+            last = look(program, batch, state.agents)
+            seconds += state.seconds.steps
             sizes.append(batch.size)
 
             # The records so far, run by run. Those of a batch that a callback has ended stay where
             # they are from then on; others that are missing are NaN.
             there = len(state.history["step"])
-            for name, values in state.history.items():
-                if name == "step":
-                    continue
-                row = np.moveaxis(values, 1, 0)
+            for name in plan.measures:
+                row = np.moveaxis(state.history[name], 1, 0)
                 dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
-                full = rows.setdefault(
-                    name, np.full((count, len(step), *row.shape[2:]), np.nan, dtype)
-                )
+                shape = (count, len(step), *row.shape[2:])
+                full = rows.setdefault(name, np.full(shape, np.nan, dtype))
                 full[places, :there] = row
                 if ended.status is Status.stopped:
                     full[places, there:] = row[:, -1:]
             kept[places] = last.kept_since(first)[: len(places)]
             for number, place in enumerate(places):
-                history = {"step": state.history["step"]} | {
-                    name: full[place, :there] for name, full in rows.items()
-                }
-                judged = judge(history, float(first.largest[number]), float(last.largest[number]))
+                history = {"step": state.history["step"]}
+                history |= {name: full[place, :there] for name, full in rows.items()}
+                largest = float(first.largest[number]), float(last.largest[number])
+                judged = judge(history, *largest).status
                 if not stepper.alive[number]:
                     status[place] = Status.diverged
                 elif ended.status is not Status.interrupted:
-                    status[place] = judged.status or ended.status
+                    status[place] = judged or ended.status
             if ended.status is Status.interrupted:
                 break
             done += len(places)
             if report:
                 report(plan.steps * done, plan.steps * count, {"runs": count, "done": done})
-    status = [_examined(sweep, rows, kept, place, found) for place, found in enumerate(status)]
-    names = {method.name: None for _, method, _ in sweep.cases}
-    networks = {repr(network): None for network, _, _ in sweep.cases}
+
+    # A run that got far worse, or whose y never moved, has failed if its inner level is flat.
+    for place, cell in enumerate(cells):
+        history = {name: values[place] for name, values in rows.items()}
+        suspect = worsened(history) or (kept[place] and not cell.method.one_level)
+        if status[place] is Status.done and cell.method.bias != MOREAU and suspect:
+            start = sweep.starts[cell.case, cell.seed]
+            x, y = (jnp.mean(start[name], axis=0) for name in ("x", "y"))
+            if not_strongly_convex(program.functions, sweep.data, x, y, "at the start"):
+                status[place] = Status.failed
+    names = {by.name: None for _, by, _ in sweep.cases}
+    networks = {repr(over): None for over, _, _ in sweep.cases}
     return Sweep(
-        settings=tuple(point.settings for point in sweep.runs),
-        seeds=tuple(point.seed for point in sweep.runs),
-        cases=tuple(point.case for point in sweep.runs),
+        settings=tuple(cell.settings for cell in cells),
+        seeds=tuple(cell.seed for cell in cells),
+        cases=tuple(cell.case for cell in cells),
         status=tuple(status),
         history={"step": step, **rows},
         steps=plan.steps,
         method=", ".join(names),
         network=", ".join(networks) if len(networks) < 4 else f"{len(networks)} networks",
         batches=tuple(sizes),
-        seconds=seconds.steps,
+        seconds=seconds,
         compiling=clock.lap().compiling,
-        measuring=seconds.measuring,
     )
 
 
-def _reporting(report: Report, plan: Plan, done: int, fresh: int, count: int) -> Look:
-    """Progress within a batch, after which so many runs more are done."""
-
-    def look(state: RunState, ended: Ended | None) -> None:
-        if state.step < plan.steps:
-            now = plan.steps * done + state.step * fresh
-            report(now, plan.steps * count, {"runs": count, "done": done})
-
-    return look
-
-
-def _examined(
-    sweep: _Prepared, rows: dict[str, np.ndarray], kept: np.ndarray, place: int, found: Status
-) -> Status:
-    """The status of a run; one that got far worse, or whose y never moved, has failed if its inner
-    level is flat."""
-    point = sweep.runs[place]
-    history = {name: values[place] for name, values in rows.items()}
-    suspect = worsened(history) or (kept[place] and not point.method.one_level)
-    if found is not Status.done or point.method.bias == MOREAU or not suspect:
-        return found
-    x, y = (jnp.mean(sweep.starts[point.case, point.seed][name], axis=0) for name in ("x", "y"))
-    flat = not_strongly_convex(sweep.program.functions, sweep.data, x, y, "at the start")
-    return found if flat is None else Status.failed
-
-
 def _batches(sweep: _Prepared, plan: Plan) -> Iterator[tuple[np.ndarray, Batch]]:
-    """The places of the runs that are made together, with what they are given."""
-    for group in _alike(sweep):
-        batch = _stacked(sweep, group)
+    """The places of the runs that are made together, with what they are given; the last batch of a
+    program is padded, and its places are fewer."""
+    for group, batch in sweep.groups:
         size = batch_size(sweep.program, batch, len(group), sweep.data, plan.steps)
         for at in range(0, len(group), size):
-            # the last batch is padded, so that all have one program
             members = np.arange(at, at + size).clip(max=len(group) - 1)
-            yield np.array(group)[members], batch.take(members)
+            yield np.array(group)[np.unique(members)], batch.take(members)
 
 
-def _stacked(sweep: _Prepared, group: list[int]) -> Batch:
-    """The runs of one program; seeds, starts, networks and the cases' method are shared if all are
-    the same."""
-    runs = [sweep.runs[place] for place in group]
-    own = []
-    keys = [jax.random.key(point.seed) for point in runs]
-    key = keys[0]
-    if len({point.seed for point in runs}) > 1:
-        own.append("key")
-        key = jnp.stack(keys)
-    mixing = sweep.mixings[0]
-    reach = sweep.reaches[0]
-    if len(sweep.mixings) > 1:
-        own += ["mixing", "reach"]
-        mixing = stack([sweep.mixings[point.case] for point in runs])
-        reach = stack([sweep.reaches[point.case] for point in runs])
-    starts = [sweep.starts[point.case, point.seed] for point in runs]
-    start = starts[0]
-    if not all(rows is starts[0] for rows in starts):
-        own.append("start")
-        start = stack(starts)
-    core = core_for(mixing, runs[0].method)
-    if (
-        len(sweep.cases) == 1
-        or not own
-        or not all(point.method is runs[0].method for point in runs)
-    ):
-        own.append("core")
-        core = stack([core_for(mixing, point.method) for point in runs])
-    return Batch(Inputs(core, mixing, sweep.data, key, sweep.known, {}, reach), start, tuple(own))
-
-
-def _alike(sweep: _Prepared) -> list[list[int]]:
-    """Places of runs that differ in numbers only, and so can share a program."""
-    kinds: dict[object, list[int]] = {}
-    for place, point in enumerate(sweep.runs):
-        mixing = sweep.mixings[point.case] if len(sweep.mixings) > 1 else None
-        leaves, kind = jax.tree.flatten(
-            (point.method.core, mixing, sweep.starts[point.case, point.seed])
-        )
-        kinds.setdefault((kind, *map(_type, leaves)), []).append(place)
-    return list(kinds.values())
-
-
-def _type(leaf: object) -> tuple[object, ...]:
-    array = jnp.asarray(leaf)
-    return array.shape, array.dtype, array.weak_type
-
-
-class Point(NamedTuple):
-    """One run: the settings that the grid asks for, the method with them, the seed, and which case
-    of a list."""
-
-    settings: Settings
-    method: Algorithm
-    seed: int
-    case: int
-
-
-def points(
-    methods: Sequence[Algorithm], grid: Grid, seeds: int | Iterable[int] | None, listed: bool
-) -> list[Point]:
-    """Every case with every combination of settings and every seed, seeds last."""
-    combinations = _product(grid) if isinstance(grid, Mapping) else _listed(grid)
-    numbers = [0] if seeds is None else seed_numbers(seeds)
-    if combinations == [{}] and seeds is None and not listed:
-        raise InputError(
-            "A sweep needs something to vary, but the grid is empty and there are no seeds.",
-            "Pass grid={'alpha': [0.1, 0.2]}, for example.",
-        )
-    return [
-        Point(settings, method, seed, case)
-        for case, base in enumerate(methods)
-        for settings, method in [(each, _with(base, each)) for each in combinations]
-        for seed in numbers
-    ]
-
-
-def _product(grid: Mapping[str, Any]) -> list[Settings]:
-    values = {name: _values(name, items) for name, items in grid.items()}
-    return [
-        dict(zip(values, combination, strict=True))
-        for combination in itertools.product(*values.values())
-    ]
-
-
-def _listed(grid: Any) -> list[Settings]:
-    if (
-        not isinstance(grid, Sequence)
-        or isinstance(grid, str)
-        or not all(isinstance(each, Mapping) for each in grid)
-    ):
+def _combinations(grid: Grid) -> list[Settings]:
+    """The settings of each run: all combinations of lists of values, or a list as it is."""
+    if isinstance(grid, Mapping):
+        for name, items in grid.items():
+            if isinstance(items, str | Mapping) or not (
+                isinstance(items, Iterable) or np.ndim(items)
+            ):
+                raise InputError(
+                    f"grid[{name!r}] must be a list of values, but it is {items!r:.60}.",
+                    f"Pass {{{name!r}: [0.1, 0.2]}}.",
+                )
+        values = [[_plain(value) for value in items] for items in grid.values()]
+        for name, items in zip(grid, values, strict=True):
+            if not items:
+                raise InputError(f"grid[{name!r}] must hold at least one value, but it is empty.")
+        return [dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*values)]
+    is_list = isinstance(grid, Sequence) and not isinstance(grid, str)
+    if not is_list or not all(isinstance(one, Mapping) for one in grid):
         raise InputError(
             "grid must be a dictionary of lists or a list of dictionaries, but it is"
             f" {grid!r:.60}.",
@@ -418,28 +487,10 @@ def _listed(grid: Any) -> list[Settings]:
         raise InputError(
             "grid must hold at least one dictionary of settings, but it is an empty list."
         )
-    return [{name: _plain(value) for name, value in each.items()} for each in grid]
-
-
-def _values(name: str, items: Any) -> list[Any]:
-    if isinstance(items, str | Mapping) or (not isinstance(items, Iterable) and not np.ndim(items)):
-        raise InputError(
-            f"grid[{name!r}] must be a list of values, but it is {items!r:.60}.",
-            f"Pass {{{name!r}: [0.1, 0.2]}}.",
-        )
-    values = [_plain(value) for value in items]
-    if not values:
-        raise InputError(f"grid[{name!r}] must hold at least one value, but it is empty.")
-    return values
+    return [{name: _plain(value) for name, value in one.items()} for one in grid]
 
 
 def _plain(value: Any) -> Any:
     """Numbers of numpy and jax as numbers of Python, which take the type of what they are
     multiplied with."""
     return value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value
-
-
-def _with(method: Algorithm, settings: Settings) -> Algorithm:
-    if method.factory is not None:
-        only_known(method.name, "setting", settings, method.settings)
-    return method.replace(**settings) if settings else method
