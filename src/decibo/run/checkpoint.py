@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import CorruptedFileError, InputError, first_line, short, warn
-from decibo.files import check_writable
+from decibo.files import PUBLIC, check_writable
 from decibo.measure.cost import Seconds
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
@@ -81,6 +81,7 @@ class RunState(NamedTuple):
     agents      the state of all agents; every leaf has a leading axis of agents
     history     the records so far, by measure; "step" says when each was taken
     seconds     where the time of the run has gone so far
+    extra       arrays that belong to no agent: the messages that a site has sent
 
     A pytree whose structure stays the same during a run: JAX arrays have a leading axis of agents,
     all other leaves are numbers of Python or numpy arrays of any length.
@@ -90,17 +91,22 @@ class RunState(NamedTuple):
     agents: Tree
     history: dict[str, np.ndarray]
     seconds: Seconds = Seconds()
+    extra: dict[str, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpointer:
-    """Writes and restores the state of one run, of which this process has the agents in `local`."""
+    """Writes and restores the state of one run, of which this process has the agents in `local`.
+
+    mode   who may read the files
+    """
 
     checkpoints: Checkpoints
     placement: Placement | None
     local: np.ndarray
     fingerprint: dict[str, str]
     marks: Marks
+    mode: int = PUBLIC
 
     @property
     def every(self) -> int:
@@ -146,6 +152,7 @@ class Checkpointer:
                 leader=self.leads,
                 barrier=barrier,
                 keep=self.checkpoints.keep,
+                mode=self.mode,
             )
 
     def restore(self, start: RunState, steps: int) -> RunState:
