@@ -20,11 +20,8 @@ class Dataset:
     """Features (samples, features) and labels: +1 and -1 for two classes, integers from 0 for more.
 
     Labels may also be words: they become such numbers in the order of the alphabet, the last of two
-    being +1.
-
-    groups, test_groups   the silo of each sample, where samples have one (`by_group` makes each an
-                          agent)
-    columns               the names of the features
+    being +1. Where samples have a silo, `groups` and `test_groups` name it (`by_group` makes each
+    silo an agent); `columns` are the names of the features.
     """
 
     features: Float[np.ndarray, "samples features"]
@@ -89,18 +86,15 @@ def numbered(labels: np.ndarray, classes: np.ndarray, name: str = "the dataset")
             " is not."
         )
     number = np.searchsorted(classes, labels)
-    return (
-        number.astype(np.int32)
-        if len(classes) > 2
-        else np.where(number == len(classes) - 1, 1.0, -1.0)
-    )
+    if len(classes) > 2:
+        return number.astype(np.int32)
+    return np.where(number == len(classes) - 1, 1.0, -1.0)
 
 
 def select(
     features: np.ndarray, labels: np.ndarray, positive: int | None, negative: int | None
 ) -> Split:
-    """The samples of two classes with labels +1 and -1, or all samples with the labels they
-    have."""
+    """The samples of two classes with labels +1 and -1, or all with the labels that they have."""
     if positive is None and negative is None:
         return features, labels.astype(np.int32)
     present = sorted(int(label) for label in np.unique(labels))
@@ -115,7 +109,7 @@ def select(
 
 
 def check_dataset(dataset: object) -> Dataset:
-    """The dataset, if it is one."""
+    """Reject what is not a dataset."""
     if not isinstance(dataset, Dataset):
         raise InputError(
             "dataset must be a decibo dataset such as decibo.data.digits(), but it is"
@@ -128,8 +122,7 @@ def check_dataset(dataset: object) -> Dataset:
 def hold_out(
     features: np.ndarray, labels: np.ndarray, share: float = 0.2, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(features, labels, test features, test labels): a fixed share of every class is for
-    testing."""
+    """(features, labels, test features, test labels), the last two a fixed share of every class."""
     rng = np.random.default_rng(seed)
     test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

@@ -14,7 +14,7 @@ Medians and quantiles are not sums, so they are not offered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +27,8 @@ from decibo.parallel.processes import share
 Columns = dict[str, np.ndarray]
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 Total = Callable[[np.ndarray], np.ndarray]  # what this process has -> the sum over all
-Place = Callable[[int], str]  # the number of a process -> what to call it
 NUMBER = "numbers"
 TEXT = "text"
-
-
-def _process(number: int) -> str:
-    return f"process {number}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +47,10 @@ class Encoding:
 
     @staticmethod
     def fit(
-        table: object, share: Share = share, total: Total | None = None, place: Place = _process
+        table: object,
+        share: Share = share,
+        total: Total | None = None,
+        place: Callable[[int], str] = "process {}".format,
     ) -> Encoding:
         """The encoding of a table: a data frame, a mapping of columns or an array.
 
@@ -63,60 +61,60 @@ class Encoding:
         place          what to call the process of a number
         """
         own = as_columns(table)
-        total = total or (
-            lambda rows: np.sum(
-                [np.asarray(each, dtype=float) for each in share(rows.tolist())], axis=0
-            )
+        total = total or (lambda rows: np.sum([np.asarray(r) for r in share(rows.tolist())], 0))
+
+        # Columns must hold the same everywhere. One of gaps only is what the others say it is.
+        kind = lambda column: "" if np.isnan(column).all() else NUMBER
+        everyone = share({n: TEXT if c.dtype == object else kind(c) for n, c in own.items()})
+        kinds: dict[str, str] = {}
+        for process, theirs in enumerate(everyone):
+            _check_columns(list(everyone[0]), list(theirs), place(0), place(process))
+            for name, kind in theirs.items():
+                before = kinds.get(name, "")
+                if kind and before and kind != before:
+                    raise InputError(
+                        f"Column {name!r} holds {kind} in {place(process)} and {before} in one"
+                        " before it, but it must be the same everywhere.",
+                        f"If the numbers are codes, read them as text: categories=[{name!r}].",
+                    )
+                kinds[name] = before or kind
+
+        # Two sums over all processes: of the values, then of the squares about their means.
+        present = {n: own[n][~np.isnan(own[n])] for n, kind in kinds.items() if kind != TEXT}
+        sums = total(np.array([[v.sum(), len(v)] for v in present.values()], float).reshape(-1, 2))
+        counts = np.maximum(sums[:, 1], 1)
+        means = sums[:, 0] / counts  # (1)
+        around = zip(present.values(), means, strict=True)
+        squares = total(np.array([((values - mean) ** 2).sum() for values, mean in around], float))
+        widths = np.sqrt(squares / counts)
+        widths = np.where(widths > 1e-10 * (1 + np.abs(means)), widths, 1.0)  # (2)
+
+        texts = [name for name, kind in kinds.items() if kind == TEXT]
+        found = share([sorted({w for w in own[n] if isinstance(w, str)}) for n in texts])
+        unions = [sorted(set().union(*parts)) for parts in zip(*found, strict=True)]
+        return Encoding(
+            tuple(kinds),
+            dict(zip(present, zip(means.tolist(), widths.tolist(), strict=True), strict=True)),
+            {name: tuple(union) for name, union in zip(texts, unions, strict=True)},  # (3)
         )
-        kinds = _agreed_kinds(own, share, place)
-        numbers = [name for name, kind in kinds.items() if kind == NUMBER]
-        known = {name: own[name].astype(float) for name in numbers}
-        present = {name: column[~np.isnan(column)] for name, column in known.items()}
-        counts = total(
-            np.array([[part.sum(), len(part)] for part in present.values()], float).reshape(-1, 2)
-        )
-        # (1)
-        means = {
-            name: summed / max(count, 1)
-            for name, (summed, count) in zip(numbers, counts, strict=True)
-        }
-        squares = total(
-            np.array([((present[name] - means[name]) ** 2).sum() for name in numbers], float)
-        )
-        deviations = {
-            name: _deviation(float(square), float(count), means[name])  # (2)
-            for name, square, (_, count) in zip(numbers, squares, counts, strict=True)
-        }
-        texts = [name for name in kinds if name not in numbers]
-        found = share(
-            [sorted({word for word in own[name] if isinstance(word, str)}) for name in texts]
-        )
-        # (3)
-        words = {
-            name: tuple(sorted({*_flat(each[k] for each in found)})) for k, name in enumerate(texts)
-        }
-        scales = {name: (float(means[name]), deviations[name]) for name in numbers}
-        return Encoding(tuple(kinds), scales, words)
 
     def __call__(self, table: object) -> np.ndarray:
         """The features of a table, (rows, features)."""
         own = as_columns(table)
-        _same_columns(list(self.columns), list(own), "the table that was fitted", "this one")
+        _check_columns(list(self.columns), list(own), "the table that was fitted", "this one")
         parts = []
         for name in self.columns:
             column = own[name]
             if name in self.words:
-                parts.append(
-                    np.stack([column == word for word in self.words[name]] or [np.zeros(0)], axis=1)
-                )
+                parts += [column == word for word in self.words[name]]
                 continue
-            if column.dtype == object and any(value is not None for value in column):
+            if column.dtype == object:
                 row = next(k for k, value in enumerate(column) if value is not None)
                 raise InputError(f"Column {name!r} must hold numbers, but row {row} has text.")
             mean, deviation = self.numbers[name]
-            values = column.astype(float)
-            parts.append((np.where(np.isnan(values), mean, values)[:, None] - mean) / deviation)
-        return np.concatenate([np.asarray(part, dtype=float) for part in parts], axis=1)
+            parts.append((np.where(np.isnan(column), mean, column) - mean) / deviation)
+        rows = len(own[self.columns[0]])
+        return np.array(parts, dtype=float).reshape(len(parts), rows).T.copy()
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -128,8 +126,7 @@ class Encoding:
 
 
 def as_columns(table: object) -> Columns:
-    """The columns of a data frame, a mapping or an array: floats with NaN, or text with None, for
-    what is missing."""
+    """The columns of a data frame, a mapping or an array, see `Columns`."""
     if hasattr(table, "columns") and hasattr(table, "loc"):  # a data frame
         named: Mapping[str, object] = {str(name): table[name] for name in table.columns}  # pyright: ignore
     elif isinstance(table, Mapping):
@@ -151,7 +148,7 @@ def as_columns(table: object) -> Columns:
 
 
 def column_of(
-    name: str, values: object, where: Callable[[int], str] = lambda row: f"row {row}"
+    name: str, values: object, where: Callable[[int], str] = "row {}".format
 ) -> np.ndarray:
     """A column as floats or as text; a mixture of numbers and words is refused, with the row of the
     first word.
@@ -161,13 +158,15 @@ def column_of(
     array = np.asarray(values)
     if array.dtype.kind in "biuf":
         return array.astype(float)
-    cells = [
-        None if _is_missing(value) else value for value in np.asarray(values, dtype=object).tolist()
-    ]
+    # pandas has missing values of its own, and NaN is the only float that is not equal to itself.
+    gap = lambda value: (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+    )
+    cells = [None if gap(value) else value for value in np.asarray(values, dtype=object).tolist()]
     words = [k for k, value in enumerate(cells) if isinstance(value, str)]
-    others = [
-        k for k, value in enumerate(cells) if value is not None and not isinstance(value, str)
-    ]
+    others = [k for k, cell in enumerate(cells) if not isinstance(cell, str | None)]
     if not words:
         try:
             return np.array([np.nan if value is None else float(value) for value in cells])
@@ -187,55 +186,10 @@ def column_of(
     return np.array(cells, dtype=object)
 
 
-def _is_missing(value: object) -> bool:
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and value != value)
-    )
-
-
-def _agreed_kinds(own: Columns, share: Share, place: Place) -> dict[str, str]:
-    """Whether each column holds numbers or text, the same in all processes; a column of gaps is
-    what the others say."""
-    mine = {name: _kind(column) for name, column in own.items()}
-    everyone = share(mine)
-    kinds: dict[str, str] = {}
-    for process, theirs in enumerate(everyone):
-        _same_columns(list(everyone[0]), list(theirs), place(0), place(process))
-        for name, kind in theirs.items():
-            before = kinds.get(name, "")
-            if kind and before and kind != before:
-                raise InputError(
-                    f"Column {name!r} holds {kind} in {place(process)} and {before} in one before"
-                    " it, but it must be the same everywhere.",
-                    f"If the numbers are codes, read them as text: categories=[{name!r}].",
-                )
-            kinds[name] = before or kind
-    return {name: kind or NUMBER for name, kind in kinds.items()}
-
-
-def _kind(column: np.ndarray) -> str:
-    if column.dtype == object:
-        return TEXT
-    return "" if np.isnan(column).all() else NUMBER
-
-
-def _same_columns(there: list[str], here: list[str], place: str, other: str) -> None:
+def _check_columns(there: list[str], here: list[str], place: str, other: str) -> None:
     if there != here:
-        odd = sorted(set(there) ^ set(here)) or [
-            name for name, own in zip(there, here, strict=True) if name != own
-        ]
+        odd = sorted({*there} ^ {*here}) or [a for a, b in zip(there, here, strict=True) if a != b]
         raise InputError(
             f"The columns of {place} and of {other} must be the same, in the same order, but they"
             f" differ in {short(', '.join(map(repr, odd)))}."
         )
-
-
-def _deviation(square: float, count: float, mean: float) -> float:
-    value = float(np.sqrt(square / max(count, 1)))
-    return value if value > 1e-10 * (1 + abs(mean)) else 1.0
-
-
-def _flat(parts: Iterable[Iterable[str]]) -> Iterable[str]:
-    return (word for part in parts for word in part)

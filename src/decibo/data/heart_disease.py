@@ -46,8 +46,7 @@ PLAIN = [name for name in KEPT if name not in CODED]
 
 
 def heart_disease(seed: int = FLAMBY) -> Dataset:
-    """Who has heart disease: 740 patients of four hospitals, 13 standardised features; sick is +1,
-    healthy -1.
+    """Who has heart disease: 740 patients of four hospitals, 13 features; sick is +1, healthy -1.
 
     `groups` and `test_groups` name the hospital of each patient. The seed draws which two thirds of
     each hospital are for training; 43 is the split for which FLamby has published results. Shipped
@@ -56,7 +55,14 @@ def heart_disease(seed: int = FLAMBY) -> Dataset:
     check_seed(seed)
     train, test = [], []
     for hospital, name in HOSPITALS.items():
-        features, labels = _patients(name)
+        text = (files("decibo.data") / "heart" / name).read_text(encoding="ascii")
+        records = [line.split(",") for line in text.split()]
+        kept = [[*record[: len(KEPT)], record[13]] for record in records]
+        cells = np.array([record for record in kept if "?" not in record], dtype=float)
+        raw = dict(zip(KEPT, cells.T, strict=False))
+        coded = [raw[column] == value for column, values in CODED.items() for value in values]
+        features = np.stack([*(raw[column] for column in PLAIN), *coded], axis=1).astype(float)
+        labels = np.where(cells[:, -1] > 0, 1.0, -1.0)
         for part, rows in zip((train, test), stratified(labels > 0, TRAINED, seed), strict=True):
             part.append((features[rows], labels[rows], np.full(len(rows), hospital)))
     features, labels, groups = map(np.concatenate, zip(*train, strict=True))
@@ -64,25 +70,15 @@ def heart_disease(seed: int = FLAMBY) -> Dataset:
     centre = features.mean(axis=0)  # sums over the hospitals; the test part stays unseen
     width = features.std(axis=0)
     parts = (features - centre) / width, labels, (test_features - centre) / width, test_labels
-    return Dataset(
-        *parts,
-        "heart disease",
-        SOURCE,
-        groups=groups,
-        test_groups=test_groups,
-        columns=(
-            *PLAIN,
-            *(f"{name} {value}" for name, values in CODED.items() for value in values),
-        ),
-    )
+    codes = [f"{name} {value}" for name, values in CODED.items() for value in values]
+    columns = (*PLAIN, *codes)
+    return Dataset(*parts, "heart disease", SOURCE, groups, test_groups, columns)
 
 
 def stratified(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(training rows, test rows): the numbers that scikit-learn's train_test_split draws with
-    `stratify=labels`.
+    """(training rows, test rows): what scikit-learn's train_test_split draws with stratify=labels.
 
-    If a class has two members or fewer, the rows are drawn regardless of their class, as FLamby
-    does.
+    With two members of a class or fewer, rows are drawn whatever their class, as FLamby does.
     """
     random = np.random.RandomState(seed)
     number = np.unique(labels, return_inverse=True)[1]
@@ -103,8 +99,7 @@ def stratified(labels: np.ndarray, share: float, seed: int) -> tuple[np.ndarray,
 
 
 def _shared_out(total: int, counts: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """The total in proportion to the counts, in whole numbers; equal remainders are broken by
-    chance."""
+    """The total in proportion to the counts, in whole numbers; ties are broken by chance."""
     exact = counts / counts.sum() * total
     shares = np.floor(exact)
     rest = exact - shares
@@ -117,15 +112,3 @@ def _shared_out(total: int, counts: np.ndarray, random: np.random.RandomState) -
         if left == 0:
             break
     return shares.astype(int)
-
-
-def _patients(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The features and labels of a hospital's patients without missing values."""
-    text = (files("decibo.data") / "heart" / name).read_text(encoding="ascii")
-    records = [line.split(",") for line in text.split()]
-    kept = [[*record[: len(KEPT)], record[13]] for record in records]
-    cells = np.array([record for record in kept if "?" not in record], dtype=float)
-    raw = dict(zip(KEPT, cells.T, strict=False))
-    plain = [raw[column] for column in PLAIN]
-    coded = [raw[column] == value for column, values in CODED.items() for value in values]
-    return np.stack([*plain, *coded], axis=1).astype(float), np.where(cells[:, -1] > 0, 1.0, -1.0)

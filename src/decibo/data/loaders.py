@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from decibo.data.dataset import Dataset, Split, hold_out, select
+from decibo.data.dataset import Dataset, Split, hold_out, numbered, select
 from decibo.errors import CorruptedFileError, InputError, UnreachableError, missing
 from decibo.files import read_file, sha256
 from decibo.validate import a_path
@@ -46,12 +46,10 @@ TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">
 
 
 def digits(positive: int | None = 1, negative: int | None = 3) -> Dataset:
-    """Handwritten digits of 8 x 8 pixels in [0, 1]; two of them as +1 and -1, or all ten (None,
-    None)."""
+    """Handwritten digits of 8 x 8 pixels in [0, 1]; two as +1 and -1, or all (None, None)."""
     raw = _sklearn("decibo.data.digits").load_digits()
-    features, labels = select(
-        np.asarray(raw.data) / 16.0, np.asarray(raw.target), positive, negative
-    )
+    pixels = np.asarray(raw.data) / 16.0
+    features, labels = select(pixels, np.asarray(raw.target), positive, negative)
     name = "digits" if positive is None else f"digits {positive} against {negative}"
     return Dataset(*hold_out(features, labels), name=name, source=BUNDLED)
 
@@ -105,12 +103,9 @@ def idx(
 
     def the_one(words: tuple[str, ...], kind: str) -> Path:
         """The file of the folder whose name has one of these words, the kind and the part."""
-        found = [
-            path
-            for path in sorted(place.iterdir())
-            if all(word in path.name for word in ("idx", kind, part))
-            and any(word in path.name for word in words)
-        ]
+        needed = ("idx", kind, part)
+        named = lambda name: all(w in name for w in needed) and any(w in name for w in words)
+        found = [path for path in sorted(place.iterdir()) if named(path.name)]
         found = [path for path in found if path.suffix != ".gz"] or found
         if len(found) != 1:
             listed = ", ".join(path.name for path in found) or "none"
@@ -145,16 +140,37 @@ def libsvm(
 
     One sample a line, `label index:value index:value ...`, with increasing indices from 1.
     """
-    train, labels = _read_libsvm(a_path("path", path), features)
+    load = _sklearn("decibo.data.libsvm").load_svmlight_file
+
+    def read(path: Path) -> Split:
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise InputError(f"{path} cannot be read: it is not a regular file.")
+        try:
+            sparse, labels = load(str(path), n_features=features, zero_based=False)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+        except ValueError as error:
+            raise InputError(
+                f"{path} cannot be read as a LIBSVM file: {str(error).rstrip('.')}.",
+                "Each line is `label index:value index:value ...`, with increasing indices from 1.",
+            ) from error
+        if len(labels) == 0:
+            raise InputError(f"{path} has no samples.")
+        if not (np.isfinite(sparse.data).all() and np.isfinite(labels).all()):
+            raise InputError(f"{path} must hold finite numbers only, but one is not.")
+        return sparse.toarray(), labels
+
+    name = Path(path).name
+    train, labels = read(a_path("path", path))
+    classes = np.unique(labels)
+    signs = numbered(labels, classes)
     if test is None:
-        parts = hold_out(train, _classes(labels))
-    else:
-        other, other_labels = _read_libsvm(a_path("test", test), features)
-        width = max(train.shape[1], other.shape[1])
-        # Columns at the end that one of the files does not mention are zero in it.
-        widened = lambda table: np.pad(table, ((0, 0), (0, width - table.shape[1])))
-        parts = widened(train), _classes(labels), widened(other), _classes(other_labels)
-    return Dataset(*parts, name=Path(path).name, source=str(path))
+        return Dataset(*hold_out(train, signs), name=name, source=str(path))
+    other, test_labels = read(a_path("test", test))
+    # Columns at the end that one of the files does not mention are zero in it.
+    width = max(train.shape[1], other.shape[1])
+    train, other = (np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in (train, other))
+    return Dataset(train, signs, other, numbered(test_labels, classes, name), name, str(path))
 
 
 def cache_folder() -> Path:
@@ -180,9 +196,23 @@ def load_mnist(
     mirrors: Sequence[str] = MIRRORS,
 ) -> tuple[dict[str, np.ndarray], str]:
     """The four arrays and where they were found."""
+    arrays = {}
     for place in folders() if folder is None else [folder]:
-        if (place / "mnist.npz").is_file():
-            return _from_npz(place / "mnist.npz", sums), str(place / "mnist.npz")
+        npz = place / "mnist.npz"
+        if npz.is_file():
+            try:
+                with np.load(npz, allow_pickle=False) as file:
+                    arrays = {name: file[name] for name in MNIST_ARRAYS.values()}
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                raise CorruptedFileError(
+                    f"{npz} is damaged: it must hold the arrays {', '.join(MNIST_ARRAYS.values())}"
+                    f" ({error}). Download it again."
+                ) from error
+            for name, key in MNIST_ARRAYS.items():  # sums are those of the IDX files
+                array = arrays[key]
+                header = struct.pack(f">{1 + array.ndim}i", 0x800 + array.ndim, *array.shape)
+                _check(header + array.tobytes(), sums[name], f"{npz} ({key})")
+            return arrays, str(npz)
         paths = {
             name: path
             for name in sums
@@ -190,14 +220,33 @@ def load_mnist(
             if path.is_file()
         }
         if len(paths) == len(sums):
-            return _from_idx(paths, sums), str(place)
-    if folder is not None:
-        raise InputError(
-            f"{folder} has neither mnist.npz nor the four IDX files {', '.join(sums)}, plain or"
-            " .gz.",
-            "Leave folder out to look in $DECIBO_DATA, then in the cache, and then to download.",
-        )
-    return _from_idx({name: fetch(name, sums[name], mirrors) for name in sums}, sums), "downloaded"
+            source = str(place)
+            break
+    else:
+        if folder is not None:
+            raise InputError(
+                f"{folder} has neither mnist.npz nor the four IDX files {', '.join(sums)}, plain or"
+                " .gz.",
+                "Leave folder out to look in $DECIBO_DATA, then in the cache, and then to"
+                " download.",
+            )
+        paths = {name: fetch(name, sums[name], mirrors) for name in sums}
+        source = "downloaded"
+    for name, path in paths.items():
+        content = unpacked(path)
+        try:
+            arrays[MNIST_ARRAYS[name]] = parse_idx(content, str(path))
+        except (InputError, CorruptedFileError):
+            _check(content, sums[name], str(path))
+            raise
+        if sha256(content) != sums[name]:
+            raise CorruptedFileError(
+                f"{path} is not the {name} of MNIST: its sha256 is {sha256(content)}, but it must"
+                f" be {sums[name]}. If it is another data set in the same format, such as"
+                f" Fashion-MNIST, use decibo.data.idx({str(path.parent)!r}); otherwise download it"
+                " again."
+            )
+    return arrays, source
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str]) -> Path:
@@ -261,9 +310,7 @@ def parse_idx(content: bytes, name: str) -> np.ndarray:
     dtype = np.dtype(TYPES[content[2]])
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise CorruptedFileError(
-            f"{name} is damaged: it ends within its header. Download it again."
-        )
+        raise CorruptedFileError(f"{name} is damaged: it ends within its header. Get it again.")
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if len(content) - start != prod(shape) * dtype.itemsize:
         raise CorruptedFileError(
@@ -271,11 +318,8 @@ def parse_idx(content: bytes, name: str) -> np.ndarray:
             f" {prod(shape) * dtype.itemsize} bytes, but {len(content) - start} follow. Download it"
             " again."
         )
-    return (
-        np.frombuffer(content, dtype=dtype, offset=start)
-        .reshape(shape)
-        .astype(dtype.newbyteorder("="), copy=False)
-    )
+    array = np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _sklearn(purpose: str) -> ModuleType:
@@ -292,67 +336,3 @@ def _check(content: bytes, checksum: str, name: str) -> None:
             f"{name} is damaged: its sha256 is {sha256(content)}, but it must be {checksum}. Delete"
             " the file and download it again."
         )
-
-
-def _from_npz(path: Path, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in MNIST_ARRAYS.values()}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CorruptedFileError(
-            f"{path} is damaged: it must hold the arrays {', '.join(MNIST_ARRAYS.values())}"
-            f" ({error}). Download it again."
-        ) from error
-    for name, key in MNIST_ARRAYS.items():
-        array = arrays[key]
-        header = struct.pack(f">{1 + array.ndim}i", 0x800 + array.ndim, *array.shape)
-        _check(header + array.tobytes(), sums[name], f"{path} ({key})")
-    return arrays
-
-
-def _from_idx(paths: Mapping[str, Path], sums: Mapping[str, str]) -> dict[str, np.ndarray]:
-    arrays = {}
-    for name, path in paths.items():
-        content = unpacked(path)
-        try:
-            array = parse_idx(content, str(path))
-        except (InputError, CorruptedFileError):
-            _check(content, sums[name], str(path))
-            raise
-        if sha256(content) != sums[name]:
-            raise CorruptedFileError(
-                f"{path} is not the {name} of MNIST: its sha256 is {sha256(content)}, but it must"
-                f" be {sums[name]}. If it is another data set in the same format, such as"
-                f" Fashion-MNIST, use decibo.data.idx({str(path.parent)!r}); otherwise download it"
-                " again."
-            )
-        arrays[MNIST_ARRAYS[name]] = array
-    return arrays
-
-
-def _read_libsvm(path: Path, features: int | None) -> Split:
-    load = _sklearn("decibo.data.libsvm").load_svmlight_file
-    if path.exists() and not path.is_file():  # a pipe or a device may never end
-        raise InputError(f"{path} cannot be read: it is not a regular file.")
-    try:
-        sparse, labels = load(str(path), n_features=features, zero_based=False)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise InputError(
-            f"{path} cannot be read as a LIBSVM file: {str(error).rstrip('.')}.",
-            "Each line is `label index:value index:value ...`, with increasing indices from 1.",
-        ) from error
-    if len(labels) == 0:
-        raise InputError(f"{path} has no samples.")
-    if not (np.isfinite(sparse.data).all() and np.isfinite(labels).all()):
-        raise InputError(f"{path} must hold finite numbers only, but one is not.")
-    return sparse.toarray(), labels
-
-
-def _classes(labels: np.ndarray) -> np.ndarray:
-    """-1 and +1 if there are two labels; classes from 0 otherwise."""
-    classes = np.unique(labels)
-    if len(classes) <= 2:
-        return np.where(labels == classes[-1], 1.0, -1.0) if len(classes) == 2 else np.sign(labels)
-    return np.searchsorted(classes, labels).astype(np.int32)

@@ -17,18 +17,14 @@ Parts = list[np.ndarray]
 
 def iid(labels: np.ndarray, agents: int, *, seed: int = 0) -> Parts:
     """All samples, shuffled and dealt evenly: sizes differ by one at most."""
-    _enough(labels, agents)
-    return np.array_split(
-        np.random.default_rng(integer("seed", seed, least=0)).permutation(len(labels)), agents
-    )
+    return np.array_split(_random(labels, agents, seed).permutation(len(labels)), agents)
 
 
 def by_label(
     labels: np.ndarray, agents: int, ratios: ArrayLike, *, size: int | None = None, seed: int = 0
 ) -> Parts:
-    """Agents of equal size, agent i with the share ratios[i] of positives; the largest size that
-    fits."""
-    _enough(labels, agents)
+    """Agents of equal size, the largest that fits; agent i has the share ratios[i] of positives."""
+    rng = _random(labels, agents, seed)
     try:
         shares = np.asarray(ratios, dtype=float)
     except (TypeError, ValueError):
@@ -39,7 +35,6 @@ def by_label(
             f" but it is {short_repr(ratios)}.",
             f"For example numpy.linspace(0.1, 0.9, {agents}).",
         )
-    rng = np.random.default_rng(integer("seed", seed, least=0))
     positives = rng.permutation(np.flatnonzero(labels > 0))
     negatives = rng.permutation(np.flatnonzero(labels <= 0))
     wanted = lambda size: np.round(shares * size).astype(int)  # positives of each agent
@@ -68,20 +63,15 @@ def by_label(
 def dirichlet(
     labels: np.ndarray, agents: int, concentration: float = 0.5, *, seed: int = 0
 ) -> Parts:
-    """All samples: every class divided by a Dirichlet draw; a small concentration means unequal
-    agents."""
-    _enough(labels, agents)
+    """All samples, each class divided by a Dirichlet draw; small concentrations: unequal agents."""
+    rng = _random(labels, agents, seed)
     concentration = positive("concentration", concentration)
-    rng = np.random.default_rng(integer("seed", seed, least=0))
-    parts: list[list[np.ndarray]] = [[] for _ in range(agents)]
+    pieces = []
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
         shares = np.cumsum(rng.dirichlet(np.full(agents, concentration)))[:-1]
-        for part, chunk in zip(
-            parts, np.split(members, (shares * len(members)).astype(int)), strict=True
-        ):
-            part.append(chunk)
-    found = [rng.permutation(np.concatenate(part)) for part in parts]
+        pieces.append(np.split(members, (shares * len(members)).astype(int)))
+    found = [rng.permutation(np.concatenate(part)) for part in zip(*pieces, strict=True)]
     # An agent that came out empty gets one sample of the largest part.
     for agent in range(agents):
         if len(found[agent]) == 0:
@@ -115,7 +105,8 @@ def shards(features: np.ndarray, labels: np.ndarray, parts: Parts) -> dict[str, 
     return {"features": features[index], "labels": labels[index], "weights": weights}
 
 
-def _enough(labels: np.ndarray, agents: int) -> None:
+def _random(labels: np.ndarray, agents: int, seed: int) -> np.random.Generator:
+    """What deals these samples, if there is one for each agent."""
     if np.ndim(labels) != 1:
         raise InputError(
             "labels must be an array with one label for each sample, but it is"
@@ -128,3 +119,4 @@ def _enough(labels: np.ndarray, agents: int) -> None:
             " agents.",
             "Use fewer agents.",
         )
+    return np.random.default_rng(integer("seed", seed, least=0))

@@ -61,9 +61,8 @@ class Samples:
 
     def shapes(self) -> str:
         """The shapes without the number of samples."""
-        return ", ".join(
-            f"{name}: (samples, {str(array.shape[1:])[1:]}" for name, array in self.arrays.items()
-        )
+        shape = lambda array: f"(samples, {str(array.shape[1:])[1:]}"
+        return ", ".join(f"{name}: {shape(array)}" for name, array in self.arrays.items())
 
     def padded(self, size: int) -> dict[str, np.ndarray]:
         """The arrays with so many rows; those added repeat a sample of its own, and weigh 0."""
@@ -72,9 +71,8 @@ class Samples:
         return arrays | {WEIGHTS: np.where(np.arange(size) < len(self), arrays[WEIGHTS], 0.0)}
 
     def tree_flatten_with_keys(self) -> tuple[list[tuple[Hashable, object]], tuple[str, ...]]:
-        return [(jax.tree_util.DictKey(name), array) for name, array in self.arrays.items()], tuple(
-            self.arrays
-        )
+        key = jax.tree_util.DictKey
+        return [(key(name), array) for name, array in self.arrays.items()], tuple(self.arrays)
 
     @classmethod
     def tree_unflatten(cls, names: tuple[str, ...], arrays: Iterable[np.ndarray]) -> Samples:
@@ -82,25 +80,24 @@ class Samples:
 
 
 def samples(**arrays: ArrayLike) -> Samples:
-    """Arrays with one row for each sample of an agent, to be padded to the size of the largest
-    agent.
+    """Arrays with one row for each sample of an agent, padded to the size of the largest agent.
 
     For a function `data` of `Problem`: return it, alone or inside a dictionary. The objectives see
     a dictionary of these arrays and "weights", 1 for samples and 0 for padding; weights of your own
     are kept.
     """
     tables = {name: np.asarray(array) for name, array in arrays.items()}
-    lengths = {name: table.shape[0] if table.ndim else None for name, table in tables.items()}
-    if not tables or None in lengths.values() or len(set(lengths.values())) > 1:
+    lengths = {name: len(table) if table.ndim else None for name, table in tables.items()}
+    sizes = set(lengths.values())
+    if len(sizes) != 1 or None in sizes:
         listed = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing"
         raise InputError(
             "The arrays of samples must have one row for each sample, but their lengths are"
             f" {listed}."
         )
-    size = next(iter(tables.values())).shape[0]
-    if size == 0:
+    if sizes == {0}:
         raise InputError("Every agent needs at least one sample, but this one has none.")
-    return Samples(tables if WEIGHTS in tables else tables | {WEIGHTS: np.ones(size)})
+    return Samples(tables if WEIGHTS in tables else tables | {WEIGHTS: np.ones(sizes.pop() or 0)})
 
 
 @dataclass(frozen=True)
@@ -145,17 +142,12 @@ class Batches:
             shape = np.shape(leaf)[1:]
             if not shape or shape[0] % self.count:
                 found = f"{shape[0]} samples" if shape else "one number"
-                remedy = (
-                    f"Use a count that divides {shape[0]}, or Batches(count, take=lambda d, j:"
-                    " ...)."
-                    if shape
-                    else "Pass Batches(count, take=lambda d, j: ...), or close over what is not a"
-                    " sample."
-                )
+                divide = f"Use a count that divides {shape[0]}, or" if shape else "Pass"
+                more = "" if shape else ", or close over what is not a sample"
                 raise InputError(
                     f"Batches({self.count}) cuts every leaf of the data into {self.count} equal"
                     f" pieces, but {name} has {found} for each agent.",
-                    remedy,
+                    f"{divide} Batches(count, take=lambda d, j: ...){more}.",
                 )
 
 
@@ -212,14 +204,16 @@ class Stream:
         """
         size = integer("batch", batch)
         mixed = flag("shuffle", shuffle)
-        if not callable(source):
-            if not isinstance(source, Sequence) or not source:
-                raise InputError(
-                    "The arrays must be a list with an entry for each agent, or a function of an"
-                    f" agent's number, but they are {short(repr(source))}.",
-                    "For stacked arrays with a leading axis of agents: [array[i] for i in"
-                    " range(agents)].",
-                )
+        if callable(source):
+            _check_arguments("The arrays", source, (0,), "a function of an agent's number")
+        elif not isinstance(source, Sequence) or not source:
+            raise InputError(
+                "The arrays must be a list with an entry for each agent, or a function of an"
+                f" agent's number, but they are {short(repr(source))}.",
+                "For stacked arrays with a leading axis of agents: [array[i] for i in"
+                " range(agents)].",
+            )
+        else:
             parts = list(source)
             if agents is not None and integer("agents", agents) != len(parts):
                 raise InputError(
@@ -230,11 +224,28 @@ class Stream:
                 _rows_of(agent, part)
             agents = len(parts)
             source = parts.__getitem__
-        else:
-            _check_arguments("The arrays", source, (0,), "a function of an agent's number")
-        order = "" if mixed else " in their order"
-        take = lambda agent, seed: _row_reader(agent, source(agent), size, seed if mixed else None)
-        return cls(take, f"{size} rows of arrays{order}", agents, join, block)
+
+        def begin(agent: int, seed: int) -> Reader:
+            arrays = source(agent)
+            n = _rows_of(agent, arrays)
+            orders: dict[int, np.ndarray] = {}  # of the passes that the last batch was part of
+
+            def order(e: int) -> np.ndarray:
+                random = np.random.default_rng((seed, agent, e))
+                return random.permutation(n) if mixed else np.arange(n)
+
+            def read(step: int) -> Tree:
+                nonlocal orders
+                passes, places = np.divmod(size * step + np.arange(size), n)  # (1)
+                now = np.unique(passes).tolist()
+                orders = {e: orders[e] if e in orders else order(e) for e in now}
+                rows = np.concatenate([orders[e][places[passes == e]] for e in now])  # (2)
+                return jax.tree.map(lambda array: np.asarray(array[rows]), arrays)
+
+            return read
+
+        words = f"{size} rows of arrays{'' if mixed else ' in their order'}"
+        return cls(begin, words, agents, join, block)
 
     @classmethod
     def from_function(
@@ -275,13 +286,33 @@ class Stream:
         reading all of it. The seed of a run changes nothing here.
         """
         _check_arguments("start", start, (0,), "a function of an agent's number")
-        return cls(
-            lambda agent, seed: _iterator_reader(start, agent),
-            "batches of iterators",
-            agents,
-            join,
-            block,
-        )
+
+        def begin(agent: int, seed: int) -> Reader:
+            left: Iterator[Tree] = iter(())
+            last: tuple[int, Tree] | None = None  # a step and its batch
+
+            def read(step: int) -> Tree:
+                nonlocal left, last
+                if last and step == last[0]:
+                    return last[1]
+                if last is None or step < last[0]:  # an iterator cannot go back
+                    left = iter(start(agent))
+                    last = None
+                skipped = step - last[0] - 1 if last else step
+                found = list(itertools.islice(left, skipped, skipped + 1))
+                if not found:
+                    raise InputError(
+                        f"The iterator of agent {agent} ended before it had a batch for step"
+                        f" {step}.",
+                        "Let it continue without end, by itertools.cycle for example, or make"
+                        " fewer steps.",
+                    )
+                last = step, found[0]
+                return found[0]
+
+            return read
+
+        return cls(begin, "batches of iterators", agents, join, block)
 
     def steps_of_block(self, batch: Tree, agents: int) -> int:
         """How many steps to read ahead, for so many agents with batches like this one."""
@@ -304,11 +335,7 @@ class FirstBatch:
 @dataclass(frozen=True)
 class Streamed:
     """What a compiled program knows of a stream: what batches look like, and how they are joined
-    with the data.
-
-    As a sampler it stands for a batch of zeros, for whoever traces a step; `bringing` replaces it
-    by the real one.
-    """
+    with the data. As a sampler it stands for a batch of zeros, for whoever traces a step."""
 
     layout: Layout
     join: Join | None = None
@@ -328,64 +355,18 @@ class Streamed:
 
 def as_batch(tree: Tree) -> Tree:
     """A batch as numpy arrays of the types that they will have on the device."""
-    return jax.tree.map(_number, tree)
 
-
-def _number(leaf: object) -> np.ndarray:
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "biufc" and not jnp.issubdtype(array.dtype, jnp.number):
-        raise InputError(
-            f"A batch must hold arrays of numbers, but it holds {array.dtype}: {short(repr(leaf))}."
-        )
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-
-
-def _row_reader(agent: int, arrays: Tree, batch: int, seed: int | None) -> Reader:
-    """The reader of one agent's arrays; without a seed, rows come in their order."""
-    n = _rows_of(agent, arrays)
-    orders: dict[int, np.ndarray] = {}  # of the passes that the last batch was part of
-
-    def order(e: int) -> np.ndarray:
-        if seed is None:
-            return np.arange(n)
-        return np.random.default_rng((seed, agent, e)).permutation(n)
-
-    def read(step: int) -> Tree:
-        nonlocal orders
-        passes, places = np.divmod(batch * step + np.arange(batch), n)  # (1)
-        now = np.unique(passes).tolist()
-        orders = {e: orders[e] if e in orders else order(e) for e in now}
-        rows = np.concatenate([orders[e][places[passes == e]] for e in now])  # (2)
-        return jax.tree.map(lambda array: np.asarray(array[rows]), arrays)
-
-    return read
-
-
-def _iterator_reader(start: Callable[[int], Iterable[Tree]], agent: int) -> Reader:
-    """The reader of one agent's iterator; it keeps its last batch, and restarts for an earlier
-    one."""
-    left: Iterator[Tree] = iter(())
-    last: tuple[int, Tree] | None = None  # a step and its batch
-
-    def read(step: int) -> Tree:
-        nonlocal left, last
-        if last is None or step < last[0]:
-            left = iter(start(agent))
-            skipped = step
-        elif step == last[0]:
-            return last[1]
-        else:
-            skipped = step - last[0] - 1
-        found = list(itertools.islice(left, skipped, skipped + 1))
-        if not found:
+    def numbers(leaf: object) -> np.ndarray:
+        array = np.asarray(leaf)
+        # bfloat16 and its kind are numbers of JAX whose kind numpy does not know
+        if array.dtype.kind not in "biufc" and not jnp.issubdtype(array.dtype, jnp.number):
             raise InputError(
-                f"The iterator of agent {agent} ended before it had a batch for step {step}.",
-                "Let it continue without end, by itertools.cycle for example, or make fewer steps.",
+                f"A batch must hold arrays of numbers, but it holds {array.dtype}:"
+                f" {short(repr(leaf))}."
             )
-        last = step, found[0]
-        return found[0]
+        return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
-    return read
+    return jax.tree.map(numbers, tree)
 
 
 def _rows_of(agent: int, arrays: Tree) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Source = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
-Where = Callable[[int], str]  # a row, in words
 MISSING = ("", "?", "NA", "N/A", "nan", "NaN", "null", "None")
-GROUP = "\0silo"  # no column of a file is called that
 
 
 class Table(NamedTuple):
@@ -56,20 +54,18 @@ class Table(NamedTuple):
                 "A dataset needs labels, but no column was named.", "Pass label= to read_table."
             )
         signs = numbered(self.y, np.unique(self.y))
-        rows = np.arange(len(signs))[:, None]
-        train, labels, held, test_labels = hold_out(rows, signs, test, seed)
-        part = lambda chosen: self.X.iloc[chosen[:, 0]]
-        encoding = Encoding.fit(part(train), share=lambda value: [value])
+        train, labels, held, test_labels = hold_out(np.arange(len(signs)), signs, test, seed)
+        encoding = Encoding.fit(self.X.iloc[train], share=lambda value: [value])
         return Dataset(
-            encoding(part(train)),
+            encoding(self.X.iloc[train]),
             labels,
-            encoding(part(held)),
+            encoding(self.X.iloc[held]),
             test_labels,
             name,
             "from files",
-            groups=self.groups[train[:, 0]],
-            test_groups=self.groups[held[:, 0]],
-            columns=encoding.features,
+            self.groups[train],
+            self.groups[held],
+            encoding.features,
         )
 
 
@@ -99,38 +95,74 @@ def read_table(
         raise missing_package("pandas", "Reading tables", "table") from error
     absent = frozenset(missing)
     coded = frozenset(categories)
-    frames = []
-    for name, path in files.items():
+    left_out = frozenset(drop)
+    named = [name for name in (label, silo) if name is not None]
+    frames: list[DataFrame] = []
+    before: dict[str, np.ndarray] = {}
+    groups: list[object] = []
+    holds: dict[str, tuple[Path, bool]] = {}  # the first file with values; whether they are text
+    for group, path in files.items():
         raw = _parquet(path, pandas) if path.suffix in (".parquet", ".pq") else _csv(path)
-        for column in (*coded, *drop, *(each for each in (label, silo) if each is not None)):
+        for column in (*coded, *left_out, *named):
             if column not in raw:
                 raise InputError(
                     f"{path} has no column {column!r}. It has {short(', '.join(raw))}."
                 )
-        where = lambda row, path=path: f"{path}, line {row + 2}"
-        columns = {
-            column: _typed(column, cells, absent, column in coded or column == silo, where)
-            for column, cells in raw.items()
-            if column not in set(drop)
-        }
-        for column in (each for each in (label, silo) if each is not None):
-            _complete(column, columns[column], where)
-        frame = pandas.DataFrame(columns)
-        frame[GROUP] = name if silo is None else frame.pop(silo)
-        frames.append((path, frame))
-    _one_kind(frames, pandas.api.types.is_numeric_dtype)
-    whole = pandas.concat([frame for _, frame in frames], ignore_index=True)
-    groups = np.array(whole.pop(GROUP).tolist())
-    y = None if label is None else _labels(whole.pop(label).to_numpy())
-    return Table(whole, y, groups)
+        line = lambda row, path=path: f"{path}, line {row + 2}"
+        columns: dict[str, np.ndarray] = {}
+        for name in (name for name in raw if name not in left_out):
+            cells = [None if isinstance(c, str) and c in absent else c for c in raw[name]]
+            if name in coded or name == silo:  # in the words of the file; NaN is not itself
+                text = [None if cell is None or cell != cell else str(cell) for cell in cells]
+                columns[name] = np.array(text, dtype=object)
+            else:
+                columns[name] = column_of(name, [_number(cell) for cell in cells], line)
+        for name in named:
+            gaps = np.flatnonzero(pandas.isna(columns[name]))
+            if len(gaps):
+                raise InputError(
+                    f"Every row must have a value in column {name!r}, but {line(gaps[0])} has none"
+                    f" ({len(gaps)} such rows)."
+                )
+
+        # The files must have the same columns, each with numbers in all files or text in all.
+        first = next(iter(files.values()))
+        if frames and (odd := sorted({*columns} ^ {*before})):
+            raise InputError(
+                f"{first} and {path} must have the same columns, but differ in {short(odd)}."
+            )
+        before = columns
+        for name, column in columns.items():
+            if pandas.isna(column).all():
+                continue
+            is_text = column.dtype == object
+            there, was_text = holds.setdefault(name, (path, is_text))
+            if was_text != is_text:
+                text, other = (path, there) if is_text else (there, path)
+                raise InputError(
+                    f"Column {name!r} holds text in {text} and numbers in {other}.",
+                    f"If the numbers are codes, pass categories=[{name!r}].",
+                )
+        frames.append(pandas.DataFrame(columns))
+        groups += [group] * len(frames[-1]) if silo is None else columns[silo].tolist()
+    whole = pandas.concat(frames, ignore_index=True)
+    if silo is not None:
+        whole.pop(silo)
+    y = None
+    if label is not None:  # words, integers or floats
+        y = whole.pop(label).to_numpy()
+        if y.dtype.kind not in "biuf":
+            y = np.array(y.tolist())
+        elif (y == np.round(y)).all():
+            y = y.astype(np.int64)
+    return Table(whole, y, np.array(groups))
 
 
 def _files(source: Source) -> dict[str, Path]:
+    """The file of each silo."""
     if isinstance(source, Mapping):
         return {str(name): a_path(f"The file of {name}", path) for name, path in source.items()}
-    several = (
-        list(source) if isinstance(source, Iterable) and not isinstance(source, str) else [source]
-    )
+    several = source if isinstance(source, Iterable) and not isinstance(source, str) else [source]
     paths = [a_path("source", path) for path in several]
     if not paths:
         raise InputError("There must be at least one file, but no path was passed.")
@@ -173,26 +205,13 @@ def _parquet(path: Path, pandas: ModuleType) -> dict[str, list[object]]:
     except ImportError as error:
         raise missing_package("pyarrow", "Reading parquet files", "table") from error
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror or first_line(error)}."
-        ) from error
+        why = error.strerror or first_line(error)
+        raise InputError(f"{path} cannot be read: {why}.") from error
     except Exception as error:  # whatever pyarrow finds wrong with the file
         raise InputError(f"{path} cannot be read as parquet: {first_line(error)}") from error
     if frame.empty:
         raise InputError(f"{path} has no rows.")
     return {str(name): frame[name].astype(object).tolist() for name in frame.columns}
-
-
-def _typed(
-    name: str, cells: list[object], absent: frozenset[str], as_text: bool, where: Where
-) -> np.ndarray:
-    """The cells as numbers or text, in the words of the file."""
-    known = [None if isinstance(cell, str) and cell in absent else cell for cell in cells]
-    if as_text:
-        return np.array(
-            [None if cell is None or cell != cell else str(cell) for cell in known], dtype=object
-        )
-    return column_of(name, [_number(cell) for cell in known], where)
 
 
 def _number(cell: object) -> object:
@@ -204,42 +223,3 @@ def _number(cell: object) -> object:
     except ValueError:
         return cell
     return value if np.isfinite(value) and "_" not in cell else cell
-
-
-def _complete(name: str, column: np.ndarray, where: Where) -> None:
-    gaps = [row for row, value in enumerate(column.tolist()) if value is None or value != value]
-    if gaps:
-        raise InputError(
-            f"Every row must have a value in column {name!r}, but {where(gaps[0])} has none"
-            f" ({len(gaps)} such rows)."
-        )
-
-
-def _one_kind(frames: list[tuple[Path, DataFrame]], is_numeric: Callable[[object], bool]) -> None:
-    """A column holds numbers in all files, or text in all."""
-    first: dict[str, tuple[Path, bool]] = {}
-    names = list(frames[0][1])
-    for path, frame in frames:
-        if sorted(frame) != sorted(names):
-            odd = sorted({*frame} ^ {*names})
-            raise InputError(
-                f"{frames[0][0]} and {path} must have the same columns, but differ in {short(odd)}."
-            )
-        for name in frame:
-            if name == GROUP or len(frame[name].dropna()) == 0:
-                continue
-            is_text = not is_numeric(frame[name].dtype)
-            path_before, before = first.setdefault(name, (path, is_text))
-            if before != is_text:
-                text, other = (path, path_before) if is_text else (path_before, path)
-                raise InputError(
-                    f"Column {name!r} holds text in {text} and numbers in {other}.",
-                    f"If the numbers are codes, pass categories=[{name!r}].",
-                )
-
-
-def _labels(values: np.ndarray) -> np.ndarray:
-    """Labels as words, integers or floats."""
-    if values.dtype.kind not in "biuf":
-        return np.array(values.tolist())
-    return values.astype(np.int64) if (values == np.round(values)).all() else values
