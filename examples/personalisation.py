@@ -7,7 +7,7 @@ its consensus strategy is `local`. x is judged by how well the last layer that a
 of its images does on its other 15. At the end every office fits its last layer on all 30.
 
 The gradients are PyTorch's. First ones are enough for the symmetric penalty of `ahead_exact`;
-methods of this kind from the literature, `lopa` and `duet`, need second derivatives of the network.
+methods of this kind from the literature, such as `lopa`, need second derivatives of the network.
 
     python examples/personalisation.py [--quick]      needs PyTorch and scikit-learn
 """

@@ -121,7 +121,7 @@ def all_methods() -> dict[str, TunableMethod]:
             (*penalty[:2], momentum),
             exact,
         ),
-        ("ahead", "penalty, diffusion (AHEAD)", penalty, {}),
+        ("ahead", "penalty, dgd (AHEAD)", penalty, {}),
         ("sparkle_ed", "implicit, exact diffusion (SPARKLE-ED)", implicit, {}),
         ("sparkle_extra", "implicit, EXTRA (SPARKLE-EXTRA)", implicit, {}),
         ("sparkle_gt", "implicit, gradient tracking (SPARKLE-GT)", implicit, {}),
@@ -130,12 +130,17 @@ def all_methods() -> dict[str, TunableMethod]:
         ("c2dfb", "penalty, compressed inner loops (C2DFB)", penalty, {"K": 5}),
         ("s_tfbo", "implicit, steps without tuning (S-TFBO)", (step,), {}),
         ("mdbo", "Neumann series of 10, tracking (MDBO)", (outer(), eta), {"N": 10}),
-        ("ma_dsbo", "inner loops of 5 and 10 (MA-DSBO)", (outer(), gamma), {"T": 5, "N": 10}),
+        (
+            "ma_dsbo",
+            "inner loops of 5 and 10 (MA-DSBO, v goes on)",
+            (outer(), gamma),
+            {"T": 5, "N": 10, "warm": True, "theta": 0.2},
+        ),
         (
             "sun_dsbo_gt",
-            "Moreau envelope, tracking (SUN-DSBO-GT)",
+            "Moreau envelope, tracking (after SUN-DSBO-GT)",
             (outer(), gamma),
-            {"method": "meha"},
+            {"method": "moreau"},
         ),
     ]
     found = {}

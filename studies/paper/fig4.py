@@ -169,7 +169,10 @@ def grids(size: Size) -> dict[str, Grid]:
             ]
         ],
         "MA-DSBO": [
-            [decibo.methods.ma_dsbo(alpha=a, beta=g, gamma=g, T=n, N=n) for a, g in pairs]
+            [
+                decibo.methods.ma_dsbo(alpha=a, beta=g, gamma=g, theta=0.2, T=n, N=n, warm=True)
+                for a, g in pairs
+            ]
             for n in (5, 20)
         ],
         "ahead_exact": [

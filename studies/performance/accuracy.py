@@ -95,8 +95,8 @@ def f2sa_2_ed(*, alpha: Rate, gamma: Rate, lam: Rate):
     )
 
 
-@named(provenance="The recipe dsgda_gt of docs/how-to/algorithm.md.")
-def dsgda_gt(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate):
+@named(provenance="A recipe of docs/how-to/algorithm.md.")
+def penalty_tracking(*, alpha: Rate, beta: Rate, gamma: Rate, lam: Rate):
     """The penalty with gradient tracking."""
     return decibo.compose(direction.penalty(lam), consensus.tracking(), x=alpha, y=beta, z=gamma)
 
@@ -119,7 +119,7 @@ def entries() -> dict[str, Entry]:
         "sparkle_gt": make(all_of.sparkle_gt, averaged, THETAS),
         "sldbo": make(all_of.sldbo, apart, RATIOS),
         "f2sa_2 x exact_diffusion": make(f2sa_2_ed, matched, LAMS),
-        "dsgda_gt": make(dsgda_gt, scaled, LAMS),
+        "penalty_tracking": make(penalty_tracking, scaled, LAMS),
         "ahead": make(decibo.ahead, matched, LAMS),
     }
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 THETA = 0.2
+TAU = 0.4  # of lopa, and its weight of what is new
 
 
 class Hand:
@@ -101,19 +102,19 @@ class Hand:
     def d_soba(self, s, D):
         x, y, v, u = s
         dx, dy, dv = self.implicit(x, y, v, D)
-        u = u + THETA * (dx - u)
-        return self.W @ (x - self.a * u), self.W @ (y - self.b * dy), self.W @ (v - self.c * dv), u
+        new = self.W @ (x - self.a * u), self.W @ (y - self.b * dy), self.W @ (v - self.c * dv)
+        return *new, u + THETA * (dx - u)  # x follows the old average
 
     def lopa(self, s, D):
         x, y, v, u = s
         dx, dy, dv = self.implicit(x, y, v, D)
-        u = u + THETA * (dx - u)
-        return self.W @ x - self.a * u, y - self.b * dy, v - self.c * dv, u
+        x = x + TAU * (self.W @ x - self.a * u - x)
+        return x, y - self.b * dy, v - self.c * dv, u + TAU * (dx - u)
 
     def sldbo(self, s, D):
         return self.tracked(s, self.implicit(*s[0], D), (self.a, self.b, self.c))
 
-    def dsgda_gt(self, s, D):
+    def penalty_tracking(self, s, D):
         return self.tracked(s, self.penalty(*s[0], D), (self.a, self.b, self.c))
 
     def gt_gda(self, s, D):
@@ -170,7 +171,7 @@ class Hand:
             "d_soba": (*three, x),
             "lopa": (*three, x),
             "sldbo": (three, three, three),
-            "dsgda_gt": (three, three, three),
+            "penalty_tracking": (three, three, three),
             "gt_gda": (two, two, two),
             "dgda": two,
             "ahead_minimax": three,

@@ -145,7 +145,7 @@ def _others(
 ) -> dict[str, Any]:
     calls: dict[str, Any] = {}
     if name in (*HAND, "fab"):
-        same = "dsgda_gt" if name == "fab" else name
+        same = "penalty_tracking" if name == "fab" else name
         sizes = scaled(name, case).steps
         calls["hand"] = hand_written(case.problem, network.W, sizes, same, steps)
         # Compared over few steps: written as W s, exact diffusion drifts in single precision, and

@@ -130,7 +130,7 @@ def test_the_bias_of_the_symmetric_penalty_shrinks_like_one_over_lam_squared():
             1e-8,
         ),
     ],
-    ids=["lopa", "duet"],
+    ids=["lopa", "ridge"],
 )
 def test_personalised_methods_solve_their_own_problem(method, bound):
     """y*_i(x) = argmin g_i(x, .), so grad = mean_i f_x - J_i H_i^-1 f_y at y*_i."""

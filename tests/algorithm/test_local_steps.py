@@ -14,7 +14,7 @@ PROBLEM = problem("vector", 6)
 QUADRATIC = decibo.problems.quadratic()
 
 
-def memfbo(alpha, beta, gamma, K, difference=0.01):
+def diffused(alpha, beta, gamma, K, difference=0.01):
     """The recipe: the implicit direction by differences, K steps alone, then the mean of all."""
     along = direction.implicit(difference)
     return local_steps(decibo.compose(along, consensus.atc(), x=alpha, y=beta, v=gamma), K)
@@ -84,7 +84,7 @@ def by_differences(twin, i, x, y, v, e=0.02):
 
 
 @pytest.mark.parametrize("network", ["ring", "complete"])
-def test_memfbo_equals_numpy(network):
+def test_implicit_steps_alone_equal_numpy(network):
     """Every agent goes K steps alone, and then all take means: of all on the complete network, as a
     server does."""
     network = decibo.complete(6) if network == "complete" else NETWORKS[network]()
@@ -101,7 +101,7 @@ def test_memfbo_equals_numpy(network):
                 own = {name: own[name] - h[name] * d[name] for name in own}
             rows.append(own)
         s = {name: network.W @ np.stack([row[name] for row in rows]) for name in s}
-    method = memfbo(alpha=0.05, beta=0.03, gamma=0.1, K=K, difference=0.02)
+    method = diffused(alpha=0.05, beta=0.03, gamma=0.1, K=K, difference=0.02)
     options = {"steps": 2, "start": as_start(ours, start), "measures": ["outer"]}
     end = decibo.solve(ours, network, method, **options)
     for name, row in as_rows(ours, end).items():
@@ -166,11 +166,11 @@ def test_the_floor_of_dgd_grows_with_the_steps_alone():
     assert 3 < four / one < 5
 
 
-def test_memfbo_is_exact_with_one_local_step_and_o_of_k_steps_off_with_more():
+def test_the_implicit_direction_is_exact_with_one_local_step_and_o_of_k_steps_off_with_more():
     """With a server: four times the local steps, or twice the step sizes, take it that much further
     off."""
     server = decibo.complete(10)
-    made = lambda count, h: memfbo(alpha=h, beta=2 * h, gamma=2 * h, K=count)
+    made = lambda count, h: diffused(alpha=h, beta=2 * h, gamma=2 * h, K=count)
     assert lands(made(1, 0.05), server) <= 1e-20
     two, twice, eight = (
         np.sqrt(lands(made(*each), server)) for each in ((2, 0.01), (2, 0.02), (8, 0.01))

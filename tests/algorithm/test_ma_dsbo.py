@@ -17,13 +17,14 @@ def mixed(W, rows):
     return np.stack([sum(W[i, j] * rows[j] for j in range(len(rows))) for i in range(len(rows))])
 
 
-def twin_step(twin, W, x, y, v, r):
+def twin_step(twin, W, x, y, v, r, warm, theta):
     agents = range(twin.m)
     for _ in range(T):
         y = mixed(W, y) - BETA * np.stack([twin.g_y(i, x[i], y[i]) for i in agents])
     residual = lambda v: np.stack(
         [twin.H(i, x[i], y[i], v[i]) - twin.f_y(i, x[i], y[i]) for i in agents]
     )
+    v = v if warm else np.zeros_like(v)
     s = residual(v)
     d = s.copy()
     for _ in range(N):
@@ -31,21 +32,26 @@ def twin_step(twin, W, x, y, v, r):
         s = residual(v)
         d = mixed(W, d) + s - old
     u = np.stack([twin.f_x(i, x[i], y[i]) - twin.J(i, x[i], y[i], v[i]) for i in agents])
-    return mixed(W, x) - ALPHA * r, y, v, (1 - THETA) * r + THETA * u
+    return mixed(W, x) - ALPHA * r, y, v, (1 - theta) * r + theta * u
 
 
-@pytest.mark.parametrize("network", ["path", "ring", "star"])
-def test_three_steps_equal_numpy(network):
+@pytest.mark.parametrize(
+    ("network", "warm", "theta"),
+    [("path", False, None), ("ring", True, THETA), ("star", False, None)],
+)
+def test_three_steps_equal_numpy(network, warm, theta):
+    """Without theta it is alpha, as the authors have it."""
     network = NETWORKS[network]()
+    method = METHOD.replace(warm=warm, theta=theta)
     ours, twin = problem("nested", network.agents)
     drawn = twin.starts()
     start = {"x": drawn["x"], "y": drawn["y"], "v": drawn["z"]}
     solution = decibo.solve(
-        ours, network, METHOD, steps=3, start=as_start(ours, start), measures=["outer"]
+        ours, network, method, steps=3, start=as_start(ours, start), measures=["outer"]
     )
     rows = start["x"], start["y"], start["v"], np.zeros_like(start["x"])
     for _ in range(3):
-        rows = twin_step(twin, network.W, *rows)
+        rows = twin_step(twin, network.W, *rows, warm, theta or ALPHA)
     for name, row in zip("xyv", rows[:3], strict=True):
         np.testing.assert_allclose(as_rows(ours, solution)[name], row, rtol=0, atol=1e-10)
     cost = solution.cost
@@ -69,7 +75,7 @@ def test_lands_step_off():
     ours, network = quadratic(10), decibo.ring(10)
     floors = []
     for step in (0.05, 0.005):
-        method = ma_dsbo(alpha=step, beta=step, gamma=0.1, T=20, N=40)
+        method = ma_dsbo(alpha=step, beta=step, gamma=0.1, T=20, N=80)
         solution = decibo.solve(
             ours, network, method, steps=round(25 / step), every=10**6, measures=["stationarity"]
         )

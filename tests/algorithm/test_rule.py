@@ -269,7 +269,7 @@ def test_one_agent_with_the_joint_rule_is_s_tfbo():
 
 
 @pytest.mark.parametrize("network", ["path", "ring"])
-def test_adambo_equals_numpy(network):
+def test_adam_on_x_equals_numpy(network):
     network = NETWORKS[network]()
     ours, twin = PROBLEM
     s = start = drawn(twin)
@@ -289,7 +289,7 @@ def test_adambo_equals_numpy(network):
 
 
 @pytest.mark.parametrize("network", ["path", "ring"])
-def test_af2ba_equals_numpy(network):
+def test_adagrad_norm_of_the_tracked_penalty_equals_numpy(network):
     """AdaGrad-norm on the tracked directions of the penalty, one length for each agent and
     variable."""
     network = NETWORKS[network]()

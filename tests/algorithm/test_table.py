@@ -204,6 +204,38 @@ def push_pull(matrices, h):
     return step
 
 
+def late(strategy):
+    """The strategy along the direction of the step before, 0 at first."""
+
+    def make(W, h):
+        step, past = strategy(W, h), {}
+
+        def moved(s, d):
+            old = past.get("d", np.zeros_like(d))
+            past["d"] = d
+            return step(s, old)
+
+        return moved
+
+    return make
+
+
+def lopa_x(track, tau):
+    """(11), (12): x+ = (1 - tau) x + tau (W x - h u), and u mixes in full."""
+
+    def make(W, h):
+        past = {}
+
+        def step(s, m):
+            u, m_old = past.get("u", np.zeros_like(m)), past.get("m", np.zeros_like(m))
+            past.update(u=mixed(W, u) + m - m_old if track else m, m=m)
+            return (1 - tau) * s + tau * (mixed(W, s) - h * u)
+
+        return step
+
+    return make
+
+
 def robust_tracking(W, h):
     past = {}
 
@@ -303,15 +335,15 @@ TABLE = {
         {},
     ),
     "fab": (methods.fab(**three, lam=LAM), penalty, every(tracking, "xyz"), XYZ, {}),
-    "meha": (methods.meha(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
-    "meha without tracking": (
-        methods.meha(**envelope, tracking=False),
+    "moreau": (methods.moreau(**envelope), moreau, every(tracking, "xyt"), XYT, {}),
+    "moreau without tracking": (
+        methods.moreau(**envelope, tracking=False),
         moreau,
         every(dgd, "xyt"),
         XYT,
         {},
     ),
-    "duet": (
+    "implicit with a ridge, local y": (
         decibo.compose(
             direction.implicit(ridge=0.3),
             {"x": consensus.tracking(), "y": consensus.local(), "v": consensus.local()},
@@ -333,7 +365,7 @@ TABLE = {
     "d_soba": (
         methods.d_soba(**three, theta=THETA),
         implicit,
-        every(atc, "xyv"),
+        {"x": late(atc), "y": atc, "v": atc},
         XYV,
         {"theta": THETA},
     ),
@@ -366,16 +398,16 @@ TABLE = {
         {"theta": THETA},
     ),
     "lopa": (
-        methods.lopa(**three, theta=THETA),
+        methods.lopa(**three, theta=THETA, tau=0.7),
         implicit,
-        {"x": dgd, "y": local, "v": local},
+        {"x": lopa_x(False, 0.7), "y": local, "v": local},
         XYV,
         {"theta": THETA},
     ),
     "lopa with tracking": (
-        methods.lopa(**three, theta=THETA, tracking=True),
+        methods.lopa(**three, theta=THETA, tau=0.7, tracking=True),
         implicit,
-        {"x": tracking, "y": local, "v": local},
+        {"x": lopa_x(True, 0.7), "y": local, "v": local},
         XYV,
         {"theta": THETA},
     ),
@@ -466,9 +498,9 @@ COSTS = {  # (f, g, H, J, numbers) in terms of n and r
     "dgda": lambda n, r: (1, 0, 0, 0, n + r),
     "gt_gda": lambda n, r: (1, 0, 0, 0, 2 * n + 2 * r),
     "fab": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
-    "meha": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
-    "meha without tracking": lambda n, r: (1, 2, 0, 0, n + 2 * r),
-    "duet": lambda n, r: (1, 1, 1, 1, 2 * n),
+    "moreau": lambda n, r: (1, 2, 0, 0, 2 * n + 4 * r),
+    "moreau without tracking": lambda n, r: (1, 2, 0, 0, n + 2 * r),
+    "implicit with a ridge, local y": lambda n, r: (1, 1, 1, 1, 2 * n),
     "sldbo": lambda n, r: (1, 1, 1, 1, 2 * n + 4 * r),
     "d_soba": lambda n, r: (1, 1, 1, 1, n + 2 * r),
     "d_soba by differences": lambda n, r: (1, 3, 0, 0, n + 2 * r),

@@ -10,8 +10,11 @@ from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 pytestmark = [pytest.mark.quick, pytest.mark.slow]
 
-ALPHA, BETA, THETA, ETA, N = 0.05, 0.1, 0.3, 0.4, 5
-METHOD = mdbo(alpha=ALPHA, beta=BETA, eta=ETA, theta=THETA, N=N)
+ALPHA, BETA, ETA, WEIGHT, N = 0.05, 0.1, 0.4, 0.6, 5
+THETAS = 0.3, 0.7
+METHOD = mdbo(
+    alpha=ALPHA, beta=BETA, eta=ETA, theta_x=THETAS[0], theta_y=THETAS[1], weight=WEIGHT, N=N
+)
 
 
 def mixed(W, rows):
@@ -43,14 +46,17 @@ def test_three_steps_equal_numpy(network):
     momentum = tracker = np.zeros_like(x), np.zeros_like(y)
     for _ in range(3):
         new = [
-            (1 - THETA) * m + THETA * d
-            for m, d in zip(momentum, directions(twin, x, y), strict=True)
+            (1 - theta) * m + theta * d
+            for theta, m, d in zip(THETAS, momentum, directions(twin, x, y), strict=True)
         ]
         tracker = [
             mixed(network.W, t) + a - b for t, a, b in zip(tracker, new, momentum, strict=True)
         ]
         momentum = new
-        x, y = mixed(network.W, x) - ALPHA * tracker[0], mixed(network.W, y) - BETA * tracker[1]
+        x, y = (
+            s + WEIGHT * (mixed(network.W, s) - s - h * t)
+            for s, h, t in zip((x, y), (ALPHA, BETA), tracker, strict=True)
+        )
     found = as_rows(ours, solution)
     np.testing.assert_allclose(found["x"], x, rtol=0, atol=1e-10)
     np.testing.assert_allclose(found["y"], y, rtol=0, atol=1e-10)
@@ -62,6 +68,19 @@ def test_three_steps_equal_numpy(network):
 
 def test_conforms():
     assert "light cone" in decibo.check_method(METHOD, landing=False)
+
+
+def test_vrdbo_is_mdbo_with_storm_in_place_of_momentum():
+    """With full gradients STORM's correction vanishes: a+ = d + (1 - c) (a - d_old)."""
+    ours, _ = problem("vector", 6)
+    plain = METHOD.replace(theta_x=None, theta_y=None)
+    vrdbo = decibo.with_estimator(plain, decibo.estimator.storm(0.3))
+    network = NETWORKS["ring"]()
+    whole = decibo.Problem(
+        ours.outer, ours.inner, ours.data, ours.x0, ours.y0, sample=lambda d, key: d
+    )
+    one, two = (decibo.solve(whole, network, each, steps=20).x for each in (plain, vrdbo))
+    np.testing.assert_allclose(one, two, atol=1e-12)
 
 
 def test_right_for_equal_agents_and_wrong_for_unequal_ones():

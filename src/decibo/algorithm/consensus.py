@@ -27,6 +27,8 @@ push_pull         directed networks: A row-, B column-stochastic      sends s, t
     (14) s+ = P(A s - h t)
 local             no agreement at all: every agent for itself         sends nothing
     (15) s+ = P(s - h d)
+relaxed           another strategy, part of the way                   as that one
+    (20) s+ = s + w (s' - s)                                          s' what that one would do
 robust_tracking   gradient tracking by totals                         sends p, c      exact, also
                                                                       without waiting
     (16) q  = W c + d - c,  c+ = c + q                                c may start anywhere
@@ -63,15 +65,17 @@ cumulative gradient is tracked, (16)-(18).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Scalar
 from decibo.network.mixing import Mix
 from decibo.pytree import Tree, Vector
+from decibo.validate import fraction
 
 __all__ = [
     "Consensus",
@@ -169,6 +173,19 @@ def local() -> Consensus:
     return Consensus(
         Partial(_nothing), Partial(_local), "local", directed=True, exact=False, free=True
     )
+
+
+def relaxed(strategy: Consensus, weight: float) -> Consensus:
+    """The strategy with only a part of each move, as LoPA and MDBO have it; lands where it does.
+    What the strategy follows, such as a tracked direction, is mixed in full.
+
+    weight   the part, at most 1, and the same for all variables that agree by this strategy
+    """
+    # Not in __all__: `compose` tells strategies apart by name, and a name with a number in it would
+    # be compiled again for every number.
+    weight = weight if isinstance(weight, Tracer) else fraction("weight", weight, zero=False)
+    step = Partial(_relaxed, strategy.step, weight)
+    return replace(strategy, step=step, name=f"relaxed {strategy.name}")
 
 
 def robust_tracking() -> Consensus:
@@ -271,6 +288,20 @@ def _local(
     mix: Mix, prox: Proxes, s: Group, memory: tuple[()], d: Group, h: Rates
 ) -> tuple[Group, tuple[()]]:
     return prox(tree_map(lambda s, h, d: s - h * d, s, h, d), h), memory  # (15)
+
+
+def _relaxed(
+    step: Callable[..., tuple[Group, Tree]],
+    weight: Scalar,
+    mix: Mix,
+    prox: Proxes,
+    s: Group,
+    memory: Tree,
+    d: Group,
+    h: Rates,
+) -> tuple[Group, Tree]:
+    moved, memory = step(mix, prox, s, memory, d, h)
+    return tree_map(lambda s, new: s + weight * (new - s), s, moved), memory  # (20)
 
 
 def _start_robust(s: Group) -> Pair:

@@ -6,18 +6,26 @@ and J = d2 g/dx dy. What it sends goes to each neighbour; n and r are the sizes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
 from decibo.algorithm import consensus, direction, estimator, prox
-from decibo.algorithm.algorithm import ABSTRACT, READ, RECALLED, RUN, Algorithm, method
+from decibo.algorithm.algorithm import ABSTRACT, READ, RUN, Algorithm, method
 from decibo.algorithm.automatic import automatic
 from decibo.algorithm.compose import compose
 from decibo.algorithm.estimator import Estimator
-from decibo.algorithm.rule import StepSize, heavy_ball, is_rule, plain
-from decibo.algorithm.schedules import Rate, Weight, matched, polynomial
+from decibo.algorithm.rule import Move, Rule, StepSize, as_rule, heavy_ball, is_rule, plain
+from decibo.algorithm.schedules import Rate, Step, Weight, matched, polynomial
 from decibo.errors import InputError
+from decibo.pytree import Tree, Vector
+
+OLD_OR_NEW = (
+    "Whether x follows the new moving average, as here, or the old one, as D-SOBA's, was not found."
+)
 
 # direction x consensus
 
@@ -178,7 +186,9 @@ def gt_gda(*, alpha: StepSize, beta: StepSize) -> Algorithm:
     return compose(direction.minimax(), consensus.tracking(), x=alpha, y=beta)
 
 
-@method(provenance=ABSTRACT)
+@method(
+    provenance=f"{ABSTRACT} A summary with equations agrees, with gamma = lam times their step."
+)
 def fab(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algorithm:
     """FAB (2026), for directed networks: penalty x push-pull.
 
@@ -193,13 +203,13 @@ def fab(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate) -> Algor
 
 @method(
     provenance=(
-        "The direction is MEHA's, whose rule was read in the source, but all variables move from"
-        " the old point, where the authors, as we recall, update t, x and y one after another. The"
-        " pairs with dgd and with tracking are those of SUN-DSBO (2026), of which only abstract and"
-        " reviews were read."
+        "Ours, after two others. The direction is MEHA's (Liu et al. 2024), whose rule was read in"
+        " the authors' code: there t, x and y move one after another, each with what is new. The"
+        " pairs with tracking and with dgd are SUN-DSBO-GT and -SE (Ma et al. 2026) as far as"
+        " abstract and public reviews say."
     )
 )
-def meha(
+def moreau(
     *,
     alpha: StepSize,
     beta: StepSize,
@@ -208,7 +218,7 @@ def meha(
     proximity: Weight = 1.0,
     tracking: bool = True,
 ) -> Algorithm:
-    """MEHA (Liu et al. 2024) on a network: moreau x tracking. The inner level may be non-convex.
+    """The Moreau-envelope penalty x tracking, for an inner level that may be non-convex.
 
     alpha, beta, gamma   step sizes of x, y and t
     c                    penalty, (k + 1)^0.25 unless given
@@ -242,8 +252,8 @@ def sldbo(
 
 @method(
     provenance=(
-        f"{ABSTRACT} All directions are taken at the old point, where the paper's moving average"
-        f" uses the new v. {RUN}"
+        f"{READ} With theta=None it is the paper's recursion (9), with theta Algorithm 1; but"
+        f" `difference` is divided by the size of v, which the authors' is not. {RUN}"
     )
 )
 def d_soba(
@@ -257,8 +267,8 @@ def d_soba(
     """D-SOBA (Kong et al. 2024): implicit x atc, where x follows a moving average.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it
-                         directly
+    theta                weight of the new hypergradient in the moving average, of which x follows
+                         the old value; None follows the hypergradient directly
     difference           a number makes it the first-order variant: products by differences of two
                          gradients of g
 
@@ -266,10 +276,11 @@ def d_soba(
     + 2r numbers.
     Lands: O(step) from the solution if the agents differ.
     """
-    return _implicit(consensus.atc(), alpha, beta, gamma, theta, difference=difference)
+    outer = alpha if theta is None else _delayed(alpha)
+    return _implicit(consensus.atc(), outer, beta, gamma, theta, difference=difference)
 
 
-@method(provenance=f"{ABSTRACT} {RUN}")
+@method(provenance=f"{ABSTRACT} {OLD_OR_NEW} {RUN}")
 def sparkle_gt(
     *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
 ) -> Algorithm:
@@ -285,7 +296,7 @@ def sparkle_gt(
     return _implicit(consensus.atc_tracking(), alpha, beta, gamma, theta)
 
 
-@method(provenance=f"{ABSTRACT} {RUN}")
+@method(provenance=f"{ABSTRACT} {OLD_OR_NEW} {RUN}")
 def sparkle_extra(
     *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
 ) -> Algorithm:
@@ -301,7 +312,7 @@ def sparkle_extra(
     return _implicit(consensus.extra(), alpha, beta, gamma, theta)
 
 
-@method(provenance=f"{ABSTRACT} {RUN}")
+@method(provenance=f"{ABSTRACT} {OLD_OR_NEW} {RUN}")
 def sparkle_ed(
     *, alpha: StepSize, beta: StepSize, gamma: StepSize, theta: Weight | None = 0.2
 ) -> Algorithm:
@@ -318,13 +329,16 @@ def sparkle_ed(
     return replace(along, theorem="Theorem B" if theta is None else None)
 
 
-@method(provenance=f"{RECALLED} {RUN}")
+@method(
+    provenance=f"{READ} The authors draw samples; both their variants are here, LG and GT. {RUN}"
+)
 def lopa(
     *,
     alpha: StepSize,
     beta: StepSize,
     gamma: StepSize,
-    theta: Weight | None = 0.2,
+    theta: Weight = 0.4,
+    tau: float = 0.4,
     tracking: bool = False,
 ) -> Algorithm:
     """LoPA (Niu et al. 2023) for a PERSONALISED inner level: y and v stay local, only x is mixed.
@@ -332,19 +346,22 @@ def lopa(
     It solves another problem, y*_i(x) = argmin g_i(x, .): every agent has its own inner solution.
 
     alpha, beta, gamma   step sizes of x, y and v
-    theta                weight of the new hypergradient in the moving average; None follows it
-                         directly
-    tracking             whether x agrees by gradient tracking; otherwise by dgd
+    theta                weight of the new hypergradient in the moving average, of which x follows
+                         the old value
+    tau                  x moves this part of the way, x+ = (1 - tau) x + tau (W x - alpha u); the
+                         authors' experiments have tau = theta = .4
+    tracking             whether u tracks the moving averages of all agents (LoPA-GT) or is the
+                         agent's own (LoPA-LG)
 
     Cost: 1 + 1 gradients, one product each with H and J; sends n numbers, 2n with tracking.
-    Lands: O(step) from its own solution with dgd; exact with tracking.
+    Lands: O(step) from its own solution; exact with tracking.
     """
     strategies = {
-        "x": consensus.tracking() if tracking else consensus.dgd(),
+        "x": consensus.relaxed(consensus.tracking() if tracking else consensus.dgd(), tau),
         "y": consensus.local(),
         "v": consensus.local(),
     }
-    return _implicit(strategies, alpha, beta, gamma, theta)
+    return _implicit(strategies, _delayed(alpha), beta, gamma, theta)
 
 
 # direction x estimator x consensus
@@ -445,6 +462,23 @@ def exact_diffusion(*, alpha: StepSize) -> Algorithm:
     Lands: exact.
     """
     return compose(direction.single(), consensus.exact_diffusion(), x=alpha, y=alpha)
+
+
+def _delayed(step: StepSize) -> Rule:
+    """The same steps along what the variable would have followed a step before, 0 at first."""
+    inside = as_rule("alpha", step)
+    memory = Partial(_with_zeros, inside.start)
+    return replace(inside, start=memory, step=Partial(_behind, inside.step), name="delayed")
+
+
+def _with_zeros(start: Callable[[Tree], Tree], s: Vector) -> Tree:
+    return jnp.zeros_like(s), start(s)
+
+
+def _behind(step: Callable[..., Move], memory: Tree, s: Vector, d: Vector, k: Step) -> Move:
+    old, inside = memory
+    inside, u, h = step(inside, s, old, k)
+    return (d, inside), u, h
 
 
 def _implicit(

@@ -38,8 +38,7 @@ def lv_hba(
     proximity            parameter of the Moreau envelope, g1
     prox_x, prox_y       projections of x and y; constraints that couple x and y are not covered
 
-    Without projections it is MEHA's direction, one variable after another; `meha` is that direction
-    on a network.
+    Without projections it is MEHA's direction; `moreau` is that direction on a network.
 
     Cost: 1 + 3 gradients; sends nothing.
     Lands: O(1/c) from the solution, which falls as slowly as c grows: |grad Phi| 2.7e-1, 3.4e-2,

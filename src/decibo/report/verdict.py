@@ -14,7 +14,7 @@ from decibo.runs.folder import RunRecord
 
 # a measure that changes by less than this fraction over the last third of a run has levelled off
 LEVEL = 0.1
-PENALISED = ("ahead_exact", "dsgda_gt")  # exact but for their penalty
+PENALISED = ("ahead_exact", "fab")  # exact but for their penalty
 FEWEST = 9  # records, to say anything about a trend
 PLATEAU = "left a plateau"
 EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
