@@ -46,6 +46,7 @@ from decibo.parallel.processes import init_distributed
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
 from decibo.problem.reference import reference
+from decibo.problem.rescaled import rescaled
 from decibo.run.checkpoint import Checkpoints
 from decibo.run.repeat import Repeats, repeat
 from decibo.run.solution import DivergedError, Solution, Status
@@ -103,6 +104,7 @@ __all__ = [
     "reference",
     "repeat",
     "report",
+    "rescaled",
     "ring",
     "rule",
     "schedules",

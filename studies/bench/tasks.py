@@ -120,7 +120,7 @@ def _quadratic(name: str, about: str, more: tuple[str, ...] = RING, **options: f
 # Selection of penalties
 
 
-def _selection(dataset: Draw, seed: int, batch: int | None = None, **options: object) -> Problem:
+def selection(dataset: Draw, seed: int, batch: int | None = None, **options: object) -> Problem:
     """l2 selection with means over samples; all seeds have the same shapes, so that programs are
     compiled once."""
     data = dataset(seed)
@@ -143,7 +143,12 @@ def _padded(problem: Problem, samples: int) -> Problem:
             return leaf
         return np.pad(leaf, [(0, 0), (0, rows - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2))
 
-    return replace(problem, data=jax.tree.map(wider, problem.data))
+    whole = ("curvature", "least")  # of features, not of samples
+    data = {
+        name: part if name in whole else jax.tree.map(wider, part)
+        for name, part in problem.data.items()
+    }
+    return replace(problem, data=data)
 
 
 def _held(dataset: Draw, seed: int) -> HeldOut:
@@ -160,7 +165,7 @@ def _l2(
     plain = Task(
         f"l2-{name}",
         f"l2 selection on {about}",
-        partial(_selection, dataset, **options),  # type: ignore[arg-type]
+        partial(selection, dataset, **options),  # type: ignore[arg-type]
         kind="selection of penalties",
         family=f"l2-{name}",
         steps=600,
@@ -170,9 +175,7 @@ def _l2(
     )
     return [
         plain,
-        _batch(
-            plain, partial(_selection, dataset, batch=batch, **options), batch, "batch" in small
-        ),
+        _batch(plain, partial(selection, dataset, batch=batch, **options), batch, "batch" in small),
     ]  # type: ignore[arg-type]
 
 

@@ -201,6 +201,10 @@ class Problem:
             self.inner_gradient,
         )
 
+    def restored(self, solution: Any) -> Any:
+        """A run's solution as its caller stated the problem; `decibo.rescaled` changes it."""
+        return solution
+
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
         """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there
         once."""

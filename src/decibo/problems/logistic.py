@@ -7,6 +7,18 @@ r"""Hyper-parameters of l2-regularised logistic regression. [paper, section VI-B
 x holds one regularisation exponent for each feature (eta in the paper), y the weights of the
 classifier. The regulariser stands in every agent's g_i, as printed. With loss="mean" sums over
 samples become means.
+
+The curvature of (3) moves by orders of magnitude with x. `scaled` measures y in units in which it
+cannot (see `decibo.rescaled`), and `floor` keeps penalties away from 0, so that a minimiser exists:
+
+    (4)  y_j = v_j / sqrt(c_j (1 + floor) + e^x_j),   e^x_j -> e^x_j + floor c_j  in (3)
+    (5)  c_j = sum_s s_j^2/8, the mean over agents: half the diagonal of the loss's Hessian at 0
+
+One penalty for each feature overfits unless a prior or many validation samples hold it. Chosen by
+four folds, without a prior, it was worse on new samples than ONE penalty from a grid on all of six
+tables (log-loss + 0.7 % heart disease, 3.8 % covtype, 5.7 % ijcnn1, 9.6 % MNIST, 12 % a9a, 48 %
+digits), although validation improved by 2 to 83 %; with a prior of deviation 1 on own log-penalties
+it was between -0.8 and +0.6 %. To fit a model, use `decibo.sklearn.SiloLogisticRegression`.
 """
 
 from __future__ import annotations
@@ -26,13 +38,15 @@ from decibo.data.split import Parts, by_group, by_label, dirichlet, iid, shards
 from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.validate import above, integer, one_of
+from decibo.problem.rescaled import rescaled
+from decibo.validate import above, at_least, flag, integer, one_of
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 Samples = dict[str, jax.Array]  # features, labels and weights of one agent's samples
 Sampler = Callable[[dict[str, Samples], jax.Array], dict[str, Samples]] | Batches
+KINDS = ("training", "validation")  # of samples; what else an agent has stays whole
 SPLITS = ("iid", "by_label", "dirichlet", "by_group")
 
 
@@ -50,6 +64,14 @@ def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
     return logistic_loss(y, d["training"]) + y @ (jnp.exp(x) * y)  # (3)
 
 
+def _inner_floor(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    return _inner(x, y, d) + y @ (d["least"] * y)  # type: ignore[arg-type]
+
+
+def _unit(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    return jax.lax.rsqrt(d["curvature"] + d["least"] + jnp.exp(x))  # (4)
+
+
 def logistic_hyperparameters(
     dataset: Dataset | None = None,
     agents: int = 10,
@@ -61,11 +83,15 @@ def logistic_hyperparameters(
     training: int | None = None,
     validation: int | None = None,
     scale: float = 1.0,
+    scaled: bool = False,
+    floor: float = 0.0,
     batch: int | None = None,
     batches: int | None = None,
     seed: int = 0,
 ) -> Problem:
     """The paper's regression; without a dataset on the bundled 8 x 8 digits, 1 against 3.
+
+    Without a prior, one penalty for each feature overfits: see the module for by how much.
 
     split       "iid"; "by_label" with `ratios` of positives; "dirichlet" with `concentration`;
                 "by_group" makes each silo of the dataset an agent, whatever `agents` is
@@ -74,6 +100,10 @@ def logistic_hyperparameters(
                 of the dataset each
     scale       features are divided by it (not those of the test set: the sign of s'y does not
                 change)
+    scaled      whether y is measured in units in which its curvature stays: the same Phi and x,
+                and solutions in the units of the paper
+    floor       what penalties have at least, in units of the features' own curvature; 0.01 is
+                usual, 0 the paper's
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
     batches     instead of that: the number of batches into which the samples are divided once, as
                 `saba` needs them
@@ -92,15 +122,17 @@ def logistic_hyperparameters(
     }
     n = data.features.shape[1]
     sample = chosen_sampler(batch, batches, stacked)
-    return Problem(
-        _outer,
-        _inner,
-        stacked,
-        np.zeros(n),
-        np.zeros(n),
-        sample=sample,
-        name=f"logistic, {data.name}",
-    )
+    inner = _inner
+    if flag("scaled", scaled) or at_least("floor", floor, 0.0):
+        samples = stacked["training"]
+        own = np.einsum("ms,msn->mn", samples["weights"], samples["features"] ** 2) / 8
+        c = np.maximum(own.mean(axis=0), 1e-3 * own.mean())  # (5), exchanged once
+        each = lambda row: np.tile(row, (len(own), 1))
+        stacked |= {"curvature": each(c), "least": each(floor * c)}  # type: ignore[dict-item]
+        inner = _inner_floor
+    name = f"logistic, {data.name}"
+    problem = Problem(_outer, inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=name)
+    return rescaled(problem, _unit) if scaled else problem  # type: ignore[arg-type]
 
 
 def accuracy(y: ArrayLike, features: ArrayLike, labels: ArrayLike) -> Float[jax.Array, ""]:
@@ -211,7 +243,7 @@ def _dealt(count: int, d: dict[str, Samples], j: jax.Array) -> dict[str, Samples
         taken = {name: value[jnp.minimum(rows, size - 1)] for name, value in samples.items()}
         return taken | {"weights": jnp.where(rows < size, count * taken["weights"], 0)}
 
-    return {kind: part(samples) for kind, samples in d.items()}
+    return d | {kind: part(d[kind]) for kind in KINDS}
 
 
 @cache
@@ -220,8 +252,8 @@ def sampler(batch: int) -> Callable[[dict[str, Samples], jax.Array], dict[str, S
     unbiased."""
 
     def sample(d: dict[str, Samples], key: jax.Array) -> dict[str, Samples]:
-        keys = jax.random.split(key, len(d))
-        return {kind: _pick(d[kind], k, batch) for kind, k in zip(sorted(d), keys, strict=True)}
+        keys = jax.random.split(key, len(KINDS))
+        return d | {kind: _pick(d[kind], k, batch) for kind, k in zip(KINDS, keys, strict=True)}
 
     return sample
 

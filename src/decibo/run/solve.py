@@ -172,7 +172,7 @@ def solve(
                 looks.append(saving(setup.checkpointer, plan))
             stepper = stepper_of(setup, plan, clock)
             state, ended = run(stepper, plan, state, looks, at_records=len(watchers) > 0)
-            solution = conclude(setup, state, ended, plan.step)
+            solution = problem.restored(conclude(setup, state, ended, plan.step))
     watchers.end(solution)
     if throw and not solution.status.sound:
         raise DivergedError(solution)
