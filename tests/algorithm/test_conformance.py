@@ -115,7 +115,7 @@ def test_weights_that_favour_agents_are_found(monkeypatch):
     import decibo.algorithm.conformance as module
 
     class Unfair(Mixing):
-        def stacked(self, S, k=None, key=None):
+        def exchange(self, S, how, k=None, key=None):
             return S + jnp.arange(len(S)).reshape(-1, *[1] * (S.ndim - 1))
 
     module._steps.clear_cache()  # programs compiled with the fair mixer

@@ -145,7 +145,7 @@ def test_without_a_gentler_memory_exact_diffusion_would_diverge(monkeypatch):
     from decibo.algorithm import local_steps as module
 
     monkeypatch.setattr(
-        module._Gentle, "__init__", lambda self, mix, r: vars(self).update(mix=mix, r=1.0)
+        module.Damped, "__init__", lambda self, mix, r: vars(self).update(mix=mix, r=1.0)
     )
     method = local_steps(
         decibo.compose(direction.implicit(), consensus.exact_diffusion(), x=0.01, y=0.02, v=0.02),

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 import decibo
 from decibo import networks as net
-from decibo.network.mixing import make_dense
+from decibo.network.mixing import How, make_dense
 
 NETWORKS = {
     "path": net.path(9),
@@ -32,7 +32,7 @@ def test_mixing_is_the_polynomial_of_w(name, rounds):
     S = np.random.default_rng(0).standard_normal((network.agents, 3))
     np.testing.assert_allclose(faster.W, P, atol=1e-13)
     np.testing.assert_allclose(faster.mixing().stacked(S), P @ S, atol=1e-13)
-    np.testing.assert_allclose(faster.mixing().difference(S), P @ S - S, atol=1e-13)
+    np.testing.assert_allclose(faster.mixing().exchange(S, How.DIFFERENCE), P @ S - S, atol=1e-13)
     np.testing.assert_allclose(
         faster.rho, np.linalg.norm(P - 1 / network.agents, 2) ** 2, atol=1e-13
     )

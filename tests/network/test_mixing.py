@@ -10,12 +10,12 @@ from jax import lax
 
 from decibo import InputError
 from decibo import networks as net
-from decibo.network.mixing import AgentMix, Circulant, Dense, Mixing, Sparse, split_hubs
+from decibo.network.mixing import AgentMix, Circulant, Dense, How, Mixing, Sparse, split_hubs
 from helpers.networks import RULES, ZOO, connected_graphs, each_agent, rows
 
 KEY = jax.random.key(0)
 stacked = jax.jit(lambda mixing, S: mixing.stacked(S))  # one program, not one for each operation
-largest = jax.jit(lambda mixing, S: mixing.largest(S))
+largest = jax.jit(lambda mixing, S: mixing.exchange(S, How.LARGEST))
 
 
 def kernels(network):
@@ -161,7 +161,7 @@ def test_a_mix_that_differs_between_agents_takes_the_right_row():
     S = rows(network.agents)
 
     class Scaled(Mixing):
-        def stacked(self, S, k=None, key=None):
+        def exchange(self, S, how, k=None, key=None):
             return k * S
 
     mixed = each_agent(lambda k, s: AgentMix(Scaled(), k, KEY)(s))(jnp.arange(9.0), S)
@@ -236,11 +236,12 @@ def test_several_rounds_and_failing_links_reach_everybody_too():
     faster = net.chebyshev(path, 4)
     assert (path.width, faster.reach.width) == (6, 2)
     S = rows(7)
-    assert (faster.mixing().largest(faster.mixing().largest(S)) == S.max(axis=0)).all()
+    assert (largest(faster.mixing(), largest(faster.mixing(), S)) == S.max(axis=0)).all()
     failing = net.failing(path, 0.4)
     heard = S
     for k in range(failing.width):
-        heard = failing.mixing().largest(heard, jnp.int32(k), jax.random.fold_in(KEY, k))
+        key = jax.random.fold_in(KEY, k)
+        heard = failing.mixing().exchange(heard, How.LARGEST, jnp.int32(k), key)
     assert (heard == S.max(axis=0)).all()
     assert failing.width > path.width
 

@@ -38,7 +38,7 @@ from decibo.algorithm.compression import messages_of
 from decibo.algorithm.prox import is_projection
 from decibo.errors import InputError
 from decibo.network.asynchronous import Asynchronous, AsynchronousNetwork, Post
-from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach, own_row
+from decibo.network.mixing import AGENTS, AgentMix, How, Mixing, WrappedMix, own_row
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
@@ -152,7 +152,7 @@ def _tick(
     agent = lax.axis_index(AGENTS)
     assert mix.key is not None
     awake = mixing.awake(agent, k, mix.key)
-    mail = _Mail(mix, agent, k, s)
+    mail = Newest(mix, agent, k, s)
     busy = s.busy
     if mixing.relay:
         new, busy = relayed(oracle, mail, s, awake)  # (5)
@@ -168,7 +168,7 @@ def _tick(
 
 
 def _relayed(
-    recipe: Recipe, oracle: Oracle, mail: _Mail, s: Free, awake: jax.Array
+    recipe: Recipe, oracle: Oracle, mail: Newest, s: Free, awake: jax.Array
 ) -> tuple[Tree, Tree]:
     begun, d = s.busy
     fresh = recipe.direction.at(oracle, begun, s.steps)
@@ -190,13 +190,14 @@ def _rest(rest: Partial, s: Free) -> jax.Array:
     return rest(s.state)
 
 
-class _Mail:
+class Newest(WrappedMix):
     """The mix of an agent that does not wait; used once, for the messages of one tick in their
     order."""
 
     def __init__(self, mix: AgentMix, agent: jax.Array, k: jax.Array, s: Free):
-        self.mix = mix
+        super().__init__(mix)
         self.mixing = _mixing(mix)
+        self.key = mix.key
         self.agent = agent
         self.k = k
         self.before = s
@@ -212,23 +213,11 @@ class _Mail:
         }
 
     def _post(self, number: int) -> Post:
-        assert self.mix.key is not None
-        return self.mixing.post(self.agent, self.k, jax.random.fold_in(self.mix.key, number))
+        assert self.key is not None
+        return self.mixing.post(self.agent, self.k, jax.random.fold_in(self.key, number))
 
-    @property
-    def reach(self) -> Reach:
-        return self.mix.reach
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(jnp.add, tree, self.difference(tree))
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        return self(tree, bits)
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        raise NotImplementedError  # only methods in lockstep ask for it
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        assert how is not How.LARGEST, "only methods in lockstep ask for it"
         number = len(self.said)
         paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
         rings = jax.tree.leaves(self.before.said[number])
@@ -241,7 +230,8 @@ class _Mail:
             apart.append(self._apart(parcel, leaf, boxes[place]))
         self.said.append(jax.tree.unflatten(treedef, rings))
         self.inbox.append(jax.tree.unflatten(treedef, boxes))
-        return jax.tree.unflatten(treedef, apart)
+        change = jax.tree.unflatten(treedef, apart)
+        return change if how is How.DIFFERENCE else jax.tree.map(jnp.add, tree, change)
 
     def _received(self, parcel: str, ring: jax.Array, box: jax.Array) -> jax.Array:
         everyone = lax.all_gather(ring, AGENTS)

@@ -32,7 +32,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.algorithm.schedules import Scalar
 from decibo.errors import InputError
-from decibo.network.mixing import Mix, Reach
+from decibo.network.mixing import How, Mix, WrappedMix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 from decibo.validate import flag, one_of
@@ -144,7 +144,7 @@ def _begin_compressed(
 
 def messages_of(step: Callable[..., Tree], oracle: Oracle, state: Tree) -> list[Tree]:
     """The shapes of what an agent in this state mixes in one step, in order."""
-    messages = _Messages()
+    messages = MessageShapes()
     jax.eval_shape(lambda s: step(oracle, messages, s, jnp.int32(0), jax.random.key(0)), state)
     return messages.seen
 
@@ -160,7 +160,7 @@ def _compressed(
     key: jax.Array,
 ) -> Compressed:
     draw, rest = jax.random.split(key)
-    messages = _CompressedMix(mix, compressor, eta, s, draw)
+    messages = CompressingMix(mix, compressor, eta, draw, s)
     state = step(oracle, messages, s.state, k, rest)
     return Compressed(state, tuple(messages.c), tuple(messages.u))
 
@@ -176,7 +176,7 @@ def _forgetful(
     key: jax.Array,
 ) -> Tree:
     draw, rest = jax.random.split(key)
-    return step(oracle, _ForgetfulMix(mix, compressor, eta, draw), state, k, rest)
+    return step(oracle, CompressingMix(mix, compressor, eta, draw, None), state, k, rest)
 
 
 def _inside(asked: Partial, s: Compressed) -> dict[str, Vector]:
@@ -184,103 +184,67 @@ def _inside(asked: Partial, s: Compressed) -> dict[str, Vector]:
     return asked(s.state)
 
 
-class _Messages:
+class MessageShapes(Mix):
     """A mix that remembers the shapes of what went through it."""
 
     def __init__(self) -> None:
         self.seen: list[Tree] = []
 
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        self.seen.append(
-            jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
-        )
-        return tree
-
-    push = __call__
-    difference = __call__
-    reach = Reach(1, 1.0)
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        if how is not How.LARGEST:  # single numbers, which are not compressed
+            self.seen.append(
+                jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+            )
         return tree
 
 
-class _CompressingMix:
-    """What mixes that compress have in common; a subclass says what one exchange changes, its
-    `difference`."""
+class CompressingMix(WrappedMix):
+    """A mix that sends compressed residuals, or without a memory compressed messages; used once,
+    for the messages of one step in their order."""
 
-    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
-        self.mix = mix
+    def __init__(
+        self,
+        mix: Mix,
+        compressor: Compressor,
+        eta: Scalar,
+        key: jax.Array,
+        memory: Compressed | None,
+    ):
+        super().__init__(mix)
         self.compressor = compressor
         self.eta = eta
         self.key = key
-
-    @property
-    def reach(self) -> Reach:
-        return self.mix.reach
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        return self.mix.largest(tree, bits)  # single numbers, which must arrive as they are
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(jnp.add, tree, self.difference(tree))  # (4), (5)
-
-    push = __call__  # compressed methods run on undirected networks only
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        raise NotImplementedError
-
-
-class _CompressedMix(_CompressingMix):
-    """A mix that sends compressed residuals; used once, for the messages of one step in their
-    order."""
-
-    def __init__(
-        self, mix: Mix, compressor: Compressor, eta: Scalar, memory: Compressed, key: jax.Array
-    ):
-        super().__init__(mix, compressor, eta, key)
         self.memory = memory
+        self.count = 0
         self.c: list[Tree] = []
         self.u: list[Tree] = []
 
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        number = len(self.c)
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        if how is How.LARGEST:
+            return self.mix.exchange(tree, how, bits)  # single numbers: they arrive as they are
+        number = self.count
+        self.count += 1
         leaves, treedef = jax.tree.flatten(tree)
-        c = jax.tree.leaves(self.memory.c[number])
-        u = jax.tree.leaves(self.memory.u[number])
         keys = jax.random.split(jax.random.fold_in(self.key, number), len(leaves))
+        c = jax.tree.leaves(self.memory.c[number]) if self.memory else []
+        residuals = [s - c for s, c in zip(leaves, c, strict=True)] if self.memory else leaves
         q = [
-            self.compressor.apply((s - c).ravel(), key).reshape(s.shape)
-            for s, c, key in zip(leaves, c, keys, strict=True)
+            self.compressor.apply(residual.ravel(), key).reshape(residual.shape)
+            for residual, key in zip(residuals, keys, strict=True)
         ]  # (1)
         sent = sum(self.compressor.bits(leaf.size, leaf.dtype.itemsize * 8) for leaf in leaves)
-        c = [a + b for a, b in zip(c, q, strict=True)]  # (2)
-        u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
-        self.c.append(jax.tree.unflatten(treedef, c))
-        self.u.append(jax.tree.unflatten(treedef, u))
-        # (4)
-        return jax.tree.unflatten(treedef, [self.eta * (u - c) for u, c in zip(u, c, strict=True)])
-
-
-class _ForgetfulMix(_CompressingMix):
-    """A mix that compresses what it sends, and remembers nothing; used for the messages of one
-    step."""
-
-    def __init__(self, mix: Mix, compressor: Compressor, eta: Scalar, key: jax.Array):
-        super().__init__(mix, compressor, eta, key)
-        self.count = 0
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        leaves, treedef = jax.tree.flatten(tree)
-        keys = jax.random.split(jax.random.fold_in(self.key, self.count), len(leaves))
-        self.count += 1
-        q = [
-            self.compressor.apply(leaf.ravel(), key).reshape(leaf.shape)
-            for leaf, key in zip(leaves, keys, strict=True)
-        ]
-        sent = sum(self.compressor.bits(leaf.size, leaf.dtype.itemsize * 8) for leaf in leaves)
-        return jax.tree.unflatten(
-            treedef, [self.eta * part for part in self.mix.difference(q, bits=sent)]
-        )
+        if self.memory is None:
+            apart = self.mix.difference(q, bits=sent)
+        else:
+            u = jax.tree.leaves(self.memory.u[number])
+            c = [a + b for a, b in zip(c, q, strict=True)]  # (2)
+            u = [a + b for a, b in zip(u, self.mix(q, bits=sent), strict=True)]  # (3)
+            self.c.append(jax.tree.unflatten(treedef, c))
+            self.u.append(jax.tree.unflatten(treedef, u))
+            apart = [u - c for u, c in zip(u, c, strict=True)]
+        change = jax.tree.unflatten(treedef, [self.eta * part for part in apart])
+        # (4), (5); compressed methods run on undirected networks only, where a push is a sum
+        return change if how is How.DIFFERENCE else jax.tree.map(jnp.add, tree, change)
 
 
 def keep_largest(s: Vector, count: int) -> Vector:

@@ -43,7 +43,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import Algorithm, Count
 from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.errors import InputError
-from decibo.network.mixing import Mix, Reach
+from decibo.network.mixing import How, Mix, WrappedMix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree
 from decibo.validate import integer
@@ -85,47 +85,30 @@ def _round(
 
     def alone(state: Tree, now: tuple[jax.Array, jax.Array]) -> tuple[Tree, None]:
         j, key = now
-        new = step(oracle, _Alone(), state, k * K + j, key)
+        new = step(oracle, NoExchange(), state, k * K + j, key)
         # as between two steps
         return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new), None
 
     state, _ = lax.scan(alone, state, (jnp.arange(K - 1), keys[:-1]))  # (1)
-    return step(oracle, _Gentle(mix, min(1.0, 4 / (K + 2))), state, k * K + K - 1, keys[-1])  # (2)
+    return step(oracle, Damped(mix, min(1.0, 4 / (K + 2))), state, k * K + K - 1, keys[-1])  # (2)
 
 
-class _Alone:
+class NoExchange(Mix):
     """A mix with W = I: nothing is sent."""
 
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        return tree
-
-    push = __call__
-    largest = __call__
-    reach = Reach(1, 1.0)
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(jnp.zeros_like, tree)
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        return jax.tree.map(jnp.zeros_like, tree) if how is How.DIFFERENCE else tree
 
 
-class _Gentle:
+class Damped(WrappedMix):
     """A mix whose differences, which strategies add up, are multiplied by r."""
 
     def __init__(self, mix: Mix, r: float):
-        self.mix = mix
+        super().__init__(mix)
         self.r = r
 
-    @property
-    def reach(self) -> Reach:
-        return self.mix.reach
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        return self.mix.largest(tree, bits)
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        return self.mix(tree, bits)
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        return self.mix.push(tree, bits)
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        return jax.tree.map(lambda apart: self.r * apart, self.mix.difference(tree, bits))
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        received = self.mix.exchange(tree, how, bits)
+        if how is How.DIFFERENCE:
+            return jax.tree.map(lambda apart: self.r * apart, received)
+        return received

@@ -33,7 +33,7 @@ from decibo.errors import InputError
 from decibo.formatting import listed
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
-from decibo.network.mixing import AGENTS, AgentMix, Mixing
+from decibo.network.mixing import AGENTS, AgentMix, How, Mixing
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle, Problem
 from decibo.programs import jitted
@@ -194,31 +194,19 @@ def _listened(
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agents)
 
     def one(d: Tree, s: Tree, key: jax.Array) -> tuple[list[Tree], Tree]:
-        mix = _Overheard(mixing, k, network_key)
+        mix = RecordingMix(mixing, k, network_key)
         new = core.step(Oracle(functions, d), mix, s, k, key)
-        return mix.said, jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), s, new)
+        return mix.sent, jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), s, new)
 
     return jax.vmap(one, axis_name=AGENTS)(data, state, keys)
 
 
 @dataclass(frozen=True, eq=False)
-class _Overheard(AgentMix):
-    """A mix that keeps what is sent."""
+class RecordingMix(AgentMix):
+    """A mix that remembers what is sent."""
 
-    said: list[Tree] = field(default_factory=list)
+    sent: list[Tree] = field(default_factory=list)
 
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        self.said.append(tree)
-        return super().__call__(tree, bits)
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        self.said.append(tree)
-        return super().push(tree, bits)
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        self.said.append(tree)
-        return super().difference(tree, bits)
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        self.said.append(tree)
-        return super().largest(tree, bits)
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        self.sent.append(tree)
+        return super().exchange(tree, how, bits)

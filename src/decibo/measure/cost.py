@@ -24,7 +24,7 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.data.stream import Streamed
 from decibo.errors import InputError
-from decibo.network.mixing import Reach
+from decibo.network.mixing import How, Mix
 from decibo.network.per_variable import Share, places_of
 from decibo.problem.problem import Functions, Gradient, Oracle
 from decibo.programs import jitted
@@ -295,7 +295,7 @@ def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
     return jax.jit(call)
 
 
-class MarkedMix:
+class MarkedMix(Mix):
     """A mix whose messages can be counted. `bits` is what one message really carries, if less than
     its numbers.
 
@@ -305,7 +305,7 @@ class MarkedMix:
     def __init__(self, groups: tuple[tuple[str, ...], ...] = ()):
         self.groups = groups
 
-    def __call__(self, tree: T, bits: int | None = None) -> T:
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         if not self.groups:
             return self._message(tree, bits, 0)
         leaves, treedef = jax.tree.flatten(tree)
@@ -323,11 +323,6 @@ class MarkedMix:
         return _marked(
             f"mix:{size}:{bits}:{group}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t)
         )(tree)
-
-    push = __call__
-    difference = __call__
-    largest = __call__
-    reach = Reach(1, 1.0)
 
 
 def step_cost(

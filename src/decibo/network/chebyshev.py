@@ -38,7 +38,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.network.asynchronous import AsynchronousNetwork
-from decibo.network.mixing import Mixing, Reach, Step
+from decibo.network.mixing import How, Mixing, Reach, Step
 from decibo.network.network import Network, dense
 from decibo.network.varying import VaryingNetwork
 from decibo.network.weights import Spectrum, spectrum_of
@@ -70,23 +70,19 @@ class Chebyshev(Mixing):
         """How many exchanges there are."""
         return len(self.omegas)
 
-    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """P S."""
-        return S + self.difference(S, k, key)
-
-    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """(P - I) S."""
+    def exchange(
+        self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """(P - I) S and P S; and the largest of all that `rounds` exchanges reach."""
+        if how is How.LARGEST:
+            for _ in self.omegas:
+                S = self.inside.exchange(S, how, k, key)
+            return S
         before = e = jnp.zeros_like(S)
         for omega in self.omegas:
-            moved = e + self.gain * self.inside.difference(S + e, k, key)
+            moved = e + self.gain * self.inside.exchange(S + e, How.DIFFERENCE, k, key)
             before, e = e, omega * moved - (omega - 1) * before  # (5)
-        return e
-
-    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The largest of all that `rounds` exchanges reach."""
-        for _ in self.omegas:
-            S = self.inside.largest(S, k, key)
-        return S
+        return e if how is How.DIFFERENCE else S + e
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from decibo.errors import InputError
 from decibo.network.graphs import check_graph, node_pairs, powers_of_two, shifted
-from decibo.network.mixing import Mixing, Step, choose_mixing
+from decibo.network.mixing import How, Mixing, Step, choose_mixing
 from decibo.network.network import dense, entries
 from decibo.network.weights import (
     check_connected,
@@ -50,21 +50,11 @@ class PushPull(Mixing):
         """As its parts."""
         return self.pull.fused
 
-    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """A S."""
-        return self.pull.stacked(S, k, key)
-
-    def pushed(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """B S."""
-        return self.push.stacked(S, k, key)
-
-    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """(A - I) S."""
-        return self.pull.difference(S, k, key)
-
-    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The largest of what is pulled."""
-        return self.pull.largest(S, k, key)
+    def exchange(
+        self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """B S for a push, otherwise as A has it."""
+        return (self.push if how is How.PUSH else self.pull).exchange(S, how, k, key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

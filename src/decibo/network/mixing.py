@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -43,47 +44,17 @@ DENSE_SHARE = 4
 UNROLLED = 16
 
 
-class Mix(Protocol):
-    """What a step sees of the other agents: mix(tree) is sum_j w_ij tree_j, leaf by leaf.
+class How(Enum):
+    """What an exchange makes of the agent's message s_i and its neighbours' s_j."""
 
-    `bits` says what a message really carries if less than its numbers; only the count of costs
-    reads it.
-    """
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        """What agent i receives if every agent sends `tree`."""
-        ...
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        """The same with column-stochastic weights, which keep the sum over agents; no different if
-        undirected."""
-        ...
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        """By how much the neighbours differ from the agent: sum_j w_ij (tree_j - tree_i), so (W -
-        I) tree.
-
-        The same message as that of mix(tree), but what the agents have in common is not rounded: a
-        strategy that adds differences up must not add up the rounding errors of mix(tree) - tree.
-        """
-        ...
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        """The largest of what the agent and its neighbours send, number by number, leaf by leaf.
-
-        Repeated `reach.width` times it gives every agent the largest number of all, so that all can
-        change a step size at a step that they all know.
-        """
-        ...
-
-    @property
-    def reach(self) -> Reach:
-        """What every agent is told about the network before a run."""
-        ...
+    SUM = "sum_j w_ij s_j"
+    PUSH = "the same with column-stochastic weights, which keep the sum over agents"
+    DIFFERENCE = "sum_j w_ij (s_j - s_i)"
+    LARGEST = "the largest of s_i and all s_j, number by number"
 
 
 class Reach(NamedTuple):
-    """What every agent is told about the network before a run.
+    """What every agent knows about the network before a run.
 
     width   how many exchanges it takes until the news of one agent have reached all
     slow    what one exchange takes off the disagreement that it takes least off: 1 - the second
@@ -94,12 +65,67 @@ class Reach(NamedTuple):
     slow: jax.Array | float
 
 
+class Mix:
+    """What a step sees of the other agents: mix(tree) is sum_j w_ij tree_j, leaf by leaf.
+
+    Every mix, and every wrapper of one, says what one exchange does; the words that methods use
+    stand on it. `bits` says what a message really carries if less than its numbers; only the count
+    of costs reads it.
+    """
+
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        """Send `tree` to the neighbours and receive theirs: one message."""
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> Reach:
+        """What every agent knows about the network before a run."""
+        return Reach(1, 1.0)
+
+    def __call__(self, tree: T, bits: int | None = None) -> T:
+        """What agent i receives if every agent sends `tree`."""
+        return self.exchange(tree, How.SUM, bits)
+
+    def push(self, tree: T, bits: int | None = None) -> T:
+        """The same with column-stochastic weights, which keep the sum over agents; no different if
+        undirected."""
+        return self.exchange(tree, How.PUSH, bits)
+
+    def difference(self, tree: T, bits: int | None = None) -> T:
+        """By how much the neighbours differ from the agent: sum_j w_ij (tree_j - tree_i), so (W -
+        I) tree.
+
+        The same message as that of mix(tree), but what the agents have in common is not rounded: a
+        strategy that adds differences up must not add up the rounding errors of mix(tree) - tree.
+        """
+        return self.exchange(tree, How.DIFFERENCE, bits)
+
+    def largest(self, tree: T, bits: int | None = None) -> T:
+        """The largest of what the agent and its neighbours send, number by number, leaf by leaf.
+
+        Repeated `reach.width` times it gives every agent the largest number of all, so that all can
+        change a step size at a step that they all know.
+        """
+        return self.exchange(tree, How.LARGEST, bits)
+
+
+class WrappedMix(Mix):
+    """A mix around another, on the same network."""
+
+    def __init__(self, mix: Mix):
+        self.mix = mix
+
+    @property
+    def reach(self) -> Reach:
+        return self.mix.reach
+
+
 class Mixing:
     """One exchange between all agents. `k` is the step and `key` a random key that all agents
     share.
 
-    A kernel says how differences are found, `differing`; and, for directed networks, what the rows
-    of W sum to.
+    A kernel says how differences and largest numbers are found, and, for directed networks, what
+    the rows of W sum to; a wrapper says what an exchange is.
     """
 
     @property
@@ -117,99 +143,77 @@ class Mixing:
         """Exchange a tree: as a whole, unless there is a network for each variable."""
         return exchange(self, tree)
 
-    def stacked(
-        self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None
+    def exchange(
+        self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
-        """Row i of the result is sum_j w_ij S_j; shape and type are those of S."""
-        return self.mixed(S, S, k, key)
+        """Row i of the result is what agent i receives if agent j sends S_j."""
+        S = jnp.asarray(S)
+        return self.combine(S, S, how, k, key)
 
-    def mixed(
-        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    def combine(
+        self, S: jax.Array, received: jax.Array, how: How, k: Step, key: jax.Array | None
     ) -> jax.Array:
         """The same for the agents with rows S, which receive the rows `received`, their own
         first."""
+        if how is How.LARGEST:
+            return self.largest_of(S, received, k, key)
         apart = self.differing(S, received, k, key)
-        return self.summed(S) + apart
-
-    def pushed(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The same with the weights that senders choose; they differ on directed networks only."""
-        return self.stacked(S, k, key)
-
-    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """Row i of the result is sum_j w_ij (S_j - S_i); only differences between agents are
-        rounded."""
-        return self.differing(S, S, k, key)
+        return apart if how is How.DIFFERENCE else self.summed(S) + apart
 
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
-        """The same for the agents with rows S, which receive the rows `received`, their own
-        first."""
+        """Row i of the result is sum_j w_ij (S_j - S_i); only differences between agents are
+        rounded."""
+        raise NotImplementedError
+
+    def largest_of(
+        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """Row i of the result is the largest of S_i and the S_j of its neighbours, number by
+        number."""
         raise NotImplementedError
 
     def summed(self, S: jax.Array) -> jax.Array:
         """The rows of S times the row sums of W, which are 1 unless the network is directed."""
         return S
 
-    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """Row i of the result is the largest of S_i and the S_j of its neighbours, number by
-        number."""
-        S = jnp.asarray(S)
-        return self.largest_of(S, S, k, key)
-
-    def largest_of(
-        self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
+    def stacked(
+        self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
-        """The same for the agents with rows S, which receive the rows `received`, their own
-        first."""
-        raise NotImplementedError
+        """W S: shape and type are those of S."""
+        return self.exchange(S, How.SUM, k, key)
 
 
 @dataclass(frozen=True, eq=False)
-class AgentMix:
+class AgentMix(Mix):
     """The `Mix` of step k on a network, for use under jax.vmap(..., axis_name=AGENTS); all agents
     share `key`."""
 
     mixing: Mixing
     k: Step
     key: jax.Array | None
-    told: Reach | None = None
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        """What agent i receives if every agent sends `tree`."""
-        return self._exchange(lambda mixing: mixing.stacked, tree)
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        """The same with column-stochastic weights."""
-        return self._exchange(lambda mixing: mixing.pushed, tree)
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        """By how much the neighbours differ from agent i."""
-        return self._exchange(lambda mixing: mixing.difference, tree)
+    constants: Reach | None = None
 
     @property
     def reach(self) -> Reach:
-        """What every agent was told about the network, if the method asked for it."""
-        if self.told is None:
+        """What every agent knows about the network, if the method needs it."""
+        if self.constants is None:
             raise InputError(
                 "The step uses mix.reach, but the method does not say so, and the agents were not"
                 " told.",
                 "Pass told=True to decibo.Algorithm.",
             )
-        return self.told
+        return self.constants
 
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        """The largest of what agent i and its neighbours send."""
-        return self._exchange(lambda mixing: mixing.largest, tree)
-
-    def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         agent = _agent()
 
         def over(mixing: Mixing, tree: T) -> T:
             # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed
             # at once.
             one = lambda leaf: own_row(
-                agent, how(mixing)(lax.all_gather(leaf, AGENTS), self.k, self.key)
+                agent, mixing.exchange(lax.all_gather(leaf, AGENTS), how, self.k, self.key)
             )
             return as_one(one, tree) if mixing.fused else jax.tree.map(one, tree)
 

@@ -28,6 +28,7 @@ from jax import lax
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork, PushPull
 from decibo.network.mixing import (
+    How,
     Mixing,
     Step,
     links_of,
@@ -67,20 +68,12 @@ class Exchange(Mixing):
         """One message for all that an agent sends."""
         return True
 
-    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The rows of this device's block of W S."""
+    def exchange(
+        self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """The rows of this device's block."""
         local, received = self._received(S)
-        return local.mixed(S, received, k, key)
-
-    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The rows of this device's block of (W - I) S."""
-        local, received = self._received(S)
-        return local.differing(S, received, k, key)
-
-    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The largest rows of this device's block and its neighbours."""
-        local, received = self._received(S)
-        return local.largest_of(S, received, k, key)
+        return local.combine(S, received, how, k, key)
 
     def _received(self, S: jax.Array) -> tuple[Mixing, jax.Array]:
         """The mixing of this device, and its block with the rows that others sent."""

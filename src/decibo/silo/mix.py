@@ -31,7 +31,7 @@ from decibo.errors import InputError
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
-from decibo.network.mixing import Mixing, Reach, Step, as_one
+from decibo.network.mixing import AgentMix, How, Mixing, Step, as_one
 from decibo.network.network import Network
 from decibo.network.per_variable import EachNetwork
 from decibo.network.sharded import mixing_of_one
@@ -80,17 +80,11 @@ class SiteMixing(Mixing):
         """One message for all that an agent sends."""
         return True
 
-    def stacked(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The agent's row of W S."""
-        return self.local.mixed(S, self._received(S), k, key)  # (1)
-
-    def difference(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The agent's row of (W - I) S."""
-        return self.local.differing(S, self._received(S), k, key)
-
-    def largest(self, S: jax.Array, k: Step = None, key: jax.Array | None = None) -> jax.Array:
-        """The largest of the agent's row and its neighbours'."""
-        return self.local.largest_of(S, self._received(S), k, key)
+    def exchange(
+        self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """The agent's row."""
+        return self.local.combine(S, self._received(S), how, k, key)  # (1)
 
     def _received(self, S: jax.Array) -> jax.Array:
         if self.host is None:
@@ -113,33 +107,12 @@ class SummedNeighbours(Mixing):
 
 
 @dataclass(frozen=True, eq=False)
-class SiloMix:
+class SiloMix(AgentMix):
     """The `Mix` of step k for one agent whose neighbours are elsewhere; all agents share `key`."""
 
-    mixing: Mixing
-    k: Step
-    key: jax.Array
-    reach: Reach
-
-    def __call__(self, tree: T, bits: int | None = None) -> T:
-        """What the agent receives if every agent sends `tree`."""
-        return self._exchange(lambda mixing: mixing.stacked, tree)
-
-    def push(self, tree: T, bits: int | None = None) -> T:
-        """No different, since the network is undirected."""
-        return self(tree, bits)
-
-    def difference(self, tree: T, bits: int | None = None) -> T:
-        """By how much the neighbours differ from the agent."""
-        return self._exchange(lambda mixing: mixing.difference, tree)
-
-    def largest(self, tree: T, bits: int | None = None) -> T:
-        """The largest of what the agent and its neighbours send."""
-        return self._exchange(lambda mixing: mixing.largest, tree)
-
-    def _exchange(self, how: Callable[[Mixing], Callable[..., jax.Array]], tree: T) -> T:
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         over = lambda mixing, tree: as_one(
-            lambda row: how(mixing)(row[None], self.k, self.key)[0], tree
+            lambda row: mixing.exchange(row[None], how, self.k, self.key)[0], tree
         )
         return self.mixing.shared_out(tree, over)
 
