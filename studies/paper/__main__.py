@@ -40,7 +40,8 @@ def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="fig1, fig2, table1, fig3, fig4, rates, minimax or all", metavar="EXPERIMENT"
+            help="fig1, fig2, table1, fig3, fig4, rates, minimax, remarks, future or all",
+            metavar="EXPERIMENT",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for figures, CSV and JSON.")] = Path(

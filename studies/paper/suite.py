@@ -24,7 +24,20 @@ from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable, replace_folder
 from decibo.formatting import listed, to_csv, to_json
 from decibo.validate import one_of
-from studies.paper import datasets, fig1, fig2, fig3, fig4, minimax, plotting, rates, table1
+from studies.machine import in_words, machine
+from studies.paper import (
+    datasets,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    future,
+    minimax,
+    plotting,
+    rates,
+    remarks,
+    table1,
+)
 from studies.paper.experiment import Outcome, Progress, Result, Size, Verdict, quiet
 
 if TYPE_CHECKING:
@@ -51,6 +64,8 @@ EXPERIMENTS = {
     "fig4": Experiment(fig4.run, fig4.draw, datasets.pair_of_digits, False),
     "rates": Experiment(rates.run, rates.draw, None, True),
     "minimax": Experiment(minimax.run, minimax.draw, datasets.adults, True),
+    "remarks": Experiment(remarks.run, remarks.draw, None, True),
+    "future": Experiment(future.run, future.draw, None, True),
 }
 COMMAND = "python -m studies.paper all --results studies/results"
 PAGE = """# The paper, claim by claim
@@ -59,8 +74,8 @@ The paper is Niu, Xu, Sun, Chai & Chen, *Hessian-Free Distributed Bilevel Optimi
 Penalization with Time-Scale Separation*, IEEE Transactions on Automatic Control,
 [arXiv 2412.11218](https://arxiv.org/abs/2412.11218).
 
-This page is written by `{command}`, which took {minutes} minutes; please
-do not edit it. The same seeds give the same numbers, except for wall times.
+This page is written by `{command}`; please do not edit it. It was
+measured {measured}, in {minutes} minutes. The same seeds give the same numbers, except for wall times.
 `python -m studies.paper table1` runs a single experiment.
 
 Of {total} claims, {verdicts}.
@@ -202,7 +217,12 @@ def write_page(outcomes: Sequence[Outcome], results: Path, quick: bool) -> Path:
     for outcome in outcomes:
         name = f"{outcome.result.name}.png"
         atomic_write(results / "figures" / name, (outcome.folder / name).read_bytes())
-    record = [as_dict(each.result) | {"seconds": round(each.seconds)} for each in outcomes]
+    record = {
+        "measured": machine(),
+        "experiments": [
+            as_dict(each.result) | {"seconds": round(each.seconds)} for each in outcomes
+        ],
+    }
     atomic_write(results / "paper.json", json.dumps(record, indent=2) + "\n")
     return atomic_write(results / "paper.md", page(outcomes, quick))
 
@@ -220,6 +240,7 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         total += counts
     return PAGE.format(
         command=COMMAND + (" --quick" if quick else ""),
+        measured=in_words(machine()),
         minutes=max(1, round(sum(outcome.seconds for outcome in outcomes) / 60)),
         total=sum(total.values()),
         verdicts=listed([f"{total[verdict]} {PLURAL[verdict]}" for verdict in Verdict]),

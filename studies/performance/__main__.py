@@ -33,42 +33,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
-import platform
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
+from studies.machine import machine
 from studies.performance import page
 from studies.performance.timing import print_rows
 
 PARTS = ("step", "growth", "sweeps", "overheads", "accuracy", "momentum", "second", "peers")
-
-
-def machine() -> dict[str, Any]:
-    """The hardware and software of the measurements."""
-    import jax
-    import numpy
-
-    import decibo
-
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    model = next(
-        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), ""
-    )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "processor": model or platform.processor(),
-        "cores": cores,
-        "python": platform.python_version(),
-        "decibo": decibo.__version__,
-        "jax": jax.__version__,
-        "numpy": numpy.__version__,
-        "load": [round(value, 1) for value in os.getloadavg()],
-    }
 
 
 def main() -> int:

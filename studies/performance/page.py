@@ -12,6 +12,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from studies.machine import in_words
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "studies" / "results"
 STORED = RESULTS / "performance.json"
@@ -233,9 +235,8 @@ def page(results: dict[str, Any]) -> str:
     rows = results["rows"]
     at = results["machine"]
     judged = [row["met"] for row in rows if row["met"] is not None]
-    software = f"jax {at['jax']}, numpy {at['numpy']}, Python {at['python']}"
-    where = f"{at['processor']}, {at['cores']} cores; {software}"
-    lines = [HEAD, f"Measured on {where}. {sum(judged)} of {len(judged)} targets met."]
+    met = f"{sum(judged)} of {len(judged)} targets met"
+    lines = [HEAD, f"Measured {in_words(at)}. {met}."]
     for group, (title, text) in TITLES.items():
         mine = [row for row in rows if row["group"] == group]
         steps = [row for row in mine if ": steps to " in row["what"]]

@@ -3,11 +3,14 @@ quadratic and not."""
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import decibo
 from decibo.theory import Constants, bound, corollary1, theorem1
 from helpers.quadratic_world import Minimax, World, square
 
@@ -421,3 +424,45 @@ def test_corollaries_need_phi_bounded_below():
         fall = 2 * K * rule.alpha  # V = 2 x, and x falls by alpha in each step
         # no smaller for larger K
         assert bound(c, 0.0, **rule.settings, fall=fall, K=K).total == pytest.approx(2)
+
+
+@pytest.mark.parametrize("kind", ["path", "ring"])
+def test_erratum_15_ahead_descends_the_penalised_problem_with_halved_sums(kind):
+    """A step of AHEAD is descent in x and y, ascent in z on (EQ-P-penalty) times m with 1/(4 alpha),
+    1/(4 beta) and lam/(4 gamma) before the double sums. As printed, with 1/2, the consensus part is
+    twice as large in every entry, so that the step has 2 W - I in place of W."""
+    problem = decibo.problems.quadratic(4, 2, 3, seed=1, bend=0.3)
+    network = {"path": decibo.networks.path, "ring": decibo.ring}[kind](4)
+    W, lam = jnp.asarray(network.W), 3.0
+    steps = {"alpha": 0.02, "beta": 0.05, "gamma": 0.1}
+    rng = np.random.default_rng(0)
+    now = {v: jnp.asarray(rng.normal(size=(4, size))) for v, size in (("x", 2), ("y", 3), ("z", 3))}
+
+    def consensus(s):  # the double sum: every link is in it twice
+        return jnp.sum(W * jnp.sum((s[:, None] - s[None]) ** 2, axis=2))
+
+    def objectives(s):
+        f, g = jax.vmap(problem.outer), jax.vmap(problem.inner)
+        data = problem.data
+        above = g(s["x"], s["y"], data) - g(s["x"], s["z"], data)
+        return jnp.sum(f(s["x"], s["y"], data) + lam * above)
+
+    def penalised(s, share):
+        x, y, z = (consensus(s[v]) / h for v, h in zip("xyz", steps.values(), strict=True))
+        return objectives(s) + share * (x + y - lam * z)
+
+    def moved(share):
+        slopes = jax.grad(penalised)(now, share)
+        signed = {"x": -steps["alpha"], "y": -steps["beta"], "z": steps["gamma"] / lam}
+        return {v: now[v] + h * slopes[v] for v, h in signed.items()}
+
+    rows = [(v, lambda s, v=v: s.rows[v]) for v in "xyz"]
+    method = decibo.ahead(**steps, lam=lam)
+    run = decibo.solve(problem, network, method, steps=1, every=1, measures=rows, start=now)
+    for v, after in moved(1 / 4).items():
+        np.testing.assert_allclose(run.history[v][-1], after, rtol=1e-12, atol=1e-12)
+    direction = {v: moved(0.0)[v] - now[v] for v in "xyz"}  # without the consensus part
+    for v, after in moved(1 / 2).items():
+        printed = (2 * W - jnp.eye(4)) @ now[v] + direction[v]
+        np.testing.assert_allclose(after, printed, rtol=1e-12, atol=1e-12)
+        assert np.abs(run.history[v][-1] - after).max() > 0.05

@@ -71,7 +71,9 @@ def test_the_page_shows_everything_and_no_path(results, folders, tmp_path):
     assert str(tmp_path) not in text
     assert sorted(p.name for p in path.parent.iterdir()) == ["figures", "paper.json", "paper.md"]
     record = json.loads((path.parent / "paper.json").read_text())
-    assert [len(each["claims"]) for each in record] == [len(r.claims) for r in results.values()]
+    found = [len(each["claims"]) for each in record["experiments"]]
+    assert found == [len(r.claims) for r in results.values()]
+    assert record["measured"]["date"] in text
 
 
 def test_minimax_stationarity_is_the_library_s():
