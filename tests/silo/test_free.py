@@ -4,6 +4,7 @@ run ends."""
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -15,7 +16,7 @@ import decibo
 from decibo import consensus, direction, networks
 from decibo.errors import InputError
 from decibo.silo import join
-from decibo.silo.asynchronous import AsyncRunner, AsyncSite
+from decibo.silo.asynchronous import AsyncSite, AsyncStepper
 from decibo.silo.frame import Kind, unpack
 from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
@@ -325,10 +326,11 @@ def test_numbers_that_are_not_finite_end_all_sites(four, tmp_path, complete):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_direction_is_computed_in_the_precision_of_the_run_in_its_own_thread_too(dtype):
     """Precision is a setting of each thread: a caller may have set it for its own only."""
-    runner = AsyncRunner(SimpleNamespace(first={"x": np.zeros(1, dtype)}), None, 1, None, print)
-    runner.mover = SimpleNamespace(direction=lambda: jnp.zeros(()).dtype.name)
+    site = SimpleNamespace(first={"x": np.zeros(1, dtype)})
+    stepper = AsyncStepper(site, None, Path(), print, None)
+    stepper.mover = SimpleNamespace(direction=lambda: jnp.zeros(()).dtype.name)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(runner._direction).result() == dtype
+        assert pool.submit(stepper._direction).result() == dtype
 
 
 def test_what_free_mode_refuses(four):

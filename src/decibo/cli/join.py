@@ -30,11 +30,11 @@ from decibo.cli.site import load_data, load_job, write_log
 from decibo.cli.solving import code_of, interruptible, live_view
 from decibo.errors import InputError
 from decibo.formatting import format_number
-from decibo.silo.checkpoints import SOLUTION, summary, write_solution
 from decibo.silo.consent import trust_for
 from decibo.silo.consortium import read_consortium, read_dtype, read_tables
 from decibo.silo.identity import Identity
 from decibo.silo.job import Job
+from decibo.silo.join import SOLUTION, summary, write_solution
 from decibo.silo.join import join as take_part
 from decibo.silo.relay import Relay
 

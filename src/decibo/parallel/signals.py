@@ -68,6 +68,12 @@ class GracefulStop:
             stop.received += self.received[self._inherited :]
         self._inherited = len(self.received)
 
+    @classmethod
+    def asked(cls) -> bool:
+        """Whether this thread is in a block that has received a signal, for work that waits."""
+        main = threading.current_thread() is threading.main_thread()
+        return main and bool(cls.active) and bool(cls.active[-1].received)
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
         if self.patience is None or len(self.received) <= self.patience:

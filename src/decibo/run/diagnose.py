@@ -9,6 +9,7 @@ helps, and the message says so instead.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import jax
@@ -131,7 +132,11 @@ def _chosen(setup: Setup, run: RunState) -> str:
     """Which step sizes the agents have come to, if they chose any."""
     if setup.method.chosen is None:
         return ""
-    rows = loop.chosen_of(setup.program, setup.inputs, run.agents)
+    return step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents))
+
+
+def step_sizes(rows: Mapping[str, jax.Array]) -> str:
+    """The step sizes that agents have found, in a sentence."""
     found = {name: float(np.median(np.asarray(row))) for name, row in rows.items()}
     finite = [
         f"{name}={format_number(value)}" for name, value in found.items() if not np.isinf(value)

@@ -50,6 +50,8 @@ class Plan:
     runs       the numbers of the runs of a sweep that are made together, whose measures come as
                arrays with an entry for each; None for a single run
     saves      the number of steps between two checkpoints
+    on         whether the run goes on after `steps`, until its stepper says that it has ended: a
+               site that does not wait helps slower ones
     """
 
     steps: int
@@ -59,6 +61,7 @@ class Plan:
     history: Mapping[str, np.ndarray] = field(default_factory=dict)
     runs: tuple[int, ...] | None = None
     saves: int | None = None
+    on: bool = False
 
     def next_stop(self, state: RunState, at_records: bool) -> int:
         """The step that must not be passed before the host has looked at the run."""
@@ -67,7 +70,8 @@ class Plan:
         periods = [self.every] if at_records else []
         if self.saves is not None:
             periods.append(self.saves)
-        return min([self.steps, *(period * (state.step // period + 1) for period in periods)])
+        last = [self.steps] if state.step < self.steps else []
+        return min([*last, *(period * (state.step // period + 1) for period in periods)])
 
     def ends(self, state: RunState, until: int, count: int) -> np.ndarray:
         """The steps at which the next intervals end, at most `count`, and none beyond `until`.
@@ -127,7 +131,7 @@ def run(
     ended: Ended | None = None
     try:
         with GracefulStop() as stop:
-            while ended is None and state.step < plan.steps:
+            while ended is None and (state.step < plan.steps or plan.on):
                 until = plan.next_stop(state, at_records)
                 state, ended = stepper.advance(state, until, stop.requested)
                 for look in looks:
@@ -233,13 +237,18 @@ def reporting(report: Report, plan: Plan) -> Look:
         if ended is None or ended.status is not Status.diverged:
             latest = {name: row[-1] for name, row in state.history.items() if len(row)}
             latest.pop("step", None)
-            report(state.step, plan.steps, latest)
+            report(min(state.step, plan.steps), plan.steps, latest)
 
     return look
 
 
-def saving(checkpointer: Checkpointer, plan: Plan) -> Look:
-    """A checkpoint where one is due, and where a run ends, unless its numbers are not finite."""
+def saving(
+    checkpointer: Checkpointer, plan: Plan, whole: Callable[[RunState], RunState] = lambda s: s
+) -> Look:
+    """A checkpoint where one is due, and where a run ends, unless its numbers are not finite.
+
+    whole   adds what only a checkpoint has
+    """
     saved = plan.step or -1
 
     def look(state: RunState, ended: Ended | None) -> None:
@@ -249,7 +258,7 @@ def saving(checkpointer: Checkpointer, plan: Plan) -> Look:
         over = ended is not None or state.step == plan.steps
         due = over or state.step % checkpointer.every == 0
         if due and state.step > saved and len(state.history["step"]):
-            checkpointer.save(state)
+            checkpointer.save(whole(state))
             saved = state.step
 
     return look

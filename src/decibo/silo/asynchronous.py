@@ -40,12 +40,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.formatting import listed
+from decibo.parallel.signals import GracefulStop
 from decibo.pytree import Tree
+from decibo.run import loop
+from decibo.run.checkpoint import RunState
+from decibo.run.run import Ended
 from decibo.run.solution import Status
 from decibo.silo.async_mailbox import AsyncMailbox
-from decibo.silo.checkpoints import SiteState
-from decibo.silo.lockstep import LockstepRunner, NotFiniteError
-from decibo.silo.mailbox import Mailbox
+from decibo.silo.lockstep import LockstepStepper, NotFiniteError, with_axis, without_axis
+from decibo.silo.mailbox import LOOK, EndedError
 from decibo.silo.site_run import SiteRun
 
 # times `again` seconds, and finished directions, for which a site at rest must have been so
@@ -114,72 +117,112 @@ class AsyncSite:
         return np.stack([vector, *(newest.get(peer, vector) for peer in self.site.peers)])  # (1)
 
 
-class AsyncRunner(LockstepRunner):
-    """The loop of a site that does not wait."""
+@dataclass(eq=False)
+class AsyncStepper(LockstepStepper):
+    """Makes the moves of a site that does not wait; a step is a direction that it has finished."""
 
-    mover: AsyncSite
-    due: float = 0.0
-    direction: Future[Tree] | None = None
-    worker: ThreadPoolExecutor | None = None
+    mover: AsyncSite = field(init=False)
+    due: float = field(default=0.0, init=False)
+    direction: Future[Tree] | None = field(default=None, init=False)
+    worker: ThreadPoolExecutor | None = field(default=None, init=False)
 
-    def begin(self, mailbox: Mailbox, state: SiteState | None) -> SiteState:
-        assert isinstance(mailbox, AsyncMailbox)
-        if state is None:
-            start = self.site.agent.begin(self.site.first, lambda vector: vector[None])
-            state = self._recorded(SiteState(0, start, {}, {}))
-        self.mover = AsyncSite(self.site, mailbox, state.state, state.step)
+    def start(self, state: RunState | None) -> RunState:
+        """Begin to send: a site that starts again, from a checkpoint or from nothing, need not tell
+        anybody."""
+        if state is not None:
+            self.log(f"continuing after step {state.step} of {self.site.job.steps}")
+        else:
+            state = self.begin()
+        assert isinstance(self.mailbox, AsyncMailbox)
+        self.mover = AsyncSite(self.site, self.mailbox, without_axis(state.agents), state.step)
         self.mover.publish()
-        mailbox.start()
+        self.mailbox.start()
         if self.site.job.pace is not None:
             self.worker = ThreadPoolExecutor(1, f"decibo-{self.site.site}-computes")
         return state
 
-    def ended(self, state: SiteState) -> bool:
-        return self.mover.mailbox.over
+    def begin(self) -> RunState:
+        own = self.site.agent.begin(self.site.first, lambda vector: vector[None])
+        begun = RunState(0, own, self.template().history, self.clock.lap())
+        return with_axis(self.recorded(begun))
 
-    def advance(self, mailbox: Mailbox, state: SiteState) -> SiteState:
+    def advance(
+        self, state: RunState, until: int, stop: str | None
+    ) -> tuple[RunState, Ended | None]:
+        """Moves until the host must look, or has not done so for a while."""
+        job = self.site.job
+        mover = self.mover
+        begun = time.monotonic()
+        self.clock.lap()
+        state = before = state._replace(agents=mover.state)
+        ended: Ended | None = None
+        try:
+            while state.step < until and not mover.mailbox.over and time.monotonic() - begun < LOOK:
+                self._move()
+                mover.publish()
+                before = state
+                made = mover.steps > state.step
+                seconds = state.seconds.plus(self.clock.lap())
+                state = state._replace(step=mover.steps, agents=mover.state, seconds=seconds)
+                if made and (state.step % self.site.every == 0 or state.step == job.steps):
+                    state = self.recorded(state)
+                if GracefulStop.asked():
+                    raise KeyboardInterrupt
+            if mover.mailbox.over:
+                if state.history["step"][-1] != state.step:
+                    state = self.recorded(state)
+                ended = self._at_the_end(state.step)
+        except (NotFiniteError, EndedError) as error:
+            ended = self._no_further(state.step + 1, error)
+            state = state if bool(loop.all_finite(state.agents)) else before
+        except KeyboardInterrupt:
+            ended = Ended(Status.interrupted)
+        return with_axis(state), ended
+
+    def _move(self) -> None:
         """One move."""
+        mover = self.mover
         pace = self.site.job.pace
         if pace is None:
-            self.mover.mailbox.wait(self.site.job.again)  # (4)
-            self.mover.step()
-        else:
-            # The direction is computed in a thread of its own, while this one keeps the pace.
-            assert self.worker is not None
-            if self.direction is None:
-                self.direction = self.worker.submit(self._direction)
-            now = time.monotonic()
-            self.due = max(now, (self.due or now) + pace)
-            time.sleep(self.due - now)
-            finished = self.direction.result() if self.direction.done() else None
-            self.mover.relay(finished)
-            if finished is not None:
-                self.direction = None
-        self.mover.publish()
-        moved = state._replace(step=self.mover.steps, state=self.mover.state)
-        return self._stepped(mailbox, moved) if moved.step > state.step else moved
+            mover.mailbox.wait(self.site.job.again)  # (4)
+            mover.step()
+            return
+        # The direction is computed in a thread of its own, while this one keeps the pace.
+        assert self.worker is not None
+        if self.direction is None:
+            self.direction = self.worker.submit(self._direction)
+        now = time.monotonic()
+        self.due = max(now, (self.due or now) + pace)
+        while (left := self.due - time.monotonic()) > 0 and not GracefulStop.asked():
+            time.sleep(min(left, LOOK))
+        finished = self.direction.result() if self.direction.done() else None
+        mover.relay(finished)
+        if finished is not None:
+            self.direction = None
 
     def _direction(self) -> Tree:
         # the precision is a setting of each thread in JAX
         with jax.enable_x64(self.site.first["x"].dtype == jnp.float64):
             return self.mover.direction()
 
-    def result(self, mailbox: Mailbox, state: SiteState) -> tuple[SiteState, Status, str]:
+    def _at_the_end(self, steps: int) -> Ended:
         """How the run has ended, and without whom."""
         job = self.site.job
-        state = self._recorded(state, last=True)
-        self._save(mailbox, state)
         gone = self.mover.mailbox.absent
         without = (
             f" Without {listed(gone)}, silent for more than {job.patience:g} seconds."
             if gone
             else ""
         )
-        if state.step < job.steps:
-            message = f"At rest after {state.step} steps of this site.{without}"
-            return state, Status.converged, message
-        message = f"All sites have made {job.steps} steps, this one {state.step}.{without}"
-        return state, Status.done, message
+        if steps < job.steps:
+            return Ended(Status.converged, f"At rest after {steps} steps of this site.{without}")
+        return Ended(
+            Status.done, f"All sites have made {job.steps} steps, this one {steps}.{without}"
+        )
+
+    def over(self, state: RunState) -> Ended | None:
+        done = state.step >= self.site.job.steps
+        return Ended(Status.done if done else Status.converged)
 
     def close(self) -> None:
         if self.worker is not None:

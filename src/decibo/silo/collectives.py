@@ -68,14 +68,14 @@ class Collectives:
         if not own.size:
             return own
         return np.asarray(
-            self._agreed(lambda: self._summed(own.ravel()).reshape(own.shape).tolist()), np.float64
+            self._agreed(lambda: self.sum(own.ravel()).reshape(own.shape).tolist()), np.float64
         )
 
     def largest(self, numbers: ArrayLike) -> np.ndarray:
         """The largest of what the sites have, number by number."""
         own = np.asarray(numbers, dtype=np.float64)
         return np.asarray(
-            self._agreed(lambda: self._largest(own.ravel()).reshape(own.shape).tolist()), np.float64
+            self._agreed(lambda: self.maximum(own.ravel()).reshape(own.shape).tolist()), np.float64
         )
 
     def _agreed(self, find: Callable[[], Any]) -> Any:
@@ -91,16 +91,19 @@ class Collectives:
         self.results.append(result)
         return result
 
-    def _largest(self, vector: np.ndarray) -> np.ndarray:
+    # Exchanges whose results are not remembered, for what is asked at every record
+
+    def maximum(self, vector: np.ndarray) -> np.ndarray:
+        """The largest of what the sites have, number by number."""
         for _ in range(self._tree.width):
             vector = self.exchange(vector).max(axis=0)  # (1)
         return vector
 
     def _shared(self, text: bytes) -> list[Any]:
-        size = int(self._largest(np.array([len(text)], np.float64))[0])
+        size = int(self.maximum(np.array([len(text)], np.float64))[0])
         table = np.full((len(self.names), size), -1.0)
         table[self.number, : len(text)] = np.frombuffer(text, np.uint8)
-        table = self._largest(table.ravel()).reshape(table.shape)  # (2)
+        table = self.maximum(table.ravel()).reshape(table.shape)  # (2)
         return [self._read(name, row) for name, row in zip(self.names, table, strict=True)]
 
     def _read(self, name: str, row: np.ndarray) -> Any:
@@ -112,7 +115,8 @@ class Collectives:
                 f"What {name} sends before the job cannot be read.", "Use the same decibo there."
             ) from error
 
-    def _summed(self, vector: np.ndarray) -> np.ndarray:
+    def sum(self, vector: np.ndarray) -> np.ndarray:
+        """The sum of what the sites have."""
         if self.sums is not None:
             return self.sums.opened(self.exchange(self.sums.hidden(vector)))  # (5)
         tree = self._tree

@@ -20,6 +20,7 @@ from decibo.errors import InputError, first_line, short_repr
 from decibo.files import read_toml
 from decibo.network.network import Network
 from decibo.run.fingerprint import digest
+from decibo.run.progress import Report
 from decibo.silo.identity import Identity, Site
 from decibo.silo.mix import neighbours_of
 from decibo.silo.secure_sum import check_sums
@@ -47,6 +48,7 @@ class Consortium:
     patience          seconds for which a silent site is waited for
     again             seconds of silence after which a neighbour is asked again
     log               gets the lines of the log
+    progress          as for `solve`
     secure_sums       whether sites hide what they add to a sum; for three or more that are all
                       neighbours
     """
@@ -63,6 +65,7 @@ class Consortium:
     patience: float = 3600.0
     again: float = 1.0
     log: Log = field(default=lambda line: None)
+    progress: bool | Report | None = False
     secure_sums: bool = False
 
     def __post_init__(self) -> None:

@@ -41,7 +41,8 @@ both ends of a link must give up each other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -54,7 +55,8 @@ from decibo.algorithm.asynchronous import check_free
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masked
 from decibo.data.stream import Stream
-from decibo.errors import InputError
+from decibo.errors import InputError, short_repr
+from decibo.formatting import listed
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.run.fingerprint import PROGRAMS, digest, fingerprint, software
@@ -72,7 +74,7 @@ from decibo.silo.consortium import (
 from decibo.silo.identity import Site
 from decibo.silo.mix import silo_mixing
 from decibo.silo.secure_sum import check_secure
-from decibo.validate import MOST_STEPS, flag, integer, positive
+from decibo.validate import MOST_STEPS, at_least, flag, integer, positive
 from decibo.validate import one_of as one_word
 from decibo.validate import seed as check_seed
 
@@ -86,8 +88,13 @@ RUN = (
     "pace",
     "secure_sums",
     "dtype",
+    "every",
+    "measures",
+    "until",
 )
 MODES = ("lockstep", "free")
+RESIDUAL = "residual"
+TOGETHER = (RESIDUAL, "mean_outer", "mean_inner")  # what sites can record together
 # ("module:function", where it is named) -> the function
 Import = Callable[[str, str], Callable[..., object]]
 
@@ -110,6 +117,10 @@ class Job:
                       it computes; without it a site moves when it has computed a direction
     secure_sums       whether neighbours hide their messages to a site so that only the sum can be
                       read
+    every             steps between two records, about a hundred records by default
+    measures          what all sites record together, by messages along a tree of links
+                      (network_measures.py): residual, mean_outer, mean_inner
+    until             the run ends when these are all at or below their values: {"residual": 1e-8}
     """
 
     sites: tuple[Site, ...]
@@ -126,6 +137,9 @@ class Job:
     rest: float | None = None
     pace: float | None = None
     secure_sums: bool = False
+    every: int | None = None
+    measures: Sequence[str] = ()
+    until: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         check_types(self.problem, self.network, self.method)
@@ -156,12 +170,61 @@ class Job:
                     "Pass alpha and gamma.",
                 )
             check_secure(self.network, self.consortium.names)
+        if self.every is not None:
+            integer("every", self.every)
+        self._check_together()
         silo_mixing(self.network, 0)
         for name, layout in (("x", self.problem.x_layout), ("y", self.problem.y_layout)):
             if layout.dtype.name not in ("float32", "float64"):
                 raise InputError(
                     f"Sites exchange float32 or float64, but {name} is {layout.dtype.name}."
                 )
+
+    def _check_together(self) -> None:
+        """What sites record together must be known to all of them, and hide nothing that is hidden
+        elsewhere."""
+        if not isinstance(self.measures, list | tuple) or not isinstance(
+            self.until, Mapping | None
+        ):
+            raise InputError(
+                "measures must be a list of names and until a table of names and values, but they"
+                f" are {short_repr(self.measures)} and {short_repr(self.until)}.",
+                'Pass measures=["mean_outer"], until={"residual": 1e-8}, for example.',
+            )
+        for name in self.together:
+            one_word("What sites record together", name, TOGETHER)
+        for name, value in (self.until or {}).items():
+            at_least(f"until[{name!r}]", value, 0.0 if name == RESIDUAL else -math.inf)
+        if not self.together:
+            return
+        if self.is_asynchronous:
+            raise InputError(
+                "In free mode no site waits for another, so that there is no step at which all of"
+                f" them could find {listed(self.together)}.",
+                'Use rest to end the run, or mode = "lockstep".',
+            )
+        if self.method.masks or self.secure_sums:
+            raise InputError(
+                f"{'Masks' if self.method.masks else 'Secure sums'} hide what a site sends, but"
+                f" {listed(self.together)} would be found from sums in the clear.",
+                "Leave out measures and until, or what hides.",
+            )
+        if RESIDUAL in self.together and self.method.direction is None:
+            raise InputError(
+                f"The residual needs the direction of a method, which {self.method.name} does not"
+                " declare.",
+                "Use mean_outer.",
+            )
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """What all sites record together."""
+        return tuple(dict.fromkeys([*self.measures, *(self.until or {})]))
+
+    @property
+    def record_every(self) -> int:
+        """Steps between two records."""
+        return self.every or max(1, self.steps // 100)
 
     def _check_free_mode(self) -> None:
         if self.secure_sums:
@@ -238,6 +301,9 @@ class Job:
             settings["mode"] = (
                 f"free, patience {self.patience:g} s, rest {self.rest}, pace {self.pace}"
             )
+        if self.together:
+            goals = " ".join(f"{name} <= {value:g}" for name, value in (self.until or {}).items())
+            settings["together"] = f"{listed(self.together)} every {self.record_every}, {goals}"
         return {
             "sites": self.consortium.cards,
             **settings,

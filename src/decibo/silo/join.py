@@ -1,23 +1,54 @@
-"""join: this site's part of a job, from its first step or from its last checkpoint to the end."""
+"""join: this site's part of a job, from its first step or from its last checkpoint to the end.
+
+    DIR/step-00000120/    checkpoints: the state after 120 steps, the records, the messages that a
+                          neighbour may have missed
+    DIR/data-1-1.json     the mark of the data with which the run began (run.data_marks)
+    DIR/finished          there once all neighbours have everything: nobody needs this site any more
+    DIR/status.json       where the run is, and for whom it waits
+    DIR/solution.json     how the run ended at this site, and its x and y
+
+No site sees another's folder, and only its user may read it.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decibo.errors import InputError
+import jax
+
+from decibo.errors import InputError, LostError
+from decibo.files import PRIVATE, atomic_write
+from decibo.formatting import listed, to_json
+from decibo.measure.measures import Measures
 from decibo.pytree import Tree
+from decibo.run import checkpoint_files
+from decibo.run.checkpoint import RunState, check_folder
+from decibo.run.lock import hold
 from decibo.run.progress import Report
-from decibo.run.run import watched
+from decibo.run.run import Callbacks, Ended, Plan, reporting, run, saving, watched
 from decibo.run.solution import Solution, Status
-from decibo.silo.asynchronous import AsyncRunner
-from decibo.silo.checkpoints import SiteCheckpoints, private
+from decibo.silo.asynchronous import AsyncStepper
+from decibo.silo.collectives import Collectives
 from decibo.silo.identity import Identity
 from decibo.silo.job import Job
-from decibo.silo.lockstep import LockstepRunner
+from decibo.silo.lockstep import Exchanger, LockstepStepper
+from decibo.silo.mailbox import STOPPED, EndedError
+from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.site_run import prepare
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Log, Wire
-from decibo.validate import integer
+from decibo.validate import MOST_STEPS, integer
+
+FINISHED = "finished"
+SOLUTION = "solution.json"
+STATUS = "status.json"
+PAUSE = 5.0  # seconds between two writes of the status
 
 
 def join(
@@ -29,6 +60,9 @@ def join(
     folder: str | Path | None = None,
     wire: Wire | None = None,
     every: int | None = None,
+    measures: Measures = None,
+    until: Mapping[str, float] | None = None,
+    callbacks: Sequence[object] = (),
     progress: bool | Report | None = None,
     log: Log | None = None,
 ) -> Solution:
@@ -40,8 +74,13 @@ def join(
     home       the folder that `decibo site init` made, with the key; ~/.decibo/site by default
     folder     where this run keeps its checkpoints; in the home folder by default
     wire       what carries the messages, TLS by default
-    every      the number of steps between two records of this site's own objectives; about a
-               hundred records by default
+    every      the number of steps between two records; by default there are about a hundred records
+    measures   what to record of this site's own data at its own point: "outer" and "inner" by
+               default, functions of a snapshot of this one agent. What all sites record together is
+               a matter of the job
+    until      stop as converged once these measures of all sites are at or below their values, as
+               {"residual": 1e-8}; all sites must pass the same, here or in the job
+    callbacks  as for `solve`; when one of them ends the run, it ends at all sites, each where it is
     progress   as for `solve`
     log        gets the lines of the log: who connected, who was refused and why
 
@@ -53,25 +92,194 @@ def join(
             f"job must be a decibo.silo.Job, but it is {job!r:.60}.",
             "Use decibo.silo.read_job(path).",
         )
-    run = prepare(job, site, data)
+    if jax.process_count() > 1:
+        raise InputError(
+            "A site is one process, but this is a run of several.", "Start it without a launcher."
+        )
+    job = job if until is None else replace(job, until=until)
+    every = None if every is None else integer("every", every)
+    if job.together and every not in (None, job.record_every):
+        raise InputError(
+            f"All sites record {listed(job.together)} at the same steps, every {job.record_every},"
+            f" but every is {every}.",
+            "Leave it out; `every` of the job is the same at all sites.",
+        )
+    watchers = Callbacks(callbacks)
+    part = prepare(job, site, data, measures=measures, every=every)
     log = log or (lambda line: None)
-    every = max(1, job.steps // 100) if every is None else integer("every", every)
     own = Identity.at(home) if wire is None or folder is None else None
     place = Path(folder) if folder is not None else own.run(job.digest) if own else Path()
-    checkpoints = SiteCheckpoints(place, run.agent.number, run.rows, job.terms | {"site": site})
+    if wire is None:
+        assert own is not None
+        credentials = own.credentials(job.sites[job.number(site)])
+        wire = TlsWire(job.consortium, site, credentials, log, own.listen)
+    mailbox = part.mailbox(wire, log)
+    exchange = Exchanger(mailbox, part.peers)
+    kind = AsyncStepper if job.is_asynchronous else LockstepStepper
+    stepper = kind(part, mailbox, place, log, exchange)
+    if job.together:
+        sites = Collectives(exchange, job.network, job.names, part.agent.number)
+        stepper.together = NetworkMeasures.of(part, job.together, job.until or {}, sites)
     with watched(progress) as report, private(place):
-        state = checkpoints.restore(run.shape)
-        if (
-            state is not None
-            and checkpoints.finished
-            and (state.step == job.steps or job.is_asynchronous)
-        ):
-            return run.solution(state, Status.done, "This run was complete already.", 0.0)
-        if wire is None:
-            assert own is not None
-            credentials = own.credentials(job.sites[job.number(site)])
-            wire = TlsWire(job.consortium, site, credentials, log, own.listen)
-        # A site that starts again repeats its messages from the checkpoint, bit for bit, so that
-        # neighbours one exchange ahead or behind need not know that it was gone (mailbox.py, (6)).
-        runner = AsyncRunner if job.is_asynchronous else LockstepRunner
-        return runner(run, checkpoints, every, report, log).run(run.mailbox(wire, log), state)
+        return carry_out(stepper, watchers, report)[1]
+
+
+@contextmanager
+def private(folder: Path) -> Iterator[None]:
+    """A folder that only its user may read, held by one process at a time."""
+    check_folder(folder)
+    # masks and shares of secrets are in it, and a folder of the caller's choice may be 0755
+    os.chmod(folder, 0o700)
+    with hold(folder, own=True):
+        checkpoint_files.clear(folder)
+        yield
+
+
+def carry_out(
+    stepper: LockstepStepper, callbacks: Callbacks, report: Report | None
+) -> tuple[RunState, Solution]:
+    """The run of one site in a folder that is held: its last state, and its solution."""
+    site, mailbox, folder, log = stepper.site, stepper.mailbox, stepper.folder, stepper.log
+    job = site.job
+    checkpointer = site.checkpointer(folder)
+    template = stepper.template()
+    state = checkpointer.restore(template, MOST_STEPS)
+    old = None if state is template else state
+    if old is not None and (folder / FINISHED).is_file():
+        ended = stepper.over(old)
+        if ended is not None:
+            return old, site.solution(
+                old, Ended(ended.status, f"This run was complete already. {ended.reason}".strip())
+            )
+
+    # Connect, and find the state to begin with. Whatever ends the run before its first step is an
+    # error; from then on it is a status.
+    live = StatusFile(folder, site.site, job.steps, report)
+    mailbox.waits = live.waits
+    resumed = 0 if old is None else old.step
+    try:
+        try:
+            state = stepper.start(old)
+        except EndedError as error:
+            raise LostError(str(error)) from error
+        names = tuple(name for name in state.history if name != "step")
+        plan = Plan(
+            job.steps,
+            site.every,
+            names,
+            resumed,
+            {} if old is None else old.history,
+            saves=job.checkpoint_every,
+            on=job.is_asynchronous,
+        )
+        callbacks.start(plan)
+        looks = [callbacks.look, live.look]
+        if report is not None:
+            looks.append(reporting(report, plan))
+        looks.append(saving(checkpointer, plan, stepper.whole))
+        ended = callbacks.look(state, None)  # the record of the start is made already
+        if ended is None:
+            state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
+        if stepper.lost is not None:
+            raise stepper.lost
+
+        # Neighbours may still need what this site has sent; those that would wait for more must
+        # know that nothing comes.
+        complete = state.step >= job.steps and not job.is_asynchronous
+        if ended.status is Status.stopped and not stepper.gone and not complete:
+            mailbox.leave(STOPPED, f"{site.site}: {ended.reason}")
+        elif ended.status in (Status.done, Status.converged, Status.stopped) and not stepper.gone:
+            log("done; waiting for the neighbours to have all messages")
+            finished = False
+            with suppress(KeyboardInterrupt):
+                finished = mailbox.finish()
+            if finished:
+                atomic_write(folder / FINISHED, "All neighbours have all messages.\n", PRIVATE)
+            else:
+                log(
+                    f"not all of {listed(site.peers)} have finished; restart this site if they"
+                    " ask for it"
+                )
+    finally:
+        with suppress(Exception):
+            mailbox.close()
+    solution = site.solution(state, ended, resumed)
+    live.end(solution)
+    callbacks.end(solution)
+    return state, solution
+
+
+@dataclass
+class StatusFile:
+    """Where a run is, in a file that `decibo site status` shows, and for whom it waits, also for
+    the line of progress."""
+
+    folder: Path
+    site: str
+    steps: int
+    report: Report | None
+    step: int = 0
+    written: float = 0.0
+    mark: tuple[float, int] | None = field(default=None, init=False)
+
+    def look(self, state: RunState, ended: Ended | None) -> None:
+        """After some steps."""
+        self.step = state.step
+        self.mark = self.mark or (time.monotonic(), state.step)
+        self._write({})
+
+    def waits(self, names: tuple[str, ...], seconds: float) -> None:
+        """While this site waits."""
+        show = getattr(self.report, "waits", None)
+        if show is not None:
+            show(names, seconds)
+        self._write({"waiting_for": list(names), "waited": round(seconds)})
+
+    def end(self, solution: Solution) -> None:
+        """After the run."""
+        self.written = 0.0
+        ended = {"status": str(solution.status), "message": solution.message}
+        self.step = solution.steps
+        self._write(ended)
+
+    def _write(self, more: Mapping[str, object]) -> None:
+        now = time.monotonic()
+        if self.written and now - self.written < PAUSE:
+            return
+        self.written = now
+        since, first = self.mark or (now, self.step)
+        rate = (self.step - first) / (now - since) if self.step > first else 0.0
+        left = {"seconds_left": max(0, round((self.steps - self.step) / rate))} if rate else {}
+        content = {"site": self.site, "status": "running", "step": self.step, "steps": self.steps}
+        whole = content | left | {"process": os.getpid(), "at": round(time.time())} | dict(more)
+        atomic_write(self.folder / STATUS, json.dumps(whole, indent=1) + "\n", PRIVATE)
+
+
+def summary(site: str, solution: Solution) -> dict[str, object]:
+    """How the run ended at a site, as JSON."""
+    cost = solution.cost
+    return {
+        "site": site,
+        "status": str(solution.status),
+        "message": solution.message,
+        "steps": solution.steps,
+        "seconds": cost.seconds,
+        "compiling": cost.compiling,
+        "measuring": cost.measuring,
+        "measures": {
+            name: values[-1]
+            for name, values in solution.history.items()
+            if name != "step" and len(values)
+        },
+    }
+
+
+def write_solution(folder: Path, site: str, solution: Solution) -> Path:
+    """Keep a site's x and y, and how it ended, where only its user can read them."""
+    points = {"x": jax.tree.leaves(solution.x), "y": jax.tree.leaves(solution.y)}
+    whole = summary(site, solution) | {"folder": str(folder)} | points
+    return atomic_write(
+        folder / SOLUTION,
+        json.dumps(to_json(whole, nonfinite_as_text=True), indent=1) + "\n",
+        PRIVATE,
+    )

@@ -11,7 +11,6 @@ messages once more: neighbours keep them for as long as they may be asked (mailb
 that crashes later finds the results in its folder.
 
     DIR/agreed.json    the results of (2), and how many exchanges it had
-    DIR/means.json     the means of all sites' x and y at the end
 """
 
 from __future__ import annotations
@@ -20,37 +19,34 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.files import PRIVATE, read_record, write_record
-from decibo.measure.measures import Snapshot
-from decibo.problem.problem import Functions, Oracle, Problem
-from decibo.pytree import Tree
+from decibo.problem.problem import Problem
 from decibo.run import checkpoint_files
 from decibo.run.fingerprint import software
+from decibo.run.run import Callbacks, watched
 from decibo.run.solution import Solution, Status
-from decibo.silo.checkpoints import SiteCheckpoints, SiteState, private
 from decibo.silo.collectives import Collectives
 from decibo.silo.consortium import Consortium
 from decibo.silo.identity import Identity
-from decibo.silo.job import Job
-from decibo.silo.lockstep import Exchanger, LockstepRunner, NotFiniteError
+from decibo.silo.job import RESIDUAL, Job
+from decibo.silo.join import carry_out, private
+from decibo.silo.lockstep import Exchanger, LockstepStepper, NotFiniteError
 from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox, MailboxSettings
+from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.secret import agreed_secrets
 from decibo.silo.secure_sum import SecureSums, TooLargeError
 from decibo.silo.site_run import prepare
 from decibo.silo.tls import TlsWire
 
 AGREED = "agreed.json"
-MEANS = "means.json"
 FORMAT = 1
 MOST = 1 << 22  # numbers in a message
 CALLS = 64  # exchanges in a step, beyond which a neighbour's are not kept
@@ -160,136 +156,22 @@ class JointFit:
             patience=own.patience,
             again=own.again,
             relay=own.relay,
+            until={RESIDUAL: tol},
         )
-        run = prepare(job, own.site, None)
-        checkpoints = SiteCheckpoints(
-            self.folder, run.agent.number, run.rows, job.terms | {"site": own.site}
-        )
-        state = checkpoints.restore(run.shape)
+        part = prepare(job, own.site, None)
         if self.collectives.past is None:  # write down what was agreed
             self.exchange.first = self.exchange.call
             content = {"calls": self.exchange.call, "results": self.collectives.results}
             write_record(self.folder / AGREED, "decibo agreement", FORMAT, content, PRIVATE)
-        collectives = replace(self.collectives, past=None)
-        functions = run.agent.functions
-        means = self.folder / MEANS
-        stopping = ResidualTest(functions, method.core, run.rows, collectives, means, steps, tol)
-        every = max(1, steps // 100)
-        runner = CollectiveRunner(run, checkpoints, every, None, own.log, stopping, self.exchange)
-        if (
-            state is not None
-            and checkpoints.finished
-            and (state.step == steps or runner.converged(state))
-        ):
-            status = Status.converged if runner.converged(state) else Status.done
-            solution = run.solution(state, status, "This run was complete already.", 0.0)
-        else:
-            solution = runner.run(self.mailbox, state)
+        sites = replace(self.collectives, past=None)
+        together = NetworkMeasures.of(part, job.together, job.until or {}, sites)
+        stepper = LockstepStepper(part, self.mailbox, self.folder, own.log, self.exchange, together)
+        with watched(own.progress) as report:
+            state, solution = carry_out(stepper, Callbacks(()), report)
         if solution.status is Status.interrupted:
             raise KeyboardInterrupt(solution.message)
         if not solution.status.sound:
             return solution
-        found = read_record(means, "decibo means", FORMAT)
-        of = lambda name: jnp.asarray(found[name], run.start["x"].dtype)
-        return replace(solution, x=functions.x.unravel(of("x")), y=functions.y.unravel(of("y")))
-
-
-@partial(jax.jit, static_argnames="functions")
-def _own(
-    functions: Functions, core: Core, data: Tree, state: Tree, k: jax.Array
-) -> dict[str, jax.Array]:
-    """x and the answer of a site, and the directions in which its own data would move them."""
-    rows = {name: row[None] for name, row in core.view(state).items()}
-    here = Snapshot(functions, data, rows, k, {}, core.direction, core.answer)
-    inner = lambda d, x, y: Oracle(functions, d).inner(x, y)[1]
-    return {
-        "x": rows["x"][0],
-        "y": rows[core.answer][0],
-        "outer": here.mean_direction.x,
-        "inner": jax.vmap(inner)(data, rows["x"], rows[core.answer])[0],
-    }
-
-
-@dataclass(eq=False)
-class ResidualTest:
-    r"""How far the sites are from a fixed point, all of them together, by first gradients only.
-
-        (4)  residual = max of |mean of the directions of x|, |mean of g_y|, |x_i - mean x|, |y_i -
-             mean y|
-
-    The means at the end of the run are written to a file, since they are the answer of all sites.
-    """
-
-    functions: Functions
-    core: Core
-    data: Tree
-    collectives: Collectives
-    place: Path
-    steps: int
-    tol: float
-
-    def __call__(self, state: SiteState) -> np.ndarray:
-        """All residuals so far, with the one of this step, which sums and maxima over all sites
-        give."""
-        found = _own(self.functions, self.core, self.data, state.state, np.int32(state.step))
-        own = {name: np.asarray(row, np.float64) for name, row in found.items()}
-        total = self.collectives.total(np.concatenate(list(own.values())))
-        ends = np.cumsum([row.size for row in own.values()])
-        parts = np.split(total / len(self.collectives.names), ends[:-1])
-        mean = dict(zip(own, parts, strict=True))
-        apart = max(float(np.abs(own[name] - mean[name]).max(initial=0)) for name in ("x", "y"))
-        moves = [float(np.abs(mean[name]).max(initial=0)) for name in ("outer", "inner")]
-        residual = max(*moves, float(self.collectives.largest(apart)))  # (4)
-        so_far = np.append(state.history.get("residual", []), residual)
-        if state.step == self.steps or self.passed(so_far):
-            content = {name: mean[name].tolist() for name in ("x", "y")}
-            write_record(self.place, "decibo means", FORMAT, content, PRIVATE)
-        return so_far
-
-    def passed(self, residuals: np.ndarray) -> bool:
-        """Whether the residual is at most tol now and was not before, as `until` of `solve` has
-        it."""
-        return bool(residuals[-1] <= self.tol and (residuals > self.tol).any())
-
-
-@dataclass(eq=False)
-class CollectiveRunner(LockstepRunner):
-    """The loop of a site that records together with the others, and ends with them when the
-    residual of all is small enough."""
-
-    stopping: ResidualTest
-    begun: Exchanger  # with which the sites have agreed on the problem
-
-    def begin(self, mailbox: Mailbox, state: SiteState | None) -> SiteState:
-        mailbox.start()
-        self.exchange = self.begun
-        if state is not None:
-            return state
-        start = self.site.agent.begin(self.site.first, self.exchange.of(0))
-        return self._recorded(SiteState(0, start, {}, {}))
-
-    def converged(self, state: SiteState) -> bool:
-        """Whether the run ends here, before all steps are done."""
-        history = state.history
-        return state.step == history["step"][-1] and self.stopping.passed(history["residual"])
-
-    def ended(self, state: SiteState) -> bool:
-        return super().ended(state) or self.converged(state)
-
-    def result(self, mailbox: Mailbox, state: SiteState) -> tuple[SiteState, Status, str]:
-        if not self.converged(state):
-            return super().result(mailbox, state)
-        message = f"Reached residual <= {self.stopping.tol:g} at step {state.step}."
-        return state, Status.converged, message
-
-    def _stepped(self, mailbox: Mailbox, state: SiteState) -> SiteState:
-        state = super()._stepped(mailbox, state)
-        if self.converged(state) and state.step % self.site.job.checkpoint_every:
-            self._save(mailbox, state)
-        return state
-
-    def _recorded(self, state: SiteState, *, last: bool = False) -> SiteState:
-        after = super()._recorded(state, last=last)
-        if after is state:
-            return state
-        return after._replace(history=after.history | {"residual": self.stopping(state)})
+        functions = part.agent.functions
+        mean = lambda name: jnp.asarray((state.extra or {})[f"mean.{name}"], functions.x.dtype)
+        return replace(solution, x=functions.x.unravel(mean("x")), y=functions.y.unravel(mean("y")))

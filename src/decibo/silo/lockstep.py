@@ -1,22 +1,27 @@
-"""The loop of one site: in lockstep here, without waiting in asynchronous.py, and recording
-together with all sites in joint_fit.py."""
+"""A site that waits for its neighbours in every step, as a stepper of the one host loop
+(run/run.py)."""
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import LostError
-from decibo.formatting import listed
-from decibo.run import loop, outcome
-from decibo.run.progress import Report
-from decibo.run.solution import Solution, Status
-from decibo.silo.checkpoints import SiteCheckpoints, SiteState
-from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox
+from decibo.parallel.signals import GracefulStop
+from decibo.pytree import Tree
+from decibo.run import loop
+from decibo.run.checkpoint import RunState
+from decibo.run.run import Ended
+from decibo.run.solution import Status
+from decibo.run.timing import Clock
+from decibo.silo.mailbox import DIVERGED, LOOK, STOPPED, EndedError, Mailbox
+from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.secret import agreed_secrets, masks_of_site
 from decibo.silo.secure_sum import NeighbourSums, TooLargeError
 from decibo.silo.site_run import SiteRun
@@ -63,144 +68,141 @@ class Exchanger:
 
 
 @dataclass(eq=False)
-class LockstepRunner:
-    """The loop of one site; subclasses differ in how it begins, what a step is, and when it ends.
+class LockstepStepper:
+    """Makes the steps of one site, each with its exchanges.
 
-    every    steps between two records
-    report   called with the latest records after every step
+    folder     where the shares of secrets are kept
+    exchange   with which all exchanges are made, those before the first step too
+    together   what all sites record, if they do
+    lost       the error of a run that has ended since a neighbour was silent for too long
+    gone       whether the neighbours know that this site cannot go on
     """
 
     site: SiteRun
-    checkpoints: SiteCheckpoints
-    every: int
-    report: Report | None
+    mailbox: Mailbox
+    folder: Path
     log: Log
-    exchange: Exchanger = field(init=False)
+    exchange: Exchanger
+    together: NetworkMeasures | None = None
+    clock: Clock = field(default_factory=Clock)
+    lost: LostError | None = field(default=None, init=False)
+    gone: bool = field(default=False, init=False)
+    secrets: dict[int, bytes] = field(default_factory=dict, init=False)
+    before: RunState | None = field(default=None, init=False)
 
-    def run(self, mailbox: Mailbox, state: SiteState | None) -> Solution:
-        """From the start or a checkpoint to the end."""
-        job = self.site.job
-        if state is not None:
-            mailbox.restore((state.step + 1, 0), state.sent)
-            self.log(f"continuing after step {state.step} of {job.steps}")
-        begun = time.perf_counter()
-        try:
-            try:
-                state = self.begin(mailbox, state)
-            except EndedError as error:
-                raise LostError(str(error)) from error
-            # The state before the last step: a step may return numbers that are not finite, which
-            # is noticed when they are to be sent.
-            before = state
-            try:
-                while not self.ended(state):
-                    after = self.advance(mailbox, state)
-                    before = state
-                    state = after
-                state, status, message = self.result(mailbox, state)
-            except (NotFiniteError, TooLargeError, EndedError) as error:
-                status = Status.diverged
-                message = self._diverged(mailbox, state.step + 1, error)
-                state = state if bool(loop.all_finite(state.state)) else before
-            except LostError:
-                self._save(mailbox, state)
-                raise
-            except KeyboardInterrupt:
-                self._save(mailbox, state)
-                status = Status.interrupted
-                message = (
-                    f"Interrupted after step {state.step} of {job.steps}; the same command"
-                    " continues from there."
-                )
-            if status in (Status.done, Status.converged):
-                self._finish(mailbox)
-                status, message = self._judged(state, status, message)
-        finally:
-            self.close()
-            with suppress(Exception):
-                mailbox.close()
-        return self.site.solution(state, status, message, time.perf_counter() - begun)
+    def template(self) -> RunState:
+        """What a checkpoint of this site looks like: the state, the records, and the messages that
+        a neighbour may ask for again."""
+        agents = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), self.site.shape)
+        names = [name for name, _ in self.site.program.measures]
+        names += self.together.names if self.together else ()
+        history = {"step": np.zeros(0, int)} | {name: np.zeros(0) for name in names}
+        means = {"mean.x": np.zeros(0), "mean.y": np.zeros(0)} if self.together else {}
+        return RunState(0, agents, history, extra=means | self.mailbox.saved())
 
-    def begin(self, mailbox: Mailbox, state: SiteState | None) -> SiteState:
-        """Begin to send, and find the state to continue from."""
+    def whole(self, state: RunState) -> RunState:
+        """The state with what only a checkpoint has."""
+        return state._replace(extra=(state.extra or {}) | self.mailbox.saved())
+
+    def start(self, state: RunState | None) -> RunState:
+        """Connect to the neighbours, and begin or go on from a checkpoint."""
         job = self.site.job
         number = self.site.agent.number
-        self.exchange = Exchanger(mailbox, self.site.peers)
-        secrets: dict[int, bytes] = {}
+        if state is not None:
+            # This site repeats its messages from the checkpoint, bit for bit, so that neighbours
+            # one exchange ahead or behind need not know that it was gone (mailbox.py, (6)).
+            self.mailbox.restore((state.step + 1, 0), state.extra or {})
+            self.log(f"continuing after step {state.step} of {job.steps}")
         if job.method.masks or job.secure_sums:
             data = [np.asarray(leaf) for leaf in jax.tree.leaves(self.site.rows)]
-            secrets = agreed_secrets(mailbox, self.checkpoints.folder, data, new=state is None)
+            self.secrets = agreed_secrets(self.mailbox, self.folder, data, new=state is None)
         if job.secure_sums:
             # Before a restored mailbox connects: no message may be repeated in the clear.
-            sums = NeighbourSums(job.network, number, secrets)
+            sums = NeighbourSums(job.network, number, self.secrets)
             self.exchange.sums = sums
-            mailbox.hide = lambda peer, at, vector: sums.hidden(job.number(peer), *at, vector)
-        mailbox.start()
-        if state is not None:
-            return state
+            self.mailbox.hide = lambda peer, at, vector: sums.hidden(job.number(peer), *at, vector)
+        self.mailbox.start()
+        return self.begin() if state is None else state
+
+    def begin(self) -> RunState:
+        """The state before the first step, which takes exchanges for some methods."""
         first = self.site.first
-        if job.method.masks:
-            first = first | masks_of_site(job.method.masks, first, number, secrets)
-            if len(secrets) == 1:
+        masks = self.site.job.method.masks
+        if masks:
+            first = first | masks_of_site(masks, first, self.site.agent.number, self.secrets)
+            if len(self.secrets) == 1:
                 self.log(
                     f"{self.site.peers[0]} is the only neighbour and knows all masks: they hide"
                     " nothing from it"
                 )
-        start = self.site.agent.begin(first, self.exchange.of(0))
-        return self._recorded(SiteState(0, start, {}, {}))
+        own = self.site.agent.begin(first, self.exchange.of(0))
+        history = self.template().history
+        begun = RunState(0, own, history, self.clock.lap())
+        return with_axis(self.recorded(begun))
 
-    def ended(self, state: SiteState) -> bool:
-        """Whether all is done."""
-        return state.step >= self.site.job.steps
+    def advance(
+        self, state: RunState, until: int, stop: str | None
+    ) -> tuple[RunState, Ended | None]:
+        """Steps until the host must look, or has not done so for a while."""
+        agent = self.site.agent
+        begun = time.monotonic()
+        self.clock.lap()  # neither files nor callbacks are steps
+        state = state._replace(agents=without_axis(state.agents))
+        self.before = self.before or state
+        ended: Ended | None = None
+        try:
+            while ended is None and state.step < until:
+                own = agent.step(state.agents, state.step, self.exchange.of(state.step + 1))
+                seconds = state.seconds.plus(self.clock.lap())
+                after = state._replace(step=state.step + 1, agents=own, seconds=seconds)
+                if after.step % self.site.every == 0 or after.step == self.site.job.steps:
+                    after = self.recorded(after)
+                    ended = self.together.ended(after.history) if self.together else None
+                # Only now: a step ends with the exchanges of its record, and a site that stops in
+                # the middle of them must make all of the step again.
+                self.before, state = state, after
+                if GracefulStop.asked():
+                    raise KeyboardInterrupt
+                if time.monotonic() - begun >= LOOK:
+                    break
+        except (NotFiniteError, TooLargeError, EndedError) as error:
+            # A step may have returned numbers that are not finite, which is noticed when they are
+            # to be sent: then the state before is the last that can be used.
+            ended = self._no_further(state.step + 1, error)
+            state = state if bool(loop.all_finite(state.agents)) else self.before
+        except LostError as error:
+            self.lost = error
+            ended = Ended(Status.interrupted, str(error))
+        except KeyboardInterrupt:
+            ended = Ended(Status.interrupted) if state.step < self.site.job.steps else None
+        return with_axis(state), ended
 
-    def advance(self, mailbox: Mailbox, state: SiteState) -> SiteState:
-        """One step."""
-        new = self.site.agent.step(state.state, state.step, self.exchange.of(state.step + 1))
-        return self._stepped(mailbox, state._replace(step=state.step + 1, state=new))
-
-    def result(self, mailbox: Mailbox, state: SiteState) -> tuple[SiteState, Status, str]:
-        """How the run has ended, in words."""
-        return state, Status.done, f"All {self.site.job.steps} steps done."
+    def over(self, state: RunState) -> Ended | None:
+        """How a run has ended that was complete in this state, if it was."""
+        ended = self.together.ended(state.history) if self.together else None
+        if ended is not None and state.history["step"][-1] == state.step:
+            return ended
+        return Ended(Status.done) if state.step == self.site.job.steps else None
 
     def close(self) -> None:
-        """Whatever happened."""
+        """Nothing is open but the mailbox, which stays until the neighbours have everything."""
 
-    def _stepped(self, mailbox: Mailbox, state: SiteState) -> SiteState:
-        """Record, save and report what is due after a step."""
-        job = self.site.job
-        state = self._recorded(state)
-        if state.step % job.checkpoint_every == 0 or state.step == job.steps:
-            self._save(mailbox, state)
-        if self.report is not None:
-            latest = {name: rows[-1] for name, rows in state.history.items()}
-            self.report(min(state.step, job.steps), job.steps, latest)
-        return state
-
-    def _save(self, mailbox: Mailbox, state: SiteState) -> None:
-        if state.step:  # there is no state to save before the first step
-            self.checkpoints.save(state._replace(sent=mailbox.saved()))
-
-    def _recorded(self, state: SiteState, *, last: bool = False) -> SiteState:
-        due = state.step % self.every == 0 or state.step == self.site.job.steps
-        done = state.history.get("step", np.zeros(0))[-1:] == state.step
-        if done.any() or not (due or last):
-            return state
-        row = {"step": state.step} | self.site.records(state.state)
-        so_far = lambda name, value: state.history.get(name, np.zeros(0, type(value)))
-        joined = {name: np.append(so_far(name, value), value) for name, value in row.items()}
-        return state._replace(history=joined)
-
-    def _judged(self, state: SiteState, status: Status, message: str) -> tuple[Status, str]:
-        """The status by the same rule as that of `solve`: numbers may have grown without bound, or
-        an objective may have stopped being finite."""
-        view = self.site.agent.method.core.view(state.state)
-        start = {name: self.site.first[name] for name in ("x", "y")}
-        found, why = outcome.judge(
-            state.history, float(loop.largest(start)), float(loop.largest(view))
+    def recorded(self, state: RunState) -> RunState:
+        """With a record of this step: what this site measures alone, and what all find together."""
+        row: Mapping[str, object] = self.site.measured(state.agents, state.step)
+        extra = state.extra
+        if self.together is not None:
+            row = {**row, **self.together(state.agents, state.step)}
+            extra = (extra or {}) | {f"mean.{n}": v for n, v in self.together.mean.items()}
+        lap = self.clock.lap()
+        seconds = state.seconds.plus(lap._replace(steps=0.0, measuring=lap.steps))
+        return state._replace(
+            history=appended(state.history, {"step": state.step, **row}),
+            seconds=seconds,
+            extra=extra,
         )
-        return found or status, f"{message} {why}".strip()
 
-    def _diverged(self, mailbox: Mailbox, step: int, error: Exception) -> str:
+    def _no_further(self, step: int, error: Exception) -> Ended:
         """Why no site can go on, in words that all of them get."""
         if isinstance(error, EndedError):
             why = str(error)
@@ -209,19 +211,31 @@ class LockstepRunner:
             what = str(error) or "stopped being finite"
             why = f"The numbers of {self.site.site} {what} in step {step}. Lower the step sizes."
             status = DIVERGED
-        mailbox.leave(status, why)
-        return why
+        self.mailbox.leave(status, why)
+        self.gone = True
+        return Ended(Status.stopped if status == STOPPED else Status.diverged, why)
 
-    def _finish(self, mailbox: Mailbox) -> None:
-        """Wait for the neighbours to have all messages."""
-        self.log("done; waiting for the neighbours to have all messages")
-        complete = False
-        with suppress(KeyboardInterrupt):
-            complete = mailbox.finish()
-        if complete:
-            self.checkpoints.finish()
-        else:
-            self.log(
-                f"not all of {listed(self.site.peers)} have finished; restart this site if they"
-                " ask for it"
-            )
+
+def appended(history: Mapping[str, np.ndarray], row: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """The records with one more."""
+    new = {name: np.asarray(value)[None] for name, value in row.items()}
+    return {
+        name: np.concatenate([old, new[name]]) if len(old) else new[name]
+        for name, old in history.items()
+    }
+
+
+@jax.jit
+def _stacked(agents: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: leaf[None], agents)
+
+
+@jax.jit
+def without_axis(agents: Tree) -> Tree:
+    """The state of one agent, as its step takes it."""
+    return jax.tree.map(lambda leaf: leaf[0], agents)
+
+
+def with_axis(state: RunState) -> RunState:
+    """With a leading axis of one agent, as runs of several have it."""
+    return state._replace(agents=_stacked(state.agents))

@@ -52,10 +52,12 @@ from decibo.silo.wire import Wire
 Position = tuple[int, int]  # step, call
 FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now
 QUIET = 1.0  # seconds between two lines about frames of one site that were refused
+LOOK = 0.2  # seconds between two calls of `waits` while this site waits
 DONE = "done"
 DIVERGED = "diverged"
 AMNESIA = "lost its state"
 LOST = "lost a neighbour"
+STOPPED = "stopped"  # a callback of the site has ended the run
 SAVED = ("sent.positions", "sent.sizes", "sent.numbers")  # arrays of a checkpoint
 
 
@@ -143,6 +145,9 @@ class Mailbox:
         self._active: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
         self._logged: dict[str, float] = {}
+        # called while this site waits, with for whom and for how many seconds; what it raises ends
+        # the waiting
+        self.waits: Callable[[tuple[str, ...], float], None] = lambda names, seconds: None
         # what is sent to a neighbour instead of a vector
         self.hide: Callable[[str, Position, np.ndarray], np.ndarray] | None = None
         # this site's share for each neighbour, and for no other
@@ -189,18 +194,18 @@ class Mailbox:
                 missing = self._missing_at(at, vector)
                 now = time.monotonic()
                 if missing and self._failure is None and now - asked < self.again:
-                    self._changed.wait(
-                        max(0.001, min(asked + self.again, begun + self.patience) - now)
-                    )
+                    until = min(asked + self.again, begun + self.patience, now + LOOK)
+                    self._changed.wait(max(0.001, until - now))
                     missing = self._missing_at(at, vector)
                     now = time.monotonic()
                 if self._failure is not None:
                     raise self._failure
                 if not missing:
                     return {peer: self._box[peer].pop(at) for peer in self.peers}
-                lost = self._blamed_for(missing, now) if now - begun >= self.patience else ()
-            if lost:
-                raise self._lost(lost, step)
+                names = self._blamed_for(missing, now)
+            if now - begun >= self.patience:
+                raise self._lost(names, step)
+            self.waits(names, now - begun)
             if now - asked >= self.again:
                 asked = now
                 self._send(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
@@ -259,6 +264,7 @@ class Mailbox:
                 return dict(self.shares)
             if time.monotonic() - begun >= self.patience:
                 raise self._lost(missing, 0)
+            self.waits(missing, time.monotonic() - begun)
             for peer in missing:
                 self._send_share(peer)
             with self._changed:
@@ -291,6 +297,7 @@ class Mailbox:
                     return True
             elif now - begun > self.patience:
                 return False
+            self.waits(tuple(peer for peer in ends if peer not in gone), now - begun)
             self._send_bye(
                 [peer for peer, end in ends.items() if end is None or not end.acknowledged]
             )
@@ -480,11 +487,12 @@ class Mailbox:
         why = short(plain(frame.words.get("why", "")), 300)
         with self._changed:
             self._departures[peer] = Departure(status, why, frame.words.get("heard") is True)
-            if status in (AMNESIA, DIVERGED) and self._failure is None and not self._over:
+            ends = status in (AMNESIA, DIVERGED, STOPPED)
+            if ends and self._failure is None and not self._over:
                 words = (
-                    why
-                    if status == DIVERGED
-                    else f"{peer} has lost its state ({why}), so the job cannot go on."
+                    f"{peer} has lost its state ({why}), so the job cannot go on."
+                    if status == AMNESIA
+                    else why
                 )
                 self._failure = EndedError(words, status)
             elif status == LOST:

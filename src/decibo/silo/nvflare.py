@@ -33,11 +33,10 @@ from decibo.errors import InputError, LostError, first_line, missing, plain, sho
 from decibo.files import read_file
 from decibo.pytree import Tree
 from decibo.run.solution import Status
-from decibo.silo.checkpoints import write_solution
 from decibo.silo.consortium import read_consortium, read_dtype, read_tables
 from decibo.silo.identity import Identity
 from decibo.silo.job import read_job
-from decibo.silo.join import join
+from decibo.silo.join import join, write_solution
 from decibo.silo.nvflare_cells import CellWire
 
 try:

@@ -1,9 +1,11 @@
 """This site's part of a job, checked before anything is computed or sent: its data, its agent, its
-messages."""
+messages, what it measures; and at the end how that part ended."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,19 +14,30 @@ import numpy as np
 from decibo.algorithm.algorithm import Core
 from decibo.algorithm.compose import MASK
 from decibo.errors import InputError
+from decibo.files import PRIVATE
 from decibo.measure.cost import Cost, step_cost
-from decibo.measure.measures import as_trees
-from decibo.problem.problem import Problem
-from decibo.pytree import Tree
-from decibo.run import loop
+from decibo.measure.measures import Measure, Measures, as_trees, available, resolve
+from decibo.problem.problem import Problem, why_no_products
+from decibo.programs import jitted
+from decibo.pytree import Tree, one_of
+from decibo.run import loop, outcome
+from decibo.run.checkpoint import Checkpointer, Checkpoints, RunState
+from decibo.run.data_marks import Marks
+from decibo.run.diagnose import step_sizes
+from decibo.run.loop import Inputs, Program
+from decibo.run.run import Ended
 from decibo.run.solution import Solution, Status
-from decibo.run.solve import finite_at_start, one_of
+from decibo.run.solve import finite_at_start, known_solution, variables_of
 from decibo.silo.agent import Agent, begin
 from decibo.silo.async_mailbox import AsyncMailbox
-from decibo.silo.checkpoints import SiteState
-from decibo.silo.job import Job
+from decibo.silo.collectives import tree_of
+from decibo.silo.job import RESIDUAL, Job
 from decibo.silo.mailbox import Mailbox, MailboxSettings
 from decibo.silo.wire import Log, Wire
+
+# What one site can measure honestly: all else is a property of all sites.
+OWN = ("outer", "inner", "gap", "rest", "outer_local", "inner_local", "distance_x", "distance_y")
+KEPT = 2  # checkpoints: the one before the newest is used if that one is damaged
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +47,8 @@ class SiteRun:
     rows, start    data and starting point, with a leading axis of one agent
     shape          what the state looks like
     before, during exchanges before the first step and in every step: how often, how many numbers
+    program        what this site measures alone
+    every          steps between two records
     """
 
     job: Job
@@ -45,6 +60,9 @@ class SiteRun:
     before: list[tuple[float, int]]
     during: list[tuple[float, int]]
     cost: Cost
+    program: Program
+    inputs: Inputs
+    every: int
 
     @property
     def peers(self) -> list[str]:
@@ -59,7 +77,7 @@ class SiteRun:
     def mailbox(self, wire: Wire, log: Log = lambda line: None) -> Mailbox:
         """What this site sends and receives, on a wire."""
         job = self.job
-        exchanges = [*self.before, *self.during]
+        exchanges = [*self.before, *self.during, *self.at_records]
         settings = MailboxSettings(
             self.site,
             job.names,
@@ -73,46 +91,97 @@ class SiteRun:
         )
         if job.is_asynchronous:
             return AsyncMailbox(wire, settings, width=job.network.width)
-        calls = max(sum(often for often, _ in part) for part in (self.before, self.during))
+        often = [
+            sum(often for often, _ in part) for part in (self.before, self.during, self.at_records)
+        ]
+        calls = max(often[:2]) + often[2]
         return Mailbox(wire, settings, keep=job.consortium.keep, calls=int(calls))
 
-    def records(self, state: Tree) -> dict[str, float]:
-        """This site's own objectives at its own point."""
-        view = self.agent.method.core.view(state)
-        answer = view[self.agent.method.answer]
-        values = loop.values(self.agent.functions, self.rows, view["x"][None], answer[None])
-        found = {
-            name: float(value[0]) for name, value in zip(("outer", "inner"), values, strict=True)
-        }
-        return found | (
-            {"rest": self.rest(state)}
-            if self.job.is_asynchronous and self.agent.method.rest
-            else {}
-        )
+    @property
+    def at_records(self) -> list[tuple[float, int]]:
+        """The exchanges by which all sites find what they record together."""
+        names = self.job.together
+        if not names:
+            return []
+        tree = tree_of(self.job.network, self.agent.number)
+        functions = self.agent.functions
+        numbers = len([name for name in names if name != RESIDUAL])
+        if RESIDUAL not in names:
+            return [(2 * tree.height, numbers)]
+        numbers += 2 * (functions.x.size + functions.y.size)
+        return [(2 * tree.height, numbers), (tree.width, 1)]
+
+    def measured(self, state: Tree, step: int) -> dict[str, np.ndarray]:
+        """What this site measures of its own data at its own point."""
+        found = _measured(self.program, self.inputs, state, jnp.int32(step))
+        return {name: np.asarray(value) for name, value in found.items()}
 
     def rest(self, state: Tree) -> float:
         """By how much this agent would still move, for a method that can tell."""
         return float(_rest(self.agent.method.core, state))
 
-    def solution(self, site: SiteState, status: Status, message: str, seconds: float) -> Solution:
-        """The solution of this site."""
+    def checkpointer(self, folder: str | Path) -> Checkpointer:
+        """What keeps the state of this site, for its user only."""
+        agents = np.array([self.agent.number])
+        return Checkpointer(
+            Checkpoints(folder, self.job.checkpoint_every, KEPT, resume="auto"),
+            None,
+            agents,
+            self.job.terms | {"site": self.site},
+            Marks(Path(folder), agents, self.rows),
+            PRIVATE,
+        )
+
+    def solution(self, state: RunState, ended: Ended, resumed: int = 0) -> Solution:
+        """The solution of this site, judged by the same rules as that of `solve`.
+
+        resumed   the step of the checkpoint from which the run went on, 0 if there was none
+        """
         functions = self.agent.functions
         method = self.agent.method
-        rows = {name: jnp.asarray(row)[None] for name, row in method.core.view(site.state).items()}
+        steps = self.job.steps
+        rows = {name: jnp.asarray(row) for name, row in _views(method.core, state.agents).items()}
+        status = ended.status
+        reasons = [ended.reason or f"All {steps} steps done."]
+        if status is not Status.diverged:
+            # Of x, y and what else the method shows: masks and sums that it keeps may be large.
+            first = float(loop.largest({name: self.start[name] for name in ("x", "y")}))
+            found, note = outcome.judge(state.history, first, float(loop.largest(rows)))
+            moved = ""
+            if found is None and state.step:
+                moved = outcome.hardly_moved(np.asarray(self.start["x"]), np.asarray(rows["x"]))
+            if found is not None and status is not Status.interrupted:
+                status = found
+            if not status.sound:
+                reasons = [f"The run produced no valid result after {state.step} steps."]
+            elif status is Status.interrupted:
+                again = "the same command continues from there."
+                reasons = [f"Interrupted after step {state.step} of {steps}; {again}"]
+            chosen = method.core.chosen
+            sizes = {} if chosen is None else jax.vmap(chosen)(state.agents)
+            reasons += [note, moved, step_sizes(sizes)]
+        if resumed:
+            reasons.append(f"Resumed from the checkpoint of step {resumed}.")
         return Solution(
             x=functions.x.unravel(rows["x"][0]),
             y=functions.y.unravel(rows[method.answer][0]),
             agents=as_trees(functions, rows),
-            history=site.history,
+            history=state.history,
             cost=replace(
-                self.cost, agents=1, links=len(self.peers), steps=site.step, seconds=seconds
+                self.cost,
+                agents=1,
+                links=len(self.peers),
+                steps=state.step,
+                seconds=state.seconds.steps,
+                compiling=state.seconds.compiling,
+                measuring=state.seconds.measuring,
             ),
             status=status,
-            message=message,
-            steps=site.step,
+            message=" ".join(filter(None, reasons)),
+            steps=state.step,
             method=method,
             network=self.job.network,
-            state=jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], site.state),
+            state=state.agents,
         )
 
 
@@ -122,19 +191,30 @@ def _rest(core: Core, state: Tree) -> jax.Array:
     return core.rest(state)
 
 
-def prepare(job: Job, site: str, data: Tree) -> SiteRun:
+@jax.jit
+def _views(core: Core, agents: Tree) -> dict[str, jax.Array]:
+    return jax.vmap(core.view)(agents)
+
+
+@jitted()
+def _measured(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
+    return loop.observe(program, inputs, jax.tree.map(lambda leaf: leaf[None], state), k)
+
+
+def prepare(
+    job: Job, site: str, data: Tree, *, measures: Measures = None, every: int | None = None
+) -> SiteRun:
     """Check this site's data, and find out what it would send; nothing is computed or sent."""
     number = job.number(site)
     problem = job.problem if data is None else with_data(job.problem, job.network.agents, data)
+    functions = problem.functions
     rows = problem.local([number])
     start = {name: row[:1] for name, row in problem.start_rows(job.network.agents).items()}
-    finite_at_start(problem.functions, rows, start, np.array([number]))
+    finite_at_start(functions, rows, start, np.array([number]))
     own = jax.tree.map(lambda leaf: leaf[0], rows)
     for name in job.method.masks:  # which follow from what the neighbours send first
         start[MASK + name] = jnp.zeros_like(start["x" if name == "x" else "y"])
-    agent = Agent(
-        problem.functions, job.method, job.network, number, own, job.seed, job.secure_sums
-    )
+    agent = Agent(functions, job.method, job.network, number, own, job.seed, job.secure_sums)
     first = {name: row[0] for name, row in start.items()}
     shape = jax.eval_shape(
         lambda *parts: begin(agent.functions, agent.reach, *parts), agent.inputs, first
@@ -147,8 +227,23 @@ def prepare(job: Job, site: str, data: Tree) -> SiteRun:
             " to others.",
             "Use one consensus strategy for all variables.",
         )
-    cost = step_cost(problem.functions, one_of(rows), one_of(start), job.method.core)
-    return SiteRun(job, site, agent, rows, start, shape, before, during, cost)
+    core = agent.inputs.core
+    known = known_solution(problem)
+    recorded = own_measures(measures, job, variables_of(functions, rows, core), known, rows)
+    return SiteRun(
+        job,
+        site,
+        agent,
+        rows,
+        start,
+        shape,
+        before,
+        during,
+        step_cost(functions, one_of(rows), one_of(start), core),
+        Program(functions, recorded),
+        Inputs(core, agent.inputs.mixing, rows, jax.random.key(job.seed), known, {}),
+        job.record_every if every is None else every,
+    )
 
 
 def with_data(problem: Problem, agents: int, data: Tree) -> Problem:
@@ -156,3 +251,33 @@ def with_data(problem: Problem, agents: int, data: Tree) -> Problem:
     return replace(
         problem, data=lambda agent: data, agents=agents, solution=None, inner_solution=None
     )
+
+
+def own_measures(
+    requested: Measures,
+    job: Job,
+    variables: Sequence[str],
+    known: Mapping[str, jax.Array],
+    rows: Tree,
+) -> tuple[tuple[str, Measure], ...]:
+    """What this site records of its own data and its own point; by default its objectives."""
+    method = job.method
+    tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
+    built_in = available(variables, known, **tells)
+    if requested is None:
+        requested = ["outer", "inner", *(["rest"] if job.is_asynchronous and method.rest else [])]
+    if isinstance(requested, Iterable) and not isinstance(requested, str | bytes | Mapping):
+        requested = list(requested)
+        for name in requested:
+            if isinstance(name, str) and name in built_in and name not in OWN:
+                raise InputError(
+                    f"{name} is a property of all sites, and a site sees its own data only.",
+                    f"Record {', '.join(each for each in OWN if each in built_in)}, or functions of"
+                    ' a snapshot; or let all sites record "residual" or "mean_outer" together, with'
+                    " measures of the job.",
+                )
+        own = [name for name in OWN if name in built_in]
+        whole = lambda item: own if item in ("all", "cheap") else [item]
+        requested = [each for item in requested for each in whole(item)]
+    no_exact = lambda: why_no_products(job.problem.functions, one_of(rows))
+    return resolve(requested, variables, known, **tells, no_exact=no_exact)
