@@ -160,8 +160,9 @@ def libsvm(
             raise InputError(f"{path} must hold finite numbers only, but one is not.")
         return sparse.toarray(), labels
 
-    name = Path(path).name
-    train, labels = read(a_path("path", path))
+    first = a_path("path", path)
+    name = first.name
+    train, labels = read(first)
     classes = np.unique(labels)
     signs = numbered(labels, classes)
     if test is None:

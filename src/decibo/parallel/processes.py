@@ -283,13 +283,14 @@ def check_same(fields: Mapping[str, object], failure: Exception | None = None) -
         words = bytes(reasons[failed[0]].astype(np.uint8)).rstrip(b"\0").decode("utf-8", "replace")
         raise LostError(f"{describe(int(failed[0]))} failed: {words}")
     for column, (name, value) in enumerate(fields.items()):
-        others = np.flatnonzero(votes[:, column] != votes[0, column])
-        if others.size:
-            listed = ", ".join(map(str, others))
+        if (votes[:, column] != votes[0, column]).any():
+            # All are here, since all have these votes. One sentence for all, or a supervisor that
+            # reads it from each would take it for several failures.
+            shown = share(short(value))
+            first = int(np.flatnonzero(votes[:, column] != votes[0, column])[0])
             raise InputError(
                 f"{name} differs between processes, but all processes of a run must have the same:"
-                f" process {jax.process_index()} has {short(value)}, and in process {listed} it is"
-                " not what it is in process 0.",
+                f" process 0 has {shown[0]}, and process {first} has {shown[first]}.",
                 "Start every process with the same configuration and program.",
             )
 
