@@ -54,7 +54,18 @@ def fingerprint(
     data        has the shapes of one agent's
     functions   those of the problem, with what a stream looks like if it has one
     """
-    functions = problem.functions if functions is None else functions
+    words = settings(problem, network, method, seed, start) | {"measures": ", ".join(measures)}
+    return words | programs(problem, method, start, data, functions)
+
+
+def settings(
+    problem: Problem,
+    network: Network | DirectedNetwork,
+    method: Algorithm,
+    seed: int,
+    start: Mapping[str, jax.Array],
+) -> dict[str, str]:
+    """What can be told without the data."""
     matrices = (
         [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
     )
@@ -64,16 +75,29 @@ def fingerprint(
         for matrix in (*matrices, *turns)
         for part in (matrix.indptr, matrix.indices, matrix.data)
     ]
-    settings = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
-    row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
-    step = trace_step(functions, data, row, method.core)
+    chosen = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
-        "method": f"{method.name}({settings})",
+        "method": f"{method.name}({chosen})",
         "network": f"{network!r} {digest(*parts, str(getattr(network, 'rate', '')))}",
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
-        "measures": ", ".join(measures),
+    }
+
+
+def programs(
+    problem: Problem,
+    method: Algorithm,
+    start: Mapping[str, jax.Array],
+    data: Tree,
+    functions: Functions | None = None,
+) -> dict[str, str]:
+    """Checksums of the traced programs, by the names in PROGRAMS, for one agent's data of these
+    shapes."""
+    functions = problem.functions if functions is None else functions
+    row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
+    step = trace_step(functions, data, row, method.core)
+    return {
         **_objectives(problem, data, functions.sample),
         "step": digest(*_parts(step), *map(np.asarray, jax.tree.leaves(method.core))),
     }

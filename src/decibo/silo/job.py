@@ -59,7 +59,8 @@ from decibo.errors import InputError, short_repr
 from decibo.formatting import listed
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
-from decibo.run.fingerprint import PROGRAMS, digest, fingerprint, software
+from decibo.pytree import Tree
+from decibo.run.fingerprint import PROGRAMS, programs, settings, software
 from decibo.run.solve import check_fit, check_types, one_of
 from decibo.silo.consortium import (
     Consortium,
@@ -275,30 +276,21 @@ class Job:
 
     @cached_property
     def terms(self) -> dict[str, str]:
-        """What the sites compare, in words; the programs among it are compared between equal
-        versions only."""
+        """What the sites compare, in words. If the data is where it belongs only, the programs are
+        not among it: what they look like depends on it."""
         problem = self.problem
-        if callable(problem.data):  # shapes are known where the data is
-            settings = {
-                "problem": (
-                    f"{problem.name}, x {problem.x_layout.shapes}, y {problem.y_layout.shapes}"
-                ),
-                "method": repr(self.method),
-                "network": f"{self.network!r} {digest(self.network.weights.data)}",
-            }
-        else:
-            rows = problem.start_rows(self.network.agents)
-            data = one_of(problem.data)
-            settings = fingerprint(problem, self.network, self.method, self.seed, (), rows, data)
-            del settings["measures"]
+        rows = problem.start_rows(self.network.agents)
+        words = settings(problem, self.network, self.method, self.seed, rows)
+        if not callable(problem.data):
+            words |= self.programs(one_of(problem.data))
         if self.method.masks:
-            settings["masks"] = ", ".join(
+            words["masks"] = ", ".join(
                 f"{name} {scale:g}" for name, scale in sorted(self.method.masks.items())
             )
         if self.secure_sums:
-            settings["secure_sums"] = "yes"
+            words["secure_sums"] = "yes"
         if self.is_asynchronous:
-            settings["mode"] = (
+            words["mode"] = (
                 f"free, patience {self.patience:g} s, rest {self.rest}, pace {self.pace}"
             )
         if self.together:
@@ -306,12 +298,16 @@ class Job:
             settings["together"] = f"{listed(self.together)} every {self.record_every}, {goals}"
         return {
             "sites": self.consortium.cards,
-            **settings,
-            "seed": str(self.seed),
+            **words,
             "steps": str(self.steps),
             "checkpoint_every": str(self.checkpoint_every),
             **software(),
         }
+
+    def programs(self, data: Tree) -> dict[str, str]:
+        """Checksums of the programs of a site whose data has these shapes."""
+        rows = self.problem.start_rows(self.network.agents)
+        return programs(self.problem, self.method, rows, data)
 
     @cached_property
     def digest(self) -> bytes:

@@ -40,6 +40,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ import numpy as np
 from decibo.errors import InputError, LostError, plain, short
 from decibo.formatting import listed
 from decibo.silo.frame import CODES, HEADER, JSON_LIMIT, SHARE, BadFrame, Frame, Kind, pack, unpack
+from decibo.silo.message_record import MessageRecord
 from decibo.silo.wire import Wire
 
 Position = tuple[int, int]  # step, call
@@ -56,6 +58,7 @@ LOOK = 0.2  # seconds between two calls of `waits` while this site waits
 DONE = "done"
 DIVERGED = "diverged"
 AMNESIA = "lost its state"
+CHANGED = "a message has changed"  # of a neighbour, since this site was started again
 LOST = "lost a neighbour"
 STOPPED = "stopped"  # a callback of the site has ended the run
 SAVED = ("sent.positions", "sent.sizes", "sent.numbers")  # arrays of a checkpoint
@@ -150,6 +153,8 @@ class Mailbox:
         self.waits: Callable[[tuple[str, ...], float], None] = lambda names, seconds: None
         # what is sent to a neighbour instead of a vector
         self.hide: Callable[[str, Position, np.ndarray], np.ndarray] | None = None
+        # what was sent before a crash, where messages are hidden and may not change
+        self.record: MessageRecord | None = None
         # this site's share for each neighbour, and for no other
         self._shares: dict[str, bytes] = {}
         self.shares: dict[str, bytes] = {}  # those of the neighbours
@@ -177,6 +182,8 @@ class Mailbox:
     def exchange(self, step: int, call: int, vector: np.ndarray) -> dict[str, np.ndarray]:
         """Send this to all neighbours, and return the message of each in the same exchange."""
         at = (step, call)
+        if self.record is not None:
+            self._recorded(partial(self.record.sending, at, vector))
         with self._changed:
             self._at = at
             self.sent[at] = vector
@@ -201,7 +208,8 @@ class Mailbox:
                 if self._failure is not None:
                     raise self._failure
                 if not missing:
-                    return {peer: self._box[peer].pop(at) for peer in self.peers}
+                    found = {peer: self._box[peer].pop(at) for peer in self.peers}
+                    break
                 names = self._blamed_for(missing, now)
             if now - begun >= self.patience:
                 raise self._lost(names, step)
@@ -209,6 +217,17 @@ class Mailbox:
             if now - asked >= self.again:
                 asked = now
                 self._send(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
+        if self.record is not None:
+            self._recorded(partial(self.record.received, at, found))
+        return found
+
+    def _recorded(self, note: Callable[[], None]) -> None:
+        """Note in the record, or end: what is hidden must not change."""
+        try:
+            note()
+        except LostError as error:
+            self.leave(CHANGED, str(error))
+            raise
 
     def _missing_at(self, at: Position, vector: np.ndarray) -> tuple[str, ...]:
         """Whose message of this exchange has not arrived yet."""
@@ -252,7 +271,9 @@ class Mailbox:
         """
         with self._changed:
             self._shares = dict(own)
-            self.shares = dict(known) | self.shares
+            for peer, share in known.items():
+                if self.shares.setdefault(peer, share) != share and self._failure is None:
+                    self._failure = self._forgotten(peer)
         begun = time.monotonic()
         while True:
             with self._changed:
@@ -428,15 +449,18 @@ class Mailbox:
             )
             answers = frame.words.get("wanted") is True and peer in self._shares
             if forgot:
-                self._failure = LostError(
-                    f"{peer} has lost its share of the secret of its link with {self.me}, without"
-                    " which their masks do not cancel. Start a new job, from where the others are."
-                )
+                self._failure = self._forgotten(peer)
             self._changed.notify_all()
         if forgot:
             self.leave(AMNESIA, f"{peer} has lost the secret of its link with {self.me}")
         elif answers:
             self._send_share(peer)
+
+    def _forgotten(self, peer: str) -> LostError:
+        return LostError(
+            f"{peer} has lost its share of the secret of its link with {self.me}, without which"
+            " their masks do not cancel. Start a new job, from where the others are."
+        )
 
     def _send_share(self, peer: str) -> None:
         words = {"share": self._shares[peer].hex(), "wanted": peer not in self.shares}
@@ -487,7 +511,7 @@ class Mailbox:
         why = short(plain(frame.words.get("why", "")), 300)
         with self._changed:
             self._departures[peer] = Departure(status, why, frame.words.get("heard") is True)
-            ends = status in (AMNESIA, DIVERGED, STOPPED)
+            ends = status in (AMNESIA, CHANGED, DIVERGED, STOPPED)
             if ends and self._failure is None and not self._over:
                 words = (
                     f"{peer} has lost its state ({why}), so the job cannot go on."

@@ -5,27 +5,34 @@ When a run begins, the two ends of a link send each other 32 random bytes over t
 connection, which a relay on the way cannot read, and keep them with the run, so that a site that
 starts again has the same masks:
 
-    (1)  secret_ij   = SHA-256(job, share of the smaller number, share of the larger)
-    (2)  u_1, u_2 .. = the bits of SHAKE-256(secret_ij, variable, block), 53 for each number in [0,
-         1)
-    (3)  r_ij        = scale (u_1 + ... + u_12 - 6)      mean 0 and deviation `scale`, nearly normal
-    (4)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
+    (1)  secret_ij   = HKDF-Extract(job; share of the smaller number, share of the larger)
+    (2)  key_ij      = HKDF-Expand(secret_ij, what it is for)
+    (3)  u_1, u_2 .. = the bits of SHAKE-256(key_ij, variable, block), 53 for each number in [0, 1)
+    (4)  r_ij        = scale (u_1 + ... + u_12 - 6)      mean 0 and deviation `scale`, nearly normal
+    (5)  b_i         = sum over the neighbours j of  sign(j - i) r_ij
+
+HKDF is that of RFC 5869 with SHA-256, which TLS 1.3 derives its keys with. The stream is SHAKE-256
+(FIPS 202) of a key of fixed length and a place: a sponge with its key in front is a pseudorandom
+function (Bertoni, Daemen, Peeters & Van Assche, "On the security of the keyed sponge construction",
+2011), as long as wanted, at about the speed of SHA-256, and both are in Python's standard library;
+ChaCha20 would be as good, and is not.
 
 What they hide stays hidden only as long as it is hidden once: from the same exchange with other
 data a neighbour could subtract what it has received before. So a mark of the data (run.data_marks)
-is kept beside the shares, from before anything is sent, and other data need another run.
+is kept beside the shares, from before anything is sent, and other data need another run; and a
+record of all that is sent, for the case that a neighbour lies (message_record.py).
 
-(3) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
-same bits on any machines, and their masks cancel exactly. What (4) is for, and what it hides and
+(4) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
+same bits on any machines, and their masks cancel exactly. What (5) is for, and what it hides and
 does not hide: algorithm/privacy.py.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
-from hmac import compare_digest
 from pathlib import Path
 
 import jax
@@ -38,12 +45,13 @@ from decibo.files import PRIVATE, read_record, write_record
 from decibo.run.data_marks import marked
 from decibo.silo.frame import SHARE
 from decibo.silo.mailbox import Mailbox
+from decibo.silo.message_record import MessageRecord
 
 UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1
 BLOCK = 1 << 14  # numbers that are drawn at once
 FILE = "links.json"
 KIND = "decibo link secrets"
-FORMAT = 1
+FORMAT = 2
 Shares = dict[str, bytes]
 
 
@@ -81,7 +89,7 @@ def own_shares(
             f"{path} does not hold the shares of this run's links. Without them its masks cannot be"
             " made again: start a new job."
         ) from error
-    if not compare_digest(known, _mark(mine, data)):
+    if not hmac.compare_digest(known, _mark(mine, data)):
         raise InputError(
             f"The run in {folder} began with other data, and its neighbours could subtract what it"
             " sent then from what it would send now.",
@@ -110,18 +118,28 @@ def _mark(own: Shares, data: Sequence[np.ndarray]) -> bytes:
 def link_secret(job: bytes, smaller: bytes, larger: bytes) -> bytes:
     """The secret of a link, from the share of the site with the smaller number and that of the
     other."""
-    return sha256(b"decibo link" + job + smaller + larger).digest()  # (1)
+    return hmac.digest(job, smaller + larger, sha256)  # (1)
+
+
+def stream(secret: bytes, purpose: bytes, place: bytes, size: int) -> bytes:
+    """So many bytes that follow from a secret; others for every purpose, and for every place."""
+    key = hmac.digest(secret, b"decibo " + purpose + b"\x01", sha256)  # (2)
+    return shake_256(key + place).digest(size)
 
 
 def agreed_secrets(
     mailbox: Mailbox, folder: Path, data: Sequence[np.ndarray], *, new: bool
 ) -> dict[int, bytes]:
-    """Agree with the neighbours on the secret of each link, by the number of the neighbour.
+    """Agree with the neighbours on the secret of each link, by the number of the neighbour; from
+    here on the mailbox sends one message in each exchange, ever.
 
     data   this site's own, which must be those with which the shares were drawn
     new    whether the run has no checkpoint yet; otherwise nothing is sent, since the folder has
            all shares
     """
+    first = new and not (folder / FILE).exists()
+    names = sorted(mailbox.number, key=mailbox.number.__getitem__)
+    mailbox.record = MessageRecord(folder, names, mailbox.me, new=first)
     own, theirs = own_shares(folder, mailbox.peers, data, new=new)
     if new:
         mailbox.start()
@@ -141,12 +159,11 @@ def draw(secret: bytes, name: str, count: int) -> np.ndarray:
     parts: list[np.ndarray] = []
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
-        label = b"mask" + secret + start.to_bytes(8, "little") + name.encode()
-        bits = np.frombuffer(shake_256(label).digest(8 * UNIFORM * size), "<u8").reshape(
-            UNIFORM, size
-        )
+        place = start.to_bytes(8, "little") + name.encode()
+        drawn = stream(secret, b"mask", place, 8 * UNIFORM * size)
+        bits = np.frombuffer(drawn, "<u8").reshape(UNIFORM, size)
         total = np.full(size, -UNIFORM / 2)
-        for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (2)
+        for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (3)
             total = total + u
         parts.append(total)
     return np.concatenate(parts) if parts else np.zeros(0)
@@ -169,7 +186,7 @@ def masks_of_site(
         shape = like["x" if name == "x" else "y"]
         total = np.zeros(shape.size, shape.dtype)
         for other, secret in sorted(secret_of.items()):
-            r = (scale * draw(secret, name, shape.size)).astype(shape.dtype)  # (3)
-            total = total + (r if other > number else -r)  # (4)
+            r = (scale * draw(secret, name, shape.size)).astype(shape.dtype)  # (4)
+            total = total + (r if other > number else -r)  # (5)
         masks[MASK + name] = jnp.asarray(total.reshape(shape.shape))
     return masks

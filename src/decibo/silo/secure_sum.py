@@ -13,9 +13,10 @@ and both neighbours of i:
     (4)  e_i     = 2^-F sum_j (m_ij - q_ij(s_i))                             row i of (W - I) s
 
 By w_ij = w_ji the e_i of all agents sum to 0, exactly in double precision below 2^(53 - F) = 512,
-so that no rounding adds up, and a run has the same bits whatever the secrets are. A message is the
-same when it is repeated after a crash. The neighbours of every site must be connected among each
-other: those of a site in a ring of four or more have no link to agree on.
+so that no rounding adds up, and a run has the same bits whatever the secrets are. A message that is
+repeated after a crash is the same, or is not sent (message_record.py). The neighbours of every site
+must be connected among each other: those of a site in a ring of four or more have no link to agree
+on.
 
 What estimators add up before a run and now and then during it (collectives.py) is read by all
 sites:
@@ -38,7 +39,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import shake_256
 
 import networkx
 import numpy as np
@@ -47,6 +47,7 @@ from decibo.errors import InputError
 from decibo.formatting import listed
 from decibo.network.network import Network, entries
 from decibo.silo.mix import neighbours_of
+from decibo.silo.secret import stream
 
 BITS = 44  # behind the point: 6e-14
 FINE = 64  # bits behind the point in a sum that all sites read
@@ -123,8 +124,8 @@ class NeighbourSums:
         total = self._whole(receiver, vector)
         place = b"".join(part.to_bytes(8, "little") for part in (receiver, step, call))
         for other in self.partners[receiver]:
-            label = b"sum " + self.secret_of[other] + place
-            R = np.frombuffer(shake_256(label).digest(8 * vector.size), "<u8")
+            drawn = stream(self.secret_of[other], b"sum", place, 8 * vector.size)
+            R = np.frombuffer(drawn, "<u8")
             total = total + R if other > self.number else total - R  # (2), modulo 2^64
         return total
 
@@ -173,7 +174,7 @@ class SecureSums:
         whole = [round(math.ldexp(value, FINE)) for value in vector.tolist()]
         place = b"".join(part.to_bytes(8, "little") for part in self.at())
         for other, secret in self.secret_of.items():
-            drawn = shake_256(b"total " + secret + place).digest(WORD * vector.size)
+            drawn = stream(secret, b"total", place, WORD * vector.size)
             sign = 1 if other > self.number else -1
             S = (int.from_bytes(drawn[k : k + WORD], "little") for k in range(0, len(drawn), WORD))
             whole = [value + sign * each for value, each in zip(whole, S, strict=True)]  # (5)
