@@ -295,7 +295,7 @@ class Job:
             )
         if self.together:
             goals = " ".join(f"{name} <= {value:g}" for name, value in (self.until or {}).items())
-            settings["together"] = f"{listed(self.together)} every {self.record_every}, {goals}"
+            words["together"] = f"{listed(self.together)} every {self.record_every}, {goals}"
         return {
             "sites": self.consortium.cards,
             **words,
