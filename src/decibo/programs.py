@@ -10,7 +10,7 @@ was compiled.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import partial, update_wrapper
 from types import FunctionType, MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -22,45 +22,38 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Weak:
+class Weak(weakref.ref):
     """A function that is known as long as somebody else holds it; equal to those of the same
     function."""
 
-    __slots__ = ("__weakref__", "reference")
-
-    def __init__(self, function: Callable[..., Any]):
-        # a bound method is made whenever it is asked for: what lives is its object
-        kind = weakref.WeakMethod if isinstance(function, MethodType) else weakref.ref
-        self.reference = kind(function)
-        hash(self.reference)  # while it can be computed; the reference remembers it
+    __slots__ = ("__weakref__",)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        function = self.reference()
-        assert function is not None  # whoever runs a program has its functions
-        return function(*arguments, **options)
+        # whoever runs a program has its functions
+        return super().__call__()(*arguments, **options)  # pyright: ignore[reportOptionalCall]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Weak) and self.reference == other.reference
 
-    def __hash__(self) -> int:
-        return hash(self.reference)
+class WeakMethod(weakref.WeakMethod):
+    """The same of a bound method, which is made whenever it is asked for: what lives is its
+    object."""
 
-    @property
-    def owner(self) -> object:
-        """What must live for the function to live."""
-        function = self.reference()
-        return function.__self__ if isinstance(function, MethodType) else function
+    __slots__ = ()
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return super().__call__()(*arguments, **options)  # pyright: ignore[reportOptionalCall]
 
 
 def weak(value: Any) -> Any:
     """The same with weak references in place of functions, in tuples of tuples. Objects that are
     compared by what they hold stay as they are."""
-    if isinstance(value, FUNCTIONS):
-        return Weak(value)
     if isinstance(value, tuple):
         parts = map(weak, value)
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
+    if not isinstance(value, FUNCTIONS):
+        return value
+    found = WeakMethod(value) if isinstance(value, MethodType) else Weak(value)
+    hash(found)  # while it can be computed; the reference remembers it
+    return found
 
 
 class Jitted(Generic[P, T]):
@@ -93,22 +86,15 @@ class Jitted(Generic[P, T]):
         program = weak(arguments[: self.static])
         found = self.programs.get(program)
         if found is None:
-            found = self.programs[program] = jax.jit(
-                partial(self.function, *program), **self.options
-            )
-            for function in _functions(program):
-                weakref.finalize(function.owner, self.programs.pop, program, None).atexit = False
+            found = jax.jit(partial(self.function, *program), **self.options)
+            self.programs[program] = found
+            for part in jax.tree.leaves(program):
+                if isinstance(part, Weak | WeakMethod):
+                    owner = weakref.ref.__call__(part)  # of a method its object
+                    weakref.finalize(owner, self.programs.pop, program, None).atexit = False
         return found
 
 
 def jitted(static: int = 1, **options: Any) -> Callable[[Callable[P, T]], Jitted[P, T]]:
     """jit as a decorator, for functions whose first arguments name the program."""
     return lambda function: Jitted(function, static, **options)
-
-
-def _functions(value: Any) -> Iterator[Weak]:
-    if isinstance(value, Weak):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _functions(part)

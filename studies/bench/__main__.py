@@ -27,7 +27,7 @@ from decibo.cli.errors import Exit
 from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable
 from decibo.formatting import format_seconds, listed, plural
-from decibo.run.progress import Line
+from decibo.run.observers import Line
 from decibo.silo.consent import Trust, own_factory, trust_for
 from decibo.validate import above, integer
 from studies.bench import claims as claims_of

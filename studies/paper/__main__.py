@@ -21,7 +21,7 @@ from rich.text import Text
 from decibo.cli import cache, terminal
 from decibo.cli.app import Json, main
 from decibo.cli.errors import Exit
-from decibo.run.progress import Line
+from decibo.run.observers import Line
 from studies.paper import suite
 from studies.paper.experiment import Outcome, Verdict
 

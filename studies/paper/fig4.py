@@ -22,7 +22,7 @@ import numpy as np
 import decibo
 from decibo.report.figures import new_figure
 from decibo.run import loop
-from decibo.run.compiled import Setup, begin
+from decibo.run.run import Setup, begin
 from decibo.run.solve import prepare
 from studies.paper.datasets import (
     AGENTS,

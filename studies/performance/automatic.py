@@ -43,7 +43,7 @@ from scipy.optimize import minimize  # noqa: E402
 import decibo  # noqa: E402
 from decibo.problem.problem import Oracle  # noqa: E402
 from decibo.run import loop  # noqa: E402
-from decibo.run.solve import told  # noqa: E402
+from decibo.run.solve import network_constants  # noqa: E402
 
 LAM = 100.0
 ALPHAS = np.logspace(-5, 4, 10)
@@ -177,7 +177,7 @@ def ends(
     )
     program = loop.Program(problem.functions, ())
     start = problem.start_rows(network.agents)
-    reach = told(network, methods[0])
+    reach = network_constants(network)
 
     @jax.jit
     def run(cores: Any, mixing: Any, data: Any) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 
 import decibo
 from decibo.run import loop
-from decibo.run.compiled import begin
+from decibo.run.run import begin
 from decibo.run.solve import MEMORY, prepare
 
 

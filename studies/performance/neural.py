@@ -37,7 +37,7 @@ import decibo
 from decibo import compose, consensus, direction
 from decibo.errors import first_line
 from decibo.run import loop
-from decibo.run.compiled import begin
+from decibo.run.run import begin
 from decibo.run.solve import prepare
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

@@ -12,7 +12,7 @@ import pytest
 import decibo
 from decibo import consensus, direction, estimator, rule
 from decibo.data import Batches
-from decibo.measure.cost import step_cost
+from decibo.measure.cost import examine
 from decibo.problem.problem import Oracle
 from decibo.pytree import one_of
 from helpers import twin as twins
@@ -450,9 +450,9 @@ def test_costs_are_what_a_step_is_expected_to_compute():
 
 
 def costs(problem, method):
-    return step_cost(
+    return examine(
         problem.functions, one_of(problem.data), one_of(problem.start_rows(AGENTS)), method.core
-    )
+    ).cost
 
 
 def test_without_an_estimator_the_program_is_the_same():

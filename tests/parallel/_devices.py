@@ -29,7 +29,7 @@ import decibo  # noqa: E402
 from decibo.parallel.collectives import across  # noqa: E402
 from decibo.parallel.placement import SPLIT, place_agents  # noqa: E402
 from decibo.run import loop  # noqa: E402
-from decibo.run.compiled import begin  # noqa: E402
+from decibo.run.run import begin  # noqa: E402
 from decibo.run.solve import prepare  # noqa: E402
 
 STEPS = 60

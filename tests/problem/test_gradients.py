@@ -14,10 +14,10 @@ import decibo
 from decibo.algorithm.algorithm import CATALOG, Algorithm
 from decibo.data import Batches
 from decibo.integrations import host
-from decibo.measure.cost import asks_for_products, step_cost, trace_step
+from decibo.measure.cost import examine, first_step
 from decibo.pytree import one_of
 from decibo.run.fingerprint import same_programs
-from decibo.run.solve import check_products
+from decibo.run.solve import examined
 
 AGENTS = 4
 METHOD = decibo.ahead_exact(alpha=0.05, gamma=0.1)
@@ -240,19 +240,19 @@ def an_example(name):
 def test_every_method_takes_a_fused_kernel_or_refuses_it(name, fused):
     method = an_example(name)
     one, start = one_of(fused.data), one_of(fused.start_rows(AGENTS))
-    assert asks_for_products(fused.functions, one, method.core) is method.products
+    counted = examine(fused.functions, one, start, method.core)  # traces no derivatives
+    assert counted.products is method.products
     if method.products:
         wanted = (
             rf"{method.name} needs products with second derivatives .* JAX says .*"
             r" decibo\.ahead_exact\(\)"
         )
         with pytest.raises(decibo.InputError, match=wanted):
-            check_products(fused, method, fused.data)
+            examined(fused, method, fused.functions, fused.data)
     else:
-        check_products(fused, method, fused.data)
-        trace_step(fused.functions, one, start, method.core)  # raises if a derivative is missing
-    counted = step_cost(fused.functions, one, start, method.core)  # which traces none
-    assert (counted.hessian_products + counted.jacobian_products > 0) == method.products
+        examined(fused, method, fused.functions, fused.data)
+        first_step(fused.functions, one, start, method.core)  # raises if a derivative is missing
+    assert (counted.cost.products > 0) == method.products
 
 
 def test_a_fused_kernel_is_refused_before_anything_is_compiled(fused, monkeypatch):
@@ -293,9 +293,9 @@ def test_a_method_of_ones_own_is_looked_into(fused):
 
     own = Algorithm(init, step, view=lambda state: state, name="mine")
     with pytest.raises(decibo.InputError, match="mine needs products"):
-        check_products(fused, own, fused.data)
+        examined(fused, own, fused.functions, fused.data)
     harmless = Algorithm(init, lambda oracle, mix, s, k, key: mix(s), view=lambda state: state)
-    check_products(fused, harmless, fused.data)
+    examined(fused, harmless, fused.functions, fused.data)
 
 
 def test_problems_on_the_host_never_count_as_the_same_program():

@@ -216,13 +216,13 @@ def test_ctrl_c_at_a_record_ends_the_run_and_what_is_there_is_returned(times, st
 
 def test_a_second_ctrl_c_before_the_first_record(monkeypatch):
     """What is looked at in the end may have no record at all."""
-    from decibo.run.compiled import CompiledStepper
+    from decibo.run.run import CompiledStepper
 
     def twice(self, inputs, state):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(CompiledStepper, "_compile", twice)
+    monkeypatch.setattr(CompiledStepper, "compile", twice)
     stopped = solve()
     assert (stopped.status, stopped.steps) == ("interrupted", 0)
     assert len(stopped.history["outer"]) == 0

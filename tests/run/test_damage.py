@@ -19,7 +19,7 @@ from decibo.errors import CorruptedFileError
 from decibo.files import sha256
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
-from decibo.run.compiled import begin
+from decibo.run.run import begin
 from decibo.run.solve import prepare
 
 STEPS = 60

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.run import checkpoint, checkpoint_files, compiled, loop
+from decibo.run import checkpoint, checkpoint_files, loop, run
 from decibo.run.checkpoint_files import Saved
 from decibo.run.solve import prepare
 
@@ -43,7 +43,7 @@ def test_a_state_that_is_changed_in_place_comes_to_the_same(monkeypatch, tmp_pat
 
 def test_old_and_new_state_share_their_memory():
     setup = prepare(PROBLEM, decibo.ring(4), METHOD, steps=40, every=10, measures=["outer"])
-    state = compiled.begin(setup).agents
+    state = run.begin(setup).agents
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
     # y and z begin equal, but not as one array, which could not be changed
@@ -115,7 +115,7 @@ def test_an_interrupted_run_in_place_keeps_what_it_can(in_place, monkeypatch, tm
 
 def test_the_cost_says_what_an_agent_keeps():
     n, r = PROBLEM.x_layout.size, PROBLEM.y_layout.size
-    state = compiled.begin(prepare(PROBLEM, decibo.ring(4), METHOD, steps=1, every=1)).agents
+    state = run.begin(prepare(PROBLEM, decibo.ring(4), METHOD, steps=1, every=1)).agents
     size = sum(leaf.size for leaf in jax.tree.leaves(state)) // 4
     assert solve().cost.state == size == 3 * (n + 2 * r)
 

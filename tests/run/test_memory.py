@@ -7,7 +7,7 @@ import pytest
 
 import decibo
 from decibo.run import loop
-from decibo.run.compiled import begin
+from decibo.run.run import begin
 from decibo.run.solve import prepare
 
 AGENTS, LAYERS, WIDTH, SAMPLES = 4, 4, 16, 512

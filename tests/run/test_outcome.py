@@ -9,7 +9,7 @@ import pytest
 
 import decibo
 from decibo.measure.cost import Seconds
-from decibo.run import outcome, timing
+from decibo.run import outcome, run
 from helpers.twin import problem
 
 AGENTS = 3
@@ -242,33 +242,33 @@ def test_measuring_is_no_step():
 
 def test_spans_of_compiling_that_lie_inside_each_other_count_once(monkeypatch):
     now = iter([1.0, 2.0, 4.0, 9.0])
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(now))
-    monkeypatch.setattr(timing, "_compiled", timing._Compiled())
-    timing._listen(timing.COMPILING + "trace", 0.5)  # from 0.5 to 1
-    timing._listen(timing.COMPILING + "trace", 0.5)  # from 1.5 to 2
-    timing._listen(timing.COMPILING + "lower", 3.75)  # from 0.25 to 4, around both
-    timing._listen("something else", 100.0)
-    timing._listen(timing.COMPILING + "backend", 2.0)  # from 7 to 9
-    assert timing._compiled.total == 5.75
+    monkeypatch.setattr(run.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(run, "_compiled", run._Compiled())
+    run._listen(run.COMPILING + "trace", 0.5)  # from 0.5 to 1
+    run._listen(run.COMPILING + "trace", 0.5)  # from 1.5 to 2
+    run._listen(run.COMPILING + "lower", 3.75)  # from 0.25 to 4, around both
+    run._listen("something else", 100.0)
+    run._listen(run.COMPILING + "backend", 2.0)  # from 7 to 9
+    assert run._compiled.total == 5.75
 
 
 def test_a_call_with_steps_and_records_is_shared_out_in_proportion():
-    records = timing.Records()
-    records.idle = 0.001
+    timing = run.Timing()
+    timing.idle = 0.001
     # 10 steps: the quickest call counts, less what an empty call takes
     for lap in (0.9, 0.011, 0.5):
-        assert not records.known
-        records.timed_steps(Seconds(steps=lap), 10)
-    records.timed(Seconds(steps=0.010))
-    assert records.known
-    both = records.separated(Seconds(steps=2.0, compiling=0.5), steps=100, records=100)
+        assert timing.samples < run.SAMPLES
+        assert timing.split(Seconds(steps=lap), 10, 0) == (lap, 0.0, 0.0)
+    assert timing.split(Seconds(steps=0.010), 0, 1) == (0.0, 0.0, 0.010)
+    assert timing.samples == run.SAMPLES
+    both = timing.split(Seconds(steps=2.0, compiling=0.5), steps=100, records=100)
     assert both == pytest.approx((0.2, 0.5, 1.8))
-    assert records.separated(Seconds(steps=2.0), steps=100, records=0) == (2.0, 0.0, 0.0)
-    assert records.separated(Seconds(steps=2.0), steps=0, records=1) == (0.0, 0.0, 2.0)
+    assert timing.split(Seconds(steps=2.0), steps=100, records=0) == (2.0, 0.0, 0.0)
 
 
 def test_records_are_taken_off_where_steps_were_never_timed_alone():
-    records = timing.Records()
-    records.timed(Seconds(steps=0.25))
-    assert records.separated(Seconds(steps=2.0), steps=100, records=4) == (1.0, 0.0, 1.0)
-    assert records.separated(Seconds(steps=2.0), steps=100, records=40) == (0.0, 0.0, 2.0)
+    timing = run.Timing()
+    timing.idle = 0.0
+    timing.split(Seconds(steps=0.25), 0, 1)
+    assert timing.split(Seconds(steps=2.0), steps=100, records=4) == (1.0, 0.0, 1.0)
+    assert timing.split(Seconds(steps=2.0), steps=100, records=40) == (0.0, 0.0, 2.0)

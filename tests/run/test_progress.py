@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.run import progress, run
+from decibo.run import observers
 
 pytestmark = pytest.mark.quick
 
@@ -24,14 +24,14 @@ def clock(monkeypatch):
     class Clock:
         now, screen = 0.0, Screen()
 
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: Clock.now)
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=Clock.screen))
+    monkeypatch.setattr(observers.time, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(observers, "sys", SimpleNamespace(stderr=Clock.screen))
     monkeypatch.setenv("COLUMNS", "80")
     return Clock
 
 
 def test_it_says_step_rate_time_left_slope_and_consensus():
-    text = progress.line(
+    text = observers.line(
         12_400,
         50_000,
         8000.0,
@@ -41,29 +41,29 @@ def test_it_says_step_rate_time_left_slope_and_consensus():
 
 
 def test_it_falls_back_to_the_estimate_and_then_to_whatever_there_is():
-    assert "|grad Phi| about 0.2" in progress.line(
+    assert "|grad Phi| about 0.2" in observers.line(
         1, 2, 1.0, {"direction_norm": 0.04, "outer": 3.0}
     )
-    other = progress.line(1, 2, 1.0, {"outer": 3.0, "vector": np.zeros(3)})
+    other = observers.line(1, 2, 1.0, {"outer": 3.0, "vector": np.zeros(3)})
     assert "outer 3" in other
     assert "vector" not in other
-    assert "1:02:05 left" in progress.line(1, 3726, 1.0, {})
+    assert "1:02:05 left" in observers.line(1, 3726, 1.0, {})
 
 
 def test_numbers_that_are_not_finite_do_no_harm():
-    assert "nan" in progress.line(1, 2, 0.0, {"stationarity": float("nan")})
-    assert "inf" in progress.line(1, 2, 0.0, {"stationarity": float("inf")})
+    assert "nan" in observers.line(1, 2, 0.0, {"stationarity": float("nan")})
+    assert "inf" in observers.line(1, 2, 0.0, {"stationarity": float("inf")})
 
 
 def test_other_work_than_steps_has_its_own_noun(clock):
-    with progress.Line("fig1") as view:
+    with observers.Line("fig1") as view:
         clock.now = 5.0
         view(40, 100, {})
     assert "fig1 40/100" in clock.screen.getvalue()
 
 
 def test_compilation_does_not_count_in_the_rate(clock):
-    view = progress.Line()
+    view = observers.Line()
     clock.now = 30.0  # compiled, and the first chunk done
     view(10, 1000, {})
     clock.now = 31.0
@@ -72,7 +72,7 @@ def test_compilation_does_not_count_in_the_rate(clock):
 
 
 def test_it_keeps_to_one_line_five_times_a_second(clock):
-    view = progress.Line()
+    view = observers.Line()
     for k in range(1, 2001):
         clock.now = 0.01 * k
         view(k, 2000, {"stationarity": 1e-3, "consensus_x": 1e-3, "outer": 1.0})
@@ -85,14 +85,14 @@ def test_it_keeps_to_one_line_five_times_a_second(clock):
 
 
 def test_an_unfinished_line_is_wiped(clock):
-    with run.watched(True) as view:
+    with observers.watched(True) as view:
         clock.now = 5.0
         view(10, 100, {})
     assert clock.screen.getvalue().endswith("\r" + " " * 79 + "\r")
 
 
 def test_nobody_watching_means_silence(monkeypatch, capsys):
-    with run.watched(None) as view:
+    with observers.watched(None) as view:
         assert view is None
     decibo.solve(
         decibo.problems.synthetic(),

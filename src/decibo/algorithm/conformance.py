@@ -12,7 +12,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.errors import ConformanceError, InputError, first_line
-from decibo.measure.cost import MarkedMix, step_cost
+from decibo.measure.cost import MarkedMix, examine
 from decibo.network.graphs import from_weights, path, ring
 from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.network.network import Network
@@ -288,7 +288,7 @@ def _light_cone(method: Algorithm) -> str | None:
     problem = _problem(agents)
     network = path(agents)
     data, start = _pieces(problem)
-    reach = steps * step_cost(problem.functions, data, start, method.core).messages
+    reach = steps * examine(problem.functions, data, start, method.core).cost.messages
     changed = jax.tree.map(lambda leaf: leaf.at[-1].add(0.5), problem.data)
     other = Problem(_outer, _inner, changed, problem.x0, problem.y0)
     states = [_run(method, each, network, steps) for each in (problem, other)]

@@ -10,9 +10,8 @@ sees.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -49,8 +48,8 @@ T = TypeVar("T")
 Marks = dict[str, float]  # how often each mark was met
 
 
-class Steps(Protocol):
-    """What is counted of an algorithm: a pytree with the functions `init` and `step`."""
+class Core(Protocol):
+    """What is traced of an algorithm: a pytree with its functions."""
 
     @property
     def init(self) -> Callable[..., Tree]:
@@ -60,6 +59,11 @@ class Steps(Protocol):
     @property
     def step(self) -> Callable[..., Tree]:
         """One step."""
+        ...
+
+    @property
+    def view(self) -> Callable[..., dict[str, Vector]]:
+        """What the method shows of its state."""
         ...
 
 
@@ -190,18 +194,6 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class ShapedOracle(Oracle):
-    """An oracle whose derivatives have the right shapes and no meaning: most of the time of a trace
-    goes into them."""
-
-    def ask(self, question: str, *at: Vector) -> Any:
-        if question.endswith("_value"):
-            return super().ask(question, *at)
-        gradient = Gradient(at[0] * 1, at[1] * 1)
-        return {"hessian": gradient.y, "jacobian": gradient.x}.get(question, gradient)
-
-
-@dataclass(frozen=True)
 class MarkedOracle(Oracle):
     """An oracle whose calls can be counted in a traced program, with the share of the agent's data
     that it sees."""
@@ -210,7 +202,11 @@ class MarkedOracle(Oracle):
 
     def ask(self, question: str, *at: Vector) -> Any:
         name = "value" if question.endswith("_value") else question
-        return _marked(f"{name}:{self.share!r}", partial(super().ask, question))(*at)
+        return _marked(f"{name}:{self.share!r}", partial(self.answer, question))(*at)
+
+    def answer(self, question: str, *at: Vector) -> Any:
+        """What stands behind the mark."""
+        return super().ask(question, *at)
 
     def on(self, data: Tree) -> Oracle:
         if isinstance(self.functions.sample, Streamed):  # of which nobody knows how much there is
@@ -220,59 +216,42 @@ class MarkedOracle(Oracle):
 
 
 @dataclass(frozen=True)
-class CountedOracle(MarkedOracle, ShapedOracle):
-    """A marked oracle for those who only count: behind the marks there are no derivatives."""
+class CountedOracle(MarkedOracle):
+    """A marked oracle whose answers have the right shapes and no meaning: nothing of the objectives
+    is traced, which is where most of the time of a trace goes."""
 
-
-@dataclass(frozen=True)
-class ProbingOracle(Oracle):
-    """An oracle that answers with zeros and remembers what it was asked.
-
-    Nothing of the objectives is traced, so that it takes no time to find out what a method asks
-    for.
-    """
-
-    asked: set[str] = field(default_factory=set)
-
-    def ask(self, question: str, *at: Vector) -> Any:
-        self.asked.add(question)
-        zeros = Gradient(jnp.zeros_like(at[0]), jnp.zeros_like(at[1]))
+    def answer(self, question: str, *at: Vector) -> Any:
         if question.endswith("_value"):
             return jnp.zeros((), at[1].dtype)
-        return {"hessian": zeros.y, "jacobian": zeros.x}.get(question, zeros)
+        gradient = Gradient(at[0] * 1, at[1] * 1)
+        return {"hessian": gradient.y, "jacobian": gradient.x}.get(question, gradient)
 
 
-def asks_for_products(functions: Functions, data: Tree, core: Steps) -> bool:
-    """Whether a method asks for products with second derivatives, in init or in a step. `data` is
-    one agent's."""
-    asked: set[str] = set()
+class MarkedMix(Mix):
+    """A mix whose messages can be counted. `bits` is what one message really carries, if less than
+    its numbers.
 
-    def run(data: Tree, start: Mapping[str, Vector], key: jax.Array) -> Tree:
-        oracle = ProbingOracle(functions, data, asked)
-        return core.step(
-            oracle, MarkedMix(), core.init(oracle, MarkedMix(), start), jnp.int32(0), key
-        )
+    groups   variables that share a network, if not all do: their parts are messages of their own
+    """
 
-    layouts = {"x": functions.x, "y": functions.y}
-    start = {
-        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
-    }
-    with _by_mix_alone():
-        jax.eval_shape(run, data, start, jax.random.key(0))
-    return bool(asked & {"products", "hessian", "jacobian"})
+    def __init__(self, groups: tuple[tuple[str, ...], ...] = ()):
+        self.groups = groups
 
-
-@contextmanager
-def _by_mix_alone() -> Iterator[None]:
-    """While a step is traced: an axis of agents that is not there would be traffic that nobody
-    counts."""
-    try:
-        yield
-    except NameError as error:
-        raise InputError(
-            "The step looks at other agents by other means than mix, the only way that is counted.",
-            "Replace collectives such as lax.pmean by mix.",
-        ) from error
+    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
+        leaves, treedef = jax.tree.flatten(tree)
+        parts = places_of(tree, self.groups) if self.groups else [list(range(len(leaves)))]
+        for group, places in enumerate(parts):
+            sent = [leaves[place] for place in places]
+            if bits is None:
+                carried = sum(leaf.size * leaf.dtype.itemsize * 8 for leaf in sent)
+            else:
+                carried = bits
+            if sent or not self.groups:
+                name = f"mix:{sum(leaf.size for leaf in sent)}:{carried}:{group}"
+                sent = _marked(name, lambda sent: [leaf * 1 for leaf in sent])(sent)
+            for place, leaf in zip(places, sent, strict=True):
+                leaves[place] = leaf
+        return jax.tree.unflatten(treedef, leaves)
 
 
 def sometimes(
@@ -295,52 +274,35 @@ def _marked(name: str, function: Callable[P, T]) -> Callable[P, T]:
     return jax.jit(call)
 
 
-class MarkedMix(Mix):
-    """A mix whose messages can be counted. `bits` is what one message really carries, if less than
-    its numbers.
+class Found(NamedTuple):
+    """What is found out about a method by tracing its first step once.
 
-    groups   variables that share a network, if not all do: their parts are messages of their own
+    variables   the names of what it shows of its state
+    products    whether it asks for products with second derivatives, in a step or before the first
+    cost        of one step of one agent
     """
 
-    def __init__(self, groups: tuple[tuple[str, ...], ...] = ()):
-        self.groups = groups
-
-    def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
-        if not self.groups:
-            return self._message(tree, bits, 0)
-        leaves, treedef = jax.tree.flatten(tree)
-        for group, places in enumerate(places_of(tree, self.groups)):
-            sent = self._message([leaves[i] for i in places], bits, group) if places else []
-            for place, leaf in zip(places, sent, strict=True):
-                leaves[place] = leaf
-        return jax.tree.unflatten(treedef, leaves)
-
-    def _message(self, tree: T, bits: int | None, group: int) -> T:
-        leaves = jax.tree.leaves(tree)
-        size = sum(leaf.size for leaf in leaves)
-        if bits is None:
-            bits = sum(leaf.size * leaf.dtype.itemsize * 8 for leaf in leaves)
-        return _marked(
-            f"mix:{size}:{bits}:{group}", lambda t: jax.tree.map(lambda leaf: leaf * 1, t)
-        )(tree)
+    variables: tuple[str, ...]
+    products: bool
+    cost: Cost
 
 
-def step_cost(
+def examine(
     functions: Functions,
     data: Tree,
     start: Mapping[str, Tree],
-    core: Steps,
+    core: Core,
     shares: Sequence[Share] = (),
-) -> Cost:
-    """The cost of one step of one agent. `data` and `start` are one agent's, or just their shapes.
+) -> Found:
+    """Trace the first step of one agent, and count. `data` and `start` are one agent's, or just
+    their shapes.
 
     shares   with a network for each variable: how much of the traffic each group of variables has
     """
-    marks: Marks = defaultdict(float)
     groups = tuple(share.group for share in shares)
-    _count(
-        trace_step(functions, data, start, core, groups, derivatives=False).jaxpr, 1, False, marks
-    )
+    traced = _trace(functions, groups, False, core, data, start)
+    marks: Marks = defaultdict(float)
+    _count(traced.jaxpr.jaxpr, 0, marks)
     calls: Marks = defaultdict(float)
     work = 0.0
     seen = 0.0
@@ -354,7 +316,8 @@ def step_cost(
             calls[name] += times
             work += times * WORK[name]
             seen += times * WORK[name] * float(numbers[0])
-    return Cost(
+    state, shown, _ = traced.out_info
+    cost = Cost(
         outer_gradients=_whole(calls["outer"]),
         inner_gradients=_whole(calls["inner"]),
         hessian_products=_whole(calls["hessian"] + calls["products"]),
@@ -365,14 +328,48 @@ def step_cost(
         messages=_whole(sum(times for times, _, _ in messages)),
         numbers=_whole(sum(times * size for times, size, _ in messages)),
         bytes=_whole(sum(times * size for times, _, size in messages)),
-        state=state_size(functions, data, start, core),
+        state=sum(leaf.size for leaf in jax.tree.leaves(state)),
     )
+    asked = {mark.partition(":")[0] for mark in marks}  # in branches that never run, too
+    return Found(tuple(shown), bool(asked & {"products", "hessian", "jacobian"}), cost)
 
 
-def state_size(functions: Functions, data: Tree, start: Mapping[str, Tree], core: Steps) -> int:
-    """The numbers that one agent keeps from one step to the next."""
-    begin = lambda d, start: core.init(ShapedOracle(functions, d), MarkedMix(), start)
-    return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(begin, data, start)))
+def first_step(
+    functions: Functions, data: Tree, start: Mapping[str, Tree], core: Core
+) -> ClosedJaxpr:
+    """The first step of one agent as a traced program, derivatives and all, whose arguments are the
+    numbers of the method among others."""
+    return _trace(functions, (), True, core, data, start).jaxpr
+
+
+def _trace(*arguments: Any) -> Any:
+    try:
+        return _first_step.trace(*arguments, jax.random.key(0))
+    except NameError as error:
+        # An axis of agents that is not there would be traffic that nobody counts.
+        raise InputError(
+            "The step looks at other agents by other means than mix, the only way that is counted.",
+            "Replace collectives such as lax.pmean by mix.",
+        ) from error
+
+
+@jitted(static=3)
+def _first_step(
+    functions: Functions,
+    groups: tuple[tuple[str, ...], ...],
+    derivatives: bool,
+    core: Core,
+    data: Tree,
+    start: Mapping[str, Tree],
+    key: jax.Array,
+) -> tuple[Tree, dict[str, Vector], Tree]:
+    """The state before the first step, what the method shows of it, and the state after. Only ever
+    traced, and once for all numbers of a method."""
+    mix = MarkedMix(groups)
+    oracle = (MarkedOracle if derivatives else CountedOracle)(functions, data)
+    state = core.init(oracle, mix, start)
+    step = _marked("step", lambda s: core.step(oracle, mix, s, jnp.int32(0), key))
+    return state, core.view(state), step(state)
 
 
 def _whole(value: float) -> float:
@@ -381,50 +378,10 @@ def _whole(value: float) -> float:
     return round(value) if value == round(value) else value
 
 
-def trace_step(
-    functions: Functions,
-    data: Tree,
-    start: Mapping[str, Tree],
-    core: Steps,
-    groups: tuple[tuple[str, ...], ...] = (),
-    derivatives: bool = True,
-) -> ClosedJaxpr:
-    """The first step of one agent as a traced program, whose arguments are the numbers of the
-    method among others.
+def _count(jaxpr: Any, times: float, marks: Marks, chance: float | None = None) -> None:
+    """Add the marks of a traced program, each as often as it is met in a step: `times` is 0 before
+    the step begins.
 
-    derivatives   whether those of the objectives are part of it
-    """
-    with _by_mix_alone():
-        return _traced.trace(
-            functions, groups, derivatives, core, data, start, jax.random.key(0)
-        ).jaxpr
-
-
-@jitted(static=3)
-def _traced(
-    functions: Functions,
-    groups: tuple[tuple[str, ...], ...],
-    derivatives: bool,
-    core: Steps,
-    data: Tree,
-    start: Mapping[str, Tree],
-    key: jax.Array,
-) -> Tree:
-    """The first step. Only ever traced, and once for all numbers of a method."""
-    mix = MarkedMix(groups)
-    first, marked = (Oracle, MarkedOracle) if derivatives else (ShapedOracle, CountedOracle)
-    state = core.init(first(functions, data), mix, start)
-    return _marked("step", lambda s: core.step(marked(functions, data), mix, s, jnp.int32(0), key))(
-        state
-    )
-
-
-def _count(
-    jaxpr: Any, times: float, inside: bool, marks: Marks, chance: float | None = None
-) -> None:
-    """Add the marks of a traced program.
-
-    inside   whether this is part of the step (and not of init)
     chance   the probability of the branch that is due, inside `sometimes`
     """
     for equation in jaxpr.eqns:
@@ -432,39 +389,33 @@ def _count(
         mark = name.removeprefix(MARK) if name.startswith(MARK) else ""
         if mark.startswith(SOMETIMES):
             for sub in subprograms(equation.params):
-                _count(sub, times, inside, marks, float(mark.removeprefix(SOMETIMES)))
+                _count(sub, times, marks, float(mark.removeprefix(SOMETIMES)))
             continue
         if mark and mark != "step":
-            marks[mark] += times * inside
+            marks[mark] += times
             continue
-        repeats = (
-            times * equation.params.get("length", 1) if equation.primitive.name == "scan" else times
-        )
-        branches: list[Marks] = [defaultdict(float)]
+        often = 1 if mark == "step" else times
+        if equation.primitive.name == "scan":
+            often *= equation.params["length"]
+        branches: list[Marks] = []
         for sub in subprograms(equation.params):
-            branch: Marks = defaultdict(float)
-            _count(sub, repeats, inside or mark == "step", branch)
-            branches.append(branch)
-        if equation.primitive.name != "cond":
-            _add(branches, [1.0] * len(branches), marks)
-        elif chance is not None and len(branches) == 3:
-            _add(branches, [0.0, 1 - chance, chance], marks)
-        else:  # only one branch runs; count the more expensive
-            _add([max(branches, key=lambda branch: sum(branch.values()))], [1.0], marks)
-
-
-def _add(branches: list[Marks], weights: list[float], marks: Marks) -> None:
-    for branch, weight in zip(branches, weights, strict=True):
-        for mark, times in branch.items():
-            marks[mark] += weight * times
+            branches.append(defaultdict(float))
+            _count(sub, often, branches[-1])
+        # Of the branches of a condition only one runs: the one that is due has a known chance, or
+        # the most expensive counts.
+        weights = [1.0] * len(branches)
+        if equation.primitive.name == "cond":
+            dear = max(range(len(branches)), key=lambda place: sum(branches[place].values()))
+            weights = [float(place == dear) for place in range(len(branches))]
+            if chance is not None and len(branches) == 2:
+                weights = [1 - chance, chance]
+        for branch, weight in zip(branches, weights, strict=True):
+            for each, met in branch.items():
+                marks[each] += weight * met
 
 
 def subprograms(params: dict[str, Any]) -> list[Any]:
     """The programs inside an equation, such as the body of a loop."""
-    programs = []
-    for value in params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(item, "jaxpr", item)
-            if hasattr(inner, "eqns"):
-                programs.append(inner)
-    return programs
+    listed = [value if isinstance(value, tuple | list) else (value,) for value in params.values()]
+    programs = [getattr(item, "jaxpr", item) for items in listed for item in items]
+    return [program for program in programs if hasattr(program, "eqns")]

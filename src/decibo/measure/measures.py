@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import jax
 import jax.numpy as jnp
 
-from decibo.errors import InputError, short
-from decibo.parallel.collectives import average, gather, is_spread, total
+from decibo.errors import InputError, short_repr
+from decibo.parallel.collectives import average, gather
 from decibo.problem.problem import Functions, NoSecondDerivativesError, Oracle
 from decibo.problem.reference import Exact, exact
 from decibo.pytree import Tree, Vector
@@ -84,22 +84,23 @@ class Snapshot:
     answer: str = "y"
     left: jax.Array | None = None
 
+    def averaged(self, rows: jax.Array) -> jax.Array:
+        """The mean over all agents of what has a row for each agent of this device."""
+        return jnp.mean(rows, axis=0)
+
+    def gathered(self, rows: jax.Array) -> jax.Array:
+        """The rows of all agents, from those of this device."""
+        return rows
+
     @property
     def data(self) -> Tree:
         """The data of all agents, stacked."""
-        if is_spread():
-            raise InputError(
-                "A measure uses the data of all agents in a run on several devices, but data stays"
-                " with its agents.",
-                "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function"
-                " of one agent.",
-            )
         return self.here
 
     @cached_property
     def rows(self) -> dict[str, Float[Array, "agents n"]]:
         """The variables as flat rows, one for each agent."""
-        return {name: gather(rows) for name, rows in self.local.items()}
+        return {name: self.gathered(rows) for name, rows in self.local.items()}
 
     def average(self, function: Callable[[Tree, Tree, Tree], Tree]) -> Tree:
         """The mean over the agents of function(x_i, y_i, d_i)."""
@@ -108,7 +109,7 @@ class Snapshot:
         values = jax.vmap(lambda d, a, b: function(x(a), y(b), d))(
             self.here, self.local["x"], self.local["y"]
         )
-        return jax.tree.map(average, values)
+        return jax.tree.map(self.averaged, values)
 
     @property
     def x(self) -> Tree:
@@ -127,7 +128,14 @@ class Snapshot:
 
     def mean(self, name: str) -> Float[Array, " n"]:
         """The mean over the agents of a variable, as a flat vector."""
-        return average(self.local[name])
+        return self.averaged(self.local[name])
+
+    def mean_of(self, question: str, x: jax.Array, y: jax.Array) -> jax.Array:
+        """The mean over the agents of what an oracle answers: each agent at its own point, or all
+        at one."""
+        axes = tuple(0 if point.ndim > 1 else None for point in (x, y))
+        ask = lambda d, x, y: Oracle(self.functions, d).ask(question, x, y)
+        return self.averaged(jax.vmap(ask, (0, *axes))(self.here, x, y))
 
     @cached_property
     def mean_direction(self) -> Tree:
@@ -142,12 +150,32 @@ class Snapshot:
         one = lambda d, rows: direction.at(
             Oracle(self.functions, d), direction.start(rows), self.step
         )
-        return jax.tree.map(average, jax.vmap(one)(self.here, self.local))
+        return jax.tree.map(self.averaged, jax.vmap(one)(self.here, self.local))
 
     @cached_property
     def exact(self) -> Exact:
         """y*, Phi and grad Phi at xbar: solved once, however many measures use it."""
         return exact(self.functions, self.here, self.mean("x"), self.mean(self.answer))
+
+
+@dataclass(frozen=True)
+class SpreadSnapshot(Snapshot):
+    """The same where agents are on several devices, each of which has a block of them."""
+
+    def averaged(self, rows: jax.Array) -> jax.Array:
+        return average(rows)
+
+    def gathered(self, rows: jax.Array) -> jax.Array:
+        return gather(rows)
+
+    @property
+    def data(self) -> Tree:
+        raise InputError(
+            "A measure uses the data of all agents in a run on several devices, but data stays"
+            " with its agents.",
+            "Use snapshot.average(lambda x, y, d: ...), the mean over the agents of a function"
+            " of one agent.",
+        )
 
 
 Measure = Callable[[Snapshot], jax.Array]
@@ -165,37 +193,29 @@ def as_trees(functions: Functions, rows: Mapping[str, jax.Array]) -> SimpleNames
 
 def outer(s: Snapshot) -> jax.Array:
     """The outer objective at the answer, the mean x and y: mean_i f_i(xbar, ybar)."""
-    x = s.mean("x")
-    y = s.mean(s.answer)
-    return average(jax.vmap(lambda d: Oracle(s.functions, d).outer_value(x, y))(s.here))
+    return s.mean_of("outer_value", s.mean("x"), s.mean(s.answer))
 
 
 def inner(s: Snapshot) -> jax.Array:
     """The inner objective at the answer: mean_i g_i(xbar, ybar)."""
-    x = s.mean("x")
-    y = s.mean(s.answer)
-    return average(jax.vmap(lambda d: Oracle(s.functions, d).inner_value(x, y))(s.here))
+    return s.mean_of("inner_value", s.mean("x"), s.mean(s.answer))
 
 
 def outer_local(s: Snapshot) -> jax.Array:
     """The outer objective with every agent at its own point: mean_i f_i(x_i, y_i). Disagreement may
     lower it."""
-    return average(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).outer_value(x, y))(
-            s.here, s.local["x"], s.local["y"]
-        )
-    )
+    return s.mean_of("outer_value", s.local["x"], s.local["y"])
 
 
 def inner_local(s: Snapshot) -> jax.Array:
     """The inner objective with every agent at its own point: mean_i g_i(x_i, y_i)."""
-    return _inner_at(s, "y")
+    return s.mean_of("inner_value", s.local["x"], s.local["y"])
 
 
 def gap(s: Snapshot) -> jax.Array:
     """How far y is from solving the inner level, for methods with a z: mean_i g_i(x_i, y_i) -
     g_i(x_i, z_i)."""
-    return _inner_at(s, "y") - _inner_at(s, "z")
+    return inner_local(s) - s.mean_of("inner_value", s.local["x"], s.local["z"])
 
 
 def direction_norm(s: Snapshot) -> jax.Array:
@@ -208,7 +228,7 @@ def rest(s: Snapshot) -> jax.Array:
     """The largest entry that an agent will still move, for methods with robust_tracking: each can
     tell by itself."""
     assert s.left is not None
-    return jnp.max(gather(s.left))
+    return jnp.max(s.gathered(s.left))
 
 
 def phi(s: Snapshot) -> jax.Array:
@@ -244,17 +264,8 @@ class Consensus:
     variable: str
 
     def __call__(self, s: Snapshot) -> jax.Array:
-        rows = s.local[self.variable]
-        squares = jnp.sum((rows - s.mean(self.variable)) ** 2, axis=1)
-        return total(squares)
-
-
-def _inner_at(s: Snapshot, name: str) -> jax.Array:
-    return average(
-        jax.vmap(lambda d, x, y: Oracle(s.functions, d).inner_value(x, y))(
-            s.here, s.local["x"], s.local[name]
-        )
-    )
+        squares = jnp.sum((s.local[self.variable] - s.mean(self.variable)) ** 2, axis=1)
+        return jnp.sum(s.gathered(squares))
 
 
 def available(
@@ -313,58 +324,49 @@ def resolve(
         "all": list(built_in),
         "cheap": [name for name in built_in if name not in (*EXACT, *LOCAL)],
     }
-    if (
-        not isinstance(requested, Iterable | None)
-        or isinstance(requested, str | bytes | Mapping)
-        or callable(requested)
-    ):
+    wrong = isinstance(requested, str | bytes | Mapping) or callable(requested)
+    if wrong or not isinstance(requested, Iterable | None):
         raise InputError(
-            f"measures must be a list of names and functions, but it is {short(repr(requested))}.",
+            f"measures must be a list of names and functions, but it is {short_repr(requested)}.",
             "Pass measures=['outer', my_function], for example.",
         )
     measures: dict[str, Measure] = {}
     for item in ["cheap"] if requested is None else requested:
+        # A name, or that of a group.
         if isinstance(item, str):
             if item in SOLVED and (reason := no_exact()):
                 raise NoSecondDerivativesError(
                     f"The measure {item!r}", reason, "Record 'direction_norm' or 'outer'."
                 )
+            if item not in groups and item not in built_in:
+                raise InputError(
+                    f"There is no measure {item!r} here. Available are {', '.join(built_in)}, cheap"
+                    " and all.",
+                    did_you_mean(item, built_in),
+                )
             if item == "all" and no_exact():
                 groups["all"] = [name for name in groups["all"] if name not in SOLVED]
-            measures |= {name: _built_in(name, built_in) for name in groups.get(item, [item])}
+            measures |= {name: built_in[name] for name in groups.get(item, [item])}
             continue
-        name, measure = _named(item)
+        # A function of the user's, with a name of its own or that of a pair.
+        if isinstance(item, tuple) and not (len(item) == 2 and isinstance(item[0], str)):
+            raise InputError(
+                f"A measure must be a pair (name, function), but it is {short_repr(item)}."
+            )
+        own = getattr(item, "__name__", type(item).__name__)
+        name, measure = cast(
+            "tuple[str, Measure]", item if isinstance(item, tuple) else (own, item)
+        )
+        if not callable(measure):
+            raise InputError(
+                f"A measure must be a name or a function of a snapshot, but it is"
+                f" {short_repr(measure)}."
+            )
+        if name == "step":
+            raise InputError(
+                "A measure cannot be called 'step', under which the history keeps the steps.",
+                "Rename it.",
+            )
         if measures.setdefault(name, measure) != measure:
             raise InputError(f"Two measures are called {name!r}.", "Rename one of them.")
     return tuple(measures.items())
-
-
-def _built_in(name: str, built_in: Mapping[str, Measure]) -> Measure:
-    if name not in built_in:
-        raise InputError(
-            f"There is no measure {name!r} here. Available are {', '.join(built_in)}, cheap and"
-            " all.",
-            did_you_mean(name, built_in),
-        )
-    return built_in[name]
-
-
-def _named(item: Measure | tuple[str, Measure]) -> tuple[str, Measure]:
-    if isinstance(item, tuple) and not (len(item) == 2 and isinstance(item[0], str)):
-        raise InputError(
-            f"A measure must be a pair (name, function), but it is {short(repr(item))}."
-        )
-    name, measure = (
-        item if isinstance(item, tuple) else (getattr(item, "__name__", type(item).__name__), item)
-    )
-    if not callable(measure):
-        raise InputError(
-            "A measure must be a name or a function of a snapshot, but it is"
-            f" {short(repr(measure))}."
-        )
-    if name == "step":
-        raise InputError(
-            "A measure cannot be called 'step', under which the history keeps the steps.",
-            "Rename it.",
-        )
-    return name, cast("Measure", measure)

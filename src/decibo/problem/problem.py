@@ -205,6 +205,16 @@ class Problem:
         """A run's solution as its caller stated the problem; `decibo.rescaled` changes it."""
         return solution
 
+    @cached_property
+    def known(self) -> dict[str, jax.Array]:
+        """The known x and y as flat vectors, where the problem has them."""
+        layouts = {"x": self.x_layout, "y": self.y_layout}
+        trees = self.solution or {}
+        return {
+            name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree))
+            for name, tree in trees.items()
+        }
+
     def start_rows(self, agents: int) -> dict[str, Float[Array, "agents size"]]:
         """x0 and y0 as flat rows, the same for each of so many agents; in memory they are there
         once."""

@@ -33,9 +33,8 @@ from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Chunk, Inputs, Program, Progress
 from decibo.run.outcome import SMALL_Y, unmoved
-from decibo.run.run import Ended, Plan
+from decibo.run.run import SECONDS, Clock, Ended, Plan
 from decibo.run.solution import Status
-from decibo.run.timing import SECONDS, Clock
 
 INTERVALS = 64  # the most that a chunk of a batch can have: the size of its buffers
 SHARE = 0.25  # of the free memory
@@ -151,8 +150,7 @@ class BatchStepper:
     ) -> tuple[RunState, Ended | None]:
         self.clock.lap()
         begun = time.perf_counter()
-        ends = self.plan.ends(state, until, self.count)
-        record = self.plan.recorded(ends)
+        ends, record = self.plan.intervals(state, until, self.count)
         steps = np.diff(ends, prepend=state.step)
         end = advance(self.program, self.batch, state.agents, state.step, steps, record)
         finite = np.asarray(end.finite)[:, : len(ends)]  # waits for the device

@@ -26,7 +26,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.data.stream import Stream
-from decibo.measure.cost import trace_step
+from decibo.measure.cost import first_step
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, GradientFunction, Objective, Problem, Sampler
@@ -96,7 +96,7 @@ def programs(
     shapes."""
     functions = problem.functions if functions is None else functions
     row = {name: jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype) for name, rows in start.items()}
-    step = trace_step(functions, data, row, method.core)
+    step = first_step(functions, data, row, method.core)
     return {
         **_objectives(problem, data, functions.sample),
         "step": digest(*_parts(step), *map(np.asarray, jax.tree.leaves(method.core))),

@@ -24,8 +24,10 @@ from jax.extend.core import JaxprEqn
 
 from decibo.pytree import Tree
 from decibo.run import loop
+from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import Pieces, cut, is_flat, shapes, traced, types
-from decibo.run.loop import Inputs, Program
+from decibo.run.loop import INTERVALS, Chunk, Inputs, Program, Progress
+from decibo.run.run import CompiledStepper
 
 PROGRAMS = 16  # how many are kept
 # a compiled program calls back from a thread of its own, in which JAX must not be called
@@ -49,16 +51,25 @@ def are_wanted(program: Program) -> bool:
     return program.placement is None and on_device
 
 
-def pieces_of(program: Program, inputs: Inputs, state: Tree) -> Pieces | None:
-    """A step in pieces; None if it is for the compiled loop."""
-    return _pieces(program, *types((inputs, state, np.int32(0))))
+class PiecesStepper(CompiledStepper):
+    """Makes the steps of one interval at a time, where a step can be cut at its gradients, and
+    leaves the record to the compiled program."""
 
+    def compile(self, inputs: Inputs, state: RunState) -> RunState:
+        self.pieces = _pieces(self.setup.program, *types((inputs, state.agents, np.int32(0))))
+        self.most = INTERVALS if self.pieces is None else 1
+        return super().compile(inputs, state)
 
-def steps(pieces: Pieces, inputs: Inputs, state: Tree, k: int, count: int) -> Tree:
-    """The state after so many steps from step k."""
-    for place in range(k, k + count):
-        state = pieces(_call, inputs, state, np.int32(place))
-    return state
+    def call(
+        self, inputs: Inputs, state: Tree, step: int, chunk: Chunk, votes: jax.Array | None = None
+    ) -> Progress:
+        if self.pieces is not None and chunk.length:
+            end = step + int(chunk.steps[0])
+            for k in range(step, end):
+                state = self.pieces(_call, inputs, state, np.int32(k))
+            step = end
+            chunk = chunk._replace(steps=np.zeros_like(chunk.steps))
+        return super().call(inputs, state, step, chunk, votes)
 
 
 def at_stop() -> bool:

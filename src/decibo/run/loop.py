@@ -8,6 +8,7 @@ measures at its end. Lengths are arguments of the program, so that any number of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from jax import lax
 
 from decibo.algorithm.algorithm import Core
 from decibo.data.stream import Streamed
-from decibo.measure.measures import Measure, Snapshot
+from decibo.measure.measures import Measure, Snapshot, SpreadSnapshot
 from decibo.network.mixing import AGENTS, AgentMix, Mixing, Reach
 from decibo.parallel.collectives import across, agent_numbers, all_true, gather, maximum
 from decibo.parallel.placement import EVERYWHERE, SPLIT, Placement
@@ -96,11 +97,6 @@ class Chunk(NamedTuple):
         )
 
     @classmethod
-    def record_only(cls, size: int = INTERVALS, *, missed: bool = False) -> Chunk:
-        """A record of the state as it is."""
-        return cls.of(np.zeros(1, np.int32), np.ones(1, bool), size, missed=missed)
-
-    @classmethod
     def silent(cls, steps: int, intervals: int = 1) -> Chunk:
         """So many steps in intervals of nearly equal length, without a record."""
         lengths = np.diff(np.arange(intervals + 1) * steps // intervals)
@@ -138,6 +134,8 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
         own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))
         return jax.tree.map(own, state)
 
+    if program.placement is None:
+        return here(inputs, start)
     return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
 
 
@@ -146,26 +144,23 @@ def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
     mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
     count = jax.tree.leaves(state)[0].shape[0]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agent_numbers(count))
-    one = lambda d, b, s, key: inputs.core.step(_oracle(program, inputs, d, b, k), mix, s, k, key)
+    numbers = jnp.arange(count) if program.placement is None else agent_numbers(count)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, numbers)
+
+    def one(d: Tree, batches: Tree, s: Tree, key: jax.Array) -> Tree:
+        functions = program.functions
+        if isinstance(functions.sample, Streamed) and inputs.first is not None:
+            place = k - inputs.first
+            pick = lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False)
+            batch = functions.sample.bringing(jax.tree.map(pick, batches))
+            functions = functions._replace(sample=batch)
+        oracle = Oracle(functions, d)
+        if program.memory != "normal":
+            oracle = LowMemoryOracle(functions, d, one_agent_at_a_time=program.memory == "low")
+        return inputs.core.step(oracle, mix, s, k, key)
+
     new = jax.vmap(one, axis_name=AGENTS)(inputs.data, inputs.batches, state, keys)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
-
-
-def _oracle(program: Program, inputs: Inputs, d: Tree, batches: Tree, k: jax.Array) -> Oracle:
-    """What one agent can compute at this step; if there is a stream, it draws the batch of this
-    step."""
-    functions = program.functions
-    if isinstance(functions.sample, Streamed) and inputs.first is not None:
-        place = k - inputs.first
-        batch = jax.tree.map(
-            lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), batches
-        )
-        functions = functions._replace(sample=functions.sample.bringing(batch))
-    oracle = Oracle(functions, d)
-    if program.memory == "normal":
-        return oracle
-    return LowMemoryOracle(functions, d, one_agent_at_a_time=program.memory == "low")
 
 
 def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict[str, jax.Array]:
@@ -173,7 +168,8 @@ def observe(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> dict
     core = inputs.core
     rows = jax.vmap(core.view)(state)
     left = None if core.rest is None else jax.vmap(core.rest)(state)
-    snapshot = Snapshot(
+    kind = Snapshot if program.placement is None else SpreadSnapshot
+    snapshot = kind(
         program.functions, inputs.data, rows, k, inputs.known, core.direction, core.answer, left
     )
     return {name: jnp.asarray(measure(snapshot)) for name, measure in program.measures}
@@ -192,13 +188,13 @@ def _chunk(
     `votes` is for processes that must agree: a row of numbers from each device, of which all get
     the maximum.
     """
-    run = across(
-        program.placement,
-        partial(_advance, program),
-        (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT),
-        PROGRESS,
+    if program.placement is None:
+        return _intervals(program, inputs, state, k, chunk, jnp.zeros(1))
+    ins = (INPUTS, SPLIT, EVERYWHERE, EVERYWHERE, SPLIT)
+    here = lambda inputs, state, k, chunk, votes: _intervals(
+        program, inputs, state, k, chunk, maximum(votes[0])
     )
-    return run(inputs, state, k, chunk, jnp.zeros((1, 1)) if votes is None else votes)
+    return across(program.placement, here, ins, PROGRESS)(inputs, state, k, chunk, votes)
 
 
 advance = jitted()(_chunk)
@@ -206,14 +202,13 @@ advance = jitted()(_chunk)
 advance_in_place = jitted(donate_argnames="state")(_chunk)
 
 
-def _advance(
-    program: Program, inputs: Inputs, state: Tree, k: jax.Array, chunk: Chunk, votes: jax.Array
+def _intervals(
+    program: Program, inputs: Inputs, state: Tree, k: Any, chunk: Chunk, agreed: jax.Array
 ) -> Progress:
     size = chunk.steps.shape[0]
     measured = jax.jit(partial(observe, program))  # traced once, for the shapes and for the records
     shapes = jax.eval_shape(measured, inputs, state, k)
     rows = {name: jnp.zeros((size, *row.shape), row.dtype) for name, row in shapes.items()}
-    agreed = maximum(votes[0])
 
     def more(at: Progress) -> jax.Array:
         left = at.interval < chunk.length
@@ -224,6 +219,8 @@ def _advance(
         state = lax.fori_loop(0, n, lambda i, s: step(program, inputs, s, at.k + i), at.state)
         k = at.k + n
         finite = all_finite(state)
+        if program.placement is not None:
+            finite = all_true(finite)
 
         def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
             # A lost run must not keep others of its batch waiting: exact measures iterate until all
@@ -277,8 +274,8 @@ def is_large(state: Tree) -> bool:
 
 
 def all_finite(tree: Tree) -> jax.Array:
-    """Whether every floating-point number of a tree is finite, for all agents."""
-    return all_true(jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)])))
+    """Whether every floating-point number of a tree is finite."""
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in _floats(tree)]))
 
 
 def largest(tree: Tree) -> jax.Array:
@@ -286,11 +283,8 @@ def largest(tree: Tree) -> jax.Array:
     return reduce(jnp.maximum, map(_largest, _floats(tree)))
 
 
-@jax.jit
-def _largest(leaf: jax.Array) -> jax.Array:
-    """Compiled for every shape and not for every tree, since most methods keep arrays of the same
-    shapes."""
-    return jnp.max(jnp.abs(leaf), initial=0)
+# Compiled for every shape and not for every tree: most methods keep arrays of the same shapes.
+_largest = jax.jit(lambda leaf: jnp.max(jnp.abs(leaf), initial=0))
 
 
 def _floats(tree: Tree) -> list[jax.Array]:
@@ -330,19 +324,19 @@ def mean_values(
 @jitted()
 def chosen_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The step sizes that all agents have come to, of a method that chooses them."""
-
-    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
-        assert inputs.core.chosen is not None
-        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.chosen)(state).items()}
-
-    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)
+    return _gathered(program, lambda core: core.chosen, inputs, state)
 
 
 @jitted()
 def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
     """The variables of all agents as rows."""
+    return _gathered(program, lambda core: core.view, inputs, state)
 
-    def here(inputs: Inputs, state: Tree) -> dict[str, jax.Array]:
-        return {name: gather(rows) for name, rows in jax.vmap(inputs.core.view)(state).items()}
 
+def _gathered(
+    program: Program, part: Callable[[Core], Any], inputs: Inputs, state: Tree
+) -> dict[str, jax.Array]:
+    if program.placement is None:
+        return jax.vmap(part(inputs.core))(state)
+    here = lambda inputs, state: jax.tree.map(gather, jax.vmap(part(inputs.core))(state))
     return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)

@@ -27,6 +27,7 @@ from decibo.parallel.placement import Placement
 from decibo.parallel.processes import check_same, share
 from decibo.pytree import Layout, Tree
 from decibo.run.loop import Inputs
+from decibo.run.run import Clock, CompiledStepper, Plan, Setup
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,61 +73,53 @@ def open_stream(stream: Stream, agents: np.ndarray, count: int, seed: int) -> So
     return Source(stream, readers, first, sampler, stream.steps_of_block(batches[0], count))
 
 
-class Feed:
-    """The blocks of one run, in the order of its steps; one is in use and one is being read."""
+class StreamStepper(CompiledStepper):
+    """Makes steps with minibatches of a stream: chunks end where a block does. One block is in use,
+    and one is being read."""
 
-    def __init__(self, source: Source, steps: int, placement: Placement | None):
-        self.source = source
-        self.steps = steps
-        self.placement = placement
+    def __init__(self, setup: Setup, plan: Plan, clock: Clock):
+        super().__init__(setup, plan, clock)
+        self.source: Source = setup.source
         self.block: Tree = None
         self.first = -1  # the step that the block begins with
         self.coming: _Reading | None = None
 
-    @property
-    def end(self) -> int:
-        """The first step that is not in the block."""
-        return self.first + self.source.block
-
-    def at(self, step: int, inputs: Inputs) -> tuple[Inputs, StreamError | None]:
-        """The inputs with the block of this step and, if it could not be read, why."""
-        failure: StreamError | None = None
-        if not 0 <= self.first <= step < self.end:
-            failure = self._take(step)
-        number: np.int32 | jax.Array = np.int32(self.first)
-        if self.placement is not None:
-            number = self.placement.everywhere(number)
-        return inputs._replace(batches=self.block, first=number), failure
+    def inputs_at(self, step: int, until: int) -> tuple[Inputs, int]:
+        placement = self.setup.program.placement
+        if not 0 <= self.first <= step < self.first + self.source.block:
+            # Wait for the block that begins here, and have the next one read.
+            if self.coming is not None and self.coming.step != step:
+                self.close()
+                self.coming.join()
+                self.coming = None
+            coming = self.coming or self._read(step)
+            if coming.is_alive():
+                with loading():
+                    coming.join()
+            self.first = step
+            self.coming = None
+            self.failure = coming.failure
+            self.block = coming.block
+            if self.failure is not None:
+                if jax.process_count() == 1:
+                    raise self.failure
+                self.block = _placed(self.source, _rows(self.source), placement)
+            elif step + self.source.block < self.setup.steps:
+                self.coming = self._read(step + self.source.block)
+        first: np.int32 | jax.Array = np.int32(self.first)
+        if placement is not None:
+            first = placement.everywhere(first)
+        inputs = self.setup.inputs._replace(batches=self.block, first=first)
+        return inputs, min(until, self.first + self.source.block)
 
     def close(self) -> None:
         """Read no further."""
         if self.coming is not None:
             self.coming.stopped.set()
 
-    def _take(self, step: int) -> StreamError | None:
-        """Wait for the block that begins here, and have the next one read."""
-        if self.coming is not None and self.coming.step != step:
-            self.close()
-            self.coming.join()
-            self.coming = None
-        coming = self.coming or self._read(step)
-        if coming.is_alive():
-            with loading():
-                coming.join()
-        self.first = step
-        self.coming = None
-        if coming.failure is not None:
-            self.block = _placed(self.source, _rows(self.source), self.placement)
-            return coming.failure
-        self.block = coming.block
-        if self.end < self.steps:
-            self.coming = self._read(self.end)
-        return None
-
     def _read(self, step: int) -> _Reading:
-        reading = _Reading(
-            self.source, step, min(step + self.source.block, self.steps), self.placement
-        )
+        end = min(step + self.source.block, self.setup.steps)
+        reading = _Reading(self.source, step, end, self.setup.program.placement)
         reading.start()
         return reading
 

@@ -29,7 +29,7 @@ from decibo.network.network import Network
 from decibo.network.per_variable import each as for_each
 from decibo.problem.problem import Problem
 from decibo.run.fingerprint import same_programs
-from decibo.run.progress import Report
+from decibo.run.observers import Report
 from decibo.run.seeds import Band, Course, Spread, band, is_minimised, seed_numbers, spread
 from decibo.run.solution import Solution, Status
 from decibo.run.solve import Measures, check_fit, check_types, solve

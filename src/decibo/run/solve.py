@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,28 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import check_free, core_for
+from decibo.algorithm.compose import MASK
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
 from decibo.data.stream import Batches, FirstBatch, Stream
-from decibo.errors import InputError, short, warn
-from decibo.measure.cost import (
-    Cost,
-    MarkedMix,
-    Seconds,
-    ShapedOracle,
-    asks_for_products,
-    state_size,
-    step_cost,
-)
+from decibo.errors import InputError, short_repr, warn
+from decibo.measure.cost import Cost, Found, Seconds, examine
 from decibo.measure.measures import SOLVED, Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import is_graph
 from decibo.network.mixing import Reach
 from decibo.network.network import Network
-from decibo.network.per_variable import EachNetwork, each
+from decibo.network.per_variable import EachNetwork, Share, each
 from decibo.network.sharded import sharded_mixing
 from decibo.network.varying import VaryingNetwork
 from decibo.parallel.failure_detection import inside, loading
@@ -47,17 +40,16 @@ from decibo.problem.problem import BATCHES, Functions, Problem, require_products
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
 from decibo.run.checkpoint import Checkpointer, Checkpoints, check_folder
-from decibo.run.compiled import Setup, begin, stepper_of
 from decibo.run.data_marks import Marks
-from decibo.run.diagnose import conclude
 from decibo.run.fingerprint import PARTS, fingerprint
+from decibo.run.host_gradients import PiecesStepper, are_wanted
 from decibo.run.loop import LARGE, Inputs, Program
-from decibo.run.prefetch import Source, open_stream
-from decibo.run.progress import Report
-from decibo.run.run import Callbacks, Plan, reporting, run, saving, watched
+from decibo.run.observers import Callbacks, Report, reporting, saving, watched
+from decibo.run.outcome import conclude
+from decibo.run.prefetch import Source, StreamStepper, open_stream
+from decibo.run.run import Clock, CompiledStepper, Plan, Setup, SpreadStepper, begin, run
 from decibo.run.solution import DivergedError, Solution
 from decibo.run.start import Start, starting_rows
-from decibo.run.timing import Clock
 from decibo.validate import MOST_STEPS, at_least, flag, integer
 from decibo.validate import one_of as one_of_words
 from decibo.validate import seed as check_seed
@@ -129,7 +121,7 @@ def solve(
         raise InputError(
             f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}."
         )
-    watchers = Callbacks(callbacks)
+    watchers = Callbacks(callbacks) if callbacks != () else None
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
@@ -137,7 +129,12 @@ def solve(
         raise InputError("Agents that do not wait are simulated on one device.", "Pass devices=1.")
     if checkpoint is not None:
         check_folder(checkpoint.path)
-    with inside(), watched(progress) as report:
+
+    with ExitStack() as stack:
+        if jax.process_count() > 1:
+            stack.enter_context(inside())
+        is_quiet = progress is False or (progress is None and not sys.stderr.isatty())
+        report = None if is_quiet else stack.enter_context(watched(progress))
         setup = prepare(
             problem,
             network,
@@ -151,29 +148,43 @@ def solve(
             placement=placement,
             checkpoints=checkpoint,
             memory=memory,
-            callbacks=len(watchers),
+            callbacks=len(callbacks),
         )
-        compiling = clock.lap().compiling
+        checkpointer = setup.checkpointer
+        if checkpointer is not None:
+            stack.enter_context(checkpointer.held())
+        compiling = Seconds(compiling=clock.lap().compiling)  # reading data is no step
+        state = begin(setup)
+        state = state._replace(seconds=clock.lap().plus(compiling))
         plan = Plan(steps, every, tuple(name for name, _ in setup.program.measures))
-        with setup.checkpointer.held() if setup.checkpointer else nullcontext():
-            state = begin(setup)
-            state = state._replace(seconds=clock.lap().plus(Seconds(compiling=compiling)))
-            looks = []
-            if setup.checkpointer:
-                state = setup.checkpointer.restore(state, steps)
-                saves = setup.checkpointer.every
-                plan = replace(plan, step=state.step, history=state.history, saves=saves)
-            if len(watchers):
-                watchers.start(plan)
-                looks.append(watchers.look)
-            if report is not None:
-                looks.append(reporting(report, plan))
-            if setup.checkpointer:
-                looks.append(saving(setup.checkpointer, plan))
-            stepper = stepper_of(setup, plan, clock)
-            state, ended = run(stepper, plan, state, looks, at_records=len(watchers) > 0)
-            solution = problem.restored(conclude(setup, state, ended, plan.step))
-    watchers.end(solution)
+        if checkpointer is not None:
+            state = checkpointer.restore(state, steps)
+            saves = checkpointer.every
+            plan = replace(plan, step=state.step, history=state.history, saves=saves)
+
+        # What makes the steps, and what looks at them; checkpoints last, so that what is saved has
+        # been judged.
+        kinds: list[type[CompiledStepper]] = []
+        if setup.source is not None:
+            kinds.append(StreamStepper)
+        if problem.outer_gradient or problem.inner_gradient:
+            kinds += [PiecesStepper] if are_wanted(setup.program) else []
+        if placement is not None:
+            kinds.append(SpreadStepper)
+        kind = type("Stepper", (*kinds, CompiledStepper), {}) if kinds else CompiledStepper
+        observers = []
+        if watchers is not None:
+            watchers.start(plan)
+            observers.append(watchers.look)
+        if report is not None:
+            observers.append(reporting(report, plan))
+        if checkpointer is not None:
+            observers.append(saving(checkpointer, plan))
+        stepper = kind(setup, plan, clock)
+        state, ended = run(stepper, plan, state, observers, at_records=watchers is not None)
+        solution = problem.restored(conclude(setup, state, ended, plan.step))
+    if watchers is not None:
+        watchers.end(solution)
     if throw and not solution.status.sound:
         raise DivergedError(solution)
     return solution
@@ -199,25 +210,21 @@ def check_types(problem: object, network: object, method: object) -> None:
         ("network", network, Network | DirectedNetwork, "decibo.ring(10)"),
         ("method", method, Algorithm, "decibo.ahead(alpha=..., beta=..., gamma=..., lam=...)"),
     ):
-        if not isinstance(value, kind):
-            wanted = f"a decibo {name} such as {example}"
-            raise InputError(
-                f"{name} must be {wanted}, but it is {short(repr(value))}.", _meant(name, value)
+        if isinstance(value, kind):
+            continue
+        # What was probably meant, for what people pass in good faith.
+        remedy = ""
+        if name == "network" and is_graph(value):
+            remedy = (
+                "Use decibo.from_graph(graph), or decibo.networks.from_digraph for a directed one:"
+                " links need weights."
             )
-
-
-def _meant(name: str, value: object) -> str:
-    """What was probably meant, for what people pass in good faith."""
-    if name == "network" and is_graph(value):
-        return (
-            "Use decibo.from_graph(graph), or decibo.networks.from_digraph for a directed one:"
-            " links need weights."
-        )
-    if name == "network" and getattr(value, "ndim", 0) == 2:
-        return "Use decibo.from_weights(W)."
-    if name == "method" and callable(value):
-        return "Call it with its settings."
-    return ""
+        elif name == "network" and getattr(value, "ndim", 0) == 2:
+            remedy = "Use decibo.from_weights(W)."
+        elif name == "method" and callable(value):
+            remedy = "Call it with its settings."
+        wanted = f"a decibo {name} such as {example}"
+        raise InputError(f"{name} must be {wanted}, but it is {short_repr(value)}.", remedy)
 
 
 def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
@@ -294,19 +301,6 @@ def _check_streamed(method: Algorithm) -> None:
         )
 
 
-def check_products(problem: Problem, method: Algorithm, data: Tree) -> None:
-    """A method with second derivatives needs an inner objective that has them. Only traces, and
-    only if it must."""
-    one = one_of(data)
-    needed = (
-        asks_for_products(problem.functions, one, method.core)
-        if method.products is None
-        else method.products
-    )
-    if needed:
-        require_products(method.name, problem.functions, one)
-
-
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
     """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma
     2)."""
@@ -361,48 +355,57 @@ def prepare(
     """Everything that a run needs, checked in all processes before any of them starts."""
     several = jax.process_count() > 1
     local = np.arange(network.agents) if placement is None else placement.own(jax.process_index())
+    if several and placement is not None:
+        report_agents(placement.names)
+    # What all processes must be given alike; what is wrong in one of them ends all.
     shared = {"steps": steps, "every": every, "checkpoint": checkpoints, "callbacks": callbacks}
     if checkpoints is not None and not checkpoints.shared:
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
-    if several and placement is not None:
-        report_agents(placement.names)
     try:
         given = _checked(problem, network, method, local, measures, start, seed, until)
     except Exception as error:
         if several:
             check_same(dict.fromkeys(PARTS, "") | shared, error)
         raise
-    identity: dict[str, str] = {}
-    if several or checkpoints:
-        one = one_of(given.data)
-        identity = fingerprint(
-            problem, network, method, seed, given.names, given.rows, one, given.functions
-        )
-    if several:
-        check_same(identity | shared)
+    functions, data, rows, known, recorded, targets, source, cost = given
+
+    # By which a checkpoint, and other processes, know that this is the same run.
     checkpointer = None
-    if checkpoints:
-        marks = Marks(checkpoints.path, local, given.marked)
-        checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
-    inputs = _inputs(given, network, method, seed, placement, local)
-    program = Program(
-        given.functions, given.measures, tuple(given.targets), placement, memory=memory
-    )
+    if several or checkpoints:
+        names = [name for name, _ in recorded]
+        identity = fingerprint(problem, network, method, seed, names, rows, one_of(data), functions)
+        if several:
+            check_same(identity | shared)
+        if checkpoints:
+            marked = data if source is None else (data, source.first)
+            marks = Marks(checkpoints.path, local, marked)
+            checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
+
+    # What stays the same during the run, where its agents are.
+    reach = network_constants(network) if method.told else None
+    goals = {name: jnp.asarray(value) for name, value in targets.items()}
+    if placement is None:
+        mixing = network.mixing()
+        core = method.core
+        if isinstance(network, AsynchronousNetwork):
+            core = core_for(mixing, method)
+        inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, reach)
+    else:
+        everywhere = NamedSharding(placement.mesh, EVERYWHERE)
+        key = jax.jit(lambda: jax.random.key(seed), out_shardings=everywhere)()
+        mixing = placement.split_devices(sharded_mixing(network, placement))
+        here = [placement.everywhere(part) for part in (known, goals, reach)]
+        inputs = Inputs(method.core, mixing, placement.split(data, local), key, *here)
+    cost = cost.with_rounds(mixing.rounds)
+    if isinstance(network, AsynchronousNetwork):
+        speed = float(np.mean(network.speeds))
+        cost = cost.at_speed(speed, 1.0 if network.relay else speed)
+    program = Program(functions, recorded, tuple(targets), placement, memory=memory)
+    center = np.asarray(rows["x"]).mean(axis=0)
     return Setup(
-        problem,
-        network,
-        method,
-        steps,
-        every,
-        program,
-        inputs,
-        given.rows,
-        np.asarray(given.rows["x"]).mean(axis=0),
-        _cost(given, network, method, inputs.mixing.rounds),
-        given.targets,
-        checkpointer,
-        given.source,
-    )
+        problem, network, method, steps, every, program, inputs, rows, center, cost, targets,
+        checkpointer, source,
+    )  # fmt: skip
 
 
 class Given(NamedTuple):
@@ -420,16 +423,7 @@ class Given(NamedTuple):
     measures: tuple[tuple[str, Measure], ...]
     targets: dict[str, float]
     source: Source | None
-
-    @property
-    def names(self) -> list[str]:
-        """Of the measures."""
-        return [name for name, _ in self.measures]
-
-    @property
-    def marked(self) -> Tree:
-        """The data by which a run is known again: of a stream also the first batch."""
-        return self.data if self.source is None else (self.data, self.source.first)
+    cost: Cost
 
 
 def _checked(
@@ -445,79 +439,102 @@ def _checked(
     """Read the data of these agents and check it, the start, the measures and the targets against
     each other."""
     functions = problem.functions
+    agents = network.agents
+    if jax.process_count() > 1 and callable(problem.data):
+        data = _agreed_data(problem, local.tolist())
+    else:
+        data = problem.local(local.tolist())
     source: Source | None = None
-    data = (
-        _agreed_data(problem, local.tolist())
-        if jax.process_count() > 1
-        else problem.local(local.tolist())
-    )
     if isinstance(problem.sample, Stream):
-        source = open_stream(problem.sample, local, network.agents, seed)
+        source = open_stream(problem.sample, local, agents, seed)
         functions = functions._replace(sample=source.sampler)
         problem.check_samples(
             jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data)
         )
-    check_products(problem, method, data)
-    variables = variables_of(functions, data, method.core)
-    rows = start_of(problem, network.agents, start, method, variables)
-    rows = rows | masks_of(network, method, rows, seed)
-    known = known_solution(problem)
-    tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
-    no_exact = partial(why_no_products, functions, one_of(data))
-    recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
+
+    # The method, traced once: what it needs of the problem, what it shows and what it costs.
+    shares = network.shares if isinstance(network, EachNetwork) else ()
+    found = examined(problem, method, functions, data, shares)
+    rows = problem.start_rows(agents)
+    if start is not None:
+        rows = starting_rows(problem, agents, start, method, found.variables)
+    if method.masks:
+        rows = rows | masks_of(network, method, rows, seed)
+
+    # What is recorded, and what to wait for.
+    known = problem.known
+    recorded = recorded_of(problem, method, functions, data, found.variables, measures)
     names = [name for name, _ in recorded]
-    _check_measurable(problem, names)
-    targets = _targets(until, names)
-    here = (
-        rows if len(local) == network.agents else {name: row[local] for name, row in rows.items()}
-    )
-    key = jax.random.key(seed) if method.stochastic and source is None else None
-    numbers = network.agents * state_size(functions, one_of(data), one_of(rows), method.core)
-    # beyond, no second program is compiled for this
-    if numbers * problem.y_layout.dtype.itemsize <= LARGE:
+    if not isinstance(until, Mapping | None):
+        raise InputError(
+            f"until must be a dictionary of measures and values, but it is {short_repr(until)}.",
+            "Pass until={'stationarity': 1e-8}, for example.",
+        )
+    targets = {}
+    for name, value in (until or {}).items():
+        if name not in names:
+            raise InputError(
+                f"until names {name!r}, but a run can only wait for what it records:"
+                f" {', '.join(names)}.",
+                "Add it to measures.",
+            )
+        targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
+
+    # The objectives where the run starts; beyond LARGE, no second program is compiled for this.
+    here = rows if len(local) == agents else {name: row[local] for name, row in rows.items()}
+    if agents * found.cost.state * problem.y_layout.dtype.itemsize <= LARGE:
+        key = jax.random.key(seed) if method.stochastic and source is None else None
         finite_at_start(functions, data, here, local, key)
     if isinstance(problem.sample, Batches) and method.stochastic:
         batches_add_up(functions, problem.sample.count, data, here, local)
-    return Given(functions, data, rows, known, recorded, targets, source)
+    return Given(functions, data, rows, known, recorded, targets, source, found.cost)
 
 
-def _inputs(
-    given: Given,
-    network: Network | DirectedNetwork,
+def examined(
+    problem: Problem,
     method: Algorithm,
-    seed: int,
-    placement: Placement | None,
-    local: np.ndarray,
-) -> Inputs:
-    """What stays the same during the run, where its agents are."""
-    goals = {name: jnp.asarray(value) for name, value in given.targets.items()}
-    if placement is not None:
-        return _placed(
-            placement, network, method, placement.split(given.data, local), seed, given.known, goals
+    functions: Functions,
+    data: Tree,
+    shares: Sequence[Share] = (),
+) -> Found:
+    """What a trace of the method's first step finds out, if the problem has what the step needs.
+    Only traces, and no derivatives."""
+    layouts = {"x": functions.x, "y": functions.y}
+    start = {
+        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
+    }
+    start |= {MASK + name: start["x" if name == "x" else "y"] for name in method.masks}
+    found = examine(functions, one_of(data), start, method.core, shares)
+    if found.products:
+        require_products(method.name, problem.functions, one_of(data))
+    return found
+
+
+def recorded_of(
+    problem: Problem,
+    method: Algorithm,
+    functions: Functions,
+    data: Tree,
+    variables: tuple[str, ...],
+    measures: Measures,
+) -> tuple[tuple[str, Measure], ...]:
+    """The measures of a run by name. Exact ones solve the inner level on the data that stays on the
+    device, of which one batch is none."""
+    tells = {"has_direction": method.direction is not None, "has_rest": method.rest is not None}
+    no_exact = lambda: why_no_products(functions, one_of(data))
+    recorded = resolve(measures, variables, problem.known, **tells, no_exact=no_exact)
+    exact = [name for name, _ in recorded if name in SOLVED]
+    if exact and isinstance(problem.data, FirstBatch):
+        raise InputError(
+            f"{exact[0]} solves the inner level exactly, but all data of this problem comes in a"
+            " stream.",
+            "Pass what it is to be solved on: Problem(outer, inner, data, x0, y0, sample=stream).",
         )
-    mixing = network.mixing()
-    core = core_for(mixing, method)
-    return Inputs(
-        core, mixing, given.data, jax.random.key(seed), given.known, goals, told(network, method)
-    )
-
-
-def _cost(given: Given, network: Network | DirectedNetwork, method: Algorithm, rounds: int) -> Cost:
-    """What one step costs one agent on this network."""
-    shares = network.shares if isinstance(network, EachNetwork) else ()
-    cost = step_cost(
-        given.functions, one_of(given.data), one_of(given.rows), method.core, shares
-    ).with_rounds(rounds)
-    if not isinstance(network, AsynchronousNetwork):
-        return cost
-    speed = float(np.mean(network.speeds))
-    return cost.at_speed(speed, 1.0 if network.relay else speed)
+    return recorded
 
 
 def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
     """The data of this process's agents, of the shape that those of all processes have."""
-    if not callable(problem.data):
-        return problem.local(agents)
     parts: list[Tree] = []
     failure: Exception | None = None
     try:
@@ -527,37 +544,6 @@ def _agreed_data(problem: Problem, agents: list[int]) -> Tree:
         failure = error
     check_same({}, failure)
     return problem.stacked(parts, agents, share)
-
-
-def variables_of(functions: Functions, data: Tree, core: Core) -> tuple[str, ...]:
-    """The names of what the method shows of its state, found without computing anything."""
-    layouts = {"x": functions.x, "y": functions.y}
-    start = {
-        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
-    }
-    names = lambda d, start: core.view(core.init(ShapedOracle(functions, d), MarkedMix(), start))
-    return tuple(jax.eval_shape(names, one_of(data), start))
-
-
-def start_of(
-    problem: Problem, agents: int, start: Start, method: Algorithm, variables: tuple[str, ...]
-) -> dict[str, jax.Array]:
-    """The starting rows of all agents: x and y always, other variables that the method keeps where
-    they are given."""
-    if start is None:
-        return problem.start_rows(agents)
-    return starting_rows(
-        problem, agents, start, method.direction.variables if method.direction else variables
-    )
-
-
-def known_solution(problem: Problem) -> dict[str, jax.Array]:
-    """The known x and y as flat vectors, where the problem has them."""
-    layouts = {"x": problem.x_layout, "y": problem.y_layout}
-    trees = problem.solution or {}
-    return {
-        name: layouts[name].ravel(jax.tree.map(jnp.asarray, tree)) for name, tree in trees.items()
-    }
 
 
 def finite_at_start(
@@ -605,57 +591,9 @@ def batches_add_up(
             )
 
 
-def _check_measurable(problem: Problem, names: list[str]) -> None:
-    """Exact measures solve the inner level on the data that stays on the device; one batch is not
-    the problem."""
-    exact = [name for name in names if name in SOLVED]
-    if exact and isinstance(problem.data, FirstBatch):
-        raise InputError(
-            f"{exact[0]} solves the inner level exactly, but all data of this problem comes in a"
-            " stream.",
-            "Pass what it is to be solved on: Problem(outer, inner, data, x0, y0, sample=stream).",
-        )
-
-
-def _targets(until: Mapping[str, float] | None, names: list[str]) -> dict[str, float]:
-    """What to wait for, if it is recorded and finite."""
-    if not isinstance(until, Mapping | None):
-        raise InputError(
-            f"until must be a dictionary of measures and values, but it is {short(repr(until))}.",
-            "Pass until={'stationarity': 1e-8}, for example.",
-        )
-    targets = {}
-    for name, value in (until or {}).items():
-        if name not in names:
-            raise InputError(
-                f"until names {name!r}, but a run can only wait for what it records:"
-                f" {', '.join(names)}.",
-                "Add it to measures.",
-            )
-        targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
-    return targets
-
-
-def _placed(
-    placement: Placement,
-    network: Network | DirectedNetwork,
-    method: Algorithm,
-    data: Tree,
-    seed: int,
-    known: dict[str, jax.Array],
-    targets: dict[str, jax.Array],
-) -> Inputs:
-    """The inputs of a run on several devices, every part where it belongs."""
-    key = jax.jit(
-        lambda: jax.random.key(seed), out_shardings=NamedSharding(placement.mesh, EVERYWHERE)
-    )()
-    mixing = placement.split_devices(sharded_mixing(network, placement))
-    everywhere = [placement.everywhere(part) for part in (known, targets, told(network, method))]
-    return Inputs(method.core, mixing, data, key, *everywhere)
-
-
-def told(network: Network | DirectedNetwork, method: Algorithm) -> Reach | None:
-    """What the agents are told about the network, if the method wants it, as arrays."""
-    if not method.told or isinstance(network, DirectedNetwork):
+def network_constants(network: Network | DirectedNetwork) -> Reach | None:
+    """The width and the spectral gap of an undirected network as arrays, for methods that use
+    them."""
+    if isinstance(network, DirectedNetwork):
         return None
     return Reach(*(jnp.asarray(number) for number in network.reach))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
 from decibo.pytree import Layout, Tree
@@ -46,10 +47,16 @@ def starting_rows(
     problem: Problem,
     agents: int,
     start: Mapping[str, Tree] | RandomStart,
-    variables: tuple[str, ...],
+    method: Algorithm,
+    shown: tuple[str, ...],
 ) -> dict[str, jax.Array]:
     """The starting point of every agent: rows for x and y always, for other variables where they
-    were given."""
+    were given.
+
+    shown   the variables that the method shows, all of which may begin somewhere unless it says
+            which
+    """
+    variables = method.direction.variables if method.direction else shown
     points = start.scale if isinstance(start, RandomStart) else start
     if not isinstance(points, Mapping):
         raise InputError(

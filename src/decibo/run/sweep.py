@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -25,37 +24,32 @@ from decibo.algorithm.privacy import masks_of
 from decibo.data.stream import Stream
 from decibo.errors import InputError, missing
 from decibo.formatting import format_setting
-from decibo.measure.measures import resolve
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.network.per_variable import each
-from decibo.problem.problem import Problem, why_no_products
+from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
-from decibo.pytree import Tree, one_of
+from decibo.pytree import Tree
 from decibo.run.batching import Batch, BatchStepper, batch_size, look, stack
 from decibo.run.checkpoint import RunState
-from decibo.run.diagnose import MOREAU
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Inputs, Program
-from decibo.run.outcome import judge, worsened
-from decibo.run.progress import Report
-from decibo.run.run import Callbacks, Ended, Look, Plan, run, watched
+from decibo.run.observers import Callbacks, Report, watched
+from decibo.run.outcome import MOREAU, judge, worsened
+from decibo.run.run import Clock, Ended, Observer, Plan, run
 from decibo.run.seeds import seed_numbers
 from decibo.run.solution import Status
 from decibo.run.solve import (
     Measures,
     check_fit,
     check_process,
-    check_products,
     check_types,
+    examined,
     finite_at_start,
-    known_solution,
-    start_of,
-    told,
-    variables_of,
+    network_constants,
+    recorded_of,
 )
-from decibo.run.start import Start
-from decibo.run.timing import Clock
+from decibo.run.start import Start, starting_rows
 from decibo.validate import MOST_STEPS, did_you_mean, integer, only_known
 
 if TYPE_CHECKING:
@@ -304,10 +298,8 @@ def _prepared(
     # their rows, which are then in memory once.
     functions, agents, first = problem.functions, cases[0][0].agents, cells[0].method
     data = problem.local(range(agents))
-    known = known_solution(problem)
-    for cell in cells:
-        check_products(problem, cell.method, data)
-    variables = variables_of(functions, data, first.core)
+    found = [examined(problem, cell.method, functions, data) for cell in cells]
+    variables = found[0].variables
     shared: dict[int, dict[str, jax.Array]] = {}
     starts: dict[tuple[int, int], dict[str, jax.Array]] = {}
     for cell in cells:
@@ -317,16 +309,19 @@ def _prepared(
         rows = None if callable(start) else shared.get(id(start))
         if rows is None:
             points: Any = start(cell.seed) if callable(start) else start
-            rows = shared[id(start)] = start_of(problem, agents, points, by, variables)
+            rows = problem.start_rows(agents)
+            if points is not None:
+                rows = starting_rows(problem, agents, points, by, variables)
+            shared[id(start)] = rows
         finite_at_start(functions, data, rows, np.arange(agents))
         masks = masks_of(over, by, rows, cell.seed) if by.masks else {}
         starts[cell.case, cell.seed] = rows | masks if masks else rows
     several = len({id(over) for over, _, _ in cases}) > 1
     mixings = [over.mixing("dense") for over, _, _ in cases] if several else [cases[0][0].mixing()]
-    reaches = [told(over, by) for over, by, _ in cases[: len(mixings)]]
-    tells = {"has_direction": first.direction is not None, "has_rest": first.rest is not None}
-    no_exact = partial(why_no_products, functions, one_of(data))
-    recorded = resolve(measures, variables, known, **tells, no_exact=no_exact)
+    reaches = [
+        network_constants(over) if by.told else None for over, by, _ in cases[: len(mixings)]
+    ]
+    recorded = recorded_of(problem, first, functions, data, variables, measures)
 
     # Runs that differ in numbers only share a program.
     kinds: dict[object, list[int]] = {}
@@ -360,7 +355,9 @@ def _prepared(
         core = stack(cores) if differs["core"] else cores[0]
         key = jnp.stack(keys) if differs["key"] else keys[0]
         start = stack(begun) if differs["start"] else begun[0]
-        groups.append((group, Batch(Inputs(core, mixing, data, key, known, {}, reach), start, own)))
+        groups.append(
+            (group, Batch(Inputs(core, mixing, data, key, problem.known, {}, reach), start, own))
+        )
     program = Program(functions, recorded, early=False)
     return _Prepared(cases, cells, program, data, starts, groups)
 
@@ -388,11 +385,11 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbac
             state = stepper.begin()
             first = look(program, batch, state.agents)
             stepper.clock.lap()
-            looks: list[Look] = [reporting]
+            observers: list[Observer] = [reporting]
             if len(callbacks):
                 callbacks.start(replace(plan, runs=tuple(places.tolist())))
-                looks.insert(0, callbacks.look)
-            state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
+                observers.insert(0, callbacks.look)
+            state, ended = run(stepper, plan, state, observers, at_records=len(callbacks) > 0)
             last = look(program, batch, state.agents)
             seconds += state.seconds.steps
             sizes.append(batch.size)

@@ -20,7 +20,7 @@ from decibo.errors import InputError, first_line, short_repr
 from decibo.files import read_toml
 from decibo.network.network import Network
 from decibo.run.fingerprint import digest
-from decibo.run.progress import Report
+from decibo.run.observers import Report
 from decibo.silo.identity import Identity, Site
 from decibo.silo.mix import neighbours_of
 from decibo.silo.secure_sum import check_sums

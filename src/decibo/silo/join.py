@@ -30,8 +30,8 @@ from decibo.pytree import Tree
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import RunState, check_folder
 from decibo.run.lock import hold
-from decibo.run.progress import Report
-from decibo.run.run import Callbacks, Ended, Plan, reporting, run, saving, watched
+from decibo.run.observers import Callbacks, Report, reporting, saving, watched
+from decibo.run.run import Ended, Plan, run
 from decibo.run.solution import Solution, Status
 from decibo.silo.asynchronous import AsyncStepper
 from decibo.silo.collectives import Collectives

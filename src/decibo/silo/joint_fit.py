@@ -31,7 +31,7 @@ from decibo.files import PRIVATE, read_record, write_record
 from decibo.problem.problem import Problem
 from decibo.run import checkpoint_files
 from decibo.run.fingerprint import software
-from decibo.run.run import Callbacks, watched
+from decibo.run.observers import Callbacks, watched
 from decibo.run.solution import Solution, Status
 from decibo.silo.collectives import Collectives
 from decibo.silo.consortium import Consortium

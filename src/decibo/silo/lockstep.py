@@ -17,9 +17,8 @@ from decibo.parallel.signals import GracefulStop
 from decibo.pytree import Tree
 from decibo.run import loop
 from decibo.run.checkpoint import RunState
-from decibo.run.run import Ended
+from decibo.run.run import Clock, Ended
 from decibo.run.solution import Status
-from decibo.run.timing import Clock
 from decibo.silo.mailbox import DIVERGED, LOOK, STOPPED, EndedError, Mailbox
 from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.secret import agreed_secrets, masks_of_site

@@ -22,8 +22,7 @@ from decibo.measure.measures import Snapshot
 from decibo.problem.problem import Functions, Oracle
 from decibo.programs import jitted
 from decibo.pytree import Tree
-from decibo.run.compiled import missed
-from decibo.run.run import Ended
+from decibo.run.run import Ended, missed
 from decibo.run.solution import Status
 from decibo.silo.collectives import Collectives
 from decibo.silo.job import RESIDUAL

@@ -15,7 +15,7 @@ from decibo.algorithm.algorithm import Core
 from decibo.algorithm.compose import MASK
 from decibo.errors import InputError
 from decibo.files import PRIVATE
-from decibo.measure.cost import Cost, step_cost
+from decibo.measure.cost import Cost, examine
 from decibo.measure.measures import Measure, Measures, as_trees, available, resolve
 from decibo.problem.problem import Problem, why_no_products
 from decibo.programs import jitted
@@ -23,11 +23,10 @@ from decibo.pytree import Tree, one_of
 from decibo.run import loop, outcome
 from decibo.run.checkpoint import Checkpointer, Checkpoints, RunState
 from decibo.run.data_marks import Marks
-from decibo.run.diagnose import step_sizes
 from decibo.run.loop import Inputs, Program
 from decibo.run.run import Ended
 from decibo.run.solution import Solution, Status
-from decibo.run.solve import finite_at_start, known_solution, variables_of
+from decibo.run.solve import finite_at_start
 from decibo.silo.agent import Agent, begin
 from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.collectives import tree_of
@@ -159,7 +158,7 @@ class SiteRun:
                 reasons = [f"Interrupted after step {state.step} of {steps}; {again}"]
             chosen = method.core.chosen
             sizes = {} if chosen is None else jax.vmap(chosen)(state.agents)
-            reasons += [note, moved, step_sizes(sizes)]
+            reasons += [note, moved, outcome.step_sizes(sizes)]
         if resumed:
             reasons.append(f"Resumed from the checkpoint of step {resumed}.")
         return Solution(
@@ -228,8 +227,8 @@ def prepare(
             "Use one consensus strategy for all variables.",
         )
     core = agent.inputs.core
-    known = known_solution(problem)
-    recorded = own_measures(measures, job, variables_of(functions, rows, core), known, rows)
+    found = examine(functions, one_of(rows), one_of(start), core)
+    recorded = own_measures(measures, job, found.variables, problem.known, rows)
     return SiteRun(
         job,
         site,
@@ -239,9 +238,9 @@ def prepare(
         shape,
         before,
         during,
-        step_cost(functions, one_of(rows), one_of(start), core),
+        found.cost,
         Program(functions, recorded),
-        Inputs(core, agent.inputs.mixing, rows, jax.random.key(job.seed), known, {}),
+        Inputs(core, agent.inputs.mixing, rows, jax.random.key(job.seed), problem.known, {}),
         job.record_every if every is None else every,
     )
 
