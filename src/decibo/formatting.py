@@ -61,7 +61,7 @@ def latex_number(value: float | None) -> str:
     if value == int(value) and abs(value) < 1e6:
         return f"${int(value):,}$".replace(",", "{,}")
     if 1e-2 <= abs(value) < 1e4:
-        return f"${value:.3g}$" if abs(value) < 1e3 else f"${value:.0f}$"
+        return f"${value:.3g}$" if abs(value) < 1e3 else f"${value:,.0f}$".replace(",", "{,}")
     digits, power = f"{value:.1e}".split("e")
     return (
         f"$10^{{{int(power)}}}$" if digits == "1.0" else rf"${digits} \times 10^{{{int(power)}}}$"
@@ -81,9 +81,10 @@ def plus_minus(mean: float, deviation: float) -> str:
 def latex_plus_minus(mean: float, deviation: float) -> str:
     r"""The same for LaTeX: $0.523 \pm 0.031$, $(1.23 \pm 0.32) \times 10^{-5}$."""
     if not (math.isfinite(mean) and math.isfinite(deviation)) or _is_tiny(deviation, mean):
-        return rf"{latex_number(mean)} $\pm$ {latex_number(deviation)}"
+        return rf"{latex_number(mean).rstrip('$')} \pm {latex_number(deviation).lstrip('$')}"
     power, digits = _to_second_digit(mean, deviation)
-    both = r" \pm ".join(digits)
+    thousands = [f"{float(number):,.0f}" if "." not in number else number for number in digits]
+    both = r" \pm ".join(thousands).replace(",", "{,}")
     return f"${both}$" if power == 0 else rf"$({both}) \times 10^{{{power}}}$"
 
 

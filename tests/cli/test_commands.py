@@ -222,8 +222,13 @@ def test_compare_tells_which_run_came_to_nothing(here, call):
         for path in here.glob("out/*/*/run.json")
     }
     assert statuses == {"ahead_exact": "done", "ahead_alpha": "diverged"}
-    latex = call("report", "out/quad-compare", "--latex").out
+    latex = call("report", "out/quad-compare", "--latex", "-").out
+    assert latex.startswith("% \\usepackage{booktabs}")
+    assert latex.endswith("\\end{tabular}\n\n")  # and nothing else
     assert "& diverged &" in latex
+    done = call("report", "out/quad-compare", "--latex", "table.tex")
+    assert (here / "table.tex").read_text() + "\n" == latex
+    assert "Written to table.tex" in done.out
 
 
 @pytest.mark.parametrize(
@@ -326,7 +331,7 @@ def test_list_names_everything_with_its_settings(call, kind):
     names = [entry["name"] for entry in said]
     if kind == "methods":
         known = decibo.CATALOG | decibo.contrib.CATALOG
-        assert names == list(known)
+        assert sorted(names) == sorted(known)
         assert all(entry["provenance"] == known[entry["name"]].provenance for entry in said)
         assert said[names.index("ahead_exact")]["settings"] == [
             "[alpha]",

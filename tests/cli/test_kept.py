@@ -252,7 +252,7 @@ def broken_runs(folder):
 
 def test_broken_runs_are_left_out_and_named(here, decibo_call):
     reasons = broken_runs(here / "runs")
-    done = decibo_call("report", "runs", "--latex")
+    done = decibo_call("report", "runs", "--latex", "table.tex")
     assert done.code == 0, done.err
     notes = done.err.splitlines()
     page = (here / "runs/report.html").read_text()

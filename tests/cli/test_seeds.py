@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+import decibo
 from decibo.cli.errors import Exit
 from decibo.report import read_run
 
@@ -133,9 +134,57 @@ def test_a_diverged_seed_is_counted_and_explained(compared, decibo_call):
     )
     assert done.code == Exit.DIVERGED
     assert "2 diverged" in done.out
-    assert "seed 1: " in done.out
-    reported = decibo_call("report", compared, "--latex", "--json")
+    # two failures of one kind are one paragraph
+    text = " ".join(done.out.split())
+    assert "2 runs diverged: ahead[alpha=1e9,gamma=0.1,lam=2] (2). For example ahead" in text
+    assert "seed 1:" not in text
+    assert "is behind the methods that did" in text
+    reported = decibo_call("report", compared, "--latex", "-", "--json")
     assert "2 diverged & --" in reported.json["latex"]
+
+
+def test_a_second_comparison_says_what_it_replaces(compared, decibo_call):
+    words = ("compare", "c.py", "--seeds", 2, "--steps", 4)
+    assert decibo_call(*words).err == ""
+    noted = decibo_call(*words).err
+    assert "replaces 4 runs of an earlier command: ahead/seed-0" in noted or "ahead_exact/" in noted
+    assert "replaces" not in decibo_call(*words, "--resume").err
+
+
+def test_all_methods_are_tuned_with_the_same_number_of_tries(here, write, decibo_call, monkeypatch):
+    tried = []
+    real = decibo.sweep
+    monkeypatch.setattr(
+        decibo,
+        "sweep",
+        lambda problem, network, method, rows, **named: (
+            tried.append((method.name, len(rows), named["seeds"]))
+            or real(problem, network, method, rows, **named)
+        ),
+    )
+    methods = "[decibo.ahead_exact(alpha=2e-3, gamma=0.02), decibo.ahead_exact(),"
+    methods += " decibo.ahead(alpha=30.0, gamma=0.1, lam=20.0)]"
+    write("c.py", **NAMES | {"start": None, "methods": methods})
+    done = decibo_call("compare", "c.py", "--seeds", 2, "--tune", 9, "--steps", 60, "--json")
+    assert done.code == Exit.RAN, done.err
+    tries = {}
+    for name, count, (seed,) in tried:
+        assert seed in (2, 3)  # those of the comparison are 0 and 1
+        tries[name, seed] = tries.get((name, seed), 0) + count
+    assert tries == dict.fromkeys(
+        [(name, seed) for name in ("ahead_exact", "ahead") for seed in (2, 3)], 9
+    )
+    timid, automatic, bold = done.json["tuned"].values()
+    assert automatic["settings"] == {}
+    assert "finds its own" in automatic["remark"]
+    assert timid["settings"]["alpha"] > 4e-3
+    assert bold["settings"]["alpha"] < 30  # where it diverges
+    # what was found is what ran, and it is better than what was given
+    first = next(run for run in done.json["runs"] if run["seed"] == 0)
+    assert f"alpha={timid['settings']['alpha']:.6g}" in first["method"]
+    given = decibo_call("compare", "c.py", "--seeds", 2, "--steps", 60, "--json").json["runs"][0]
+    assert first["last"]["stationarity"] < 0.1 * given["last"]["stationarity"]
+    assert decibo_call("compare", "c.py", "--tune", 2).code == Exit.WRONG
 
 
 def test_run_with_seeds_and_checkpoints(here, decibo_call):

@@ -57,3 +57,28 @@ def test_figures_without_matplotlib_are_an_import_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"decibo\[plot\]"):
         figures(written(tmp_path / "run", curve(FALLING)), tmp_path / "figures")
+
+
+def test_a_figure_has_the_size_the_font_the_axes_and_the_order_that_are_asked_for(
+    tmp_path, monkeypatch
+):
+    from matplotlib.figure import Figure
+
+    for k, label in enumerate(("a", "b", "c")):
+        written(tmp_path / "runs" / label, curve(FALLING ** (1 + k % 2)), label=label)
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    look = {"size": (2.0, 1.5), "font": 7, "log": True, "order": ["c", "a"]}
+    figures(tmp_path / "runs", tmp_path / "figures", measures=["stationarity"], **look)
+    (ax,) = drawn[0].axes
+    assert drawn[0].get_size_inches()[0] == pytest.approx(2.2)
+    assert (ax.get_xscale(), ax.xaxis.label.get_size()) == ("log", 7)
+    (legend,) = drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["c", "a", "b"]
+    # c and a lie on each other: they differ in colour, marker and its place
+    for look in ("get_color", "get_marker", "get_markevery"):
+        assert len({str(getattr(line, look)()) for line in ax.get_lines()}) == 3
+    with pytest.raises(InputError, match="font must be a positive"):
+        figures(tmp_path / "runs", tmp_path / "figures", font=-1)
+    with pytest.raises(InputError, match="size must be two numbers of inches"):
+        figures(tmp_path / "runs", tmp_path / "figures", size=(0.0, 2.0))

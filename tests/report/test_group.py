@@ -7,7 +7,7 @@ import decibo
 from decibo.formatting import MINUS
 from decibo.report import figures, latex_table, read_run, report, write_run, write_runs
 from decibo.report.chart_data import chart_data
-from decibo.report.group import grouped
+from decibo.report.group import best, grouped
 from decibo.report.page import page_sections
 from decibo.report.summary import load
 from helpers.runs import METHOD, PROBLEM, RING, curve, made_up
@@ -65,12 +65,43 @@ def test_the_table_has_mean_and_deviation_and_counts_those_without_an_answer(pla
     text = latex_table(place, targets=(5e-3, 5e-7))
     mine, other = (line for line in text.splitlines() if line.startswith(("mine", "other")))
     assert (
-        mine
-        == r"mine & 2 done, 1 diverged & $(2.0 \pm 1.4) \times 10^{-4}$ (2/3) & $120$ $\pm$ $0$"
+        mine == r"mine & 2 done, 1 diverged & $(2.0 \pm 1.4) \times 10^{-4}$ (2/3) & $120 \pm 0$"
         r" (2/3) & -- \\"
     )
-    assert other == r"other & 2 done & $10^{-8}$ $\pm$ $0$ & $60$ $\pm$ $0$ & $160$ $\pm$ $0$ \\"
+    bold = [rf"$\mathbf{{{text}}}$" for text in (r"10^{-8} \pm 0", r"60 \pm 0", r"160 \pm 0")]
+    assert other == rf"other & 2 done & {' & '.join(bold)} \\"
     assert "standard deviation over 2 to 3 seeds" in text
+
+
+def test_a_lost_seed_never_wins_a_table_or_a_card(tmp_path):
+    """The mean over the seeds that are left is far below the other method's, and still behind it."""
+    for seed in (0, 1, 2):
+        seeded(tmp_path / "safe" / f"seed-{seed}", "s", seed, FALLING, label="safe")
+        bold = {"status": "diverged", "message": "Gone."} if seed == 0 else {}
+        values = LOST if bold else FALLING**3
+        seeded(tmp_path / "bold" / f"seed-{seed}", "b", seed, values, label="bold", **bold)
+    groups = grouped(load(tmp_path))
+    assert [group.label for group in groups] == ["bold", "safe"]
+    ends = [group.end("stationarity") for group in groups]
+    assert ends[0].mean < 1e-6 * ends[1].mean
+    assert [groups[k].label for k in best(groups, ends)] == ["safe"]
+    card = page_sections(groups).cards[1]
+    assert (card.title, card.note) == ("Lowest at the end: stationarity", "safe")
+    rows = [line for line in latex_table(tmp_path).splitlines() if "mathbf" in line]
+    assert [row.partition(" ")[0] for row in rows] == ["safe"]
+    assert [run["lost"] for run in chart_data(groups, "stationarity")["runs"]] == [1, 0]
+    again = grouped(load(tmp_path), order=["safe"])
+    assert [group.label for group in again] == ["safe", "bold"]
+    with pytest.raises(decibo.InputError, match="Did you mean 'safe'"):
+        grouped(load(tmp_path), order=["saef"])
+
+
+def test_a_share_of_right_answers_is_better_the_larger_it_is(tmp_path):
+    for label, end in (("good", 0.9), ("poor", 0.6)):
+        history = {"step": np.array([0, 10]), "correct": np.array([0.5, end])}
+        write_run(tmp_path / label, made_up(history), PROBLEM, RING, METHOD, label=label)
+    card = page_sections(grouped(load(tmp_path))).cards[1]
+    assert (card.title, card.value, card.note) == ("Highest at the end: correct", "0.9", "good")
 
 
 def test_the_page_shows_bands_counts_and_every_seed(place, tmp_path):

@@ -260,7 +260,8 @@ def test_the_table_of_targets(page):
     page.select_option("#currency", "seconds")
     assert rows()[0][0] == "444 ms"  # 200 of 900 steps in 2 seconds
     page.select_option("#target-measure", "consensus_x")
-    assert rows() == [[NONE] * 4] * 3
+    assert page.inner_html("#reach") == ""
+    assert "No run reached" in page.inner_text("#targets")
     assert "not positive at the start" in page.inner_text("#targets")
 
 

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,22 +25,9 @@ except ImportError:
     )
     sys.exit(2)
 
-from decibo.cli import cache
-from decibo.cli.check import check
-from decibo.cli.compare import compare
-from decibo.cli.demo import demo
-from decibo.cli.doctor import doctor, version_line
-from decibo.cli.errors import MEANING, Exit, one_line, report_error
-from decibo.cli.init import init
-from decibo.cli.list import listing
-from decibo.cli.options import Json, Trusted
-from decibo.cli.report import report
-from decibo.cli.run import resume, run
-from decibo.cli.solving import interruptible
-from decibo.cli.sweep import sweep
+from decibo.cli.errors import MEANING, Exit, one_line, report_error, without_numbers
 from decibo.parallel.failure_detection import end, is_watched
-from decibo.parallel.launch import launch as launch_processes
-from decibo.parallel.processes import init_distributed
+from decibo.parallel.signals import GracefulStop
 
 CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 ABOUT = f"""Decentralised bilevel optimisation: agents solve a two-level problem together.
@@ -50,7 +38,7 @@ First steps:
   decibo init                      write mine.py, a file to begin with
   decibo run mine.py               solve what it describes
   decibo compare mine.py           run the methods that it lists
-  decibo list methods              methods and their settings
+  decibo list methods              what there is by name
 
 \b
 Exit codes:
@@ -71,6 +59,8 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
+        from decibo.cli.doctor import version_line
+
         print(version_line())
         raise typer.Exit()
 
@@ -85,26 +75,290 @@ def _commands(
     pass
 
 
-def _prepared(command: Callable[..., int]) -> Callable[..., int]:
-    """Before anything touches a device: join the other processes, if a launcher started several;
-    set up the cache."""
+def _methods(incomplete: str) -> list[str]:
+    """For the completion of a shell."""
+    from decibo.cli.list import names_of_methods
 
-    @wraps(command)
-    def call(*arguments: Any, **options: Any) -> int:
-        init_distributed()
-        cache.enable()
-        return command(*arguments, **options)
-
-    return call
+    return [name for name in names_of_methods() if name.startswith(incomplete)]
 
 
-app.command()(_prepared(demo))
-app.command()(init)
-for solving in (run, resume, compare, sweep, check):
-    app.command()(_prepared(solving))
-app.command()(report)
-app.command("list")(listing)
-app.command()(doctor)
+SPEC = typer.Option(
+    "--method", "-m", metavar="METHOD", help="name[setting=value, ...]", autocompletion=_methods
+)
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.py", help="What to run; see docs/command-line.md.")
+]
+Method = Annotated[str | None, SPEC]
+Methods = Annotated[list[str] | None, SPEC]
+Steps = Annotated[int | None, typer.Option("--steps", metavar="N", help="The number of steps.")]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds", metavar="N", help="Repeat with this many seeds, or with a list: 0,3,7."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="Where to write; default out/NAME."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Keep runs that are complete already, and go on.")
+]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="MODULE", help="Run code of this module, if the job names it."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+
+
+def work_of(place: str, joined: bool = False) -> Callable[[Callable[..., Any]], Callable[..., int]]:
+    """What a command does: a function somewhere in decibo.cli, with the same arguments, imported
+    when the command is called. Options and help are here, since JAX takes a second to import.
+
+    joined   before it touches a device, the processes join each other, if a launcher started
+             several, and the cache of compiled programs is set up
+    """
+
+    def carried_out(command: Callable[..., Any]) -> Callable[..., int]:
+        @wraps(command)
+        def call(**options: Any) -> int:
+            if joined:
+                from decibo.cli import cache
+                from decibo.parallel.processes import init_distributed
+
+                init_distributed()
+                cache.enable()
+            module, _, name = place.partition(".")
+            return getattr(import_module(f"decibo.cli.{module}"), name)(**options)
+
+        return call
+
+    return carried_out
+
+
+@app.command()
+@work_of("demo.demo", joined=True)
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path(
+        "out/demo"
+    ),
+    as_json: Json = False,
+):
+    """Let four hospitals learn one model, alone and together.
+
+    It uses embedded data and ends with two tables and the path of a page to open.
+    """
+
+
+@app.command()
+@work_of("init.init")
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE.py", help="Its name.")] = Path("mine.py"),
+    as_json: Json = False,
+):
+    """Write a file to begin with, which runs as it is.
+
+    \b
+    Example:
+      decibo init mine.py
+    """
+
+
+@app.command()
+@work_of("run.run", joined=True)
+def run(
+    path: File,
+    method: Method = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
+    ] = False,
+    resumed: Resume = False,
+    as_json: Json = False,
+):
+    """Run a Python file and solve the problem that it defines.
+
+    \b
+    Examples:
+      decibo run mine.py
+      decibo run mine.py --steps 500 -m 'ahead_exact[lam=20]'
+      decibo run mine.py --out out/first --checkpoint
+      decibo run mine.py --seeds 5
+    """
+
+
+@app.command()
+@work_of("run.resume", joined=True)
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
+    steps: Annotated[
+        int | None, typer.Option(help="Continue up to this many steps in all.")
+    ] = None,
+    as_json: Json = False,
+):
+    """Continue a run from its last checkpoint.
+
+    It runs the copy of the file that is stored there.
+
+    \b
+    Example:
+      decibo resume out/mine
+    """
+
+
+@app.command()
+@work_of("compare.compare", joined=True)
+def compare(
+    path: File,
+    methods: Methods = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    tune: Annotated[
+        int | None,
+        typer.Option("--tune", metavar="N", help="First try N settings of every method."),
+    ] = None,
+    out: Out = None,
+    resumed: Resume = False,
+    as_json: Json = False,
+):
+    """Run several methods on the same problem and network.
+
+    Without -m, the methods are those of `methods` in the file.
+    With --seeds, each of them runs once for each seed of data, network and
+    method; the table shows mean and standard deviation.
+    With --tune, the step sizes of every method are tuned first: each gets the
+    same number of tries, on seeds that are not those of the comparison.
+
+    \b
+    Examples:
+      decibo compare mine.py -m ahead_exact \\
+          -m 'ahead[alpha=0.05, gamma=0.1, lam=20]'
+      decibo compare mine.py --seeds 5
+      decibo compare mine.py --tune 30 --seeds 5
+    """
+
+
+@app.command()
+@work_of("sweep.sweep", joined=True)
+def sweep(
+    path: File,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
+    ] = None,
+    method: Method = None,
+    steps: Steps = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    as_json: Json = False,
+):
+    """Run one method with many settings at once.
+
+    Without -g, the lists are those of `grid` in the file.
+
+    \b
+    Example:
+      decibo sweep mine.py -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
+    """
+
+
+@app.command()
+@work_of("run.check", joined=True)
+def check(
+    path: File,
+    method: Method = None,
+    radius: Annotated[
+        float, typer.Option(help="Around the start, for constants that are estimated.")
+    ] = 1.0,
+    as_json: Json = False,
+):
+    """Show what the theory guarantees, without running.
+
+    \b
+    Example:
+      decibo check mine.py -m 'ahead_exact[alpha=0.01, gamma=0.1]'
+    """
+
+
+@app.command()
+@work_of("report.report")
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of them.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
+    ] = None,
+    latex: Annotated[
+        Path | None,
+        typer.Option("--latex", metavar="FILE", help="Also write a LaTeX table; - prints it."),
+    ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")
+    ] = False,
+    measure: Annotated[
+        str | None, typer.Option(help="The measure of the figures and the LaTeX table.")
+    ] = None,
+    axis: Annotated[
+        str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")
+    ] = "step",
+    band: Annotated[
+        str, typer.Option(help="Of several seeds in figures: quartiles or range.")
+    ] = "quartiles",
+    size: Annotated[
+        str | None, typer.Option(metavar="WxH", help="Inches of a panel: 3.3x2.4.")
+    ] = None,
+    font: Annotated[
+        float | None, typer.Option(metavar="PT", help="Points of the text in figures.")
+    ] = None,
+    log: Annotated[bool, typer.Option("--log", help="Logarithmic horizontal axes.")] = False,
+    order: Annotated[
+        str | None, typer.Option(metavar="LABELS", help="Which runs come first: ahead_exact,ahead.")
+    ] = None,
+    as_json: Json = False,
+):
+    """Write one page about runs, for any browser.
+
+    Runs that differ in their seed only are one line with a band, and one row
+    with mean and standard deviation.
+
+    \b
+    Examples:
+      decibo report out/mine-compare
+      decibo report out/first out/second --figures --latex table.tex
+      decibo report out/mine-compare --figures --size 3.3x2.4 --font 8 --log
+    """
+
+
+@app.command("list")
+@work_of("list.listing")
+def listing(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="methods, problems, networks, measures",
+            autocompletion=lambda: ["methods", "problems", "networks", "measures"],
+        ),
+    ],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All about this one.")] = None,
+    as_json: Json = False,
+):
+    """List methods, problems, networks or measures.
+
+    \b
+    Examples:
+      decibo list methods
+      decibo list methods ahead_exact
+    """
+
+
+@app.command()
+@work_of("doctor.doctor")
+def doctor(as_json: Json = False):
+    """Show versions, devices, MPI, data and extras."""
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -127,7 +381,9 @@ def launch(
       decibo launch -n 4 --restarts 3 -- run mine.py --checkpoint
       decibo launch -n 2 -- python my_script.py
     """
-    code = launch_processes(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
+    from decibo.parallel.launch import launch
+
+    code = launch(command, processes, restarts=restarts, heartbeat=heartbeat, host=host)
     return Exit.INTERRUPTED if code == Exit.INTERRUPTED else code
 
 
@@ -210,6 +466,7 @@ def join(
 
     After a crash the same command goes on from the last checkpoint.
     """
+    from decibo.cli import cache
     from decibo.cli.join import join as take_part
 
     cache.enable()
@@ -237,6 +494,7 @@ def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> in
 
     The data is that of the job's problem; the result is compared with solve.
     """
+    from decibo.cli import cache
     from decibo.cli.join import rehearse as try_job
 
     cache.enable()
@@ -269,7 +527,7 @@ def call(argv: Sequence[str], commands: typer.Typer = app, name: str = "decibo")
         warnings.simplefilter("default")
         warnings.showwarning = _Notes()
         try:
-            with interruptible():
+            with GracefulStop(patience=0):  # SIGTERM ends a command as Ctrl-C does
                 code = commands(words, prog_name=name, standalone_mode=False)
             # what typer makes of KeyboardInterrupt
             if code == Exit.INTERRUPTED and code is not Exit.INTERRUPTED:
@@ -286,10 +544,10 @@ def call(argv: Sequence[str], commands: typer.Typer = app, name: str = "decibo")
 
 
 class _Notes(set[str]):
-    """Warnings as notes, each once for a command."""
+    """Warnings as notes, one of each kind for a command: several seeds differ in numbers only."""
 
     def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
         text = one_line(str(message))
-        if text not in self:
+        if without_numbers(text) not in self:
             print(f"decibo: note: {text}", file=sys.stderr)
-        self.add(text)
+        self.add(without_numbers(text))

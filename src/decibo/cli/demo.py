@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-import typer
 
 import decibo
 from decibo.cli import terminal
-from decibo.cli.options import Json
 from decibo.cli.solving import code_of, interruptible, is_first
 from decibo.data.dataset import Dataset
 from decibo.data.split import by_group, shards
@@ -60,16 +58,8 @@ class Trial(NamedTuple):
     accuracy: float
 
 
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.")] = Path(
-        "out/demo"
-    ),
-    as_json: Json = False,
-) -> int:
-    """Let four hospitals learn one model, alone and together.
-
-    It uses embedded data and ends with two tables and the path of a page to open.
-    """
+def demo(out: Path, as_json: bool) -> int:
+    """Both tables, and the page."""
     splits = [decibo.data.heart_disease(seed) for seed in SPLITS]
     data = splits[0]
     groups, counts = np.unique(data.silos(), return_counts=True)

@@ -7,49 +7,62 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-import jax
-
 import decibo
-from decibo.cli import cache, terminal
-from decibo.cli.options import Json
+from decibo.cli import terminal
 from decibo.formatting import format_bytes
 
-DATA = ("mnist.npz", "a9a", "a9a.t", "ijcnn1")  # what `reproduce` looks for
+DATA = ("mnist.npz", "a9a", "a9a.t", "ijcnn1")  # what the paper's experiments look for
 PACKAGE = re.compile(r"([A-Za-z0-9_.-]+)")
 
 
-def doctor(as_json: Json = False) -> int:
-    """Show versions, devices, MPI, data and extras."""
-    cache.enable()
+def doctor(as_json: bool) -> int:
+    """Print all of it."""
     found = findings()
     if as_json:
         terminal.print_json(found)
         return 0
     terminal.table(("package", "version"), list(found["versions"].items()), left=2)
     missing = "not found; set DECIBO_DATA to the folder that holds it"
+    data = found["data"].items()
     rows = [
         ("platform", found["platform"]),
         ("devices", "; ".join(found["devices"])),
         ("cores", str(found["cores"])),
         ("MPI", found["mpi"]),
-        *(
-            (f"data {name}", terminal.path_of(path) if path else missing)
-            for name, path in found["data"].items()
-        ),
+        *((f"data {name}", terminal.path_of(path) if path else missing) for name, path in data),
         ("compilation cache", found["compilation cache"]["text"]),
     ]
     terminal.table(("item", "value"), rows, left=2)
-    terminal.table(("extra", "package", "version"), _rows(found["extras"]), left=3)
+    extras = [
+        (extra, name, number or f"missing: pip install 'decibo[{extra}]'")
+        for extra, packages in found["extras"].items()
+        for name, number in packages.items()
+    ]
+    terminal.table(("extra", "package", "version"), extras, left=3)
     return 0
 
 
 def findings() -> dict[str, Any]:
     """Everything, as JSON can hold it."""
+    import jax
+
+    from decibo.cli import cache
+
+    cache.enable()
+    path = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
+    found = (shutil.which(name, path=path) for name in ("mpiexec", "srun"))
+    launcher = next((terminal.path_of(each) for each in found if each), "not found")
+    mpi4py = _version("mpi4py")
+    mpi = f"mpi4py {mpi4py}, launcher {launcher}"
+    # Those that combine others, or are for developers, are left out.
+    extras = {match[1] for line in _requires() if (match := re.search(r"extra == '(\w+)'", line))}
+    folder = cache.folder_in_use()
+    sizes = [each.stat().st_size for each in Path(folder or "").glob("*-cache")] if folder else []
+    programs = f"{folder} ({len(sizes)} programs, {format_bytes(sum(sizes))})"
     return {
         "versions": {
             "decibo": decibo.__version__,
@@ -59,13 +72,20 @@ def findings() -> dict[str, Any]:
         "platform": platform.platform(),
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
         "cores": os.cpu_count(),
-        "mpi": _mpi(),
+        "mpi": mpi if mpi4py else "mpi4py is missing: pip install 'decibo[mpi]'",
         "data": {
-            name: None if (path := decibo.data.find(name)) is None else str(path) for name in DATA
+            name: None if (place := decibo.data.find(name)) is None else str(place) for name in DATA
         },
         "data folder": os.environ.get("DECIBO_DATA"),
-        "extras": {extra: _packages(extra) for extra in _extras()},
-        "compilation cache": _programs(),
+        "extras": {
+            extra: _packages(extra) for extra in sorted(extras - {"all", "dev", "docs", "bench"})
+        },
+        "compilation cache": {
+            "folder": folder,
+            "programs": len(sizes),
+            "bytes": sum(sizes),
+            "text": programs if folder else "off",
+        },
     }
 
 
@@ -77,28 +97,12 @@ def version_line() -> str:
     )
 
 
-def _rows(extras: dict[str, dict[str, str | None]]) -> Iterator[tuple[str, str, str]]:
-    for extra, packages in extras.items():
-        for name, number in packages.items():
-            yield extra, name, number or f"missing: pip install 'decibo[{extra}]'"
-
-
-def _extras() -> list[str]:
-    """The extras that users install; those that combine others or are for developers are left
-    out."""
-    extras = {match[1] for line in _requires() if (match := re.search(r"extra == '(\w+)'", line))}
-    return sorted(extras - {"all", "dev", "docs", "bench"})
-
-
 def _packages(extra: str) -> dict[str, str | None]:
     """The packages that an extra needs, or decibo itself, with their versions."""
-    lines = [
-        line
-        for line in _requires()
-        if (f"extra == '{extra}'" in line if extra else "extra ==" not in line)
-    ]
-    names = {match[1] for line in lines if (match := PACKAGE.match(line))}
-    return {name: _version(name) for name in sorted(names - {"decibo"})}
+    mark = f"extra == '{extra}'"
+    lines = [line for line in _requires() if (mark in line if extra else "extra ==" not in line)]
+    names = {match[1] for line in lines if (match := PACKAGE.match(line))} - {"decibo"}
+    return {name: _version(name) for name in sorted(names, key=lambda name: (name != "jax", name))}
 
 
 def _requires() -> list[str]:
@@ -113,24 +117,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _mpi() -> str:
-    path = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
-    launcher = next(
-        (found for name in ("mpiexec", "srun") if (found := shutil.which(name, path=path))), None
-    )
-    package = _version("mpi4py")
-    if package is None:
-        return "mpi4py is missing: pip install 'decibo[mpi]'"
-    return f"mpi4py {package}, launcher {terminal.path_of(launcher) if launcher else 'not found'}"
-
-
-def _programs() -> dict[str, object]:
-    """Where compiled programs are stored, and how many there are."""
-    folder = cache.folder_in_use()
-    if folder is None:
-        return {"folder": None, "programs": 0, "bytes": 0, "text": "off"}
-    sizes = [path.stat().st_size for path in Path(folder).glob("*-cache")]
-    text = f"{folder} ({len(sizes)} programs, {format_bytes(sum(sizes))})"
-    return {"folder": folder, "programs": len(sizes), "bytes": sum(sizes), "text": text}

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import traceback
 from enum import IntEnum
 from types import TracebackType
 
-from decibo.cli.doctor import version_line
 from decibo.errors import (
     OWN_FILES,
     CorruptedFileError,
     InputError,
-    LostError,
     StorageError,
     UnreachableError,
     first_line,
@@ -28,7 +27,6 @@ from decibo.errors import (
 )
 from decibo.files import DISK
 from decibo.parallel.failure_detection import INTERRUPTED, LOST, announce, is_lost
-from decibo.run.solution import DivergedError
 
 
 class Exit(IntEnum):
@@ -90,20 +88,24 @@ def _classify(error: BaseException) -> tuple[Exit, str]:
     if own := _own_bug(error):
         place = f"{_own_place(own)} raised {type(own).__name__}: {first_line(own)}"
         return Exit.OWN, one_line(place if own is error else str(error))
-    if isinstance(error, InputError | CorruptedFileError | UnreachableError | ImportError):
-        return Exit.WRONG, one_line(str(error))
-    if isinstance(error, StorageError):
-        return Exit.STORAGE, one_line(str(error))
-    if isinstance(error, DivergedError):
-        return Exit.DIVERGED, one_line(str(error))
-    if isinstance(error, LostError) or is_lost(error):
-        return Exit.LOST, one_line(str(error))
-    if isinstance(error, OSError) and error.errno in DISK:
-        return Exit.STORAGE, one_line(f"{error.filename or 'a file'}: {error.strerror or error}")
+    text = str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        place = error.filename or ("a file" if error.errno in DISK else "")
+        text = f"{place}: {error.strerror or error}".lstrip(": ")
+    kinds = {
+        Exit.WRONG: isinstance(
+            error, InputError | CorruptedFileError | UnreachableError | ImportError
+        ),
+        Exit.STORAGE: isinstance(error, StorageError)
+        or (isinstance(error, OSError) and error.errno in DISK),
+        Exit.DIVERGED: type(error).__name__ == "DivergedError",  # its module imports JAX
+        Exit.LOST: is_lost(error),
+    }
+    for code, applies in kinds.items():
+        if applies:
+            return code, one_line(text)
     if isinstance(error, OSError) and (error.filename or isinstance(error, WRONG_FILES)):
-        return Exit.WRONG, one_line(
-            f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
-        )
+        return Exit.WRONG, one_line(text)
     if hasattr(error, "format_message"):  # typer could not parse the command line
         return Exit.WRONG, one_line(error.format_message())  # type: ignore[attr-defined]
     return Exit.BROKEN, one_line(f"unexpected {type(error).__name__}: {first_line(error)[:200]}")
@@ -140,6 +142,8 @@ def _own_traceback(error: BaseException) -> TracebackType | None:
 
 def _internal(error: BaseException, debug: bool) -> str:
     """The version line and the place of the traceback: all that a bug report needs."""
+    from decibo.cli.doctor import version_line
+
     lines = [version_line()]
     if not debug:
         descriptor, path = tempfile.mkstemp(prefix="decibo-", suffix=".txt", text=True)
@@ -156,3 +160,8 @@ def one_line(text: str) -> str:
     """On one line, of at most so many characters, none of which could control a terminal."""
     line = " ".join(text.split())
     return "".join(mark if mark.isprintable() else "?" for mark in short(line, LONGEST))
+
+
+def without_numbers(text: str) -> str:
+    """By which two messages are of the same kind."""
+    return re.sub(r"[-+]?\d[\d.,e+-]*", "#", text)

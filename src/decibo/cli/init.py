@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.options import Json
 from decibo.errors import InputError
 from decibo.files import atomic_write, check_writable
 
@@ -55,16 +51,8 @@ until = {{"stationarity": 1e-12}}  # end as soon as this is reached
 '''
 
 
-def init(
-    path: Annotated[Path, typer.Argument(metavar="FILE.py", help="Its name.")] = Path("mine.py"),
-    as_json: Json = False,
-) -> int:
-    """Write a file to begin with, which runs as it is.
-
-    \b
-    Example:
-      decibo init mine.py
-    """
+def init(path: Path, as_json: bool) -> int:
+    """Write the file, if the name is free."""
     if path.suffix != ".py":
         raise InputError(f"The file must end in .py, but it is {path}.", "For example: mine.py")
     if path.exists() or path.is_symlink():
@@ -73,7 +61,7 @@ def init(
     atomic_write(path, TEMPLATE.format(name=path.name))
     place = terminal.path_of(path)
     if as_json:
-        terminal.print_json({"file": place})
+        terminal.print_plain_json({"file": place})
     else:
         terminal.say(f"Written to {place}", f"Next: decibo run {place}")
     return Exit.RAN

@@ -2,78 +2,71 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from decibo import report as pages
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.options import Json
+from decibo.errors import InputError
+from decibo.files import atomic_write
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of them.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
-    ] = None,
-    figures: Annotated[
-        bool, typer.Option("--figures", help="Also write figures as PNG and PDF.")
-    ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Also print a LaTeX table.")] = False,
-    measure: Annotated[
-        str | None, typer.Option(help="The measure of the figures and the LaTeX table.")
-    ] = None,
-    axis: Annotated[
-        str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")
-    ] = "step",
-    band: Annotated[
-        str, typer.Option(help="Of several seeds in figures: quartiles or range.")
-    ] = "quartiles",
-    as_json: Json = False,
+    folders: Sequence[Path],
+    out: Path | None,
+    latex: Path | None,
+    figures: bool,
+    measure: str | None,
+    axis: str,
+    band: str,
+    size: str | None,
+    font: float | None,
+    log: bool,
+    order: str | None,
+    as_json: bool,
 ) -> int:
-    """Write one page about runs, for any browser.
-
-    Runs that differ in their seed only are one line with a band, and one row
-    with mean and standard deviation.
-
-    \b
-    Examples:
-      decibo report out/mine-compare
-      decibo report out/first out/second --figures --latex
-    """
-    place = out or _place(folders, pages.is_run(folders[0]))
-    written: dict[str, object] = {}
-    if latex:
-        written["latex"] = pages.latex_table(list(folders), measure=measure, axis=axis)
-    page = pages.report(list(folders), place)
-    drawings = []
-    if figures:
-        chosen = None if measure is None else [measure]
-        drawings = pages.figures(
-            list(folders), place.parent / f"{place.stem}-figures", measures=chosen, band=band
-        )
-    written["page"] = page
-    if figures:
-        written["figures"] = drawings
-    if as_json:
-        terminal.print_json(written)
-        return Exit.RAN
-    if latex:
-        print(written["latex"])
-    for path in (page, *drawings):
-        terminal.say(f"Written to {terminal.path_of(path)}")
-    terminal.say(f"Open {terminal.path_of(page)} in a browser (works offline).")
-    return Exit.RAN
-
-
-def _place(folders: Sequence[Path], single: bool) -> Path:
-    """Beside a single run, inside a folder of runs, and otherwise in out/."""
-    if len(folders) > 1:
-        return Path("out/report.html")
+    """Write what was asked for, and tell where it is."""
+    # Beside a single run, inside a folder of runs, and otherwise in out/.
     folder = folders[0].absolute()
-    return folder.with_name(f"{folder.name}.html") if single else folder / "report.html"
+    place = folder / "report.html"
+    if pages.is_run(folder):
+        place = folder.with_name(f"{folder.name}.html")
+    place = out or (place if len(folders) == 1 else Path("out/report.html"))
+    inches = re.fullmatch(r"([\d.]+)[x,*]([\d.]+)", size or "3.6x2.5")
+    if inches is None:
+        raise InputError(f"--size must be inches as 3.3x2.4, but it is {size}.")
+    labels = [] if order is None else re.split(r",\s*(?![^\[(]*[\])])", order)
+
+    table = (
+        ""
+        if latex is None
+        else pages.latex_table(folders, measure=measure, axis=axis, order=labels)
+    )
+    page = pages.report(folders, place, order=labels)
+    written = [page]
+    if latex is not None and str(latex) != "-":
+        written.append(atomic_write(latex, table))
+    if figures:
+        written += pages.figures(
+            folders,
+            place.parent / f"{place.stem}-figures",
+            measures=None if measure is None else [measure],
+            band=band,
+            size=(float(inches[1]), float(inches[2])),
+            font=font,
+            log=log,
+            order=labels,
+        )
+    if as_json:
+        drawings = [path for path in written if path.suffix in (".png", ".pdf")]
+        found = {"latex": table} if latex is not None else {}
+        terminal.print_json(found | {"page": page} | ({"figures": drawings} if figures else {}))
+    elif str(latex) == "-":
+        print(table)  # and nothing else, so that it can be piped
+    else:
+        for path in written:
+            terminal.say(f"Written to {terminal.path_of(path)}")
+        terminal.say(f"Open {terminal.path_of(page)} in a browser (works offline).")
+    return Exit.RAN

@@ -1,48 +1,47 @@
-"""decibo run and decibo resume: solve what a file describes, write the run folder, show the
-result."""
+"""decibo run, resume and check: one method with one seed or several, and what theory says of it
+before."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.options import File, Json, Method, Out, Resume, Seeds, Steps
+from decibo.cli.results import show
 from decibo.cli.script import Choice, Script, fitted, opened
-from decibo.cli.seeds import Task, show, solve_all
-from decibo.cli.solving import OUT, code_of, interruptible, is_first, kept_settings, solve_into
-from decibo.errors import InputError
+from decibo.cli.solving import (
+    OUT,
+    Task,
+    code_of,
+    interruptible,
+    is_first,
+    kept_settings,
+    note,
+    seed_list,
+    solve_all,
+    solve_into,
+    typed,
+)
+from decibo.errors import InputError, first_line
 from decibo.files import sha256
 from decibo.run import checkpoint_files
 from decibo.run.solution import Status
 from decibo.runs.folder import seed_folder
+from decibo.validate import positive
 
 
 def run(
-    path: File,
-    method: Method = None,
-    steps: Steps = None,
-    seeds: Seeds = None,
-    out: Out = None,
-    checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Write checkpoints, for decibo resume.")
-    ] = False,
-    resumed: Resume = False,
-    as_json: Json = False,
+    path: Path,
+    method: str | None,
+    steps: int | None,
+    seeds: str | None,
+    out: Path | None,
+    checkpoint: bool,
+    resumed: bool,
+    as_json: bool,
 ) -> int:
-    """Run a Python file and solve the problem that it defines.
-
-    \b
-    Examples:
-      decibo run mine.py
-      decibo run mine.py --steps 500 -m 'ahead_exact[lam=20]'
-      decibo run mine.py --out out/first --checkpoint
-      decibo run mine.py --seeds 5
-    """
+    """Run the file, and solve its problem."""
     with opened(path) as script, interruptible():
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)
@@ -62,21 +61,8 @@ def run(
         return done.exit
 
 
-def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with checkpoints.")],
-    steps: Annotated[
-        int | None, typer.Option(help="Continue up to this many steps in all.")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Continue a run from its last checkpoint.
-
-    It runs the copy of the file that is stored there.
-
-    \b
-    Example:
-      decibo resume out/mine
-    """
+def resume(folder: Path, steps: int | None, as_json: bool) -> int:
+    """Run the copy of the file that the folder keeps, from the last checkpoint."""
     place = terminal.path_of(folder)
     if not (folder / "checkpoint" / "settings.json").is_file():
         if any(folder.glob(seed_folder("*"))):
@@ -95,10 +81,10 @@ def resume(
         )
     if is_first():
         if not complete:
-            _note(f"{place}: no checkpoint was completed, so the run starts from the beginning")
+            note(f"{place}: no checkpoint was completed, so the run starts from the beginning")
         origin = Path(kept.origin)
         if origin.is_file() and sha256(origin) != kept.code[kept.file]:
-            _note(f"{origin.name} has changed; the run goes on with its copy in {place}/checkpoint")
+            note(f"{origin.name} has changed; the run goes on with its copy in {place}/checkpoint")
     copy = folder / "checkpoint" / "code" / kept.file
     with opened(copy, kept.origin) as script, interruptible():
         script = script.changed(steps=steps)
@@ -106,22 +92,27 @@ def resume(
         return _run(script, choice, kept.seed, folder, True, True, as_json)
 
 
-def seed_list(text: str | None) -> int | list[int] | None:
-    """The value of --seeds: a number of seeds, or a list such as 0,3,7."""
-    try:
-        if text is not None and "," in text:
-            return [int(part) for part in text.strip("[]").split(",")]
-        return None if text is None else int(text)
-    except ValueError:
-        raise InputError(
-            f"--seeds must be an integer or a list such as 0,3,7, but it is {text!r:.60}."
-        ) from None
-
-
-def typed(script: Script, spec: str | None, *flags: str) -> str:
-    """The file and the options as one types them, for the line that says what comes next."""
-    words = [terminal.path_of(script.path), *(["-m", spec] if spec else []), *flags]
-    return " ".join(word if "[" not in word else f"'{word}'" for word in words)
+def check(path: Path, method: str | None, radius: float, as_json: bool) -> int:
+    """The conditions of the theorem for this method, and which of them hold. The exit code does not
+    depend on the answer: the conditions are sufficient, and many runs converge outside them."""
+    positive("--radius", radius)
+    with opened(path) as script:
+        choice = script.choose(method)
+        try:
+            parts = fitted(*script.build(script.seeds[0]), choice.method)
+            result = decibo.theory.check(*parts, radius=radius)
+            text = result.to_json() if as_json else f"{result}\n"
+        except ArithmeticError as error:
+            raise InputError(
+                f"{path}: the bounds of the theory are too large for floating-point numbers here "
+                f"({first_line(error).rstrip('.')}).",
+                "Are numbers of the problem, or settings of the method, extremely large or small?",
+            ) from error
+        if is_first():
+            print(text)
+        if is_first() and not as_json:
+            terminal.say(f"Next: decibo run {typed(script, choice.spec)}")
+    return Exit.RAN
 
 
 def _run(
@@ -152,7 +143,3 @@ def _run(
         following = f"check {typed(script, choice.spec)}"
     terminal.say(f"Written to {place}", f"Next: decibo {following}")
     return code_of(solution.status)
-
-
-def _note(text: str) -> None:
-    print(f"decibo: note: {text}", file=sys.stderr)

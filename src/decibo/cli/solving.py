@@ -1,21 +1,29 @@
-"""One solve of a command, into one folder: with checkpoints or without, alone or together with
-other processes.
+"""The runs of a command: one solve into one folder, with checkpoints or without, alone or together
+with other processes; and all methods with all seeds.
 
 A run with checkpoints keeps in its folder, from the start, what it takes to resume it: a copy of
 the file that was run and of the modules beside it, and what the command line changed.
 
     checkpoint/settings.json   the flags, where the file was, the checksums of the copies
     checkpoint/code/           the copies
+
+A seed s is that of solve, from which methods, failing links and compression draw. It is also passed
+to make_problem, make_network and start, where the file has such functions. Seeds are the outer
+loop: after an early stop there are all methods with the first seeds. Every run is written as soon
+as it ends; a run that is complete, with the same code, settings and versions, is kept if that is
+asked for.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import msgspec
@@ -24,25 +32,128 @@ import numpy as np
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.script import Choice, Parts, Script
+from decibo.cli.script import Choice, Parts, Script, fitted
 from decibo.data.stream import Stream
 from decibo.errors import CorruptedFileError, InputError, first_line, short
-from decibo.files import atomic_write, atomic_write_all, read_record, sha256, write_record
+from decibo.files import atomic_write, atomic_write_all, encode, read_record, sha256, write_record
+from decibo.formatting import plural, to_json
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.processes import check_same
 from decibo.parallel.signals import GracefulStop
 from decibo.problem.newton import DENSE, exact
-from decibo.problem.problem import why_no_products
+from decibo.problem.problem import Problem, why_no_products
 from decibo.pytree import one_of
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints, check_folder
+from decibo.run.fingerprint import software
 from decibo.run.lock import hold
+from decibo.run.repeat import sharing
 from decibo.run.solution import Solution, Status
-from decibo.runs.folder import check_target, write_run
+from decibo.runs.folder import check_target, is_run, read_run, seed_folder, write_run
 
 OUT = Path("out")
 CHEAP = 1 << 24  # inner variables times numbers of data: |grad Phi| takes milliseconds
 KIND = "decibo settings"
+
+
+class Task(NamedTuple):
+    """A method, what tables call it, and where its run or the folders of its seeds go."""
+
+    label: str | None
+    choice: Choice
+    folder: Path
+
+    def place(self, seed: int | None) -> Path:
+        """The folder of one run."""
+        return self.folder if seed is None else self.folder / seed_folder(seed)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What ran, or was kept from before (these have no solution), in order, and how the command
+    ends."""
+
+    script: Script
+    runs: list[tuple[Path, Solution | None]]
+    exit: Exit
+
+    @property
+    def kept(self) -> int:
+        """How many runs had been made before."""
+        return sum(solution is None for _, solution in self.runs)
+
+
+def solve_all(
+    script: Script, tasks: Sequence[Task], checkpoint: bool = False, resumed: bool = False
+) -> Done:
+    """Every method with every seed, each into its folder; all methods are checked before the first
+    one runs."""
+    several = script.seeds != [None]
+    for task in tasks:
+        if several and (task.folder / "run.json").exists():
+            raise InputError(
+                f"{task.folder} is the folder of a single run, and cannot hold those of several"
+                " seeds.",
+                "Choose a new or empty folder with --out.",
+            )
+    places = [check_target(task.place(seed)) for task in tasks for seed in script.seeds]
+    there = [place for place in places if is_run(place)]
+    if there and not resumed and is_first():
+        names = ", ".join(str(place.relative_to(tasks[0].folder.parent)) for place in there[:3])
+        more = ", ..." if len(there) > 3 else ""
+        note(
+            f"replaces {plural(len(there), 'run')} of an earlier command:"
+            f" {names}{more}. --out DIR keeps them, --resume continues."
+        )
+
+    runs: list[tuple[Path, Solution | None]] = []
+    codes = [Exit.RAN]
+    first: Problem | None = None
+    for seed in script.seeds:
+        problem, network = script.build(seed)
+        problem = problem if first is None else sharing(problem, first)
+        first = first or problem
+        made = [fitted(problem, network, task.choice.method) for task in tasks]
+        for task, parts in zip(tasks, made, strict=True):
+            folder = task.place(seed)
+
+            # A run is kept if it is complete and was made from this code with these settings by
+            # these versions.
+            settings = script.resolved(task.choice, seed)
+            code = {f"code/{name}": sha256(content) for name, content in script.code().items()}
+            status = None
+            with suppress(InputError, CorruptedFileError):
+                old = read_run(folder)
+                own = {name: sum for name, sum in old.files.items() if name.startswith("code/")}
+                same = resumed and old.config == to_json(settings) and own == code
+                if same and software().items() <= old.versions.items():
+                    status = Status(old.status) if old.status != Status.interrupted else None
+            if jax.process_count() > 1:
+                check_same({"what is kept of earlier runs": status})
+            solution = None
+            if status is None:
+                begun = bool(checkpoint_files.steps(folder / "checkpoint"))
+                # What the runs of all seeds have in common, as a checksum.
+                shared = script.resolved(task.choice, None)
+                shared = {name: shared[name] for name in shared if name not in ("seed", "start")}
+                text = f"{task.label}\n{shared}\n{list(code.values())}"
+                solution = solve_into(
+                    folder,
+                    parts,
+                    script,
+                    task.choice,
+                    seed=seed,
+                    checkpoint=checkpoint,
+                    continued=resumed and checkpoint and begun,
+                    label=task.label,
+                    setting=sha256(encode(text)) if several else None,
+                )
+                status = solution.status
+            runs.append((folder, solution))
+            codes.append(code_of(status))
+            if status is Status.interrupted:
+                return Done(script, runs, max(codes))
+    return Done(script, runs, max(codes))
 
 
 def solve_into(
@@ -215,6 +326,11 @@ def code_of(status: Status) -> Exit:
     return Exit.INTERRUPTED if status is Status.interrupted else Exit.RAN
 
 
+def note(text: str) -> None:
+    """A remark beside the results."""
+    print(f"decibo: note: {text}", file=sys.stderr)
+
+
 def is_first() -> bool:
     """Whether this process is the one that prints and writes."""
     return jax.process_index() == 0
@@ -229,3 +345,21 @@ def live_view() -> bool | None:
 def interruptible() -> GracefulStop:
     """SIGTERM ends a run as Ctrl-C does: cleanly, with everything up to there written."""
     return GracefulStop(patience=0)
+
+
+def seed_list(text: str | None) -> int | list[int] | None:
+    """The value of --seeds: a number of seeds, or a list such as 0,3,7."""
+    try:
+        if text is not None and "," in text:
+            return [int(part) for part in text.strip("[]").split(",")]
+        return None if text is None else int(text)
+    except ValueError:
+        raise InputError(
+            f"--seeds must be an integer or a list such as 0,3,7, but it is {text!r:.60}."
+        ) from None
+
+
+def typed(script: Script, spec: str | None, *flags: str) -> str:
+    """The file and the options as one types them, for the line that says what comes next."""
+    words = [terminal.path_of(script.path), *(["-m", spec] if spec else []), *flags]
+    return " ".join(word if "[" not in word else f"'{word}'" for word in words)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import decibo
 from decibo.cli import terminal
 from decibo.cli.errors import Exit
-from decibo.cli.options import File, Json, Method, Out, Seeds, Steps
-from decibo.cli.run import seed_list, typed
 from decibo.cli.script import Script, fitted, grid_of, opened
-from decibo.cli.solving import OUT, interruptible, is_first, judged, live_view, write_code
+from decibo.cli.solving import (
+    OUT,
+    interruptible,
+    is_first,
+    judged,
+    live_view,
+    seed_list,
+    typed,
+    write_code,
+)
 from decibo.errors import InputError, short
 from decibo.files import (
     atomic_write_all,
@@ -37,25 +41,15 @@ Row = Mapping[str, object]
 
 
 def sweep(
-    path: File,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option("--grid", "-g", metavar="SETTING=VALUES", help="alpha=0.05,0.1,0.2"),
-    ] = None,
-    method: Method = None,
-    steps: Steps = None,
-    seeds: Seeds = None,
-    out: Out = None,
-    as_json: Json = False,
+    path: Path,
+    grid: Sequence[str] | None,
+    method: str | None,
+    steps: int | None,
+    seeds: str | None,
+    out: Path | None,
+    as_json: bool,
 ) -> int:
-    """Run one method with many settings at once.
-
-    Without -g, the lists are those of `grid` in the file.
-
-    \b
-    Example:
-      decibo sweep mine.py -g alpha=0.02,0.05,0.1 -g gamma=0.05,0.1
-    """
+    """Run all combinations, write the table, and name the best."""
     with opened(path) as script, interruptible():
         script = script.changed(steps=steps, seeds=seed_list(seeds))
         choice = script.choose(method)

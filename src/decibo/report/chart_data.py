@@ -83,6 +83,7 @@ def _line(k: int, group: Group) -> dict[str, Json]:
         "dash": dash,
         "sound": group.sound,
         "seeds": len(group.runs),
+        "lost": group.lost,
         "per": {axis: group.price(axis) for axis in AXES},
         "step": step[records].tolist(),
         "values": drawn("median"),

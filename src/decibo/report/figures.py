@@ -28,21 +28,23 @@ from decibo.report.summary import (
 )
 from decibo.run.seeds import BANDS
 from decibo.runs.folder import NetworkRecord, RunRecord
-from decibo.validate import one_of
+from decibo.validate import one_of, positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import Formatter
 
-# Colours that the colour-blind can distinguish (after Okabe and Ito), and dashes for when they run
-# out.
+# Colours that the colour-blind can distinguish (after Okabe and Ito). Every line has its own dashes
+# and markers too, so that lines that lie on each other can be told apart.
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#B5518C", "#B87A00", "#2E9BD6", "#3A3F47")
 DARK = ("#5CB3F0", "#FF8A4C", "#3FD0A4", "#E79AC4", "#F2B63D", "#9AD7F8", "#D5DAE1")
 # in SVG, in matplotlib
 DASHES = {"": "-", "7 4": (0, (5, 2)), "2 3": (0, (1.2, 1.5)), "9 3 2 3": (0, (6, 2, 1.2, 2))}
+MARKERS = "osD^vP"
 GREY = "#8a94a3"
 PANELS = 6  # measures on one figure
+RATIO = 20  # of the costs of two runs, beyond which their axis is logarithmic
 AXIS_LABELS = {
     "step": "steps",
     "work": "work, in gradients (all agents)",
@@ -78,8 +80,7 @@ def letter(axes: np.ndarray, titles: Sequence[str]) -> None:
 
 def line_style(k: int) -> tuple[int, str]:
     """The number of the colour and the dashes, as SVG writes them, of line k."""
-    dashes = list(DASHES)
-    return k % len(LIGHT), dashes[k // len(LIGHT) % len(dashes)]
+    return k % len(LIGHT), list(DASHES)[k % len(DASHES)]
 
 
 def figures(
@@ -88,6 +89,10 @@ def figures(
     *,
     measures: Sequence[str] | None = None,
     band: str = "quartiles",
+    size: tuple[float, float] = (3.6, 2.5),
+    font: float | None = None,
+    log: bool | None = None,
+    order: Sequence[str] = (),
 ) -> list[Path]:
     """Write measures, costs and networks as PNG and PDF into a folder; returns the files.
 
@@ -96,26 +101,43 @@ def figures(
     band      of runs that differ in their seed only, a line is the median, and the band around it
               spans the "quartiles" (25 % to 75 %) or the "range" of the seeds. A seed that diverged
               counts as infinite from there on.
+    size      width and height of a panel in inches
+    font      size of the text in points
+    log       whether horizontal axes are logarithmic; by default where one run costs more than
+              RATIO times another one
+    order     labels of the runs that come first
     """
-    groups = grouped(load(folders))
+    groups = grouped(load(folders), order)
     one_of("band", band, BANDS)
-    shown = _chosen(groups, measures)
+    runs = _runs(groups)
+    recorded = all_measures(runs)
+    main = main_measure(runs)
+    shown = recorded if main is None else list(dict.fromkeys([main, *recorded]))
+    if measures is not None:
+        shown = [one_of("The recorded measure", name, recorded) for name in measures]
     folder = Path(out_dir)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Figures need a folder, but {folder} is a file.")
+    if not all(0.5 <= inches <= 50 for inches in size):
+        raise InputError(f"size must be two numbers of inches from 0.5 to 50, but it is {size}.")
     try:
         import matplotlib
     except ImportError as error:
         raise missing("matplotlib", "Drawing figures", "plot") from error
+    points = RUN_STYLE["font.size"] if font is None else positive("font", font)
+    smaller = {"axes.titlesize": points * 1.05, "legend.fontsize": points * 0.9}
+    style = RUN_STYLE | smaller | {"font.size": points}
     written = []
-    with matplotlib.rc_context(RUN_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+    with matplotlib.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type]
         # a label in a script the font lacks
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         axes = [axis for axis in AXES if any(group.price(axis) for group in groups)]
+        main_costs = [(name, axis) for name in shown[:1] for axis in axes]
         drawn = {
-            "measures": _panels(groups, [(name, "step") for name in shown[:PANELS]], band),
-            # the main measure in every currency
-            "costs": _panels(groups, [(name, axis) for name in shown[:1] for axis in axes], band),
+            "measures": _panels(
+                groups, [(name, "step") for name in shown[:PANELS]], band, size, log
+            ),
+            "costs": _panels(groups, main_costs, band, size, log),
             "networks": _networks([group.first for group in groups]),
         }
         for name, figure in drawn.items():
@@ -135,21 +157,17 @@ def distinct_networks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _chosen(groups: Sequence[Group], measures: Sequence[str] | None) -> list[str]:
-    """The measures to draw, the main one first."""
-    runs = _runs(groups)
-    recorded = all_measures(runs)
-    if measures is not None:
-        return [one_of("The recorded measure", name, recorded) for name in measures]
-    main = main_measure(runs)
-    return recorded if main is None else [main, *(name for name in recorded if name != main)]
-
-
 def _runs(groups: Sequence[Group]) -> list[RunRecord]:
     return [run for group in groups for run in group.runs]
 
 
-def _panels(groups: Sequence[Group], panels: Sequence[tuple[str, str]], band: str) -> Figure | None:
+def _panels(
+    groups: Sequence[Group],
+    panels: Sequence[tuple[str, str]],
+    band: str,
+    size: tuple[float, float],
+    log: bool | None,
+) -> Figure | None:
     """A panel for each pair of a measure and an axis."""
     if not panels:
         return None
@@ -158,30 +176,36 @@ def _panels(groups: Sequence[Group], panels: Sequence[tuple[str, str]], band: st
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     # labels that fit beside each other
-    beside = max(1, columns * min(2, 60 // (max(map(len, labels)) + 8)))
+    width = columns * size[0] + 0.2
+    beside = max(1, int(12 * width / (max(map(len, labels)) + 8)))
     legend = 0.2 * math.ceil(len(groups) / beside) + (0.3 if words else 0.1)
-    figure = new_figure(3.6 * columns + 0.2, 2.5 * rows + legend)
+    figure = new_figure(width, rows * size[1] + legend)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax, (measure, axis) in zip(axes, panels, strict=False):
-        _curves(ax, groups, measure, axis, band)
+        _curves(ax, groups, measure, axis, band, log)
     if len(panels) == 1:
         axes[0].set_title(_panel_title(panels[0][0]), loc="left")
     else:
         letter(axes[: len(panels)], [_panel_title(measure) for measure, _ in panels])
-    title = {"title": words, "title_fontsize": 8} if words else {}
+    title = {"title": words} if words else {}
     figure.legend(axes[0].get_lines(), labels, loc="outside lower center", ncols=beside, **title)
     return figure
 
 
-def _curves(ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: str) -> None:
+def _curves(
+    ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: str, log: bool | None
+) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
+
     runs = _runs(groups)
     bottom, top = _range(runs, measure)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
-    log = is_logarithmic(runs, measure)
+    vertical = is_logarithmic(runs, measure)
     # a band that reaches down to zero leaves the figure, too
-    floor = bottom / 1e3 if log else -np.inf
+    floor = bottom / 1e3 if vertical else -np.inf
+    ends = []
     for k, group in enumerate(groups):
         colour, dash = line_style(k)
         price = group.price(axis)
@@ -191,15 +215,29 @@ def _curves(ax: Axes, groups: Sequence[Group], measure: str, axis: str, band: st
             x = curve.step * price
             low, middle, high = (_bounded(each, group, floor, ceiling) for each in curve[1:])
             middle = np.where(middle > floor, middle, np.nan)  # zero has no logarithm
-        ax.plot(x, middle, color=LIGHT[colour], linestyle=DASHES[dash], zorder=2.5)
+            ends += [float(x[-1])] if len(x) and x[-1] > 0 else []
+        # Six markers on a line; those of two lines that lie on each other are beside each other.
+        every = max(1, len(x) // 6)
+        marked = {"marker": MARKERS[k % len(MARKERS)], "markevery": (k * every // 4 % every, every)}
+        line = {"color": LIGHT[colour], "linestyle": DASHES[dash], "markersize": 3.5}
+        ax.plot(x, middle, zorder=2.5 + k / 1000, **line, **marked)
         if group.several:
             ax.fill_between(x, low, high, color=LIGHT[colour], alpha=0.2, linewidth=0)
-    if log:
+    if vertical:
         ax.set_yscale("log")
         ax.set_ylim(bottom / 2, top * 2)
     elif top > bottom:
         ax.set_ylim(bottom - 0.05 * (top - bottom), top + 0.05 * (top - bottom))
-    _label_axis(ax, axis)
+    ax.set_xlabel(AXIS_LABELS[axis])
+    if log or (log is None and len(ends) > 1 and max(ends) > RATIO * min(ends)):
+        ax.set_xscale("log")
+        return
+    units: dict[str, Formatter] = {
+        "bytes": EngFormatter("B"),
+        "seconds": StrMethodFormatter("{x:g}"),
+    }
+    ax.xaxis.set_major_formatter(units.get(axis, EngFormatter(sep="")))
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
 def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> np.ndarray:
@@ -208,18 +246,6 @@ def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> 
     if group.several:
         return np.where(np.isnan(values), np.nan, np.clip(values, floor, ceiling))
     return np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
-
-
-def _label_axis(ax: Axes, axis: str) -> None:
-    from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
-
-    units: dict[str, Formatter] = {
-        "bytes": EngFormatter("B"),
-        "seconds": StrMethodFormatter("{x:g}"),
-    }
-    ax.set_xlabel(AXIS_LABELS[axis])
-    ax.xaxis.set_major_formatter(units.get(axis, EngFormatter(sep="")))
-    ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
 def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:

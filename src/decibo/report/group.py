@@ -18,6 +18,7 @@ from decibo.formatting import distinct, listed, plural, plus_minus, typeset_numb
 from decibo.report.summary import cost_per_step, last_value, starts_positive, steps_to_targets
 from decibo.run.seeds import Band, Course, Spread, band, is_minimised, spread
 from decibo.runs.folder import RunRecord
+from decibo.validate import one_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,11 @@ class Group:
     def sound(self) -> bool:
         """Whether more than half of the runs ended with an answer, so that the median is one."""
         return 2 * sum(run.sound for run in self.runs) > len(self.runs)
+
+    @property
+    def lost(self) -> int:
+        """How many runs gave no answer."""
+        return sum(not run.sound for run in self.runs)
 
     @property
     def legend(self) -> str:
@@ -132,8 +138,9 @@ class Group:
         return words[0] if len(words) == 1 else ", ".join(words)
 
 
-def grouped(runs: Iterable[RunRecord]) -> list[Group]:
-    """Groups in the order of their first runs; labels are numbered where two are the same."""
+def grouped(runs: Iterable[RunRecord], order: Sequence[str] = ()) -> list[Group]:
+    """Groups, first those whose labels `order` names, then in the order of their first runs; labels
+    are numbered where two are the same."""
     members: dict[object, list[RunRecord]] = {}
     seen: Counter[object] = Counter()
     for k, run in enumerate(runs):
@@ -149,7 +156,23 @@ def grouped(runs: Iterable[RunRecord]) -> list[Group]:
         for group in members.values()
     ]
     labels = distinct(group[0].label.strip() or group[0].folder.name for group in found)
-    return [Group(label, group) for label, group in zip(labels, found, strict=True)]
+    groups = [Group(label, group) for label, group in zip(labels, found, strict=True)]
+    first = [one_of("A label of order", label, labels) for label in order]
+    return sorted(groups, key=lambda group: (*first, group.label).index(group.label))
+
+
+def best(groups: Sequence[Group], ends: Sequence[Spread], largest: bool = False) -> list[int]:
+    """Which of these numbers, one for each group, wins: not one of a group in which more seeds gave
+    no answer than in another, however good its other seeds are. None wins alone."""
+    if len(groups) == 1:
+        return []
+
+    def rank(k: int) -> tuple[float, ...]:
+        return (ends[k].of - ends[k].count, -ends[k].mean if largest else ends[k].mean)
+
+    least = min(group.lost for group in groups)
+    fair = [k for k, end in enumerate(ends) if groups[k].lost == least and np.isfinite(end.mean)]
+    return [k for k in fair if rank(k) == min(map(rank, fair))]
 
 
 def with_spread(numbers: Spread) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from decibo.errors import InputError
 from decibo.formatting import latex_number, latex_plus_minus
-from decibo.report.group import grouped
-from decibo.report.summary import TARGETS, Folders, all_measures, load, main_measure
-from decibo.run.seeds import Spread
+from decibo.report.group import best, grouped
+from decibo.report.summary import TARGETS, Folders, all_measures, is_maximised, load, main_measure
+from decibo.run.seeds import Spread, is_minimised
 from decibo.validate import one_of
 
 COUNTS = {
@@ -30,27 +31,38 @@ SPECIAL = {
 }
 
 
+SYMBOLS = {
+    "stationarity": r"$\|\nabla\Phi\|^2$",
+    "distance_x": r"$\|\bar x - x^*\|^2$",
+    "distance_y": r"$\|\bar y - y^*\|^2$",
+    "inner_error": r"$\|\bar y - y^*(\bar x)\|^2$",
+    "phi": r"$\Phi(\bar x)$",
+}
+
+
 def latex_table(
     folders: Folders,
     *,
     measure: str | None = None,
     axis: str = "step",
     targets: Sequence[float] = TARGETS,
+    order: Sequence[str] = (),
 ) -> str:
     r"""One row for each run: the final value of a measure, and the cost of reaching fractions of
-    its start.
+    its start. The best of a column is bold, and targets that no run reached have no column.
 
     measure   by default the most informative one: stationarity if recorded
     axis      what to count: "step", "work" (gradients, a product with second derivatives counting
               two), "gradients" alone, "bytes" or "seconds"
+    order     labels of the runs that come first
 
     Runs that differ in their seed only share a row: mean and standard deviation (n - 1), and how
     they ended. Numbers to which not all seeds contribute say how many do: those that gave an
-    answer, or reached the target.
+    answer, or reached the target; they are not the best unless all rows are such.
 
     The text needs \usepackage{booktabs}.
     """
-    groups = grouped(load(folders))
+    groups = grouped(load(folders), order)
     one_of("axis", axis, COUNTS)
     runs = [run for group in groups for run in group.runs]
     names = all_measures(runs)
@@ -58,34 +70,36 @@ def latex_table(
         raise InputError("These runs recorded no measure to put into a table.")
     measure = main_measure(runs) if measure is None else measure
     measure = one_of("The recorded measure", measure, names)
-    columns = len(targets)
-    sizes = {len(group.runs) for group in groups}
-    seeds = (
-        [f"% mean and standard deviation over {min(sizes)} to {max(sizes)} seeds"]
-        if max(sizes) > 1
-        else []
-    )
-    seeds = [line.replace(f"{max(sizes)} to {max(sizes)}", str(max(sizes))) for line in seeds]
-    head = [
+
+    # A column: its head, what it holds for each group, and whose numbers are the best.
+    none = Spread(math.nan, math.nan, 0, 1)
+    ends = [group.end(measure) if measure in group.measures else none for group in groups]
+    comparable = is_maximised(measure) or is_minimised(measure)
+    bold = best(groups, ends, is_maximised(measure)) if comparable else []
+    columns = [(SYMBOLS.get(measure, latex_escape(measure)), ends, bold)]
+    for target in targets:
+        spent = [group.cost_to(measure, axis, target) for group in groups]
+        if any(cost.count for cost in spent):
+            columns.append((_power(target), spent, best(groups, spent)))
+    reached = len(columns) - 1
+    sizes = sorted({len(group.runs) for group in groups})
+    seeds = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[-1])
+    over = rf"\multicolumn{{{reached}}}{{c}}{{{COUNTS[axis]} to a fraction of the start}}"
+    lines = [
         r"% \usepackage{booktabs}",
-        *seeds,
-        rf"\begin{{tabular}}{{ll{'r' * (columns + 1)}}}",
+        *([f"% mean and standard deviation over {seeds} seeds"] if sizes[-1] > 1 else []),
+        rf"\begin{{tabular}}{{ll{'r' * len(columns)}}}",
         r"\toprule",
-        (
-            rf" & & Final & \multicolumn{{{columns}}}{{c}}{{{COUNTS[axis]} to a fraction of the"
-            r" start} \\"
-        ),
-        rf"\cmidrule(lr){{4-{columns + 3}}}",
-        " & ".join(["Run", "Status", latex_escape(measure), *map(latex_number, targets)]) + r" \\",
+        *([rf" & & Final & {over} \\", rf"\cmidrule(lr){{4-{reached + 3}}}"] if reached else []),
+        " & ".join(["Run", "Status", *(head for head, _, _ in columns)]) + r" \\",
         r"\midrule",
     ]
-    rows = []
-    for group in groups:
-        costs = [group.cost_to(measure, axis, target) for target in targets]
-        cells = map(_cell, [group.end(measure) if measure in group.measures else None, *costs])
-        names = latex_escape(group.label), latex_escape(group.ended)
-        rows.append(" & ".join([*names, *cells]) + r" \\")
-    return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}", ""])
+    for k, group in enumerate(groups):
+        cells = [_cell(numbers[k], k in bold) for _, numbers, bold in columns]
+        lines.append(
+            " & ".join([latex_escape(group.label), latex_escape(group.ended), *cells]) + r" \\"
+        )
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def latex_escape(text: str) -> str:
@@ -93,12 +107,18 @@ def latex_escape(text: str) -> str:
     return "".join(SPECIAL.get(mark, mark) if mark.isprintable() else " " for mark in text)
 
 
-def _cell(numbers: Spread | None) -> str:
+def _power(target: float) -> str:
+    """A fraction as a power of ten, where it is one."""
+    digits, power = f"{target:.1e}".split("e")
+    return f"$10^{{{int(power)}}}$" if digits == "1.0" else latex_number(target)
+
+
+def _cell(numbers: Spread, bold: bool) -> str:
     """A number; with several seeds its deviation, and how many seeds it is of, unless it is all."""
-    if numbers is None or numbers.count == 0:
+    if numbers.count == 0:
         return latex_number(None)
     of = "" if numbers.count == numbers.of else f" ({numbers.count}/{numbers.of})"
-    alone = numbers.count == 1
-    return (
-        latex_number(numbers.mean) if alone else latex_plus_minus(numbers.mean, numbers.deviation)
-    ) + of
+    text = latex_number(numbers.mean)
+    if numbers.count > 1:
+        text = latex_plus_minus(numbers.mean, numbers.deviation)
+    return (rf"$\mathbf{{{text.strip('$')}}}$" if bold and text[0] == "$" else text) + of

@@ -30,17 +30,27 @@ from decibo.formatting import (
 )
 from decibo.report.chart_data import chart_data
 from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
-from decibo.report.group import Group, caption, grouped, with_spread
+from decibo.report.group import Group, best, caption, grouped, with_spread
 from decibo.report.network_svg import degrees, network_svg
-from decibo.report.summary import Folders, last_value, load_all, main_measure, symbols
+from decibo.report.summary import (
+    TARGETS,
+    Folders,
+    is_maximised,
+    last_value,
+    load_all,
+    main_measure,
+    symbols,
+)
 from decibo.report.verdict import PLATEAU, Verdict, judge, judge_group
 from decibo.runs.folder import RunRecord, versions
 
 GENERATOR = b'<meta name="generator" content="decibo">'
 
 
-def report(folders: Folders, out: str | Path = "report.html") -> Path:
+def report(folders: Folders, out: str | Path = "report.html", *, order: Sequence[str] = ()) -> Path:
     """Write one self-contained HTML page about the runs in these folders, and return its path.
+
+    order   labels of the runs that come first
 
     A folder that is not a run itself but contains runs stands for all of them. The page loads
     nothing from elsewhere; the same folders give the same page. Runs that differ in their seed only
@@ -54,7 +64,7 @@ def report(folders: Folders, out: str | Path = "report.html") -> Path:
             f"A page must be a file, but {path} is a folder.", f"Try {path / 'report.html'}."
         )
     check_own(path, GENERATOR)
-    groups = grouped(runs)
+    groups = grouped(runs, order)
     page = replace(page_sections(groups), left_out=left_out)
     data = chart_data(groups, main_measure(runs))
     return atomic_write(path, _render(page, data))
@@ -170,6 +180,7 @@ class Page:
     cards: list[Card]
     runs: list[RunSection]
     networks: list[NetworkSection]
+    reached: bool = True  # whether some run came to a hundredth of where it began
     bands: str = ""  # what lines and bands are, if there are several seeds
     left_out: list[str] = field(default_factory=list)  # a sentence for each
 
@@ -177,106 +188,86 @@ class Page:
 def page_sections(groups: Sequence[Group]) -> Page:
     """The sections of the page about these runs."""
     records = [run for group in groups for run in group.runs]
+    single = len(groups) == 1
     measure = main_measure(records)
     verdicts = [judge_group(group, measure) for group in groups]
-    ends = _shown_measures(records, measure)
+    names = {name for record in records for name in record.measures}
+    objective = "phi" if "phi" in names else "outer"
+
+    # The title is the problem, or the problems.
+    problems = list(dict.fromkeys(_spaced(record.problem["name"]) for record in records))
+    shown = ", ".join(problems[:3]) + (", ..." if len(problems) > 3 else "")
+    title = f"{len(records)} runs on {shown}"
+    if single:
+        seeds = f", {plural(len(records), 'seed')}" if len(records) > 1 else ""
+        title = f"{records[0].label.strip() or shown} on {shown}{seeds}"
+    releases = sorted({record.versions.get("decibo", "") for record in records} - {""})
+    finished = max(record.finished for record in records)[:16].replace("T", " ")
+    lead = f"Finished {finished} UTC, decibo {', '.join(releases)}."
+
+    # A row for each group in every table: a few measures at the end (the main one, the objective,
+    # and how far agents disagree), what a step costs, and the settings.
+    ends = [measure, objective, "consensus_x"]
+    ends = [name for name in dict.fromkeys(ends) if name is not None and name in names]
     settings = _settings(groups)
     runs = []
     for k, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
         colour, dash = line_style(k)
-        middle = group.middle(measure)
-        network = group.first.network
+        middle, network = group.middle(measure), group.first.network
+        gradients = middle.cost["gradients"] * middle.cost["agents"] * middle.steps
+        times = [middle.seconds, middle.cost.get("compiling"), middle.cost.get("measuring")]
+        totals = [
+            format_count(gradients),
+            format_bytes(_bytes(middle)),
+            *(NONE if each is None else format_seconds(each) for each in times),
+        ]
+        costs = [format_setting(middle.cost.get(name)) for name in STEP_COSTS]
+        columns = zip((*STEP_COSTS.values(), *TOTALS), (*costs, *totals), strict=True)
+        text = group.first.method["text"]
         section = RunSection(
             label=group.legend,
             colour=colour,
             dash=dash,
-            method=group.first.method["text"] if group.first.method["text"] != group.label else "",
+            method=text if text != group.label else "",
             network=f"{_spaced(network['name'])} of {network['agents']}",
             verdict=verdict,
             sign=SIGNS[verdict.kind],
             steps=group.over(lambda run: f"{run.steps:,}"),
-            ends=[TableCell(name, _ending(group, name)) for name in ends],
-            costs=_costs(middle),
+            ends=[
+                TableCell(name, with_spread(group.end(name)) if name in group.measures else NONE)
+                for name in ends
+            ],
+            costs=[TableCell(column, text) for column, text in columns],
             settings=settings[k],
-            details=_details(middle) | _by_seed(group, measure),
+            details=_details(middle, group, measure),
             config=middle.source().strip(),
         )
         runs.append(section)
-    cards = _cards(groups, measure, verdicts)
-    return Page(
-        _title(groups), _lead(records), cards, runs, _networks(groups), caption(groups, "quartiles")
-    )
 
-
-def _ending(group: Group, measure: str) -> str:
-    """The last value; with several seeds mean and deviation of those that gave an answer, and how
-    many they are."""
-    if measure not in group.measures:
-        return NONE
-    return with_spread(group.end(measure))
-
-
-def _by_seed(group: Group, measure: str | None) -> dict[str, str]:
-    """How each seed ended, if there are several; what is above it then is that of the median
-    seed."""
-    if not group.several:
-        return {}
-    lines = {}
-    for run in group.runs:
-        value = None if measure is None else last_value(run, measure)
-        end = "" if value is None else f" {measure} {typeset_number(value)}."
-        lines[f"seed {run.seed}"] = (
-            f"{run.status} after {plural(run.steps, 'step')}.{end} {run.message}".strip()
-        )
-    return lines
-
-
-def _title(groups: Sequence[Group]) -> str:
-    """The problem, or the problems."""
-    records = [run for group in groups for run in group.runs]
-    problems = list(dict.fromkeys(_spaced(record.problem["name"]) for record in records))
-    shown = ", ".join(problems[:3]) + (", ..." if len(problems) > 3 else "")
-    if len(groups) == 1:
-        seeds = f", {plural(len(records), 'seed')}" if len(records) > 1 else ""
-        return f"{records[0].label.strip() or shown} on {shown}{seeds}"
-    return f"{len(records)} runs on {shown}"
-
-
-def _lead(records: Sequence[RunRecord]) -> str:
-    """When, and with which version."""
-    releases = sorted({record.versions.get("decibo", "") for record in records} - {""})
-    finished = max(record.finished for record in records)[:16].replace("T", " ")
-    return f"Finished {finished} UTC, decibo {', '.join(releases)}."
-
-
-def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verdict]) -> list[Card]:
-    records = [run for group in groups for run in group.runs]
-    single = len(groups) == 1
+    # Cards: how it went, the best end, the network, what was sent.
     if single:
-        ends = f"after {plural(records[0].steps, 'step')}"
-        cards = [
-            Card(
-                "Verdict",
-                verdicts[0].title,
-                f"{plural(len(records), 'seed')}: {groups[0].seeds}" if groups[0].several else ends,
-            )
-        ]
+        of = f"after {plural(records[0].steps, 'step')}"
+        of = f"{plural(len(records), 'seed')}: {groups[0].seeds}" if groups[0].several else of
+        cards = [Card("Verdict", verdicts[0].title, of)]
     else:
-        titles = Counter(judge(run, measure).title for run in records)
-        counts = ", ".join(f"{count} {title}" for title, count in titles.items())
-        seeds = f"of {len(groups)} settings: " if len(records) > len(groups) else ""
-        cards = [Card("Runs", str(len(records)), f"{seeds}{counts}")]
-    telling = _telling_measure(records, measure, verdicts)
-    lowest = _lowest(groups, telling)
-    if telling and lowest:
-        title = "At the end" if single else "Lowest at the end"
-        cards.append(
-            Card(
-                f"{title}: {telling}",
-                _ending(lowest, telling),
-                symbols(telling) if single else lowest.label,
-            )
-        )
+        counted = Counter(judge(run, measure).title for run in records)
+        counts = ", ".join(f"{count} {title}" for title, count in counted.items())
+        of = f"of {len(groups)} settings: " if len(records) > len(groups) else ""
+        cards = [Card("Runs", str(len(records)), f"{of}{counts}")]
+    # Ends are compared by the main measure, but not by the gradient where it was small at the
+    # start, or standing still would win. A group most of whose seeds gave no answer has no end.
+    telling = measure
+    if any(verdict.title == PLATEAU for verdict in verdicts):
+        shared = [name for name in ("phi", "outer") if all(name in r.history for r in records)]
+        telling = next(iter(shared), measure)
+    able = [group for group in groups if group.sound and telling in group.measures]
+    finals = [group.end(str(telling)) for group in able]
+    if finals and any(end.mean == end.mean for end in finals):
+        largest = is_maximised(str(telling))
+        winner = (best(able, finals, largest) or [0])[0]
+        title_of = "At the end" if single else f"{'Highest' if largest else 'Lowest'} at the end"
+        note = symbols(str(telling)) if single else able[winner].label
+        cards.append(Card(f"{title_of}: {telling}", with_spread(finals[winner]), note))
     networks = distinct_networks([group.first for group in groups])
     if len(networks) == 1:
         network = records[0].network
@@ -287,46 +278,37 @@ def _cards(groups: Sequence[Group], measure: str | None, verdicts: Sequence[Verd
         cards.append(Card("Networks", str(len(networks)), "drawn below"))
     sent = format_bytes(sum(_bytes(record) for record in records))
     spent = format_seconds(sum(record.seconds for record in records))
-    cards.append(
-        Card(
-            "Sent over all links",
-            sent,
-            f"in {spent} of steps" + ("" if len(records) == 1 else " altogether"),
-        )
+    spent = f"in {spent} of steps" + ("" if len(records) == 1 else " altogether")
+    cards.append(Card("Sent over all links", sent, spent))
+
+    targets = [(name, TARGETS[0]) for name in names]
+    reached = any(
+        name in group.measures and group.cost_to(name, "step", target).count
+        for group in groups
+        for name, target in targets
     )
-    return cards
-
-
-def _costs(record: RunRecord) -> list[TableCell]:
-    """What a step costs in every currency, and the whole run."""
-    cells = [
-        TableCell(column, format_setting(record.cost.get(name)))
-        for name, column in STEP_COSTS.items()
-    ]
-    gradients = format_count(record.cost["gradients"] * record.cost["agents"] * record.steps)
-    times = [record.seconds, record.cost.get("compiling"), record.cost.get("measuring")]
-    seconds = [NONE if each is None else format_seconds(each) for each in times]
-    totals = (gradients, format_bytes(_bytes(record)), *seconds)
-    return cells + [TableCell(column, total) for column, total in zip(TOTALS, totals, strict=True)]
+    bands = caption(groups, "quartiles")
+    return Page(title, lead, cards, runs, _networks(groups), reached, bands)
 
 
 def _settings(groups: Sequence[Group]) -> list[list[TableCell]]:
     """The settings of every run; those in which all agree are grey."""
+    own = dict.fromkeys(
+        name for group in groups for run in group.runs for name in run.method["settings"]
+    )
     rows = []
     for group in groups:
         row = {"method": group.first.method["name"]}
-        for name in dict.fromkeys(name for run in group.runs for name in run.method["settings"]):
-            row[name] = group.over(
-                lambda run, name=name: format_setting(run.method["settings"].get(name))
-            )
+        for name in own:
+            if any(name in run.method["settings"] for run in group.runs):
+                row[name] = group.over(
+                    lambda run, name=name: format_setting(run.method["settings"].get(name))
+                )
         row["seed"] = group.seeds or NONE
         row["steps"] = group.over(lambda run: f"{run.steps:,}")
         row["every"] = group.over(lambda run: NONE if run.every is None else f"{run.every:,}")
         rows.append(row)
-    own = dict.fromkeys(
-        name for group in groups for run in group.runs for name in run.method["settings"]
-    )
-    columns = list(dict.fromkeys(["method", *own, "seed", "steps", "every"]))
+    columns = ["method", *own, "seed", "steps", "every"]
     agreed = {
         name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1
     }
@@ -336,23 +318,25 @@ def _settings(groups: Sequence[Group]) -> list[list[TableCell]]:
     ]
 
 
-def _details(record: RunRecord) -> dict[str, str]:
-    """Everything else that a folder holds."""
+def _details(record: RunRecord, group: Group, measure: str | None) -> dict[str, str]:
+    """Everything else that a folder holds, of the median seed; and how each seed ended."""
     problem = record.problem
-    size = (
-        f", x of {problem.get('x')} and y of {problem.get('y')} numbers"
-        if {"x", "y"} <= set(problem)
-        else ""
-    )
-    return {
+    sizes = f", x of {problem.get('x')} and y of {problem.get('y')} numbers"
+    details = {
         "method": record.method["text"],
-        "problem": problem["name"] + size,
+        "problem": problem["name"] + (sizes if {"x", "y"} <= set(problem) else ""),
         "ended": f"{record.status}. {record.message}",
         "precision": record.precision,
         "made with": ", ".join(f"{name} {value}" for name, value in record.versions.items()),
         "finished": record.finished,
         "folder": record.folder.name or str(record.folder),
     }
+    for run in group.runs if group.several else ():
+        value = None if measure is None else last_value(run, measure)
+        end = "" if value is None else f" {measure} {typeset_number(value)}."
+        ended = f"{run.status} after {plural(run.steps, 'step')}.{end} {run.message}"
+        details[f"seed {run.seed}"] = ended.strip()
+    return details
 
 
 def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
@@ -381,38 +365,6 @@ def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
             NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes)
         )
     return sections
-
-
-def _shown_measures(records: Sequence[RunRecord], measure: str | None) -> list[str]:
-    """A few measures for the summary: the main one, the objective, and how far agents disagree."""
-    names = {name for record in records for name in record.measures}
-    wanted = [measure, "phi" if "phi" in names else "outer", "consensus_x"]
-    return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
-
-
-def _telling_measure(
-    records: Sequence[RunRecord], measure: str | None, verdicts: Sequence[Verdict]
-) -> str | None:
-    """The measure to compare ends by: not the gradient where it was small at the start, or standing
-    still would win."""
-    plateau = any(verdict.title == PLATEAU for verdict in verdicts)
-    objective = next(
-        (name for name in ("phi", "outer") if all(name in run.history for run in records)), None
-    )
-    return objective if plateau and objective else measure
-
-
-def _lowest(groups: Sequence[Group], measure: str | None) -> Group | None:
-    """The group with the lowest final value of a measure, if its median is an answer."""
-    if measure is None:
-        return None
-    ends = {
-        k: group.end(measure).mean
-        for k, group in enumerate(groups)
-        if group.sound and measure in group.measures
-    }
-    finite = {k: value for k, value in ends.items() if value == value}
-    return groups[min(finite, key=lambda k: finite[k])] if finite else None
 
 
 def _bytes(record: RunRecord) -> float:

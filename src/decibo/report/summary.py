@@ -95,6 +95,11 @@ def vanishes(measure: str) -> bool:
     return measure in ERRORS or measure == "gap" or measure.startswith("consensus_")
 
 
+def is_maximised(measure: str) -> bool:
+    """Whether a measure is better the larger it is: a share of right answers, by its name."""
+    return measure.startswith(("accuracy", "correct"))
+
+
 def symbols(measure: str) -> str:
     """What a measure is, in symbols; empty for a user's own."""
     if measure.startswith("consensus_"):

@@ -50,13 +50,14 @@ from pathlib import Path
 from typing import Any
 
 from decibo import contrib, networks, problems
-from decibo.algorithm.algorithm import CATALOG, Algorithm
+from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import check_free
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masked
 from decibo.data.stream import Stream
 from decibo.errors import InputError, short_repr
 from decibo.formatting import listed
+from decibo.methods import CATALOG
 from decibo.network.network import Network
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree

@@ -344,15 +344,20 @@
     const measure = byId("target-measure").value, axis = byId("currency").value;
     const rows = data.runs.map((run) => (run.reach[measure] || data.targets.map(() => null)).map((step) =>
       step === null || run.per[axis] === null ? null : step * run.per[axis]));
-    const least = data.targets.map((_, j) => Math.min(...rows.map((row) => (row[j] === null ? Infinity : row[j]))));
-    const head = node("tr", {}, node("th", { scope: "col" }, "Run"), ...data.targets.map((t) =>
-      node("th", { scope: "col", class: "n" }, `${power(Math.round(Math.log10(t)))} of the start`)));
+    // A run in which more seeds gave no answer than in another one is not the best.
+    const fewest = Math.min(...data.runs.map((run) => run.lost));
+    const best = data.targets.map((_, j) => Math.min(...rows.map((row, k) =>
+      (row[j] === null || data.runs[k].lost > fewest ? Infinity : row[j]))));
+    const shown = data.targets.map((_, j) => j).filter((j) => rows.some((row) => row[j] !== null));
+    const head = node("tr", {}, node("th", { scope: "col" }, "Run"), ...shown.map((j) =>
+      node("th", { scope: "col", class: "n" }, `${power(Math.round(Math.log10(data.targets[j])))} of the start`)));
     const body = data.runs.map((run, k) => node("tr", {}, node("th", { scope: "row" }, node("span", { class: "run" }, mark(run), node("span", {}, run.label))),
-      ...rows[k].map((v, j) => node("td", { class: v !== null && v === least[j] && data.runs.length > 1 ? "n best" : "n" },
-        v === null ? "–" : spent(v, axis)))));
-    byId("reach").replaceChildren(node("thead", {}, head), node("tbody", {}, ...body));
+      ...shown.map((j) => node("td", { class: rows.length > 1 && run.lost === fewest && rows[k][j] === best[j] ? "n best" : "n" },
+        rows[k][j] === null ? "–" : spent(rows[k][j], axis)))));
+    byId("reach").replaceChildren(...(shown.length ? [node("thead", {}, head), node("tbody", {}, ...body)] : []));
     const zero = data.runs.filter((run) => run.zero.includes(measure)).length;
-    byId("reach-note").textContent = zero ? ", or the measure is not positive at the start, as a disagreement of agents that start together" : "";
+    byId("reach-note").textContent = (shown.length ? "" : ". No run reached a hundredth of its start") + (zero
+      ? ", or the measure is not positive at the start, as a disagreement of agents that start together" : "");
   }
 
   function refresh() { legend(); draw(); }
@@ -361,12 +366,13 @@
     const named = data.measures.map((m) => [m.name, titled(m)]);
     const axes = Object.entries(AXES).filter(([axis]) => data.runs.some((run) => run.per[axis] !== null));
     options(byId("measure"), named, data.measure);
-    options(byId("target-measure"), named, data.target);
+    const targets = byId("targets") !== null; // not where nothing was reached
+    if (targets) options(byId("target-measure"), named, data.target);
     options(byId("axis"), axes.map(([axis, a]) => [axis, a.name]), "step");
-    options(byId("currency"), axes.map(([axis, a]) => [axis, a.unit]), "step");
+    if (targets) options(byId("currency"), axes.map(([axis, a]) => [axis, a.unit]), "step");
     byId("measure").addEventListener("change", rescale);
     for (const id of ["axis", "log-x", "log-y"]) byId(id).addEventListener("change", draw);
-    for (const id of ["target-measure", "currency"]) byId(id).addEventListener("change", reach);
+    if (targets) for (const id of ["target-measure", "currency"]) byId(id).addEventListener("change", reach);
     byId("download").addEventListener("click", download);
     chart.addEventListener("pointermove", moved);
     chart.addEventListener("pointerdown", moved);
@@ -380,7 +386,7 @@
     });
     addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
     byId("log-y").checked = measureNamed(data.measure).log;
-    reach();
+    if (targets) reach();
     refresh();
     let width = plot.clientWidth;
     new ResizeObserver(() => { if (plot.clientWidth !== width) { width = plot.clientWidth; draw(); } }).observe(plot);
