@@ -26,6 +26,7 @@ from helpers.sites import (
     Killed,
     Mortal,
     Silent,
+    greeted,
     in_threads,
     make_async_mailbox,
     make_job,
@@ -101,7 +102,7 @@ def conducted(job, network, ticks, seed):
     movers = []
     for name in job.names:
         run = prepare(job, name, None)
-        mailbox = run.mailbox(Overheard())
+        mailbox = greeted(run.mailbox(Overheard()))
         mailbox.clock = clock
         movers.append(AsyncSite(run, mailbox, run.agent.begin(run.first, None)))
         movers[-1].publish()
@@ -143,7 +144,7 @@ def test_a_silent_neighbour_is_left_out_until_it_is_heard_again():
     clock = Clock()
     lines = []
     a, b = (
-        make_async_mailbox(Overheard(), name, clock=clock, patience=5.0, log=lines.append)
+        greeted(make_async_mailbox(Overheard(), name, clock=clock, patience=5.0, log=lines.append))
         for name in ("a", "b")
     )
     for mailbox in (a, b):
@@ -164,25 +165,27 @@ def test_a_silent_neighbour_is_left_out_until_it_is_heard_again():
 def test_a_site_that_has_forgotten_how_often_it_moved_is_told():
     """Its frames would be taken for old ones."""
     memory = Memory()
-    b = make_async_mailbox(memory.wire("b"), "b", again=1e-9)
+    b = greeted(make_async_mailbox(memory.wire("b"), "b", again=1e-9))
     b.offer(np.zeros(1), busy=True)
     memory.wires["b"] = b.wire
     b.wire.receiver = b
     for start in range(3):
-        a = make_async_mailbox(memory.wire("a"), "a", again=1e-9)
+        a = greeted(make_async_mailbox(memory.wire("a"), "a", again=1e-9))
         a.wire.receiver = a
         memory.wires["a"] = a.wire
         for move in range(5 - start):
             a.offer(np.array([10.0 * start + move]), busy=True)
         assert b.newest()["a"] == [10 * start + 4 - start]
-        assert a._boot == start
+        assert a._boots["b"] == start
 
 
 def spread(busy, rounds, ended=()):
     """How calm the sites of a path are after so many moves, and who ends; `busy(name, round)` says
     who has work."""
     memory = Memory()
-    mailboxes = {name: make_async_mailbox(memory.wire(name), name, width=3) for name in ABC}
+    mailboxes = {
+        name: greeted(make_async_mailbox(memory.wire(name), name, width=3)) for name in ABC
+    }
     for mailbox in mailboxes.values():
         mailbox.offer(np.zeros(1), busy=True)
         mailbox.wire.receiver = mailbox

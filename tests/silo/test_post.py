@@ -13,7 +13,16 @@ from decibo.silo.frame import HEADER, BadFrame, Kind, pack, unpack
 from decibo.silo.mailbox import EndedError
 from decibo.silo.wire import Faults, Memory
 from helpers.frames import FRAMES
-from helpers.sites import ABC, JOB, PATH, Silent, in_threads, make_async_mailbox, make_mailbox
+from helpers.sites import (
+    ABC,
+    JOB,
+    PATH,
+    Silent,
+    greeted,
+    in_threads,
+    make_async_mailbox,
+    make_mailbox,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -141,7 +150,7 @@ def test_what_others_say_cannot_control_a_terminal():
 
 def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
     lines = []
-    mailbox = make_mailbox(Silent(), "b", log=lines.append)
+    mailbox = greeted(make_mailbox(Silent(), "b", log=lines.append))
     good = pack(Kind.DATA, JOB, 0, 0, 0, numbers=np.ones(2))
     cases = [
         ("d", pack(Kind.DATA, JOB, 3, 0, 0, numbers=np.ones(2)), "from d: it is no neighbour"),
@@ -173,7 +182,7 @@ def test_frames_that_cannot_be_used_are_refused_with_the_name_of_the_sender():
 
 def test_a_flood_makes_one_line_and_no_memory():
     lines = []
-    mailbox = make_mailbox(Silent(), "b", log=lines.append)
+    mailbox = greeted(make_mailbox(Silent(), "b", log=lines.append))
     for k in range(2000):
         mailbox.deliver("a", b"x" * HEADER.size)
         mailbox.deliver("a", pack(Kind.DATA, JOB, 0, 0, k, numbers=np.ones(1)))
@@ -183,7 +192,7 @@ def test_a_flood_makes_one_line_and_no_memory():
 
 def test_an_answer_repeats_what_was_said_and_tells_where_the_site_is():
     wire = Silent()
-    mailbox = make_mailbox(wire, "a", keep=3)
+    mailbox = greeted(make_mailbox(wire, "a", keep=3))
     for step in range(6):
         mailbox.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(1)))
         mailbox.exchange(step, 0, np.full(1, float(step)))
@@ -217,7 +226,7 @@ def test_a_site_that_lost_its_state_ends_and_so_do_the_others():
 
 
 def test_what_was_said_survives_a_checkpoint():
-    mailbox = make_mailbox(Silent(), "a")
+    mailbox = greeted(make_mailbox(Silent(), "a"))
     for step in range(3):
         mailbox.deliver("b", pack(Kind.DATA, JOB, 1, step, 0, numbers=np.zeros(step + 1)))
         mailbox.exchange(step, 0, np.arange(step + 1.0))

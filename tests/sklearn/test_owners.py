@@ -520,7 +520,7 @@ def test_a_site_without_a_table_is_told_where_to_name_it(tmp_path):
         + home.card()
     )
     with pytest.raises(InputError, match=r"site.toml does not say where this site's samples are"):
-        command(job, home.folder, False, (), True)
+        command(job, home.folder, False, (), False, True)
     with pytest.raises(InputError, match="names an estimator"):
         read_job(job)
     site = Consortium.at(job, home.folder, run="may")

@@ -401,6 +401,14 @@ Synthetic = Annotated[
     ),
 ]
 
+SamePrograms = Annotated[
+    bool,
+    typer.Option(
+        "--same-programs",
+        help="You know that sites with other versions of decibo or JAX compute the same.",
+    ),
+]
+
 site = typer.Typer(help="This machine as a site: key, card, checks.", no_args_is_help=True)
 app.add_typer(site, name="site")
 
@@ -443,6 +451,7 @@ def check_site(
     wait: Annotated[float, typer.Option(help="Seconds to wait for the neighbours.")] = 5.0,
     synthetic: Synthetic = False,
     trusted: Trusted = None,
+    same_programs: SamePrograms = False,
     as_json: Json = False,
 ) -> int:
     """Show what would leave this site, how often and to whom.
@@ -451,7 +460,7 @@ def check_site(
     """
     from decibo.cli.site import check as check_job
 
-    return check_job(job, home, wait, synthetic, trusted or (), as_json)
+    return check_job(job, home, wait, synthetic, trusted or (), same_programs, as_json)
 
 
 @app.command()
@@ -460,6 +469,7 @@ def join(
     home: HomeFolder = None,
     synthetic: Synthetic = False,
     trusted: Trusted = None,
+    same_programs: SamePrograms = False,
     as_json: Json = False,
 ) -> int:
     """Take part in a job as the site of this machine.
@@ -470,7 +480,7 @@ def join(
     from decibo.cli.join import join as take_part
 
     cache.enable()
-    return take_part(job, home, synthetic, trusted or (), as_json)
+    return take_part(job, home, synthetic, trusted or (), same_programs, as_json)
 
 
 @app.command()

@@ -44,19 +44,30 @@ PORTS = range(20_000, 32_000)  # below those that systems give to connections
 
 
 def join(
-    path: Path, home: Path | None, synthetic: bool, trusted: Iterable[str], as_json: bool
+    path: Path,
+    home: Path | None,
+    synthetic: bool,
+    trusted: Iterable[str],
+    same_programs: bool,
+    as_json: bool,
 ) -> Exit:
     """Take part in a job as the site of this machine, from the start or from the last
     checkpoint."""
     site = Identity.at(home)
     if "estimator" in read_tables(path):
-        return _fit(path, site, as_json)
+        return _fit(path, site, same_programs, as_json)
     trust = trust_for(path, trusted, as_json)
     with computing_in(read_dtype(path)), interruptible():
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
         solution = take_part(
-            job, site=site.name, data=data, home=site.folder, progress=live_view(), log=write_log
+            job,
+            site=site.name,
+            data=data,
+            home=site.folder,
+            progress=live_view(),
+            log=write_log,
+            same_programs=same_programs,
         )
         place = write_solution(site.run(job.digest), site.name, solution)
     outcome = summary(site.name, solution) | {"folder": str(place.parent)}
@@ -65,12 +76,12 @@ def join(
     )
 
 
-def _fit(path: Path, site: Identity, as_json: bool) -> Exit:
+def _fit(path: Path, site: Identity, same_programs: bool, as_json: bool) -> Exit:
     """Fit the estimator of a job with the others, and keep the model."""
     from decibo.silo.estimator_job import fit_job  # needs scikit-learn
 
     with computing_in(read_dtype(path)), interruptible():
-        model, place = fit_job(path, site, log=write_log)
+        model, place = fit_job(path, site, log=write_log, same_programs=same_programs)
     outcome = summary(site.name, model.solution_) | {"model": str(place)}
     where = f"The model, the same at all sites, is in {terminal.path_of(place)}"
     return _show_end(model.solution_, outcome, as_json, where)

@@ -78,22 +78,21 @@ def check(
     wait: float,
     synthetic: bool,
     trusted: Iterable[str],
+    same_programs: bool,
     as_json: bool,
 ) -> Exit:
     """What a job would have this site say, and whether its neighbours answer and run the same
     job."""
     site = Identity.at(home)
     if "estimator" in read_tables(path):
-        return _check_fit(path, site, wait, as_json)
+        return _check_fit(path, site, wait, same_programs, as_json)
     trust = trust_for(path, trusted, as_json)
     with computing_in(read_dtype(path)):
         job = load_job(path, trust)
         run = prepare(job, site.name, load_data(site, trust, synthetic))
         credentials = site.credentials(job.sites[run.agent.number])
-        answers = _answers(
-            run.mailbox(TlsWire(job.consortium, site.name, credentials, write_log, site.listen)),
-            wait,
-        )
+        wire = TlsWire(job.consortium, site.name, credentials, write_log, site.listen)
+        answers = _answers(run.mailbox(wire, same_programs=same_programs), wait)
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent = _sent(run)
     if as_json:
@@ -108,12 +107,12 @@ def check(
     return _code(answers)
 
 
-def _check_fit(path: Path, site: Identity, wait: float, as_json: bool) -> Exit:
+def _check_fit(path: Path, site: Identity, wait: float, same_programs: bool, as_json: bool) -> Exit:
     """The same for a job with an estimator, whose problem the sites state together."""
     from decibo.silo.estimator_job import preview  # needs scikit-learn
 
     with computing_in(read_dtype(path)):
-        own = preview(path, site, write_log)
+        own = preview(path, site, write_log, same_programs=same_programs)
         mailbox = mailbox_of(own.consortium, own.terms)
         answers = _answers(mailbox, wait)
     digest = mailbox.job.hex()
@@ -147,7 +146,7 @@ def _check_fit(path: Path, site: Identity, wait: float, as_json: bool) -> Exit:
 
 def _code(answers: Mapping[str, str]) -> Exit:
     """Whether all neighbours are there with the same job."""
-    return Exit.RAN if all(answer == SAME for answer in answers.values()) else Exit.LOST
+    return Exit.RAN if all(answer.startswith(SAME) for answer in answers.values()) else Exit.LOST
 
 
 def _show_neighbours(consortium: Consortium, me: str, answers: Mapping[str, str]) -> None:
@@ -201,7 +200,10 @@ def _answers(mailbox: Mailbox, wait: float) -> dict[str, str]:
             time.sleep(PAUSE)
     finally:
         mailbox.close()
-    words = {peer: "; ".join(found) or SAME for peer, found in mailbox.greeted.items()}
+    words = {
+        peer: differs or (f"{SAME}, but {note}" if (note := mailbox.notes[peer]) else SAME)
+        for peer, differs in mailbox.greeted.items()
+    }
     return {
         peer: words.get(peer, "does not answer: is join or site check running there?")
         for peer in mailbox.peers

@@ -9,8 +9,9 @@ r"""The messages of a site that does not wait: the newest of each neighbour, and
     (4)  silent for `patience` seconds: j is left out until its next frame. So is a neighbour that
          has not sent any yet
     (5)  a site that receives frames of a lower order than it knows sends back which one it knows,
-         and the sender starts counting above that: a site that continues from an old checkpoint,
-         or from nothing, needs no memory and no clock
+         and the sender starts counting above that, towards this neighbour only and by 1,000 starts
+         at a time: a site that continues from an old checkpoint, or from nothing, needs no memory
+         and no clock, and no neighbour can make it look old to another one
 
 No site sees all others, so termination is detected by a counter that propagates. With D the width
 of
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ from decibo.silo.wire import Wire
 
 Order = tuple[int, int]  # boot, number
 BOOTS = (1 << 32) - 2  # the most
+JUMP = 1_000  # starts that a neighbour is believed to know of, beyond those that are known here
 # times `again`: how long to repeat the end to a neighbour that may not know it
 LINGER = 10
 
@@ -73,7 +75,7 @@ class AsyncMailbox(Mailbox):
         self.limit = 2 * width + 1
         self.clock = clock
         self.calm = 0
-        self._boot = 0
+        self._boots = dict.fromkeys(self.peers, 0)  # as each neighbour counts them
         self._moves = 0
         self._vector: np.ndarray | None = None
         self._newest: dict[str, Received] = {}
@@ -106,12 +108,12 @@ class AsyncMailbox(Mailbox):
             self._vector = vector
             self._moves += 1
             if self._moves > STEPS:
-                self._boot += 1
+                self._boots = {peer: boot + 1 for peer, boot in self._boots.items()}
                 self._moves = 0
             least = min(self._calms(), default=self.limit)
             self.calm = 0 if busy else min(self.limit, 1 + least)  # (6)
-            content = self._frame()
-        self._send(self.peers, content)
+            frames = self._frames()
+        self._send_all(frames)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The newest message of each neighbour that is not left out."""
@@ -216,12 +218,19 @@ class AsyncMailbox(Mailbox):
                 found.append(received.calm)
         return found
 
-    def _frame(self) -> bytes:
-        """This site's newest frame."""
-        at = self._moves, self._boot
-        return pack(
-            Kind.DATA, self.job, self.number[self.me], *at, numbers=self._vector, calm=self.calm
-        )
+    def _frames(self, peers: Iterable[str] | None = None) -> dict[str, bytes]:
+        """This site's newest frame, for each neighbour; nothing before there is one."""
+        own = self.number[self.me]
+        made = lambda peer: pack(
+            Kind.DATA, self.job, own, self._moves, self._boots[peer],
+            numbers=self._vector, calm=self.calm,
+        )  # fmt: skip
+        peers = self.peers if peers is None else peers
+        return {} if self._vector is None else {peer: made(peer) for peer in peers}
+
+    def _send_all(self, frames: Mapping[str, bytes]) -> None:
+        for peer, content in frames.items():
+            self._send([peer], content)
 
     def _repeat(self) -> None:
         while True:
@@ -229,9 +238,8 @@ class AsyncMailbox(Mailbox):
                 self._changed.wait_for(lambda: self._closed, self.again)
                 if self._closed:
                     return
-                content = None if self._vector is None else self._frame()
-            if content is not None:
-                self._send(self.peers, content)  # (3)
+                frames = self._frames()
+            self._send_all(frames)  # (3)
 
     # What arrives
 
@@ -239,7 +247,8 @@ class AsyncMailbox(Mailbox):
         """Greet a neighbour, send the newest frame, and which of its own is known here."""
         if peer not in self._box:
             return
-        self._send([peer], pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms))
+        self._unread.add(peer)
+        self._send([peer], self._hello)
         self._answer(peer, (0, 0))
         if self._over:
             self._send_bye([peer])
@@ -282,10 +291,9 @@ class AsyncMailbox(Mailbox):
             if now - self._answered.get(peer, -self.again) < self.again / 4:
                 return
             self._answered[peer] = now
-            content = None if self._vector is None else self._frame()
+            frames = self._frames([peer])
             known = self._newest.get(peer)
-        if content is not None:
-            self._send([peer], content)
+        self._send_all(frames)
         if known is not None:
             sender = self.number[self.me]
             self._send(
@@ -298,10 +306,11 @@ class AsyncMailbox(Mailbox):
             isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)
         ):
             return
+        boot, moves = heard
         with self._changed:
-            behind = (heard[0], heard[1]) > (self._boot, self._moves) and 0 <= heard[0] < BOOTS
+            known = self._boots[peer]
+            behind = (boot, moves) > (known, self._moves)
             if behind:
-                self._boot = heard[0] + 1  # (5)
-            content = self._frame() if behind and self._vector is not None else None
-        if content is not None:
-            self._send(self.peers, content)
+                self._boots[peer] = min(boot + 1, known + JUMP, BOOTS)  # (5)
+            frames = self._frames([peer]) if behind else {}
+        self._send_all(frames)

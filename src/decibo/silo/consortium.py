@@ -51,6 +51,7 @@ class Consortium:
     progress          as for `solve`
     secure_sums       whether sites hide what they add to a sum; for three or more that are all
                       neighbours
+    same_programs     whether you know that sites with another version of decibo compute the same
     """
 
     sites: tuple[Site, ...]
@@ -67,6 +68,7 @@ class Consortium:
     log: Log = field(default=lambda line: None)
     progress: bool | Report | None = False
     secure_sums: bool = False
+    same_programs: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.sites, Sequence) or not all(
@@ -97,6 +99,7 @@ class Consortium:
         integer("checkpoint_every", self.checkpoint_every)
         positive("patience", self.patience)
         positive("again", self.again)
+        flag("same_programs", self.same_programs)
         if flag("secure_sums", self.secure_sums):
             check_sums(self.network)
         if not isinstance(self.run, str):
@@ -114,6 +117,7 @@ class Consortium:
         run: str = "",
         log: Log | None = None,
         wire: Wire | None = None,
+        same_programs: bool = False,
     ) -> Consortium:
         """The sites of a job file, as the site of this machine sees them."""
         whole = read_consortium(path, certificates=wire is None)
@@ -121,7 +125,7 @@ class Consortium:
         if options.pop("dtype", None) is not None:
             check_precision(path)
         own = Identity.at(home)
-        more = {} if log is None else {"log": log}
+        more = {"same_programs": same_programs} | ({} if log is None else {"log": log})
         return cls(whole.sites, whole.network, own.name, whole.relay, own.folder, wire=wire,
                    run=run, **more, **options)  # fmt: skip
 

@@ -53,16 +53,18 @@ def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
 
 
 def fit_job(
-    path: Path, site: Identity, *, log: Log, wire: Wire | None = None
+    path: Path, site: Identity, *, log: Log, wire: Wire | None = None, same_programs: bool = False
 ) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
     """Fit the estimator of a job file with the other sites on this site's own table; the model, and
     where it is kept.
 
-    wire   what carries the messages, TLS by default
+    wire            what carries the messages, TLS by default
+    same_programs   whether other versions of decibo are known to compute the same
     """
     model, label = estimator_of(path.name, read_tables(path)["estimator"])
     X, y = own_table(site, label)
-    model.fit(X, y, silo=Consortium.at(path, site.folder, log=log, wire=wire))
+    options = {"log": log, "wire": wire, "same_programs": same_programs}
+    model.fit(X, y, silo=Consortium.at(path, site.folder, **options))
     return model, save(model, site.folder / "models" / f"{path.stem}.json")
 
 
@@ -86,7 +88,7 @@ class Disclosure:
     steps: int
 
 
-def preview(path: Path, site: Identity, log: Log) -> Disclosure:
+def preview(path: Path, site: Identity, log: Log, *, same_programs: bool = False) -> Disclosure:
     """What a site would disclose in the job in a file."""
     model, label = estimator_of(path.name, read_tables(path)["estimator"])
     X, y = own_table(site, label)
@@ -96,7 +98,7 @@ def preview(path: Path, site: Identity, log: Log) -> Disclosure:
     words = lambda name: sorted({word for word in columns[name] if word is not None})
     more = agreed_of() if isinstance(model, SiloTrust) else {}
     return Disclosure(
-        Consortium.at(path, site.folder, log=log),
+        Consortium.at(path, site.folder, log=log, same_programs=same_programs),
         estimators.terms_of(model, columns) | more,
         {name: kind or "numbers" for name, kind in kinds.items()},
         {name: words(name) for name, kind in kinds.items() if kind == TEXT},

@@ -37,7 +37,8 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBBxHHIQ16sQI")
 TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 3: np.dtype("<u8")}
 CODES = {"float32": 1, "float64": 2, "uint64": 3}
-JSON_LIMIT = 1 << 16  # the most bytes of words
+JSON_LIMIT = 1 << 16  # the most bytes of words in a HELLO
+ANSWER_LIMIT = 1 << 14  # and in other frames
 STEPS = 1 << 31  # steps are counted in 32 bits
 SHARE = 32  # bytes of a site's share of a secret
 
@@ -106,6 +107,12 @@ def pack(
     return HEADER.pack(*fields, check) + body
 
 
+def kind_of(content: bytes) -> Kind | None:
+    """What kind of frame it says that it is, before it is read."""
+    found = content[5] if len(content) >= HEADER.size else 0
+    return Kind(found) if found in Kind._value2member_map_ else None
+
+
 def unpack(content: bytes, most: int) -> Frame:
     """Read a frame with at most so many numbers; raises `BadFrame` and nothing else, whatever the
     bytes are."""
@@ -124,7 +131,8 @@ def unpack(content: bytes, most: int) -> Frame:
         code not in TYPES if kind == Kind.DATA else code != 0
     ):
         raise BadFrame(f"there is no frame of kind {kind} with numbers of type {code}")
-    if count > (most if code else JSON_LIMIT) or step > STEPS:
+    words = JSON_LIMIT if kind == Kind.HELLO else ANSWER_LIMIT
+    if count > (most if code else words) or step > STEPS:
         raise BadFrame(
             f"it is too large (step {step}, {count} {'numbers' if code else 'bytes of words'})"
         )

@@ -43,7 +43,7 @@ from decibo.silo.network_measures import NetworkMeasures
 from decibo.silo.site_run import prepare
 from decibo.silo.tls import TlsWire
 from decibo.silo.wire import Log, Wire
-from decibo.validate import MOST_STEPS, integer
+from decibo.validate import MOST_STEPS, flag, integer
 
 FINISHED = "finished"
 SOLUTION = "solution.json"
@@ -65,6 +65,7 @@ def join(
     callbacks: Sequence[object] = (),
     progress: bool | Report | None = None,
     log: Log | None = None,
+    same_programs: bool = False,
 ) -> Solution:
     """Take part in a job as this site, and return this site's solution; the same call continues
     after a crash.
@@ -83,6 +84,8 @@ def join(
     callbacks  as for `solve`; when one of them ends the run, it ends at all sites, each where it is
     progress   as for `solve`
     log        gets the lines of the log: who connected, who was refused and why
+    same_programs   whether you know that neighbours with other versions of decibo or JAX compute
+               the same: it cannot be compared
 
     The solution holds this site's x and y, which are those of all sites to the precision that the
     run has reached.
@@ -113,7 +116,7 @@ def join(
         assert own is not None
         credentials = own.credentials(job.sites[job.number(site)])
         wire = TlsWire(job.consortium, site, credentials, log, own.listen)
-    mailbox = part.mailbox(wire, log)
+    mailbox = part.mailbox(wire, log, same_programs=flag("same_programs", same_programs))
     exchange = Exchanger(mailbox, part.peers)
     kind = AsyncStepper if job.is_asynchronous else LockstepStepper
     stepper = kind(part, mailbox, place, log, exchange)

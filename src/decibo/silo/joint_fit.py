@@ -66,6 +66,7 @@ def mailbox_of(consortium: Consortium, more: Mapping[str, str]) -> Mailbox:
         consortium.peers,
         sha256(json.dumps(terms, sort_keys=True).encode()).digest()[:16],
         terms | software(),
+        same_programs=consortium.same_programs,
         most=MOST,
         again=consortium.again,
         patience=consortium.patience,

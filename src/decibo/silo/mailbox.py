@@ -29,6 +29,13 @@ of a step s' <= p + 1, so s' <= s + E, and
 With keep = 2 E + 4 this also holds for the checkpoint before the newest, in case that one is
 damaged.
 
+What a neighbour says of others is believed only where it fits what is known here: (4) must not put
+the blame on somebody else. A neighbour whose frames were refused in this exchange, that answers
+without the message that is due, or that says it waits for a site whose message is here already, is
+the one to name. Its messages count only once it has said, in a HELLO, that it runs the same job
+(same_job.py); of these, one is read in each connection, and of all frames with words a few hundred
+in a second, so that no neighbour can keep this site busy with them.
+
 Before the first exchange of a job with masks, the two ends of each link send each other random
 numbers, their shares of a secret that no third site has (secret.py). They are repeated until they
 have arrived, and again for a neighbour that asks.
@@ -47,13 +54,27 @@ import numpy as np
 
 from decibo.errors import InputError, LostError, plain, short
 from decibo.formatting import listed
-from decibo.silo.frame import CODES, HEADER, JSON_LIMIT, SHARE, BadFrame, Frame, Kind, pack, unpack
+from decibo.silo.frame import (
+    CODES,
+    HEADER,
+    JSON_LIMIT,
+    SHARE,
+    BadFrame,
+    Frame,
+    Kind,
+    kind_of,
+    pack,
+    unpack,
+)
 from decibo.silo.message_record import MessageRecord
+from decibo.silo.same_job import Programs, difference
 from decibo.silo.wire import Wire
 
 Position = tuple[int, int]  # step, call
 FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now
 QUIET = 1.0  # seconds between two lines about frames of one site that were refused
+WORDS = 500  # frames with words in a second of one neighbour that are read
+LINE = 500  # letters in a line of the log
 LOOK = 0.2  # seconds between two calls of `waits` while this site waits
 DONE = "done"
 DIVERGED = "diverged"
@@ -61,6 +82,11 @@ AMNESIA = "lost its state"
 CHANGED = "a message has changed"  # of a neighbour, since this site was started again
 LOST = "lost a neighbour"
 STOPPED = "stopped"  # a callback of the site has ended the run
+WHO = {"who": True}  # in an ASK: send a HELLO, too
+REMEDY = (
+    "Use the same job file, the same functions and the same versions at all sites; where you know"
+    " that other versions compute the same, pass --same-programs."
+)
 SAVED = ("sent.positions", "sent.sizes", "sent.numbers")  # arrays of a checkpoint
 
 
@@ -97,7 +123,10 @@ class MailboxSettings:
     sites      the names of all sites of the job, in the order of its agents
     peers      the names of the neighbours
     job        16 bytes that are the same at all sites of a job
-    terms      what these bytes stand for: part -> what it is; differences are named
+    terms      what these bytes stand for, and with which programs: part -> what it is; differences
+               are named
+    programs, same_programs   as in same_job.py: the programs of this site for a neighbour's data,
+               and whether those of other versions compute the same
     most       the most numbers in a message
     again      seconds of silence after which to ask again
     patience   seconds of silence after which a neighbour counts as lost
@@ -109,6 +138,8 @@ class MailboxSettings:
     peers: Sequence[str]
     job: bytes
     terms: Mapping[str, str]
+    programs: Programs | None = None
+    same_programs: bool = False
     most: int = 1 << 27
     again: float = 1.0
     patience: float = 3600.0
@@ -129,6 +160,9 @@ class Mailbox:
         self.peers = tuple(settings.peers)
         self.job = settings.job
         self.terms = dict(settings.terms)
+        self.difference = partial(
+            difference, self.terms, programs=settings.programs, same_programs=settings.same_programs
+        )
         self.keep = keep
         self.room = keep * calls + 4
         self.most = settings.most
@@ -136,7 +170,8 @@ class Mailbox:
         self.patience = settings.patience
         self.log = settings.log
         self.sent: dict[Position, np.ndarray] = {}  # (3)
-        self.greeted: dict[str, list[str]] = {}  # peer -> what differs in its job
+        self.greeted: dict[str, str] = {}  # peer -> how its job differs, "" if it does not
+        self.notes: dict[str, str] = {}  # peer -> what to know of it, though its job is the same
         self.refused = 0
         self._started = False
         self._changed = threading.Condition()
@@ -148,6 +183,11 @@ class Mailbox:
         self._active: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
         self._logged: dict[str, float] = {}
+        self._hellos: dict[str, bytes] = {}  # the last one of each
+        self._unread = set(self.peers)  # whose next HELLO is read
+        self._words: dict[str, tuple[float, int]] = {}  # since when how many frames with words
+        self._faults: dict[str, str] = {}  # peer -> why a frame was refused in this exchange
+        self._reasons: dict[str, str] = {}  # the same, and what follows from what it says
         # called while this site waits, with for whom and for how many seconds; what it raises ends
         # the waiting
         self.waits: Callable[[tuple[str, ...], float], None] = lambda names, seconds: None
@@ -186,6 +226,7 @@ class Mailbox:
             self._recorded(partial(self.record.sending, at, vector))
         with self._changed:
             self._at = at
+            self._faults = {}
             self.sent[at] = vector
             for old in [position for position in self.sent if position[0] <= step - self.keep]:
                 del self.sent[old]
@@ -242,25 +283,33 @@ class Mailbox:
         return self._missing
 
     def _blamed_for(self, missing: Iterable[str], now: float) -> tuple[str, ...]:
-        """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits
-        for."""
+        """Who keeps this site waiting in the end: a neighbour, or whoever the neighbour waits for,
+        as far as that can be so."""
         names: list[str] = []
+        why = {peer: self._faults[peer] for peer in missing if peer in self._faults}
         for peer in missing:
             report = self._statuses.get(peer)
-            fresh = report is not None and now - report.when <= FRESH * self.again
-            others = (
-                [name for name in report.waiting if name != self.me] if fresh and report else []
-            )
-            names += others or [peer]
+            others: list[str] = []
+            if report is not None and now - report.when <= FRESH * self.again:
+                others = [name for name in report.waiting if name != self.me]
+                here = [name for name in others if self._at in self._box.get(name, ())]
+                if report.at >= self._at:
+                    why.setdefault(peer, "it answers without the message that is due")
+                elif here:
+                    words = f"it says that it waits for {listed(here)}, whose message is here"
+                    why.setdefault(peer, words)
+            names += [peer] if peer in why else others or [peer]
+        self._reasons = why
         return tuple(dict.fromkeys(names))
 
     def _lost(self, names: tuple[str, ...], step: int) -> LostError:
         self._blamed = names
         self.leave(LOST, "")
+        why = [f" {name}: {self._reasons[name]}." for name in names if name in self._reasons]
         return LostError(
             f"{self.me} has waited {self.patience:g} seconds for {listed(names)} in step {step}."
-            " What was computed is kept: when that site is back, start this one again with the"
-            " same command."
+            f"{''.join(why)} What was computed is kept: when that site is back, start this one"
+            " again with the same command."
         )
 
     def share(self, own: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -348,13 +397,14 @@ class Mailbox:
         if peer not in self._box:
             return
         sender = self.number[self.me]
+        self._unread.add(peer)
         with self._changed:
             at = self._at
             due = self.sent.get(at)
             shares = peer in self._shares and peer not in self.shares
             waits = peer in self._missing and not shares
         if not self._over:  # a neighbour that has begun its next job must not take this one for it
-            self._send([peer], pack(Kind.HELLO, self.job, sender, words=self.terms))
+            self._send([peer], self._hello)
         if shares:
             self._send_share(peer)
         if due is not None:
@@ -367,14 +417,18 @@ class Mailbox:
     def deliver(self, peer: str, content: bytes) -> None:
         """Take a frame that has arrived; one that cannot be used is refused, with a line in the
         log."""
+        if peer not in self._box:
+            self._refuse(peer, "it is no neighbour")
+            return
+        kind = kind_of(content)
+        if kind is not Kind.DATA and not self._is_read(peer, kind, content):
+            return
         try:
             frame = unpack(content, self.most)
         except BadFrame as error:
             self._refuse(peer, str(error))
             return
-        if peer not in self._box:
-            self._refuse(peer, "it is no neighbour")
-        elif frame.sender != self.number[peer]:
+        if frame.sender != self.number[peer]:
             self._refuse(
                 peer,
                 f"it says that it is site {frame.sender}, but its certificate is that of {peer}",
@@ -384,9 +438,20 @@ class Mailbox:
         elif frame.job != self.job:
             self._refuse(peer, "it belongs to another job")
         elif frame.kind is Kind.DATA:
-            self._active.add(peer)
-            self._on_data(peer, frame)
+            said = self.greeted.get(peer)
+            if said == "":
+                self._active.add(peer)
+                self._on_data(peer, frame)
+            elif said is not None:
+                self._refuse(peer, f"it {said}")
+            elif time.monotonic() - self._answered.get(f"who is {peer}", 0.0) >= self.again:
+                # its HELLO was lost on the way, and what it computes is not known yet
+                self._answered[f"who is {peer}"] = time.monotonic()
+                ask = pack(Kind.ASK, self.job, self.number[self.me], *self._at, words=WHO)
+                self._send([peer], ask)
         elif frame.kind is Kind.ASK:
+            if frame.words == WHO:
+                self._send([peer], self._hello)
             self._answer(peer, (frame.step, frame.call))
         elif frame.kind is Kind.HERE:
             self._on_here(peer, frame)
@@ -395,28 +460,46 @@ class Mailbox:
         else:
             self._on_bye(peer, frame)
 
+    def _is_read(self, peer: str, kind: Kind | None, content: bytes) -> bool:
+        """Whether a frame with words is looked into: reading takes longer than sending."""
+        if kind is Kind.HELLO and content == self._hellos.get(peer):
+            return False  # again
+        now = time.monotonic()
+        since, count = self._words.get(peer, (now, 0))
+        since, count = (now, 0) if now - since >= 1 else (since, count)
+        self._words[peer] = (since, count + 1)
+        if count >= WORDS:
+            self._refuse(peer, f"it sends more than {WORDS} frames with words in a second")
+            return False
+        if kind is Kind.HELLO:
+            if peer not in self._unread:
+                self._refuse(peer, "it describes another job in the same connection, unread")
+                return False
+            self._unread.discard(peer)
+            self._hellos[peer] = content
+        return True
+
+    @property
+    def _hello(self) -> bytes:
+        return pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms)
+
     def _on_hello(self, peer: str, frame: Frame) -> None:
         """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no
         other."""
-        there = {plain(name): plain(value) for name, value in frame.words.items()}
-        parts = dict.fromkeys([*self.terms, *there])
-        differ = [name for name in parts if self.terms.get(name) != there.get(name)]
-        words = [
-            f"{n}: {short(there.get(n), 200)} there, {short(self.terms.get(n), 200)} here"
-            for n in differ
-        ]
-        if frame.job != self.job and not words:
-            words = ["its summary is the same, but not its checksum"]
+        equal = frame.job == self.job
+        differs, note = self.difference(frame.words, equal=equal)
         with self._changed:
-            self.greeted[peer] = words if frame.job != self.job else []
-            if frame.job != self.job and peer not in self._active and not self._has_begun():
-                self._failure = InputError(
-                    f"{peer} runs another job ({'; '.join(words)}).",
-                    "Use the same job file and settings at all sites.",
-                )
+            new = note and self.notes.get(peer) != note
+            self.greeted[peer] = differs
+            self.notes[peer] = note
+            heard = peer in self._active or (not equal and self._has_begun())
+            if differs and not heard and self._failure is None:
+                self._failure = InputError(f"{peer} {differs}.", REMEDY)
             self._changed.notify_all()
-        if frame.job != self.job:
-            self._refuse(peer, f"it runs another job ({'; '.join(words)})")
+        if differs:
+            self._refuse(peer, f"it {differs}")
+        elif new:
+            self.log(f"{peer} {note}")
 
     def _has_begun(self) -> bool:
         # before the first step sites may still find that they disagree
@@ -532,11 +615,13 @@ class Mailbox:
     def _refuse(self, peer: str, why: str) -> None:
         """A line in the log, but not one for each frame of a flood."""
         self.refused += 1
+        if peer in self._box:
+            self._faults[peer] = short(why, LINE)
         now = time.monotonic()
         if now - self._logged.get(peer, -QUIET) >= QUIET:
             self._logged = {name: when for name, when in self._logged.items() if now - when < QUIET}
             self._logged[peer] = now
-            self.log(f"refused a frame from {peer}: {why}")
+            self.log(f"refused a frame from {peer}: {short(why, LINE)}")
 
     def _data(self, at: Position, vector: np.ndarray, peer: str) -> bytes:
         numbers = vector if self.hide is None else self.hide(peer, at, vector)

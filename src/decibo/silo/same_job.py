@@ -72,7 +72,8 @@ def difference(
     if not versions:
         return "", ""
     said = "; ".join(f"{name}: {there.get(name)} there, {here.get(name)} here" for name in versions)
-    if set(PROGRAMS) <= set(here) and not traced:
+    # without functions of the owners, all that is computed is decibo's
+    if not traced and (set(PROGRAMS) <= set(here) or "decibo" not in versions):
         return "", f"runs other software ({short(said, 200)}), and the same programs"
     if same_programs:
         return "", f"runs other software ({short(said, 200)}); its programs are believed"

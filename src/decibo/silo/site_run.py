@@ -4,7 +4,9 @@ messages, what it measures; and at the end how that part ended."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import jax
@@ -32,6 +34,7 @@ from decibo.silo.async_mailbox import AsyncMailbox
 from decibo.silo.collectives import tree_of
 from decibo.silo.job import RESIDUAL, Job
 from decibo.silo.mailbox import Mailbox, MailboxSettings
+from decibo.silo.same_job import DATA, described, of_shapes
 from decibo.silo.wire import Log, Wire
 
 # What one site can measure honestly: all else is a property of all sites.
@@ -73,7 +76,35 @@ class SiteRun:
         """Where this agent starts."""
         return {name: row[0] for name, row in self.start.items()}
 
-    def mailbox(self, wire: Wire, log: Log = lambda line: None) -> Mailbox:
+    @cached_property
+    def terms(self) -> dict[str, str]:
+        """What this site compares with its neighbours, and with its own checkpoints."""
+        if not callable(self.job.problem.data):
+            return self.job.terms
+        own = self.agent.data
+        return self.job.terms | {DATA: described(own)} | self.job.programs(own)
+
+    def programs(self, data: str) -> Mapping[str, str] | None:
+        """Checksums of this site's programs for the data of a neighbour, if it could be that of
+        this job: it may have more samples, or fewer."""
+        if data not in self._programs and len(self._programs) < len(self.job.sites):
+            like = of_shapes(data, self.agent.data)
+            found = None
+            if like is not None:
+                # JAX has the precision of each thread apart. Anything may be raised: the functions
+                # are the user's, and the shapes somebody else's.
+                with suppress(Exception), jax.enable_x64(self.job.problem.x_layout.dtype == "f8"):
+                    found = self.job.programs(like)
+            self._programs[data] = found
+        return self._programs.get(data)
+
+    @cached_property
+    def _programs(self) -> dict[str, dict[str, str] | None]:
+        return {}
+
+    def mailbox(
+        self, wire: Wire, log: Log = lambda line: None, *, same_programs: bool = False
+    ) -> Mailbox:
         """What this site sends and receives, on a wire."""
         job = self.job
         exchanges = [*self.before, *self.during, *self.at_records]
@@ -82,7 +113,9 @@ class SiteRun:
             job.names,
             self.peers,
             job.digest,
-            job.terms,
+            self.terms,
+            self.programs,
+            same_programs,
             most=max((numbers for _, numbers in exchanges), default=1),
             again=job.again,
             patience=job.patience,
@@ -126,7 +159,7 @@ class SiteRun:
             Checkpoints(folder, self.job.checkpoint_every, KEPT, resume="auto"),
             None,
             agents,
-            self.job.terms | {"site": self.site},
+            self.terms | {"site": self.site},
             Marks(Path(folder), agents, self.rows),
             PRIVATE,
         )

@@ -1,0 +1,174 @@
+"""A member of a job that sends what it should not: who is blamed, and what it costs the others."""
+
+import time
+
+import numpy as np
+import pytest
+
+from decibo.errors import LostError
+from decibo.silo.frame import Kind, pack
+from decibo.silo.wire import Memory
+from helpers.sites import (
+    ABC,
+    JOB,
+    Changing,
+    Silent,
+    greeted,
+    in_threads,
+    make_async_mailbox,
+    make_mailbox,
+)
+
+
+class Deaf:
+    """A receiver of nothing."""
+
+    longest = 0
+
+    def deliver(self, peer, content):
+        pass
+
+    def connected(self, peer):
+        pass
+
+
+RING = {"a": ["b", "d"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c", "a"]}
+
+
+def data(change):
+    """DATA of step 2 on is changed: change(frame) -> a frame's bytes, or None for nothing."""
+
+    def changed(peer, frame, content):
+        if frame.kind is not Kind.DATA or frame.step < 2:
+            return [content]
+        new = change(frame)
+        return [] if new is None else [new]
+
+    return changed
+
+
+def packed(frame, *, job=JOB, shift=0, numbers=None):
+    new = frame.numbers if numbers is None else numbers
+    return pack(Kind.DATA, job, frame.sender, frame.step + shift, frame.call, numbers=new)
+
+
+def excuse(named, behind):
+    """No data from step 2 on; and whoever asks is told that this site waits for somebody else."""
+
+    def changed(peer, frame, content):
+        if frame.kind is Kind.DATA and frame.step >= 2:
+            return []
+        if frame.kind is Kind.HERE:
+            words = {"waiting": [named], "first": [0, 0]}
+            step = max(0, frame.step - behind)
+            return [pack(Kind.HERE, JOB, frame.sender, step, 0, words=words)]
+        return [content]
+
+    return changed
+
+
+# what d sends -> why b and the others of its neighbours name it
+LIES = {
+    "size": (data(lambda f: packed(f, numbers=np.zeros(5))), "5 numbers of type float64 where 2"),
+    "type": (data(lambda f: packed(f, numbers=f.numbers.astype(np.float32))), "of type float32"),
+    "step": (data(lambda f: packed(f, shift=1000)), "it is at step 100"),
+    "job": (data(lambda f: packed(f, job=bytes(16))), "it belongs to another job"),
+    "damage": (data(lambda f: packed(f)[:-1] + b"x"), "its checksum is wrong"),
+    "silence": (data(lambda f: None), "it answers without the message that is due"),
+    "an excuse": (excuse("b", 0), "it answers without the message that is due"),
+    "a better one": (excuse("b", 2), "it says that it waits for b, whose message is here"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_who_sends_what_nobody_can_use_is_named_by_all_and_nobody_else_is(lie):
+    change, reason = LIES[lie]
+    memory = Memory()
+
+    def site(me):
+        wire = memory.wire(me)
+        mailbox = make_mailbox(
+            Changing(wire, change) if me == "d" else wire, me, peers=RING[me], patience=1.0
+        )
+        mailbox.start()
+        for step in range(6):
+            mailbox.exchange(step, 0, np.zeros(2))
+
+    found = in_threads(site, ABC)
+    for name in "abc":
+        assert isinstance(found[name], LostError)
+        assert f"{name} has waited 1 seconds for d in step" in str(found[name])
+    assert reason in str(found["a"])
+
+
+def test_a_flood_of_descriptions_is_read_once_in_each_connection():
+    lines = []
+    mailbox = make_mailbox(Silent(), "b", log=lines.append)
+    words = {f"{i:x}": "0" * 3 for i in range(4500)}
+    hellos = [
+        pack(Kind.HELLO, bytes(16), 0, words=words | {"n": str(n)}, call=n) for n in range(400)
+    ]
+    began = time.process_time()
+    for content in hellos:
+        mailbox.deliver("a", content)
+    spent = time.process_time() - began
+    assert "it runs another job (its description has 4501 parts)" in lines[0]
+    assert max(map(len, lines)) < 600
+    assert len(lines) < 5
+    assert mailbox._unread == {"c"}
+    mailbox.connected("a")
+    mailbox.deliver("a", pack(Kind.HELLO, JOB, 0, words={"steps": "10"}))
+    assert mailbox.greeted["a"] == ""
+    # reading all of them would take a second and more, 10 ms for each
+    assert spent < 0.5
+
+
+def test_at_most_five_differences_are_put_into_words():
+    lines = []
+    mailbox = make_mailbox(Silent(), "b", log=lines.append)
+    mailbox.deliver("a", pack(Kind.HELLO, bytes(16), 0, words={f"k{i}": "v" for i in range(50)}))
+    assert lines[0].count(" there, ") == 5
+    assert "and 46 more)" in lines[0]
+
+
+def test_words_beyond_a_few_hundred_in_a_second_are_not_read():
+    mailbox = greeted(make_mailbox(Silent(), "b"))
+    here = pack(Kind.HERE, JOB, 0, 1, 0, words={"waiting": ["c"], "first": [0, 0]})
+    for _ in range(2000):
+        mailbox.deliver("a", here)
+    assert 1400 < mailbox.refused < 2000
+    mailbox.deliver("c", pack(Kind.HERE, JOB, 2, 1, 0, words={"waiting": ["d"], "first": [0, 0]}))
+    assert mailbox._statuses["c"].waiting == ("d",)
+
+
+def test_one_frame_of_a_neighbour_does_not_shut_a_site_out_at_another_one():
+    """West says that it knows north by an order close to the largest. Then north starts again,
+    from nothing."""
+    memory = Memory()
+
+    def site(me):
+        mailbox = greeted(make_async_mailbox(memory.wire(me), me, peers=RING[me], again=0.02))
+        mailbox.offer(np.zeros(2), busy=True)
+        mailbox.start()
+        return mailbox
+
+    b, c = site("b"), site("c")
+    try:
+        a = memory.wire("a")
+        a.start(Deaf())
+        for _ in range(3):
+            time.sleep(0.03)
+            a.send("b", pack(Kind.HERE, JOB, 0, words={"heard": [(1 << 32) - 3, 0]}))
+        b.offer(np.ones(2), busy=True)
+        known = c._newest["b"].order
+        assert known[0] == 0
+        b.close()
+        b = site("b")
+        until = time.monotonic() + 20
+        while not (c._newest["b"].numbers == 7).all():
+            b.offer(np.full(2, 7.0), busy=True)
+            time.sleep(0.02)
+            assert time.monotonic() < until
+    finally:
+        b.close()
+        c.close()
