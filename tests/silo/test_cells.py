@@ -162,7 +162,7 @@ def test_a_flood_of_names_that_are_made_up_fills_neither_log_nor_memory(pair):
     lines = [line for line in log if "refused" in line]
     assert lines[0] == "refused a message from the cell ?0.job: it is no neighbour"
     assert len(lines) < 100
-    assert len(wires["a"]._said) == 1
+    assert len(wires["a"]._few._seen) == 1
 
 
 def test_a_queue_that_is_full_drops_what_comes_and_nobody_waits(pair, monkeypatch):

@@ -17,10 +17,11 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
+from decibo.silo.gate import FewLines, Gate, network_of
 from decibo.silo.identity import Identity
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
-from decibo.silo.tls_session import Credentials, Gate, context
+from decibo.silo.tls_session import Credentials, context
 from helpers.sites import NAMES, in_threads, warm
 
 
@@ -300,14 +301,14 @@ def test_the_relay_refuses_strangers_and_floods(relayed, homes):
         with contextlib.suppress(OSError):
             call(homes["relay"].address, settings, log)
         eventually(lambda words=words: any(words in line for line in lines))
-    host, port = homes["relay"].address.split(":")
-    for _ in range(100):
-        socket.create_connection((host, int(port))).close()
-    eventually(
-        lambda: any(
-            "turned away" in line and "127.0.0.1: too many at once" in line for line in lines
-        )
-    )
+    relay.gate.known.clear()
+    with flooded(homes["relay"].address):
+        eventually(lambda: any("too many connections at once" in line for line in lines))
+        assert len(relay.gate.waiting) <= 64
+        assert not relay.callers
+        with open_wires(relayed[0], homes, "north", "east") as (_, boxes, _):
+            eventually(lambda: boxes["north"].peers == ["east"])
+    tapped.clear()
     assert not tapped
     assert not relay.callers
 
@@ -331,14 +332,96 @@ def test_who_calls_while_the_relay_closes_is_not_left_waiting(job, homes, turns)
     asyncio.run(call_and_close())
 
 
-def test_a_gate_admits_a_few_and_then_some_each_second(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    gate = Gate(lambda line: None, burst=3, rate=2.0)
-    assert [gate.admit("a") for _ in range(5)] == [True] * 3 + [False] * 2
-    assert gate.admit("b")
-    now[0] = 1.0
-    assert [gate.admit("a") for _ in range(4)] == [True] * 2 + [False] * 2
+class Knock:
+    """A connection whose handshake takes some time."""
+
+    def __init__(self, spoke=False):
+        self.spoke = spoke
+        self.ended = False
+
+    def give_way(self):
+        self.ended = True
+
+
+def test_a_gate_lets_in_who_comes_however_many_others_wait():
+    lines = []
+    gate = Gate(FewLines(lines.append), places=6)
+    gate.known = {"10.0.0.1"}
+    first = Knock()
+    gate.enter(first, "10.0.0.7")
+    crowd = [Knock(spoke=n == 0) for n in range(50)]
+    for n, knock in enumerate(crowd):
+        gate.enter(knock, f"2001:db8::{n:x}")  # one network, and so one crowd
+    # the one that speaks stays longest; then those that came last
+    assert [knock for knock in crowd if not knock.ended] == [crowd[0], *crowd[-4:]]
+    assert not first.ended
+    friend = Knock()
+    gate.enter(friend, "10.0.0.1")
+    for n in range(50):
+        gate.enter(Knock(), f"10.0.1.{n}")
+    assert not friend.ended
+    assert len(gate.waiting) == 7
+    gate.leave(friend)
+    assert len(gate.waiting) == 6
+    assert 1 <= len(lines) <= 10
+
+
+def test_networks_are_addresses_and_of_ipv6_the_first_half():
+    assert network_of("2001:db8:1:2:3::4") == network_of("2001:db8:1:2::9") == "2001:db8:1:2::/64"
+    assert network_of("2001:db8:1:3::9") != network_of("2001:db8:1:2::9")
+    assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") == "10.0.0.1"
+    assert network_of("fe80::1%eth0") == "fe80::/64"
+    assert network_of("?") == "?"
+
+
+@contextlib.contextmanager
+def flooded(address, word=b""):
+    """Somebody without a key makes as many connections as it can, and keeps them."""
+    host, port = address.split(":")
+    end = threading.Event()
+    held = []
+
+    def knock():
+        while not end.is_set():
+            with contextlib.suppress(OSError):
+                held.append(socket.create_connection((host, int(port)), timeout=5))
+                held[-1].sendall(word)
+            while len(held) > 300:
+                held.pop(0).close()
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: len(held) > 150)
+        yield held
+    finally:
+        end.set()
+        thread.join()
+        for link in held:
+            link.close()
+
+
+def hello():
+    """The first words of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        anyone().wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("word", [b"", hello()], ids=["silent", "hello"])
+@pytest.mark.parametrize("address", ["of the job", "elsewhere"])
+def test_a_stranger_who_takes_all_places_does_not_keep_a_neighbour_out(job, homes, word, address):
+    with open_wires(job, homes, "north") as (wires, boxes, lines):
+        if address == "elsewhere":  # else the stranger is in places that are set aside
+            eventually(lambda: wires["north"].gate.known)
+            wires["north"].gate.known.clear()
+        with flooded(homes["north"].address, word):
+            assert len(wires["north"].gate.waiting) <= 64
+            with open_wires(job, homes, "east"):
+                eventually(lambda: boxes["north"].peers == ["east"])
+        assert len(lines) < 200
 
 
 def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):

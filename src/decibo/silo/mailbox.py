@@ -66,15 +66,14 @@ from decibo.silo.frame import (
     pack,
     unpack,
 )
+from decibo.silo.gate import FewLines
 from decibo.silo.message_record import MessageRecord
 from decibo.silo.same_job import Programs, difference
 from decibo.silo.wire import Wire
 
 Position = tuple[int, int]  # step, call
 FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now
-QUIET = 1.0  # seconds between two lines about frames of one site that were refused
 WORDS = 500  # frames with words in a second of one neighbour that are read
-LINE = 500  # letters in a line of the log
 LOOK = 0.2  # seconds between two calls of `waits` while this site waits
 DONE = "done"
 DIVERGED = "diverged"
@@ -169,6 +168,7 @@ class Mailbox:
         self.again = settings.again
         self.patience = settings.patience
         self.log = settings.log
+        self.lines = FewLines(settings.log)
         self.sent: dict[Position, np.ndarray] = {}  # (3)
         self.greeted: dict[str, str] = {}  # peer -> how its job differs, "" if it does not
         self.notes: dict[str, str] = {}  # peer -> what to know of it, though its job is the same
@@ -182,7 +182,6 @@ class Mailbox:
         self._departures: dict[str, Departure] = {}
         self._active: set[str] = set()  # who has said anything in this job
         self._answered: dict[str, float] = {}
-        self._logged: dict[str, float] = {}
         self._hellos: dict[str, bytes] = {}  # the last one of each
         self._unread = set(self.peers)  # whose next HELLO is read
         self._words: dict[str, tuple[float, int]] = {}  # since when how many frames with words
@@ -616,12 +615,8 @@ class Mailbox:
         """A line in the log, but not one for each frame of a flood."""
         self.refused += 1
         if peer in self._box:
-            self._faults[peer] = short(why, LINE)
-        now = time.monotonic()
-        if now - self._logged.get(peer, -QUIET) >= QUIET:
-            self._logged = {name: when for name, when in self._logged.items() if now - when < QUIET}
-            self._logged[peer] = now
-            self.log(f"refused a frame from {peer}: {short(why, LINE)}")
+            self._faults[peer] = short(why, 300)
+        self.lines(peer, f"refused a frame from {peer}: {why}")
 
     def _data(self, at: Position, vector: np.ndarray, peer: str) -> bytes:
         numbers = vector if self.hide is None else self.hide(peer, at, vector)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from decibo.errors import first_line, plain
+from decibo.silo.gate import FewLines
 from decibo.silo.wire import Receiver
 
 KNOCK = b"K"
@@ -66,7 +67,7 @@ class CellWire:
         self.number = secrets.token_bytes(NUMBER)
         self.receiver: Receiver | None = None
         self._names = {address: name for name, address in peers.items()}
-        self._said: dict[str, float] = {}
+        self._few = FewLines(log)
 
     def start(self, receiver: Receiver) -> None:
         """Listen and knock."""
@@ -121,11 +122,8 @@ class CellWire:
     def _refuse(self, address: str, why: str) -> None:
         """A line in the log, but not one for each message of a flood, nor for each name that a
         flood makes up."""
-        now = time.monotonic()
-        who = self._names.get(address, "")
-        if now - self._said.get(who, -EVERY) >= EVERY:
-            self._said[who] = now
-            self.log(f"refused a message from the cell {plain(address)[:100]}: {why}")
+        line = f"refused a message from the cell {plain(address)[:100]}: {why}"
+        self._few(self._names.get(address, ""), line)
 
 
 class Outbox:

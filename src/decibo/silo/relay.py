@@ -12,8 +12,8 @@ certificates, and connects neighbours only.
     OK\\n          the answer; all that follows is copied
 
 It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes
-in a second are copied for each connection, and no more than a few connections in a second are
-accepted from one address.
+in a second are copied for each connection, and strangers who make connections are in each other's
+way, and in nobody else's (gate.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from collections.abc import Callable
 
 from decibo.errors import InputError, first_line
 from decibo.silo.consortium import Consortium
+from decibo.silo.gate import FewLines, Gate
 from decibo.silo.identity import host_and_port
 from decibo.silo.tls import ANSWER, CALL, Refused, stop_listening
-from decibo.silo.tls_session import HANDSHAKE, Credentials, Gate, TlsSession, context, reason
+from decibo.silo.tls_session import HANDSHAKE, Credentials, TlsSession, context, reason
 
 RATE = 50_000_000  # bytes in a second
 HIGH = 1 << 20  # bytes that wait to be written at most
@@ -51,7 +52,11 @@ class Relay:
         self.log = log
         self.rate = rate
         self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
-        self.gate = Gate(log)
+        self.lines = FewLines(log)
+        self.gate = Gate(self.lines)
+        self.hosts = [
+            host_and_port(site.address, site.name)[0] for site in consortium.sites if site.address
+        ]
         self.settings = context(
             credentials, [site.certificate for site in consortium.sites], server=True
         )
@@ -74,10 +79,12 @@ class Relay:
             raise InputError(
                 f"The relay cannot listen on {listen}: {first_line(error)}."
             ) from error
+        self._learning = asyncio.get_running_loop().create_task(self.gate.learn(self.hosts))
         self.log(f"the relay listens on {listen}")
 
     async def close(self) -> None:
         """End all connections."""
+        self._learning.cancel()
         if self._server is not None:
             await stop_listening(self._server)
         while self.open:
@@ -105,6 +112,7 @@ class Caller(asyncio.Protocol):
         self._request = bytearray()
         self._copied = 0
         self._second = 0.0
+        self.spoke = False
         self._secured = False
         self._full = False
         self._problem = False
@@ -115,20 +123,19 @@ class Caller(asyncio.Protocol):
         self.relay.open.add(self)
         self.host = str((transport.get_extra_info("peername") or ("?",))[0])
         transport.set_write_buffer_limits(high=HIGH)
-        self.relay.gate.waiting += 1
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
-        if not self.relay.gate.admit(self.host):
-            self._problem = True
-            transport.abort()
-            return
-        self._session = TlsSession(self.relay.settings, transport.write, server=True)
-        self._session.start()
+        self._session: TlsSession | None = None  # before it has said a word
+        self.relay.gate.enter(self, self.host)
+
+    def give_way(self) -> None:
+        """End at once, since too many wait."""
+        self._problem = True
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.relay.open.discard(self)
         self._timer.cancel()
-        if not self._secured:
-            self.relay.gate.waiting -= 1
+        self.relay.gate.leave(self)
         if self.relay.callers.get((self.name, self.wants)) is self:
             del self.relay.callers[self.name, self.wants]
         if self.other is not None:
@@ -138,8 +145,12 @@ class Caller(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._problem:
             return
+        self.spoke = True
         try:
-            self._received(self._session.feed(data))
+            if self._session is None:
+                self._session = TlsSession(self.relay.settings, self.transport.write, server=True)
+                self._session.start()
+            self._received(self._session, self._session.feed(data))
         except ssl.SSLZeroReturnError:
             self.transport.close()
         except (ssl.SSLError, Refused, ValueError, OSError) as error:
@@ -169,15 +180,15 @@ class Caller(asyncio.Protocol):
 
     def send(self, content: bytes) -> None:
         """To this side."""
-        if not self.transport.is_closing():
+        if self._session is not None and not self.transport.is_closing():
             with contextlib.suppress(ssl.SSLError):
                 self._session.send(content)
 
-    def _received(self, plain: bytes) -> None:
-        if self._session.secured and not self._secured:
+    def _received(self, session: TlsSession, plain: bytes) -> None:
+        if session.secured and not self._secured:
             self._secured = True
-            self.relay.gate.waiting -= 1
-            name = self.relay.pins.get(self._session.certificate)
+            self.relay.gate.leave(self)
+            name = self.relay.pins.get(session.certificate)
             if name is None:
                 raise Refused("its certificate is not that of a site of this job")
             self.name = name
@@ -232,7 +243,7 @@ class Caller(asyncio.Protocol):
         if not self._problem:
             self._problem = True
             who = f"{self.name} at {self.host}" if self.name else self.host
-            self.relay.log(f"refused {who}: {why}")
+            self.relay.lines(why, f"refused {who}: {why}")
 
     def _too_late(self) -> None:
         if not self.wants:

@@ -6,7 +6,8 @@ is made again.
     who is it       the site whose certificate, pinned in the job, the other side has the key of;
                     never what it says
     what travels    frames, each after its length in four bytes; longer ones than any message of
-                    this job, and more than RATE in a second, end or slow the connection
+                    this job end the connection, and more than RATE or BYTES in a second slow it
+    who may wait    for a handshake: gate.py
 
 All of it runs in one thread with an event loop. Frames for a site that is not connected are
 dropped: `Mailbox` repeats them when asked.
@@ -24,12 +25,14 @@ from typing import Any
 
 from decibo.errors import InputError, first_line
 from decibo.silo.consortium import Consortium
+from decibo.silo.gate import FewLines, Gate
 from decibo.silo.identity import Site, host_and_port
-from decibo.silo.tls_session import HANDSHAKE, Credentials, Gate, TlsSession, context, reason
+from decibo.silo.tls_session import CONNECT, HANDSHAKE, Credentials, TlsSession, context, reason
 from decibo.silo.wire import Receiver
 
 LENGTH = 4  # bytes before a frame
 RATE = 20_000  # frames in a second of one neighbour; lockstep needs fewer
+BYTES = 1 << 26  # in a second of one neighbour
 BACKLOG = 1 << 26  # bytes that wait for a slow neighbour; more are dropped, and asked for again
 FIRST, LONGEST = 0.05, 5.0  # seconds until a connection is tried again: doubled each time
 LASTED = 5.0  # seconds after which a connection was a good one
@@ -75,7 +78,8 @@ class TlsWire:
         self.pins = {each.der: each.name for each in consortium.sites}
         self.links: dict[str, TlsLink] = {}  # those whose other side is known
         self.open: set[TlsLink] = set()
-        self.gate = Gate(log)
+        self.lines = FewLines(log)
+        self.gate = Gate(self.lines)
         self.longest = 0
         self.receiver: Receiver | None = None
         self.server = context(
@@ -138,6 +142,8 @@ class TlsWire:
                     "If others reach it at another address than its own, set listen ="
                     ' "0.0.0.0:PORT" in site.toml.',
                 ) from error
+        hosts = [host_and_port(p.address, p.name)[0] for p in self.peers.values() if p.address]
+        self._task(self.gate.learn(hosts))
         for peer in self.peers.values():
             way = route(self.consortium, self.me, peer)
             if way != "wait":
@@ -160,7 +166,7 @@ class TlsWire:
             link = TlsLink(self, server=by_relay and not first, peer=peer.name, by_relay=by_relay)
             begun = time.monotonic()
             try:
-                async with asyncio.timeout(HANDSHAKE):
+                async with asyncio.timeout(CONNECT):
                     await self._loop.create_connection(lambda link=link: link, host, port)
                 await link.closed
                 problem = link.problem
@@ -238,13 +244,15 @@ class TlsLink(asyncio.Protocol):
         self.peer = peer
         self.by_relay = by_relay
         self.problem = ""
+        self.spoke = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._accepted = False
         self._outer: TlsSession | None = None
         self._inner: TlsSession | None = None
         self._answer = bytearray()
         self._buffer = bytearray()
-        self._count = 0
+        self._count = 0  # frames in this second
+        self._size = 0  # and bytes
         self._second = 0.0
 
     # The transport
@@ -254,28 +262,33 @@ class TlsLink(asyncio.Protocol):
         self.transport = transport
         self.wire.open.add(self)
         self.host = str((transport.get_extra_info("peername") or ("?",))[0])
-        self.wire.gate.waiting += 1
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
-        if not self.calls and not self.wire.gate.admit(self.host):
-            transport.abort()
-            return
-        if self.by_relay:
+        later = asyncio.get_running_loop().call_later
+        self._timer = later(CONNECT if self.calls else HANDSHAKE, self._too_late)
+        if not self.calls:  # who calls speaks first, and costs nothing before
+            self.wire.gate.enter(self, self.host)
+        elif self.by_relay:
             assert self.wire.relay is not None
             self._outer = TlsSession(self.wire.relay, transport.write, server=False)
             self._guarded(self._outer.start)
         else:
             self._guarded(lambda: self._shake(transport.write))
 
+    def give_way(self) -> None:
+        """End at once, since too many wait."""
+        self.problem = "it gave way to another one"
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        self._guarded(lambda: self._received(data))
+        self.spoke = True
+        if not self.problem:
+            self._guarded(lambda: self._received(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.wire.open.discard(self)
         self._timer.cancel()
-        if not self._accepted:
-            self.wire.gate.waiting -= 1
-            if not self.calls and not self.problem and self._inner is not None:
-                self._refuse("it left before the end of the handshake")
+        self.wire.gate.leave(self)
+        if not self._accepted and not self.calls and not self.problem and self._inner is not None:
+            self._refuse("it left before the end of the handshake")
         if self.peer is not None and self.wire.links.get(self.peer) is self:
             del self.wire.links[self.peer]
         if not self.closed.done():
@@ -312,12 +325,13 @@ class TlsLink(asyncio.Protocol):
             f"ended the connection with {who}: {why}" if self.calls else f"refused {who}: {why}"
         )
         if not self.calls:  # who calls says so itself, once
-            self.wire.log(self.problem)
+            self.wire.lines(why, self.problem)
 
     def _too_late(self) -> None:
         if not self._accepted:
             if not self.by_relay:
-                self._refuse(f"no handshake within {HANDSHAKE:g} seconds")
+                within = CONNECT if self.calls else HANDSHAKE
+                self._refuse(f"no handshake within {within:g} seconds")
             self.transport.abort()
 
     def _shake(self, write: Callable[[bytes], None]) -> None:
@@ -339,8 +353,10 @@ class TlsLink(asyncio.Protocol):
                         raise Refused(f"the relay says {bytes(self._answer[:100])!r}")
                     return
                 data = bytes(self._answer[len(ANSWER) :])
-                self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
+                self._timer = asyncio.get_running_loop().call_later(CONNECT, self._too_late)
                 self._shake(self._outer.send)
+        if self._inner is None:
+            self._shake(self.transport.write)
         assert self._inner is not None
         plain = self._inner.feed(data)
         if self._inner.secured and not self._accepted:
@@ -358,7 +374,7 @@ class TlsLink(asyncio.Protocol):
             raise Refused(f"{name} is a site of this job, but no neighbour of {self.wire.me.name}")
         self.peer = name
         self._accepted = True
-        self.wire.gate.waiting -= 1
+        self.wire.gate.leave(self)
         self._timer.cancel()
         before = self.wire.links.get(name)
         self.wire.links[name] = self
@@ -378,6 +394,7 @@ class TlsLink(asyncio.Protocol):
 
     def _frames(self, plain: bytes) -> None:
         self._buffer += plain
+        self._size += len(plain)
         start = 0
         assert self.wire.receiver is not None
         while len(self._buffer) - start >= LENGTH:
@@ -396,18 +413,17 @@ class TlsLink(asyncio.Protocol):
         self._slow_down()
 
     def _slow_down(self) -> None:
-        """Read no more in this second from a neighbour that sends too many frames."""
+        """Read no more in this second from a neighbour that sends too much."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._second >= 1:
             self._second = loop.time()
-            self._count = 0
-        elif self._count > RATE:
-            self.wire.log(
-                f"{self.peer} sends more than {RATE:,} frames in a second, and is slowed down"
-            )
+            self._count = self._size = 0
+        elif self._count > RATE or self._size > BYTES:
+            line = f"{self.peer} sends more than {RATE:,} frames or {BYTES:,} bytes in a second"
+            self.wire.lines("slow", f"{line}, and is slowed down")
             self.transport.pause_reading()
             loop.call_later(self._second + 1 - loop.time(), self._go_on)
-            self._count = 0
+            self._count = self._size = 0
 
     def _go_on(self) -> None:
         if not self.transport.is_closing():

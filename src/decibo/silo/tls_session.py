@@ -1,5 +1,4 @@
-"""TLS without a transport: bytes of the network in, bytes of the other side out. And who may knock
-at a door.
+"""TLS without a transport: bytes of the network in, bytes of the other side out.
 
 TLS 1.3 only, and both sides show a certificate. Certificates are self-signed and pinned: what
 counts is that the other side has the key of a certificate in the job, and nothing that an authority
@@ -14,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 CHUNK = 1 << 16
-HANDSHAKE = 10.0  # seconds for it
+HANDSHAKE = 3.0  # seconds for that of a connection that others have made
+CONNECT = 10.0  # seconds for making one, to a site or a relay that is busy
 REASONS = {
     "HTTP_REQUEST": "it speaks HTTP",
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
@@ -132,46 +131,3 @@ def reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     return str(error) or type(error).__name__
-
-
-class Gate:
-    """Admits connections: not too many at once, and not too many in a second from one address.
-
-    burst      how many may come at once from one address; `rate` more are admitted in every second
-    """
-
-    def __init__(
-        self, log: Callable[[str], None], *, most: int = 64, burst: int = 40, rate: float = 20.0
-    ) -> None:
-        self.log = log
-        self.most = most
-        self.burst = burst
-        self.rate = rate
-        self.waiting = 0  # connections whose handshake is not over
-        self._left: dict[str, tuple[float, float]] = {}  # address -> admissions left, when that was
-        self._turned_away = 0
-        self._said = -1.0
-
-    def admit(self, host: str) -> bool:
-        """Whether a connection from this address may begin its handshake."""
-        now = time.monotonic()
-        left, when = self._left.get(host, (float(self.burst), now))
-        left = min(float(self.burst), left + (now - when) * self.rate)
-        if len(self._left) > 1000:  # addresses that were quiet for long have nothing to remember
-            self._left = {
-                name: entry
-                for name, entry in self._left.items()
-                if now - entry[1] < self.burst / self.rate
-            }
-        admitted = left >= 1 and self.waiting < self.most
-        self._left[host] = (left - 1 if admitted else left, now)
-        if not admitted:
-            self._turned_away += 1
-            if now - self._said >= 1:
-                self._said = now
-                self.log(
-                    f"turned away {self._turned_away} connections, the last from {host}: too many"
-                    " at once"
-                )
-                self._turned_away = 0
-        return admitted
