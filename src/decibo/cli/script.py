@@ -125,10 +125,8 @@ class Script:
     @property
     def varied(self) -> list[str]:
         """What a seed changes besides the seed of solve."""
-        made = [
-            f"make_{name}(seed)" for name in ("problem", "network") if f"make_{name}" in self.names
-        ]
-        return [*made, "start(seed)"] if callable(self.settings.start) else made
+        made = [f"make_{name}" for name in ("problem", "network") if f"make_{name}" in self.names]
+        return [f"{name}(seed)" for name in [*made, *["start"] * callable(self.settings.start)]]
 
     @property
     def fixed(self) -> list[str]:
@@ -138,10 +136,28 @@ class Script:
     def build(self, seed: int | None) -> tuple[decibo.Problem, Any]:
         """The problem and the network of a seed."""
         number = self.settings.seed if seed is None else seed
-        problem = self._made("problem", number, decibo.Problem)
+
+        def made(name: str, kind: Any) -> Any:
+            make = self.names.get(f"make_{name}")
+            if make is not None and not callable(make):
+                raise InputError(
+                    f"{self.file}: make_{name} must be a function, but it is {short_repr(make)}."
+                )
+            if make is None:
+                value = self.names[name]
+            else:
+                value = make(number) if inspect.signature(make).parameters else make()
+            if not isinstance(value, kind):
+                what = f"make_{name}(seed) must return" if make is not None else f"{name} must be"
+                raise InputError(
+                    f"{self.file}: {what} a decibo.{name.capitalize()}, but it is"
+                    f" {short_repr(value)}."
+                )
+            return value
+
+        problem = made("problem", decibo.Problem)
         if "network" in self.names or "make_network" in self.names:
-            kinds = decibo.Network | decibo.DirectedNetwork | Mapping
-            network = self._made("network", number, kinds)
+            network = made("network", decibo.Network | decibo.DirectedNetwork | Mapping)
             return problem, each(network) if isinstance(network, Mapping) else network
         if problem.agents is None:
             raise InputError(
@@ -150,87 +166,62 @@ class Script:
             )
         return problem, decibo.ring(problem.agents)
 
-    def _made(self, name: str, seed: int, kind: Any) -> Any:
-        make = self.names.get(f"make_{name}")
-        if make is None:
-            made = self.names[name]
-        elif not callable(make):
-            raise InputError(
-                f"{self.file}: make_{name} must be a function, but it is {short_repr(make)}."
-            )
-        else:
-            made = make(seed) if inspect.signature(make).parameters else make()
-        if not isinstance(made, kind):
-            what = f"make_{name}(seed) must return" if make is not None else f"{name} must be"
-            raise InputError(
-                f"{self.file}: {what} a decibo.{name.capitalize()}, but it is {short_repr(made)}."
-            )
-        return made
-
     @cached_property
-    def method(self) -> Choice | None:
-        """The method that the file names, if it names one."""
-        if "method" not in self.names:
-            return None
-        method = self._algorithm(self.names["method"])
-        return Choice(method.name, method)
-
-    @cached_property
-    def methods(self) -> list[Choice]:
-        """Those of `methods` in the file."""
+    def listed(self) -> list[Choice]:
+        """`method` of the file, if it has one, and then those of `methods`."""
         named = self.names.get("methods", ())
         if not isinstance(named, Mapping | list | tuple):
             raise InputError(
                 f"{self.file}: methods must be a list of methods or a dictionary by label, but it"
                 f" is {short_repr(named)}."
             )
+        own = [self.names["method"]] if "method" in self.names else []
+        for value in [*own, *(named.values() if isinstance(named, Mapping) else named)]:
+            if not isinstance(value, decibo.Algorithm):
+                raise InputError(
+                    f"{self.file}: a method must be a decibo.Algorithm, but it is"
+                    f" {short_repr(value)}.",
+                    "For example: method = decibo.ahead_exact()",
+                )
         if isinstance(named, Mapping):
-            return [Choice(str(label), self._algorithm(each)) for label, each in named.items()]
-        # A name that several methods share is no label: then the settings tell them apart.
-        methods = [self._algorithm(each) for each in named]
-        names = [method.name for method in methods]
-        return [
-            Choice(method.name if names.count(method.name) == 1 else repr(method), method)
-            for method in methods
-        ]
-
-    def _algorithm(self, value: object) -> decibo.Algorithm:
-        if isinstance(value, decibo.Algorithm):
-            return value
-        raise InputError(
-            f"{self.file}: a method must be a decibo.Algorithm, but it is {short_repr(value)}.",
-            "For example: method = decibo.ahead_exact()",
-        )
+            choices = [Choice(str(label), method) for label, method in named.items()]
+        else:
+            # A name that several methods share is no label: then the settings tell them apart.
+            names = [method.name for method in named]
+            choices = [
+                Choice(method.name if names.count(method.name) == 1 else repr(method), method)
+                for method in named
+            ]
+        return [*(Choice(method.name, method) for method in own), *choices]
 
     def choose(self, spec: str | None) -> Choice:
         """The method of -m, otherwise that of the file."""
         if spec is not None:
             return self.method_of(spec)
-        if self.method is None and len(self.methods) > 1:
-            labels = ", ".join(choice.label for choice in self.methods)
+        if "method" not in self.names and len(self.listed) > 1:
+            labels = ", ".join(choice.label for choice in self.listed)
             raise InputError(
                 f"{self.file} defines several methods: {labels}.",
                 "Choose one with -m, or use decibo compare.",
             )
-        standard = Choice("ahead_exact", decibo.ahead_exact())
-        return self.method or next(iter(self.methods), standard)
+        return next(iter(self.listed), Choice("ahead_exact", decibo.ahead_exact()))
 
     def compared(self, specs: Sequence[str]) -> list[Choice]:
         """The methods of -m, otherwise those of `methods` in the file."""
-        choices = [self.method_of(spec) for spec in specs] or self.methods
+        choices = [self.method_of(spec) for spec in specs]
+        choices = choices or self.listed["method" in self.names :]
         if not choices:
             raise InputError(
                 f"{self.file} defines no methods to compare.",
                 "Define methods = [...], or add -m ahead_exact -m 'ahead[alpha=0.05, gamma=0.1,"
                 " lam=20]', for example.",
             )
-        for k, choice in enumerate(choices):
-            for other in choices[:k]:
-                same = (
-                    repr(other.method) == repr(choice.method) and other.method.factory is not None
-                )
-                if same or other.label == choice.label:
-                    raise InputError(f"The method {short(choice.label)} is listed twice.")
+        seen = set()
+        for choice in choices:
+            text = repr(choice.method) if choice.method.factory is not None else choice.label
+            if {text, choice.label} & seen:
+                raise InputError(f"The method {short(choice.label)} is listed twice.")
+            seen |= {text, choice.label}
         return choices
 
     def method_of(self, spec: str) -> Choice:
@@ -239,19 +230,20 @@ class Script:
         A name is that of a method of the file, by its label or its own name, whose other settings
         stay; of a named method that the file defines; or of one that `decibo list methods` shows.
         """
-        match = SPEC.fullmatch(spec)
-        listed = [*reversed(self.methods), *([self.method] if self.method else [])]
-        own = {choice.method.name: choice.method for choice in listed}
-        own |= {choice.label: choice.method for choice in listed}
+        own = {choice.method.name: choice.method for choice in reversed(self.listed)}
+        own |= {choice.label: choice.method for choice in reversed(self.listed)}
         if spec in own:
             return Choice(spec, own[spec], spec)
-        if match is None:
+        match = SPEC.fullmatch(spec)
+        call = None if match is None else _call(match[2] or "")
+        if match is None or call is None or call.args or not all(k.arg for k in call.keywords):
             raise InputError(
                 f"-m {short_repr(spec)} must read name or name[setting=value, ...].", EXAMPLE
             )
-        name, inside = match.groups()
-        settings = _settings_of(inside or "", spec)
-        where = f"-m {short(spec)}"
+        settings = {str(each.arg): _value(each.value) for each in call.keywords}
+        if len(settings) < len(call.keywords):
+            raise InputError(f"-m {short_repr(spec)} sets a setting twice.", EXAMPLE)
+        name, where = match[1], f"-m {short(spec)}"
         catalogue: dict[str, Any] = decibo.CATALOG | contrib.CATALOG
         catalogue |= {
             key: value
@@ -259,10 +251,9 @@ class Script:
             if callable(value) and hasattr(value, "provenance")  # made by @decibo.method
         }
         if name not in own and name not in catalogue:
-            known = [*own, *catalogue]
             raise InputError(
                 f"{where}: there is no method {short_repr(name)}.",
-                f"{did_you_mean(name, known)} `decibo list methods` lists all"
+                f"{did_you_mean(name, [*own, *catalogue])} `decibo list methods` lists all"
                 f" {len(catalogue)}.".lstrip(),
             )
         try:
@@ -468,11 +459,9 @@ def grid_of(script: Script, method: decibo.Algorithm, requested: Sequence[str]) 
                 f"-g must read setting=value,value, but it is {short_repr(text)}.",
                 "For example: -g alpha=0.1,0.2",
             )
-        items = _value(f"[{values}]")
-        # words without quotes
-        grid[name.strip()] = (
-            items if isinstance(items, list) else [_value(item) for item in values.split(",")]
-        )
+        call = _call(values)
+        items = [] if call is None or call.keywords else call.args
+        grid[name.strip()] = [_value(item) for item in items]
         places[name.strip()] = f"-g {short(text)}"
     for name, values in grid.items():
         try:
@@ -500,45 +489,20 @@ def by_folder(choices: Sequence[Choice], folder: Path) -> dict[str, Path]:
     }
 
 
-def _settings_of(inside: str, spec: str) -> dict[str, object]:
-    """{setting: value} of `alpha=0.1, beta=0.2`."""
-    settings: dict[str, object] = {}
-    for part in _split(inside):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not name.isidentifier() or not value:
-            raise InputError(
-                f"-m {short_repr(spec)}: {short_repr(part.strip())} must read setting=value.",
-                EXAMPLE,
-            )
-        if name in settings:
-            raise InputError(f"-m {short_repr(spec)} sets {name} twice.", EXAMPLE)
-        settings[name] = _value(value)
-    return settings
-
-
-def _split(inside: str) -> list[str]:
-    """Split at commas outside brackets and quotes."""
-    parts, start, depth, quote = [], 0, 0, ""
-    for k, mark in enumerate(inside):
-        if quote:
-            quote = "" if mark == quote else quote
-        elif mark in "\"'":
-            quote = mark
-        elif mark in "([{":
-            depth += 1
-        elif mark in ")]}":
-            depth -= 1
-        elif mark == "," and depth == 0:
-            parts.append(inside[start:k])
-            start = k + 1
-    rest = inside[start:]
-    return [*parts, rest] if rest.strip() or parts else []
-
-
-def _value(text: str) -> object:
-    """A value as Python has it: 3, 0.1, True, "text", [1, 2]; any other word is text."""
-    word = {"none": "None", "true": "True", "false": "False"}.get(text.strip(), text.strip())
+def _call(inside: str) -> ast.Call | None:
+    """What stands between brackets, read as the arguments of a call: Python knows where they
+    end."""
     try:
-        return ast.literal_eval(word)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text.strip()
+        call = ast.parse(f"f({inside})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return call if isinstance(call, ast.Call) else None
+
+
+def _value(node: ast.expr) -> object:
+    """A value as Python has it: 3, 0.1, True, "text", [1, 2]; any other word is text."""
+    word = ast.unparse(node)
+    try:
+        return ast.literal_eval({"none": "None", "true": "True", "false": "False"}.get(word, word))
+    except (ValueError, RecursionError, MemoryError):
+        return word
