@@ -114,3 +114,17 @@ def test_a_function_of_the_user_is_called():
     )
     assert seen[-1][:2] == (5, 5)
     assert "consensus_x" in seen[-1][2]
+
+
+def test_it_says_for_whom_a_site_waits(clock):
+    view = progress.Line()
+    clock.now = 2.0
+    view.waits(("cern",), 0.5)  # not worth a word
+    assert clock.screen.getvalue() == ""
+    view.waits(("cern",), 1.5)
+    assert clock.screen.getvalue().strip() == "waiting for cern, 2 s"
+    view(10, 100, {"outer": 1.0})
+    clock.now = 4.0
+    view.waits(("cern", "desy"), 120.0)
+    last = clock.screen.getvalue().split("\r")[-1]
+    assert last.strip() == "step 10/100  2/s  0:36 left  waiting for cern and desy, 120 s"

@@ -14,7 +14,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from decibo.errors import InputError, short_repr
+from decibo.formatting import listed
 from decibo.parallel.processes import share
 from decibo.run.checkpoint import Checkpointer, RunState
 from decibo.run.run import Ended, Observer, Plan
@@ -161,6 +162,7 @@ class Line:
         self.shown = self.begun
         self.mark: tuple[float, int] | None = None  # the first report: compilation lies before it
         self.drawn = False
+        self.at = (0, 0)  # the step, and how many there are
 
     def __enter__(self) -> Self:
         return self
@@ -176,12 +178,24 @@ class Line:
         now = time.perf_counter()
         over = step >= steps
         self.mark = self.mark or (now, step)
+        self.at = (step, steps)
         if now - self.begun < PATIENCE or (now - self.shown < PAUSE and not over):
             return
-        self.shown = now
+        self._draw(line(step, steps, self._rate(now, step), latest, self.noun), over)
+
+    def waits(self, names: Sequence[str], seconds: float) -> None:
+        """For whom a site waits, in place of the measures."""
+        now = time.perf_counter()
+        if seconds >= PATIENCE and now - self.shown >= PAUSE:
+            step, steps = self.at
+            made = [line(step, steps, self._rate(now, step), {}, self.noun)] if steps else []
+            waiting = f"waiting for {listed(names)}, {seconds:.0f} s"
+            self._draw("  ".join([*made, waiting]), over=False)
+
+    def _draw(self, text: str, over: bool) -> None:
+        self.shown = time.perf_counter()
         self.drawn = not over
         width = shutil.get_terminal_size().columns - 1
-        text = line(step, steps, self._rate(now, step), latest, self.noun)
         print(
             "\r" + text[:width].ljust(width), end="\n" if over else "", file=sys.stderr, flush=True
         )

@@ -26,6 +26,7 @@ from decibo.errors import InputError, LostError
 from decibo.files import PRIVATE, atomic_write
 from decibo.formatting import listed, to_json
 from decibo.measure.measures import Measures
+from decibo.parallel.signals import GracefulStop
 from decibo.pytree import Tree
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import RunState, check_folder
@@ -184,6 +185,7 @@ def carry_out(
         if ended is None:
             state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
         if stepper.lost is not None:
+            live.lost(stepper.lost)
             raise stepper.lost
 
         # Neighbours may still need what this site has sent; those that would wait for more must
@@ -224,6 +226,7 @@ class StatusFile:
     step: int = 0
     written: float = 0.0
     mark: tuple[float, int] | None = field(default=None, init=False)
+    missing: tuple[str, ...] = field(default=(), init=False)
 
     def look(self, state: RunState, ended: Ended | None) -> None:
         """After some steps."""
@@ -232,22 +235,29 @@ class StatusFile:
         self._write({})
 
     def waits(self, names: tuple[str, ...], seconds: float) -> None:
-        """While this site waits."""
+        """While this site waits, which a signal ends: it is in the middle of a step."""
+        if GracefulStop.asked():
+            raise KeyboardInterrupt
         show = getattr(self.report, "waits", None)
         if show is not None:
             show(names, seconds)
+        self.missing = names
         self._write({"waiting_for": list(names), "waited": round(seconds)})
+
+    def lost(self, error: LostError) -> None:
+        """After a neighbour was silent for too long."""
+        waited = {"waiting_for": list(self.missing)} if self.missing else {}
+        self._write({"status": "lost", "message": str(error), **waited}, over=True)
 
     def end(self, solution: Solution) -> None:
         """After the run."""
-        self.written = 0.0
-        ended = {"status": str(solution.status), "message": solution.message}
         self.step = solution.steps
-        self._write(ended)
+        ended = {"status": str(solution.status), "message": solution.message}
+        self._write(ended, over=True)
 
-    def _write(self, more: Mapping[str, object]) -> None:
+    def _write(self, more: Mapping[str, object], *, over: bool = False) -> None:
         now = time.monotonic()
-        if self.written and now - self.written < PAUSE:
+        if self.written and now - self.written < PAUSE and not over:
             return
         self.written = now
         since, first = self.mark or (now, self.step)
