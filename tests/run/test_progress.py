@@ -117,7 +117,7 @@ def test_a_function_of_the_user_is_called():
 
 
 def test_it_says_for_whom_a_site_waits(clock):
-    view = progress.Line()
+    view = observers.Line()
     clock.now = 2.0
     view.waits(("cern",), 0.5)  # not worth a word
     assert clock.screen.getvalue() == ""
