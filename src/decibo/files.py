@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -26,6 +27,13 @@ from decibo.validate import only_known
 
 PUBLIC, PRIVATE = 0o666, 0o600  # who may read a new file: whom the umask allows, or only its owner
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk is full, or fails
+
+DOTS = 10  # in a key of a TOML file
+# comments and texts of a TOML file, which may have as many dots as they like
+TEXTS = re.compile(
+    r'#[^\n]*|"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL
+)
+PARTS = re.compile(r"[=,{}\[\]\n]")  # what stands between keys and values
 
 
 def atomic_write(path: str | Path, content: str | bytes, mode: int = PUBLIC) -> Path:
@@ -254,12 +262,17 @@ def read_toml(
 ) -> dict[str, Any]:
     """The tables of a TOML file; with `known`, other keys at its top are rejected."""
     try:
-        tables = tomllib.loads(read_file(path, most).decode("utf-8"))
+        text = read_file(path, most).decode("utf-8")
+        # Python's parser takes quadratic time for a key of many parts: half an hour for 1 MB.
+        bare = TEXTS.sub("", text)
+        if max((part.count(".") for part in PARTS.split(bare)), default=0) > DOTS:
+            raise InputError(f"{path} has a key of more than {DOTS + 1} parts.")
+        tables = tomllib.loads(text)
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}.", "Pass the path of a TOML file."
         ) from error
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError, TOMLDecodeError
+    except (ValueError, RecursionError, MemoryError) as error:  # UnicodeDecodeError, TOML's own
         raise InputError(
             f"{path} is not valid TOML: {short(first_line(error).rstrip('.'), 200)}."
         ) from error

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 
 import pytest
 
@@ -185,3 +186,47 @@ def test_a_relay_is_named_in_the_job(job, decibo_call):
     done = decibo_call("relay", job, "--listen", f"127.0.0.1:{free_port()}", "--home", "north")
     assert done.code == 2
     assert "has no [relay]" in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[method]", "a" + ".a" * 200_000 + " = 1\n[method]", "has a key of more than 11 parts"),
+        ("[method]", "[a" + ". a" * 20_000 + "]\n[method]", "has a key of more than 11 parts"),
+        ("[method]", "x = {b" + ' . "b"' * 20_000 + " = 1}\n[method]", "more than 11 parts"),
+        (
+            "[method]",
+            '[network]\nname = "ring"\nagents = 1000000000\n[method]',
+            "has 1,000,000,000",
+        ),
+        ("[method]", '[network]\nname = "complete"\nagents = 50000\n[method]', "has 50,000 agents"),
+        (
+            "[method]",
+            '[network]\nname = "grid"\nrows = 100000\ncolumns = 100000\n[method]',
+            "has 10,000,000,000 agents, but the job has 3 sites",
+        ),
+        ("[method]", '[network]\nname = "hypercube"\nk = 60\n[method]', "but the job has 3 sites"),
+        ('"quadratic"', '{name = "quadratic", agents = 10000000}', "has 10,000,000 agents"),
+        ('"quadratic"', '{name = "quadratic", n = 100000000}', "needs more memory than there is"),
+    ],
+    ids=["dots", "header", "inline", "ring", "complete", "grid", "hypercube", "agents", "memory"],
+)
+def test_what_would_take_for_ever_or_all_memory_is_refused_before_it_is_made(
+    job, decibo_call, old, new, words
+):
+    """Dots alone took half an hour."""
+    job.write_text(job.read_text().replace(old, new, 1))
+    began = time.process_time()
+    done = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0")
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert time.process_time() - began < 20
+
+
+def test_dots_in_texts_and_comments_are_nobody_elses_business(job, decibo_call):
+    dots = "a" + ".a" * 50
+    relay = f"[relay]\naddress = \"{dots}:7\"\ncertificate = '''{dots}'''\n"
+    job.write_text(f"# {dots}\n# it's \"{dots}\n" + job.read_text() + relay)
+    done = decibo_call("site", "check", job, "--home", "north", "--synthetic", "--wait", "0")
+    assert "parts" not in done.err
+    assert "The certificate of relay must be PEM" in done.err

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import networkx
 
@@ -273,6 +274,10 @@ def made(where: str, name: str, factory: Callable[..., Any], options: Mapping[st
         return factory(**options)
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.remedy) from error
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        raise InputError(
+            f"{where}: {name} with these options needs more memory than there is here."
+        ) from error
     except (TypeError, ValueError, ArithmeticError) as error:
         raise InputError(
             f"{where}: {name} raised {type(error).__name__}: {first_line(error).rstrip('.')}."
@@ -280,9 +285,20 @@ def made(where: str, name: str, factory: Callable[..., Any], options: Mapping[st
 
 
 def with_agents(
-    factory: Callable[..., Any], options: Mapping[str, Any], agents: int
+    where: str, factory: Callable[..., Any], options: Mapping[str, Any], agents: int
 ) -> dict[str, Any]:
-    """Options of a factory, with the number of agents if it takes one and the file has none."""
+    """Options of a factory, with the number of agents if it takes one and the file has none; for
+    other numbers of agents than there are sites nothing is made."""
+    whole = {key: value for key, value in options.items() if type(value) is int}
+    grid = {"rows", "columns"} <= set(whole)
+    means = whole.get("agents", whole["rows"] * whole["columns"] if grid else agents)
+    if factory is networks.hypercube:
+        means = 1 << max(0, min(whole.get("k", 0), 40))
+    if means != agents:
+        raise InputError(
+            f"{where} has {means:,} agents, but the job has {agents} sites.",
+            "Every agent is a site.",
+        )
     takes = "agents" in inspect.signature(factory).parameters
     return ({"agents": agents} if takes else {}) | dict(options)
 
@@ -293,12 +309,13 @@ def _network(path: Path, value: object, names: list[str]) -> Network:
     if not (isinstance(value, Mapping) and "links" in value):
         known = {name: getattr(networks, name) for name in networks.__all__ if name[0].islower()}
         name, options = choice(where, value, known)
-        return made(where, name, known[name], with_agents(known[name], options, len(names)))
+        return made(where, name, known[name], with_agents(where, known[name], options, len(names)))
     table = dict(value)
     links = table.pop("links")
     only_known(where, "option beside links", table, ("weights", "rho"))
+    everyone = set(names)
     for pair in (links if isinstance(links, list) else []) or [links]:
-        if not (isinstance(pair, list) and len(pair) == 2 and set(map(str, pair)) <= set(names)):
+        if not (isinstance(pair, list) and len(pair) == 2 and set(map(str, pair)) <= everyone):
             raise InputError(
                 f"{where}.links must be a list of pairs of sites, but it has {short_repr(pair)}.",
                 f"The sites are {', '.join(names)}.",

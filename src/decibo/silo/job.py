@@ -366,14 +366,20 @@ def _problem(
     if given is not None:
         return given
     if ":" not in name:
-        return made(where, name, known[name], with_agents(known[name], options, agents))
+        return made(where, name, known[name], with_agents(where, known[name], options, agents))
     if own is None:
         raise InputError(
             f"{where} is {name}, a function that this file may not import.",
             f"Pass read_job(path, problem={name}()).",
         )
     factory = own(name, where)
-    found = factory(**with_agents(factory, options, agents))
+    options = with_agents(where, factory, options, agents)
+    try:
+        found = factory(**options)
+    except MemoryError as error:
+        raise InputError(
+            f"{where}: {name} with these options needs more memory than there is here."
+        ) from error
     if not isinstance(found, Problem):
         raise InputError(
             f"{where}: {name} must return a decibo.Problem, but it returned a"

@@ -1,0 +1,382 @@
+"""Sites, launched processes and relays that are struck at random: killed, frozen, restarted with the
+same command, for as long as wanted. Every end must have the bits of an undisturbed run.
+
+    PYTHONPATH=src:tests python -m drills.sites soak --seconds 3600
+    PYTHONPATH=src:tests python -m drills.sites launch --strikes 30
+    PYTHONPATH=src:tests python -m drills.sites estimators --strikes 20
+    PYTHONPATH=src:tests python -m drills.sites relay --strikes 10
+    PYTHONPATH=src:tests python -m drills.sites floods
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from decibo.cli.join import free_port
+from decibo.silo.identity import Identity
+
+NAMES = ("north", "east", "west")
+RUN = """
+problem = "quadratic"
+[network]
+name = "complete"
+[method]
+name = "ahead_exact"
+alpha = 0.05
+gamma = 0.1
+[run]
+steps = {steps}
+checkpoint_every = 20
+patience = 600.0
+{more}
+"""
+FIT = """
+[network]
+name = "complete"
+[estimator]
+name = "SiloLogisticRegression"
+label = "sick"
+steps = {steps}
+tol = 1e-30
+random_state = 0
+[run]
+checkpoint_every = 20
+patience = 600.0
+{more}
+"""
+FILE = """
+import decibo
+problem = decibo.problems.quadratic(agents=6)
+network = decibo.ring(6)
+method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+"""
+END = 900.0  # seconds after which a round counts as hung
+
+
+class Site:
+    """A process that is started again whenever it falls, until its work is done."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        self.name = name
+        self.command = command
+        self.folder = folder
+        self.log = folder / f"{name}.txt"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as file:
+            words = [sys.executable, "-P", "-m", "decibo", *self.command]
+            self.process = subprocess.Popen(words, stdout=file, stderr=file, cwd=self.folder)
+
+    @property
+    def code(self) -> int | None:
+        assert self.process is not None
+        return self.process.poll()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
+def job_of(folder: Path, text: str, *, relay: bool = False) -> tuple[list[Site], Site | None]:
+    """Sites of a job, none of them started; with a relay, none of them can be called."""
+    homes = {
+        name: Identity.make(folder / name, name, None if relay else f"127.0.0.1:{free_port()}")
+        for name in NAMES
+    }
+    path = folder / "job.toml"
+    own = None
+    if relay:
+        address = f"127.0.0.1:{free_port()}"
+        home = Identity.make(folder / "relay", "relay", address)
+        table = f'[relay]\naddress = "{address}"\ncertificate = """\n{home.site.certificate}\n"""\n'
+        text += table
+        command = ["relay", "job.toml", "--listen", address, "--home", str(home.folder)]
+        own = Site("relay", command, folder)
+    path.write_text(text + "".join(home.card() for home in homes.values()))
+    command = lambda name: ["join", "job.toml", "--home", name, "--json"]
+    more = [] if "[estimator]" in text else ["--synthetic"]
+    return [Site(name, [*command(name), *more], folder) for name in NAMES], own
+
+
+def ends(folder: Path) -> dict[str, object]:
+    """What each site has found: x and y, or its model."""
+    found: dict[str, object] = {}
+    for name in NAMES:
+        for path in (folder / name).glob("runs/*/solution.json"):
+            content = json.loads(path.read_text())
+            found[name] = (content["x"], content["y"], content["steps"])
+        for path in (folder / name).glob("models/*.json"):
+            found[name] = path.read_text()
+    return found
+
+
+def round_of(
+    sites: list[Site], strike: object, pauses: tuple[float, float], count: Counter[str]
+) -> bool:
+    """All sites from the start to the end, struck in between; False if they do not end."""
+    shown = random.Random(time.time_ns())
+    for site in sites:
+        for part in ("runs", "models"):
+            shutil.rmtree(site.folder / site.name / part, ignore_errors=True)
+        site.start()
+    begun = time.monotonic()
+    next_strike = begun + shown.uniform(*pauses)
+    while any(site.code is None for site in sites):
+        time.sleep(0.1)
+        for site in sites:
+            if site.code not in (None, 0):
+                count["fell"] += 1
+                print(f"   {site.name} ended with {site.code}: {site.words()}", flush=True)
+                site.start()
+        if time.monotonic() > next_strike and callable(strike):
+            strike([site for site in sites if site.code is None])
+            next_strike = time.monotonic() + shown.uniform(*pauses)
+        if time.monotonic() - begun > END:
+            for site in sites:
+                if site.code is None:
+                    site.kill()
+            return False
+    return True
+
+
+class Striker:
+    """Kills, and now and then freezes, at most so often."""
+
+    def __init__(self, most: int, count: Counter[str], freezes: float = 0.15) -> None:
+        self.most = most
+        self.count = count
+        self.freezes = freezes
+        self.random = random.Random(7)
+
+    def __call__(self, sites: list[Site]) -> None:
+        if not sites or self.count["kills"] + self.count["freezes"] >= self.most:
+            return
+        chosen = self.random.sample(sites, min(len(sites), self.random.choice((1, 1, 1, 2))))
+        if self.random.random() < self.freezes:
+            chosen[0].send(signal.SIGSTOP)
+            time.sleep(self.random.uniform(1, 8))
+            chosen[0].send(signal.SIGCONT)
+            self.count["freezes"] += 1
+            return
+        for site in chosen:
+            site.kill()
+        self.count["kills"] += len(chosen)
+        time.sleep(self.random.uniform(0, 3))
+        for site in chosen:
+            site.start()
+
+
+def judged(kind: str, count: Counter[str]) -> Counter[str]:
+    print(f"{kind}: {', '.join(f'{name} {number}' for name, number in count.items())}", flush=True)
+    return count
+
+
+def soak(seconds: float, every: float = 60.0, steps: int = 12_000) -> Counter[str]:
+    """Jobs with and without secure sums, one after the other, with a strike about every minute."""
+    count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, fell=0, wrong=0, hung=0)
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as place:
+        kinds = []
+        for more in ("", "secure_sums = true\n"):
+            folder = Path(place) / f"job{len(kinds)}"
+            folder.mkdir()
+            kinds.append((folder, job_of(folder, RUN.format(steps=steps, more=more))[0]))
+        calm: dict[Path, dict[str, object]] = {}
+        strike = Striker(10**9, count)
+        while time.monotonic() < until:
+            for folder, sites in kinds:
+                first = folder not in calm
+                pauses = (0.7 * every, 1.3 * every)
+                if not round_of(sites, None if first else strike, pauses, count):
+                    count["hung"] += 1
+                found = ends(folder)
+                count["rounds"] += 1
+                if calm.setdefault(folder, found) != found or len(found) < len(NAMES):
+                    count["wrong"] += 1
+                print(f"   {dict(count)}", flush=True)
+    return judged("soak", count)
+
+
+def struck(kind: str, strikes: int, steps: int, pauses: tuple[float, float]) -> Counter[str]:
+    """Rounds of one job, until there were so many strikes: at its sites or at its relay."""
+    count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, fell=0, wrong=0, hung=0)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        more = "secure_sums = true\n" if kind == "estimators" else ""
+        text = (FIT if kind == "estimators" else RUN).format(steps=steps, more=more)
+        sites, relay = job_of(folder, text, relay=kind == "relay")
+        if kind == "estimators":
+            table(folder)
+        if relay is not None:
+            relay.start()
+        calm: dict[str, object] = {}
+        strike = Striker(strikes, count, freezes=0.4 if relay else 0.0)
+        own = strike if relay is None else lambda _: strike([relay])
+        while count["kills"] + count["freezes"] < strikes or not calm:
+            if not round_of(sites, own if calm else None, pauses, count):
+                count["hung"] += 1
+            found = ends(folder)
+            count["rounds"] += 1
+            calm = calm or found
+            count["wrong"] += found != calm or len(found) < len(NAMES)
+            print(f"   {dict(count)}", flush=True)
+        if relay is not None:
+            relay.kill()
+    return judged(kind, count)
+
+
+def table(folder: Path) -> None:
+    """A table with 60 samples at each site."""
+    drawn = random.Random(3)
+    for name in NAMES:
+        lines = ["age,pressure,pain,sick"]
+        for _ in range(60):
+            sick = drawn.random() < 0.5
+            age = drawn.gauss(60 + 5 * sick, 9)
+            pain = drawn.choice(("none", "strong"))
+            word = "yes" if sick else "no"
+            lines.append(f"{age:.2f},{drawn.gauss(120, 15):.1f},{pain},{word}")
+        (folder / name / "ours.csv").write_text("\n".join(lines) + "\n")
+        with (folder / name / "site.toml").open("a") as file:
+            file.write('table = "ours.csv"\n')
+
+
+def launch(strikes: int, steps: int = 30_000, freezes: float = 1 / 3) -> Counter[str]:
+    """`decibo launch` on two processes: one of them is killed or frozen at a random moment after the
+    first checkpoint."""
+    count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, wrong=0, hung=0)
+    drawn = random.Random(11)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "mine.py").write_text(FILE)
+        calm: dict[str, bytes] = {}
+        while count["kills"] + count["freezes"] < strikes or not calm:
+            out = folder / f"out{count['rounds']}"
+            run = ["run", "mine.py", "--steps", str(steps), "--every", str(steps // 10)]
+            words = ["launch", "-n", "2", "--restarts", "2", "--", *run]
+            site = Site("launch", [*words, "--out", str(out), "--checkpoint"], folder)
+            site.start()
+            begun = time.monotonic()
+            saved = lambda out=out: [int(p.name[5:]) for p in out.glob("checkpoint/step-*")]
+            while site.code is None and not saved() and time.monotonic() - begun < END:
+                time.sleep(0.05)
+            at = drawn.randrange(steps)
+            while site.code is None and max(saved(), default=0) < at:
+                time.sleep(0.05)
+            if calm and site.code is None:
+                assert site.process is not None
+                task = Path(f"/proc/{site.process.pid}/task/{site.process.pid}/children")
+                victim = int(drawn.choice(task.read_text().split()))
+                if drawn.random() < freezes:
+                    os.kill(victim, signal.SIGSTOP)
+                    time.sleep(drawn.uniform(2, 20))
+                    os.kill(victim, signal.SIGCONT)
+                    count["freezes"] += 1
+                else:
+                    os.kill(victim, signal.SIGKILL)
+                    count["kills"] += 1
+            assert site.process is not None
+            try:
+                site.process.wait(END)
+            except subprocess.TimeoutExpired:
+                count["hung"] += 1
+                site.kill()
+            count["rounds"] += 1
+            found = {"solution": (out / "solution.npz").read_bytes()} if site.code == 0 else {}
+            calm = calm or found
+            if site.code != 0 or found != calm:
+                count["wrong"] += 1
+                print(f"   {site.code}: {site.words()}", flush=True)
+            print(f"   {dict(count)}", flush=True)
+    return judged("launch", count)
+
+
+def floods(steps: int = 300) -> dict[str, tuple[float, float]]:
+    """The time of a job of three sites, and the same while a stranger makes as many connections as
+    it can at one of them: from one address, and from 40."""
+    found: dict[str, tuple[float, float]] = {}
+    for title, sources, pause in (("one address", 1, 0.002), ("40 addresses", 40, 0.02)):
+        taken = []
+        for flooded in (False, True):
+            with tempfile.TemporaryDirectory() as place:
+                sites, _ = job_of(Path(place), RUN.format(steps=steps, more=""))
+                first = next((Path(place) / NAMES[-1]).glob("site.toml")).read_text()
+                port = int(first.split("127.0.0.1:")[1].split('"')[0])
+                end = threading.Event()
+                stranger = threading.Thread(target=knock, args=(port, sources, pause, end))
+                if flooded:
+                    stranger.start()
+                sites[-1].start()
+                time.sleep(1)
+                begun = time.monotonic()
+                assert round_of(sites[:-1], None, (1e9, 1e9), Counter())
+                while sites[-1].code is None:
+                    time.sleep(0.1)
+                taken.append(time.monotonic() - begun)
+                end.set()
+                assert sites[-1].code == 0
+        found[title] = (taken[0], taken[1])
+        print(f"{title}: {taken[0]:.1f} s, under the flood {taken[1]:.1f} s", flush=True)
+    return found
+
+
+def knock(port: int, sources: int, pause: float, end: threading.Event) -> None:
+    """Make connections that never say a word, and keep them."""
+    held: list[socket.socket] = []
+    while not end.is_set():
+        link = socket.socket()
+        link.settimeout(0.5)
+        try:
+            link.bind((f"127.0.0.{2 + len(held) % sources}", 0))
+            link.connect(("127.0.0.1", port))
+            held.append(link)
+        except OSError:
+            link.close()
+        while len(held) > 800:
+            held.pop(0).close()
+        time.sleep(pause)
+    for link in held:
+        link.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("drill", choices=["soak", "launch", "estimators", "relay", "floods"])
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--strikes", type=int, default=20)
+    options = parser.parse_args()
+    if options.drill == "soak":
+        soak(options.seconds)
+    elif options.drill == "launch":
+        launch(options.strikes)
+    elif options.drill == "floods":
+        floods()
+    else:
+        struck(options.drill, options.strikes, 4_000, (8.0, 20.0))
+
+
+if __name__ == "__main__":
+    main()
