@@ -272,3 +272,20 @@ def test_records_are_taken_off_where_steps_were_never_timed_alone():
     timing.split(Seconds(steps=0.25), 0, 1)
     assert timing.split(Seconds(steps=2.0), steps=100, records=4) == (1.0, 0.0, 1.0)
     assert timing.split(Seconds(steps=2.0), steps=100, records=40) == (0.0, 0.0, 2.0)
+
+
+def test_a_run_that_ran_away_says_which_entry():
+    """f has no minimum in the third entry of p: it runs away, and the others do not."""
+    problem = decibo.Problem(
+        lambda x, y, d: jnp.sum((y["a"] - d) ** 2) - jnp.exp(x["p"][2]),
+        lambda x, y, d: jnp.sum((y["a"] - x["p"][:2]) ** 2) + y["b"] ** 2,
+        jnp.arange(8.0).reshape(4, 2),
+        {"p": jnp.zeros(3)},
+        {"a": jnp.zeros(2), "b": jnp.zeros(())},
+    )
+    method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
+    solution = decibo.solve(problem, decibo.ring(4), method, steps=1000, progress=False)
+    assert not solution.status.sound
+    assert "x['p'][2] ran to " in solution.message
+    assert "y['a']" not in solution.message
+    assert "more of" not in solution.message

@@ -149,7 +149,8 @@ def _totals(run: RunRecord) -> dict[str, float]:
 def _group_as_dict(group: Group) -> dict[str, object]:
     measures = {}
     for name in group.measures:
-        end, curve = group.end(name), group.band(name)
+        end = group.end(name)
+        curve = group.band(name)
         names = ("median", "low", "high") if len(curve.step) else ()
         last = {part: getattr(curve, part)[-1] for part in names}
         spread = {part: getattr(end, part) for part in ("mean", "deviation", "count", "of")}

@@ -243,7 +243,8 @@ class Script:
         settings = {str(each.arg): _value(each.value) for each in call.keywords}
         if len(settings) < len(call.keywords):
             raise InputError(f"-m {short_repr(spec)} sets a setting twice.", EXAMPLE)
-        name, where = match[1], f"-m {short(spec)}"
+        name = match[1]
+        where = f"-m {short(spec)}"
         catalogue: dict[str, Any] = decibo.CATALOG | contrib.CATALOG
         catalogue |= {
             key: value

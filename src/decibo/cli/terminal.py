@@ -127,7 +127,8 @@ def show_run(solution: Solution) -> None:
     """A table of measures, with the first and the last record."""
     from decibo.formatting import format_bytes, format_seconds
 
-    history, cost = solution.history, solution.cost
+    history = solution.history
+    cost = solution.cost
     names = [name for name in ordered(history) if len(history[name])]
     rows = [(name, history[name][0], history[name][-1]) for name in names]
     steps = history["step"]

@@ -213,7 +213,8 @@ def page_sections(groups: Sequence[Group]) -> Page:
     runs = []
     for k, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
         colour, dash = line_style(k)
-        middle, network = group.middle(measure), group.first.network
+        middle = group.middle(measure)
+        network = group.first.network
         gradients = middle.cost["gradients"] * middle.cost["agents"] * middle.steps
         times = [middle.seconds, middle.cost.get("compiling"), middle.cost.get("measuring")]
         totals = [

@@ -45,6 +45,7 @@ STILL = "x has hardly moved"
 SMALL = 1e-6  # a measure below this is no sign of trouble
 ROUNDING = 1e-12  # of 1 + the largest number of a variable
 SMALL_Y = 10_000  # numbers of y: beyond, whether y has moved is not looked at
+FAR = 10.0  # times 1 + the largest number of the start: an entry that has run away
 MOVED = 1e-6  # of 1 + the largest number of x0: less than this is hardly a move
 
 FACTORS = (4, 16, 64, 256)
@@ -187,6 +188,8 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             if goals and already:
                 headline += f" {goals} held from the start on, which does not end a run."
         reasons.insert(0, headline)
+    if not status.sound:
+        reasons.append(ran_away(setup, solution))
     if resumed:
         reasons.append(f"Resumed from the checkpoint of step {resumed}.")
     return replace(solution, status=status, message=" ".join(filter(None, reasons)))
@@ -221,6 +224,36 @@ def _solution(setup: Setup, run: RunState) -> Solution:
         network=setup.network,
         state=run.agents if setup.program.placement is None else None,
     )
+
+
+def ran_away(setup: Setup, solution: Solution) -> str:
+    """Which entries of x and y are far from where they began, if most others are not: often a
+    direction in which the objective has no minimum."""
+    found = []
+    for name, tree in (("x", solution.x), ("y", solution.y)):
+        start = np.asarray(setup.start[name]).mean(axis=0)
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        ends = np.concatenate([np.ravel(leaf) for _, leaf in leaves]) if leaves else np.zeros(0)
+        if ends.shape != start.shape or not ends.size:
+            continue
+        moved = np.abs(ends - start)
+        far = ~(moved <= FAR * (1 + np.max(np.abs(start))))
+        if not far.any():
+            continue
+        first = int(np.argmax(np.where(np.isfinite(moved), moved, np.inf)))
+        place, entry = first, ""
+        for path, leaf in leaves:
+            if place < np.size(leaf):
+                index = np.unravel_index(place, np.shape(leaf))
+                at = f"[{', '.join(map(str, index))}]" if index else ""
+                entry = f"{name}{jax.tree_util.keystr(path)}{at}"
+                break
+            place -= np.size(leaf)
+        if far.size > 1 and 2 * far.sum() > far.size:
+            return ""
+        others = f", and {far.sum() - 1} more of {far.size} entries far" if far.sum() > 1 else ""
+        found.append(f"{entry} ran to {format_number(float(ends[first]))}{others}")
+    return f"{'; '.join(found)}." if found else ""
 
 
 def _chosen(setup: Setup, run: RunState) -> str:
