@@ -220,6 +220,8 @@ def same_problem(together, apart):
                 "training": -1,
                 "validation": -1,
                 "judging": -1,
+                "free": -1,
+                "sure": -1,
             }.get(key)
             if axis is not None:
                 padding = np.take(whole, range(rows, whole.shape[axis]), axis)

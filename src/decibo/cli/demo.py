@@ -2,8 +2,8 @@
 
 What each hospital achieves alone, what they achieve together, and what all records in one place
 would give, on the same patients; then what happens if one hospital swaps sick and healthy by
-mistake. A hospital alone is the same problem with no patients in the other three, so that one
-compiled program serves all runs.
+mistake, who notices, and what can be done. A hospital alone is the same problem with no patients in
+the other three, so that one compiled program serves all runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from decibo.measure.measures import Snapshot
 from decibo.parallel.collectives import average
 from decibo.report import check_target, report, write_run
 from decibo.sklearn import silos
-from decibo.sklearn.trust import trust_problem
+from decibo.sklearn.trust import Audit, SiloTrust
 
 STEPS = 2000
 SPLITS = (43, *range(1, 10))  # the first one is FLamby's
@@ -37,7 +37,8 @@ POOLED = "all records in one place, if allowed"
 FOLDS = 4
 # patients of a hospital, padding included: one shape, and one compiled program, for all runs
 SIZE = 256
-TRUST_STEPS = 1000
+SWAPPED = "Budapest"
+CHECKED = 30
 # Means of five seeds, from flamby/results of https://github.com/owkin/FLamby (edacf54), for the
 # split of seed 43.
 PUBLISHED = {
@@ -86,13 +87,13 @@ def demo(out: Path, as_json: bool) -> int:
             _show(visible, label, int(np.isin(data.silos(), chosen).sum()), scores[label])
         if visible:
             _compare(scores, first[TOGETHER].solution)
-        trusts = {name: trust(data, network, name) for name in names}
+        mistakes = [mistaken(split, network) for split in splits]
     if is_first():
         page = report(list(reversed(folders.values())), out / "report.html")
         if as_json:
-            _as_json(scores, first, trusts, folders, page)
+            _as_json(scores, first, mistakes, folders, page)
         else:
-            _show_trust(names, trusts)
+            _show_mistakes(mistakes)
             _close(page)
     return max(code_of(trial.solution.status) for trial in first.values())
 
@@ -169,44 +170,41 @@ def _predicted(s: Snapshot, d: dict[str, jax.Array]) -> jax.Array:
 # Which hospital harms
 
 
-def trust(data: Dataset, network: decibo.Network, swapped: str) -> dict[str, float]:
-    """Swap sick and healthy in half of a hospital's records, and learn how much to trust each
-    hospital.
+class Mistake(NamedTuple):
+    """One hospital enters labels the wrong way round: correct on new patients with what is done
+    about it, and whom the audit asks."""
 
-    The other half of all records, whose labels are right, judges, as in `SiloTrust.fit(...,
-    checked=...)`.
-    """
-    names = np.unique(data.silos())
+    nothing: float
+    checked_alone: float
+    trust: float
+    audit: Audit
+
+    @property
+    def asked(self) -> list[str]:
+        """The hospitals whose labels should be looked at."""
+        return [str(row.silo) for row in self.audit if row.verdict == "ask"]
+
+
+def mistaken(data: Dataset, network: decibo.Network) -> Mistake:
+    """SWAPPED turns the labels of all its records round, and CHECKED records of each hospital, at
+    most half of them, are read a second time."""
+    names = np.unique(data.silos()).tolist()
     checked = np.zeros(len(data.labels), dtype=bool)
     for rows in by_group(data.silos()):
-        checked[np.random.default_rng(0).permutation(rows)[1::2]] = True
-    labels = np.where((data.silos() == swapped) & ~checked, -data.labels, data.labels)
-    census = silos.alone(names, by_group(data.silos()))
-    scale = silos.agreed_scale(census, data.features)
-    problem = trust_problem(
-        census, scale(data.features), (labels > 0).astype(float)[:, None], checked
+        some = np.random.default_rng(0).permutation(rows)
+        checked[some[: min(CHECKED, len(rows) // 2)]] = True
+    entered = np.where(data.silos() == SWAPPED, -data.labels, data.labels)
+    labels = np.where(checked, data.labels, entered)
+    model = SiloTrust(network=network, random_state=0).fit(
+        data.features, labels, data.silos(), checked, first=entered
     )
-    learned = decibo.solve(
-        problem,
-        network,
-        decibo.ahead_exact(),
-        steps=TRUST_STEPS,
-        measures=["outer"],
-        progress=False,
+    right = lambda rows: learn(replace(data, **_rows(data, labels, rows)), network, names).accuracy
+    return Mistake(
+        right(np.ones_like(checked)),
+        right(checked),
+        float(model.score(data.test_features, data.test_labels)),
+        model.audit(),
     )
-    features = scale(data.test_features)
-    sick = (
-        features @ np.asarray(learned.y["coef"])[0, : features.shape[1], 0]
-        + float(learned.y["intercept"][0, 0])
-        > 0
-    )
-    right = float(np.mean(sick == (data.test_labels > 0)))
-    weights = {
-        str(name): float(weight)
-        for name, weight in zip(names, jax.nn.sigmoid(learned.x), strict=True)
-    }
-    equal = learn(replace(data, **_rows(data, labels, ~checked)), network, names.tolist())
-    return {"equal trust": equal.accuracy, "learned trust": right, **weights}
 
 
 def _rows(data: Dataset, labels: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -257,22 +255,36 @@ def _listed(shares: dict[str, float]) -> str:
     return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
 
 
-def _show_trust(names: Sequence[str], trusts: dict[str, dict[str, float]]) -> None:
+def _show_mistakes(mistakes: Sequence[Mistake]) -> None:
+    found = sum(SWAPPED in each.asked for each in mistakes)
+    honest = sum(bool(set(each.asked) - {SWAPPED}) for each in mistakes)
     terminal.say(
-        "If one hospital swaps sick and healthy by mistake, the outer level can tell:",
-        "x is the trust in each hospital, judged on records that were checked.",
+        f"One hospital, {SWAPPED}, enters sick and healthy the wrong way round, and {CHECKED}"
+        " records of each were read a second time. Who is it? On this split:",
+        "",
     )
-    print(f"{'':12}{'correct on new':>17}{'learned trust in':>24}")
-    print(f"{'swapped in':12}{'equal':>8}{'learned':>9}" + "".join(f"{name:>12}" for name in names))
-    for swapped, row in trusts.items():
-        weights = "".join(f"{row[name]:12.2f}" for name in names)
-        print(f"{swapped:12}{row['equal trust']:8.3f}{row['learned trust']:9.3f}{weights}")
+    print(mistakes[0].audit)
+    terminal.say(
+        "",
+        f"Over {len(mistakes)} splits the audit asks {SWAPPED} in {found}, and an"
+        f" honest hospital in {honest}. Correct on new patients:",
+    )
+    for label, shares in _mistake_rows(mistakes).items():
+        print(f"{label:50}{shares[0]:12.3f}{_mean(shares):>18}")
+
+
+def _mistake_rows(mistakes: Sequence[Mistake]) -> dict[str, list[float]]:
+    return {
+        "nobody notices": [found.nothing for found in mistakes],
+        "only the checked records train": [found.checked_alone for found in mistakes],
+        "each hospital weighs as far as it can be trusted": [found.trust for found in mistakes],
+    }
 
 
 def _as_json(
     scores: dict[str, list[float]],
     trials: dict[str, Trial],
-    trusts: dict[str, dict[str, float]],
+    mistakes: Sequence[Mistake],
     folders: dict[str, Path],
     page: Path,
 ) -> None:
@@ -285,7 +297,12 @@ def _as_json(
             "splits": SPLITS,
             "accuracy": scores,
             "published": {"by": "FLamby, NeurIPS 2022, means of five seeds", "accuracy": PUBLISHED},
-            "swapped": trusts,
+            "mistaken": {
+                "hospital": SWAPPED,
+                "accuracy": _mistake_rows(mistakes),
+                "asked": [found.asked for found in mistakes],
+                "audit": [row._asdict() for row in mistakes[0].audit],
+            },
             "runs": runs,
             "page": page,
         }

@@ -88,7 +88,8 @@ class RescaledProblem(Problem):
         points = {
             name: jax.vmap(self.original)(own["x"], own[name]) for name in ("y", "z") if name in own
         }
-        y, agents = self.original(solution.x, solution.y), SimpleNamespace(**own | points)
+        y = self.original(solution.x, solution.y)
+        agents = SimpleNamespace(**own | points)
         return replace(cast("Any", solution), y=y, agents=agents)
 
 
@@ -165,8 +166,10 @@ def _times(s: Tree, v: Tree) -> Tree:
 
 def _found(problem: Problem) -> Tree:
     """(3), (4)."""
-    functions, start = problem.functions, problem.start_rows(1)
-    x, y = start["x"][0], start["y"][0]
+    functions = problem.functions
+    start = problem.start_rows(1)
+    x = start["x"][0]
+    y = start["y"][0]
     secants = bool(why_no_products(functions, one_of(problem.data)))
     h = float(jnp.finfo(y.dtype).eps) ** (1 / 3) * (1 + float(jnp.linalg.norm(y)))
     n = y.size

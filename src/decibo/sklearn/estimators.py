@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -128,7 +129,12 @@ class _Silo(BaseEstimator):
         self.scale_ = scale.deviation
         self.mean_ = scale.mean
         self.penalty_ = np.asarray(silos.penalties(solution.x), dtype=float)[:p]
-        coef = np.asarray(solution.y["coef"][-1], dtype=float)[:p] / scale.deviation[:, None]
+        models = np.asarray(solution.y["coef"], dtype=float)[:, :p]
+        shift = np.asarray(solution.y["intercept"], dtype=float)
+        scores = np.einsum("rp,rpc->rc", scale(X), models[fold]) + shift[fold]
+        of = {"log": silos.log_loss, "squared": silos.squared_loss}[loss]
+        self.out_of_fold_ = np.asarray(of(jnp.asarray(scores), jnp.asarray(targets)), dtype=float)
+        coef = models[-1] / scale.deviation[:, None]
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
     def _seed(self, census: silos.Census) -> int:
@@ -249,6 +255,25 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""
         scores = self._features(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def suspects(self) -> np.ndarray:
+        """The samples that this process passed to `fit`, as row numbers, the likeliest to be
+        labelled wrong first: by out_of_fold_, their loss under the model that left them out. No
+        model is trained for it, and nothing is sent."""
+        check_is_fitted(self)
+        if not hasattr(self, "out_of_fold_"):
+            raise InputError(
+                "This model does not have the losses of the samples of its fit: it was loaded.",
+                "Call suspects() after fit().",
+            )
+        return np.argsort(-self.out_of_fold_, kind="stable")
+
+    def __getstate__(self) -> Any:
+        """Without what is known of single samples, which a stored model must not have."""
+        state: Any = super().__getstate__()
+        return {
+            name: value for name, value in state.items() if name not in ("_own", "out_of_fold_")
+        }
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The likeliest class of each sample."""
