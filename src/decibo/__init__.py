@@ -148,7 +148,11 @@ PLACES = {
 def __getattr__(name: str) -> Any:
     for place, names in PLACES.items():
         if name in names.split():
-            value = getattr(import_module(f"decibo.{place}"), name)
+            # a room's files are not its attributes before somebody has imported them
+            if place == "algorithm":
+                value = import_module(f"decibo.{place}.{name}")
+            else:
+                value = getattr(import_module(f"decibo.{place}"), name)
             break
     else:
         if name.startswith("_") or find_spec(f"decibo.{name}") is None:

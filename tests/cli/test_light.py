@@ -61,6 +61,13 @@ def test_every_public_name_is_found_when_it_is_first_used():
         _ = decibo.solv
 
 
+@pytest.mark.parametrize("name", decibo.PLACES["algorithm"].split())
+def test_a_file_of_a_room_may_be_the_first_name_that_is_used(name):
+    script = f"import decibo; assert decibo.{name}.__name__ == 'decibo.algorithm.{name}'"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_list_that_is_read_from_the_source_is_that_of_the_catalogue():
     catalogue = decibo.CATALOG | decibo.contrib.CATALOG
     listed = entries("methods")
