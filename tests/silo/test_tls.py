@@ -17,11 +17,11 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
-from decibo.silo.gate import FewLines, Gate, network_of
-from decibo.silo.identity import Identity
+from decibo.silo.connection import Gate, context, network_of
+from decibo.silo.identity import Credentials, Identity
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
-from decibo.silo.tls_session import Credentials, context
+from decibo.silo.wire import FewLines
 from helpers.sites import NAMES, in_threads, warm
 
 

@@ -23,10 +23,10 @@ import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from decibo.errors import InputError, first_line, short_repr
 from decibo.files import PRIVATE, atomic_write, read_checked, read_toml
-from decibo.silo.tls_session import Credentials
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
@@ -41,6 +41,13 @@ COMMENTS = """\
 # data = "module:function"   what loads this site's data; no other site learns of it
 # table = "ours.csv"         or the file with its samples, for jobs with an [estimator]
 """
+
+
+class Credentials(NamedTuple):
+    """The files of a site's certificate and key."""
+
+    certificate: Path
+    key: Path
 
 
 @dataclass(frozen=True)

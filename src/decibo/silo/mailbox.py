@@ -66,10 +66,9 @@ from decibo.silo.frame import (
     pack,
     unpack,
 )
-from decibo.silo.gate import FewLines
 from decibo.silo.message_record import MessageRecord
 from decibo.silo.same_job import Programs, difference
-from decibo.silo.wire import Wire
+from decibo.silo.wire import FewLines, Wire
 
 Position = tuple[int, int]  # step, call
 FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now

@@ -24,8 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from decibo.errors import first_line, plain
-from decibo.silo.gate import FewLines
-from decibo.silo.wire import Receiver
+from decibo.silo.wire import FewLines, Receiver
 
 KNOCK = b"K"
 FRAME = b"F"

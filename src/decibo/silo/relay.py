@@ -13,7 +13,7 @@ certificates, and connects neighbours only.
 
 It keeps nothing: what one side sends faster than the other reads is not read, at most `rate` bytes
 in a second are copied for each connection, and strangers who make connections are in each other's
-way, and in nobody else's (gate.py).
+way, and in nobody else's (connection.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import re
 import ssl
 from collections.abc import Callable
 
-from decibo.errors import InputError, first_line
+from decibo.silo.connection import HANDSHAKE, Connection, Listener, Refused, TlsSession, context
 from decibo.silo.consortium import Consortium
-from decibo.silo.gate import FewLines, Gate
-from decibo.silo.identity import host_and_port
-from decibo.silo.tls import ANSWER, CALL, Refused, stop_listening
-from decibo.silo.tls_session import HANDSHAKE, Credentials, TlsSession, context, reason
+from decibo.silo.identity import Credentials
+from decibo.silo.tls import ANSWER, CALL
+from decibo.silo.wire import FewLines, Log, no_log
 
 RATE = 50_000_000  # bytes in a second
 HIGH = 1 << 20  # bytes that wait to be written at most
@@ -37,63 +36,47 @@ REQUEST = re.compile(re.escape(CALL) + rb"([A-Za-z0-9_-]{1,40})\n")
 LONGEST = 64  # bytes of a request
 
 
-class Relay:
-    """The relay of a job. `await relay.serve(listen)`, or `start` and `close`."""
+class Relay(Listener):
+    """The relay of a job. `await relay.serve(listen)`, or `start` and `close`.
+
+    tap   sees what is copied, for those who want to see that it cannot be read
+    """
 
     def __init__(
         self,
         consortium: Consortium,
         credentials: Credentials,
-        log: Callable[[str], None] = lambda line: None,
+        log: Log = no_log,
         *,
         rate: int = RATE,
         tap: Callable[[bytes], None] | None = None,
     ) -> None:
+        sites = consortium.sites
+        super().__init__(FewLines(log), {site.der: site.name for site in sites})
         self.log = log
         self.rate = rate
-        self.tap = tap  # sees what is copied, for those who want to see that it cannot be read
-        self.lines = FewLines(log)
-        self.gate = Gate(self.lines)
-        self.hosts = [
-            host_and_port(site.address, site.name)[0] for site in consortium.sites if site.address
-        ]
-        self.settings = context(
-            credentials, [site.certificate for site in consortium.sites], server=True
-        )
-        self.pins = {site.der: site.name for site in consortium.sites}
+        self.tap = tap
+        self.addresses = [site.address for site in sites if site.address]
+        self.settings = context(credentials, [site.certificate for site in sites], server=True)
         self.links = {
             (name, other) for name in consortium.names for other in consortium.neighbours(name)
         }
         self.callers: dict[tuple[str, str], Caller] = {}  # by who calls whom
-        self.open: set[Caller] = set()
-        self._server: asyncio.Server | None = None
 
     async def start(self, listen: str) -> None:
-        """Begin to accept connections."""
-        host, port = host_and_port(listen, "the relay")
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: Caller(self), host, port
-            )
-        except OSError as error:
-            raise InputError(
-                f"The relay cannot listen on {listen}: {first_line(error)}."
-            ) from error
-        self._learning = asyncio.get_running_loop().create_task(self.gate.learn(self.hosts))
+        await self.listen("the relay", listen, lambda: Caller(self), "")
+        self._learning = asyncio.get_running_loop().create_task(self.gate.learn(self.addresses))
         self.log(f"the relay listens on {listen}")
 
     async def close(self) -> None:
-        """End all connections."""
         self._learning.cancel()
-        if self._server is not None:
-            await stop_listening(self._server)
+        await self.stop_listening()
         while self.open:
             for caller in list(self.open):
                 caller.transport.abort()
             await asyncio.sleep(0.005)
 
     async def serve(self, listen: str) -> None:
-        """Run until cancelled."""
         await self.start(listen)
         try:
             await asyncio.Event().wait()
@@ -101,151 +84,97 @@ class Relay:
             await self.close()
 
 
-class Caller(asyncio.Protocol):
-    """One connection to the relay."""
+class Caller(Connection):
+    """One connection to the relay.
+
+    wants   whom it calls, once it has said so
+    other   the connection that its bytes are copied to
+    full    whether it reads more slowly than the other one sends
+    """
 
     def __init__(self, relay: Relay) -> None:
+        super().__init__(relay)
         self.relay = relay
-        self.name = ""
         self.wants = ""
         self.other: Caller | None = None
-        self._request = bytearray()
-        self._copied = 0
-        self._second = 0.0
-        self.spoke = False
-        self._secured = False
-        self._full = False
-        self._problem = False
+        self.full = False
+        self._request = b""
+        self._session: TlsSession | None = None  # before it has said a word
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.relay.open.add(self)
-        self.host = str((transport.get_extra_info("peername") or ("?",))[0])
-        transport.set_write_buffer_limits(high=HIGH)
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._too_late)
-        self._session: TlsSession | None = None  # before it has said a word
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=HIGH)
+        self.within(HANDSHAKE, f"no request within {HANDSHAKE:g} seconds")
         self.relay.gate.enter(self, self.host)
 
-    def give_way(self) -> None:
-        """End at once, since too many wait."""
-        self._problem = True
-        self.transport.abort()
-
     def connection_lost(self, exc: Exception | None) -> None:
-        self.relay.open.discard(self)
-        self._timer.cancel()
-        self.relay.gate.leave(self)
-        if self.relay.callers.get((self.name, self.wants)) is self:
-            del self.relay.callers[self.name, self.wants]
+        super().connection_lost(exc)
+        if self.relay.callers.get((self.peer, self.wants)) is self:
+            del self.relay.callers[self.peer, self.wants]
         if self.other is not None:
             self.other.other = None
             self.other.transport.close()
 
-    def data_received(self, data: bytes) -> None:
-        if self._problem:
-            return
-        self.spoke = True
-        try:
-            if self._session is None:
-                self._session = TlsSession(self.relay.settings, self.transport.write, server=True)
-                self._session.start()
-            self._received(self._session, self._session.feed(data))
-        except ssl.SSLZeroReturnError:
-            self.transport.close()
-        except (ssl.SSLError, Refused, ValueError, OSError) as error:
-            self._refuse(reason(error))
-            self.transport.close() if isinstance(error, ssl.SSLError) else self.transport.abort()
+    # What one side cannot take is not read from the other one, so that nothing piles up here.
 
     def pause_writing(self) -> None:
-        """This side reads too slowly: read no more from the other one."""
-        self._full = True
+        self.full = True
         if self.other is not None:
-            self.other.rest()
+            self.other.pause()
 
     def resume_writing(self) -> None:
-        self._full = False
+        self.full = False
         if self.other is not None:
-            self.other.go_on()
+            self.other.resume()
 
-    def rest(self) -> None:
-        """Read nothing for now."""
-        if not self.transport.is_closing():
-            self.transport.pause_reading()
-
-    def go_on(self) -> None:
-        """Read again, if the other side can take it."""
-        if not self.transport.is_closing() and not (self.other is not None and self.other._full):
-            self.transport.resume_reading()
+    def resume(self) -> None:
+        if self.other is None or not self.other.full:
+            super().resume()
 
     def send(self, content: bytes) -> None:
-        """To this side."""
         if self._session is not None and not self.transport.is_closing():
             with contextlib.suppress(ssl.SSLError):
                 self._session.send(content)
 
-    def _received(self, session: TlsSession, plain: bytes) -> None:
-        if session.secured and not self._secured:
-            self._secured = True
-            self.relay.gate.leave(self)
-            name = self.relay.pins.get(session.certificate)
-            if name is None:
-                raise Refused("its certificate is not that of a site of this job")
-            self.name = name
-        if not plain:
-            return
-        if self.wants:
+    def received(self, data: bytes) -> None:
+        if self._session is None:
+            self._session = TlsSession(self.relay.settings, self.transport.write, server=True)
+        plain = self._session.feed(data)
+        if self._session.secured and not self.peer:
+            self.peer = self.identified(self._session)
+        if self.wants and plain:
             self._copy(plain)
-            return
-        self._request += plain
-        if b"\n" in self._request or len(self._request) > LONGEST:
-            self._answer()
+        elif plain:
+            self._request += plain
+            if b"\n" in self._request or len(self._request) > LONGEST:
+                self._answer()
 
     def _answer(self) -> None:
         """Connect two sites that have called each other."""
-        found = REQUEST.fullmatch(bytes(self._request))
+        found = REQUEST.fullmatch(self._request)
         if found is None:
             raise Refused("it does not say whom it calls")
         wants = found[1].decode()
-        if (self.name, wants) not in self.relay.links:
-            raise Refused(f"{self.name} calls {wants}, which is no neighbour of it")
-        self._timer.cancel()
+        if (self.peer, wants) not in self.relay.links:
+            raise Refused(f"{self.peer} calls {wants}, which is no neighbour of it")
+        self.no_limit()
         self.wants = wants
-        place = (self.name, wants)
-        before = self.relay.callers.get(place)
-        self.relay.callers[place] = self
+        before = self.relay.callers.get((self.peer, wants))
+        self.relay.callers[self.peer, wants] = self
         if before is not None:
             before.transport.abort()
-        partner = self.relay.callers.get((wants, self.name))
+        partner = self.relay.callers.get((wants, self.peer))
         if partner is not None and partner.other is None:
             self.other = partner
             partner.other = self
-            self.relay.log(f"connected {self.name} with {wants}")
+            self.relay.log(f"connected {self.peer} with {wants}")
             self.send(ANSWER)
             partner.send(ANSWER)
 
     def _copy(self, plain: bytes) -> None:
         if self.other is None:
-            raise Refused(f"{self.name} sends before {self.wants} is there")
+            raise Refused(f"{self.peer} sends before {self.wants} is there")
         if self.relay.tap is not None:
             self.relay.tap(plain)
         self.other.send(plain)
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._second >= 1:
-            self._second = loop.time()
-            self._copied = 0
-        self._copied += len(plain)
-        if self._copied > self.relay.rate:
-            self.rest()
-            loop.call_later(max(0.0, self._second + 1 - loop.time()), self.go_on)
-
-    def _refuse(self, why: str) -> None:
-        if not self._problem:
-            self._problem = True
-            who = f"{self.name} at {self.host}" if self.name else self.host
-            self.relay.lines(why, f"refused {who}: {why}")
-
-    def _too_late(self) -> None:
-        if not self.wants:
-            self._refuse(f"no request within {HANDSHAKE:g} seconds")
-            self.transport.abort()
+        self.charge(len(plain), self.relay.rate)

@@ -17,9 +17,37 @@ from typing import Protocol
 
 import numpy as np
 
+from decibo.errors import short
 from decibo.validate import at_least, fraction, integer
 
 Log = Callable[[str], None]  # gets lines for the log
+FEW = 5  # lines of one kind in a second
+LONGEST = 500  # letters of a line
+
+
+def no_log(line: str) -> None:
+    pass
+
+
+class FewLines:
+    """A log that gets a few lines of each kind in a second, none of them long, and then how many
+    more there were: a flood must not fill the disk."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._seen: dict[str, tuple[float, int]] = {}  # kind -> since when, how many
+
+    def __call__(self, kind: str, line: str) -> None:
+        now = time.monotonic()
+        since, count = self._seen.get(kind, (now, 0))
+        more = ""
+        if now - since >= 1:
+            more = f" ({count - FEW} more like the last one)" if count > FEW else ""
+            since, count = now, 0
+            self._seen = {k: v for k, v in self._seen.items() if now - v[0] < 1}
+        self._seen[kind] = (since, count + 1)
+        if count < FEW:
+            self.log(short(line, LONGEST) + more)
 
 
 class Receiver(Protocol):
