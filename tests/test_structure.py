@@ -25,6 +25,7 @@ LAYERS = (
     ("report",),
     ("contrib",),  # methods beside the core: they import it, the core never imports them
     ("silo", "sklearn", "integrations"),
+    ("names",),
     ("cli", "__main__"),
 )
 ABOVE = ("cli", "sklearn", "integrations", "__main__")
