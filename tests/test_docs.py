@@ -5,8 +5,8 @@ output: words must agree, numbers to 2 %, after ```text about to a factor of 5. 
 level, which differ between processors and numbers of threads, count as zero: below 1e-10 in double
 precision. ```python no-run blocks are only compiled.
 
-    python tests/test_docs.py docs/how-to/data.md                 update the numbers in the outputs of a page
-    python tests/test_docs.py docs/how-to/data.md --words 42      and the words of the output at line 42
+    python tests/test_docs.py docs/how-to/data_and_network.md                 update the numbers in the outputs of a page
+    python tests/test_docs.py docs/how-to/data_and_network.md --words 42      and the words of the output at line 42
 
 Only numbers are updated unless a line is named: an output whose words change may no longer support
 the text around it, so somebody has to read both.

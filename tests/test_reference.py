@@ -52,7 +52,7 @@ def test_namespaces_work_after_a_plain_import(name):
 
 
 def test_every_measure_is_listed():
-    page = (DOCS / "how-to" / "method.md").read_text()
+    page = (DOCS / "how-to" / "run.md").read_text()
     names = measures.available("xyz", ("x", "y"), has_direction=True)
     assert not [name for name in names if f"`{name}`" not in page]
 

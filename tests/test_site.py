@@ -65,7 +65,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
 def test_code_blocks_survive(site):
     pages = {path.name: (site / "how-to" / f"{path.stem}.html").read_text() for path in HOW_TO}
     # a mark for the suite, not for readers
-    assert "no-run" in (ROOT / "docs" / "how-to" / "data.md").read_text()
+    assert "no-run" in (ROOT / "docs" / "how-to" / "data_and_network.md").read_text()
     for name, page in pages.items():
         assert "no-run" not in page
         source = (ROOT / "docs" / "how-to" / name).read_text()
