@@ -23,14 +23,7 @@ from decibo.data.loaders import digits
 from decibo.data.split import shards
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.problems.logistic import (
-    Samples,
-    chosen_sampler,
-    split_keys,
-    splitter,
-    two_pools,
-    weighted,
-)
+from decibo.problems.logistic import Samples, chosen_sampler, splitter, two_pools, weighted
 from decibo.validate import above, fraction, integer
 
 
@@ -78,29 +71,32 @@ def hyper_cleaning(
     agents = integer("agents", agents)
     ridge = above("ridge", ridge, 0.0)
     train, held_out = two_pools(data, training, validation, split, seed)
-    keys = split_keys(data, split)
-    cut = splitter(split, agents, ratios, concentration, seed)
+    deal = splitter(data, split, agents, ratios, concentration, seed)
     labels = np.maximum(data.labels, 0).astype(np.int32)  # -1 and +1 become 0 and 1
     classes = int(labels.max()) + 1
-    noisy, wrong = _corrupt(labels, train, classes, fraction("corruption", corruption), seed)
-    parts = cut(keys[train])
-    held_out_parts = cut(keys[held_out])
+    # A share of the training labels is replaced by one of the other classes.
+    share = fraction("corruption", corruption)
+    rng = np.random.default_rng((seed, 8))
+    wrong = np.zeros(len(train), dtype=bool)
+    wrong[rng.choice(len(train), round(share * len(train)), replace=False)] = True
+    shifts = rng.integers(1, classes, size=len(train))  # never 0: a wrong label is wrong
+    noisy = np.where(wrong, (labels[train] + shifts) % classes, labels[train]).astype(np.int32)
+    parts = deal(train)
     index = shards(np.arange(len(train)), wrong, parts)
+    held = shards(data.features[held_out], labels[held_out], deal(held_out))
     samples = {
         "training": weighted(shards(data.features[train], noisy, parts), "mean"),
-        "validation": weighted(
-            shards(data.features[held_out], labels[held_out], held_out_parts), "mean"
-        ),
+        "validation": weighted(held, "mean"),
     }
-    samples["training"]["index"] = index["features"].astype(np.int32)
-    samples["training"]["corrupted"] = index["labels"]
-    samples["training"]["ridge"] = np.full(index["weights"].shape, ridge)
-    x0 = np.zeros(len(train))
-    y0 = np.zeros((data.features.shape[1], classes))
+    samples["training"] |= {
+        "index": index["features"].astype(np.int32),
+        "corrupted": index["labels"],
+        "ridge": np.full(index["weights"].shape, ridge),
+    }
+    start = np.zeros(len(train)), np.zeros((data.features.shape[1], classes))
     sample = chosen_sampler(batch, batches, samples)
-    return Problem(
-        _outer, _inner, samples, x0, y0, sample=sample, name=f"hyper-cleaning, {data.name}"
-    )
+    name = f"hyper-cleaning, {data.name}"
+    return Problem(_outer, _inner, samples, *start, sample=sample, name=name)
 
 
 def hyper_cleaning_mask(problem: Problem) -> np.ndarray:
@@ -130,14 +126,3 @@ def hyper_cleaning_separation(problem: Problem, x: ArrayLike) -> float:
         )
     higher = (clean[:, None] > wrong).mean()
     return float(higher + (clean[:, None] == wrong).mean() / 2)
-
-
-def _corrupt(
-    labels: np.ndarray, pool: np.ndarray, classes: int, corruption: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(labels of the pool, some of them wrong; which)."""
-    rng = np.random.default_rng((seed, 8))
-    wrong = np.zeros(len(pool), dtype=bool)
-    wrong[rng.choice(len(pool), round(corruption * len(pool)), replace=False)] = True
-    shifts = rng.integers(1, classes, size=len(pool))  # never 0: a wrong label is wrong
-    return np.where(wrong, (labels[pool] + shifts) % classes, labels[pool]).astype(np.int32), wrong

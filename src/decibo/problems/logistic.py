@@ -112,13 +112,10 @@ def logistic_hyperparameters(
     parts = two_pools(data, training, validation, split, seed)
     one_of("loss", loss, ("sum", "mean"))
     above("scale", scale, 0.0)
-    cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
-    keys = split_keys(data, split)
+    deal = splitter(data, split, integer("agents", agents), ratios, concentration, seed)
     stacked = {
-        kind: weighted(
-            shards(data.features[pool] / scale, data.labels[pool], cut(keys[pool])), loss
-        )
-        for kind, pool in zip(("training", "validation"), parts, strict=True)
+        kind: weighted(shards(data.features[pool] / scale, data.labels[pool], deal(pool)), loss)
+        for kind, pool in zip(KINDS, parts, strict=True)
     }
     n = data.features.shape[1]
     sample = chosen_sampler(batch, batches, stacked)
@@ -175,32 +172,34 @@ def two_pools(
     order = np.random.default_rng((seed, 7)).permutation(samples)
     if split == "by_group":  # dealt so that every stretch has its share of every silo
         place = np.empty(samples)
-        for rows in by_group(split_keys(dataset, split)[order]):
+        for rows in by_group(dataset.silos()[order]):
             place[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
         order = order[np.argsort(place, kind="stable")]
     return order[:first], order[first : first + second]
 
 
-def split_keys(dataset: Dataset, split: str) -> np.ndarray:
-    """What the samples are divided by: their silos, or else their labels."""
-    return dataset.silos() if split == "by_group" else dataset.labels
-
-
 def splitter(
-    split: str, agents: int, ratios: ArrayLike | None, concentration: float, seed: int
+    dataset: Dataset,
+    split: str,
+    agents: int,
+    ratios: ArrayLike | None,
+    concentration: float,
+    seed: int,
 ) -> Callable[[np.ndarray], Parts]:
-    """A function labels -> parts for one of the named splits."""
+    """What deals the rows of a pool to the agents, by one of the named splits."""
     one_of("split", split, SPLITS)
-    if split == "by_label":
-        shares = np.linspace(0.1, 0.9, agents) if ratios is None else ratios
-        return lambda labels: by_label(labels, agents, shares, seed=seed)
-    if ratios is not None:
+    if ratios is not None and split != "by_label":
         raise InputError(f"ratios belong to split='by_label', but split is {split!r}.")
     if split == "by_group":
-        return by_group
+        silos = dataset.silos()
+        return lambda rows: by_group(silos[rows])
+    labels = dataset.labels
+    if split == "by_label":
+        shares = np.linspace(0.1, 0.9, agents) if ratios is None else ratios
+        return lambda rows: by_label(labels[rows], agents, shares, seed=seed)
     if split == "dirichlet":
-        return lambda labels: dirichlet(labels, agents, concentration, seed=seed)
-    return lambda labels: iid(labels, agents, seed=seed)
+        return lambda rows: dirichlet(labels[rows], agents, concentration, seed=seed)
+    return lambda rows: iid(labels[rows], agents, seed=seed)
 
 
 def weighted(samples: dict[str, np.ndarray], loss: str) -> dict[str, np.ndarray]:
@@ -251,15 +250,14 @@ def sampler(batch: int) -> Callable[[dict[str, Samples], jax.Array], dict[str, S
     """A function (d, key) -> `batch` samples of each kind, reweighted so that gradients are
     unbiased."""
 
+    def pick(samples: Samples, key: jax.Array) -> Samples:
+        size = samples["weights"].shape[0]
+        index = jax.random.randint(key, (batch,), 0, size)
+        drawn = {name: value[index] for name, value in samples.items()}
+        return drawn | {"weights": drawn["weights"] * (size / batch)}
+
     def sample(d: dict[str, Samples], key: jax.Array) -> dict[str, Samples]:
         keys = jax.random.split(key, len(KINDS))
-        return d | {kind: _pick(d[kind], k, batch) for kind, k in zip(KINDS, keys, strict=True)}
+        return d | {kind: pick(d[kind], k) for kind, k in zip(KINDS, keys, strict=True)}
 
     return sample
-
-
-def _pick(samples: Samples, key: jax.Array, batch: int) -> Samples:
-    size = samples["weights"].shape[0]
-    index = jax.random.randint(key, (batch,), 0, size)
-    drawn = {name: value[index] for name, value in samples.items()}
-    return drawn | {"weights": drawn["weights"] * (size / batch)}

@@ -3,7 +3,7 @@ r"""Minimax problems: the inner objective is minus the outer one. [paper, sectio
     min over x  max over y  mean_i f_i(x, y),     g_i = -f_i,     f strongly concave in y
 
 kind="quadratic"     known answer, any size:
-    (1)  f_i = x'P_i x/2 + x'J_i y - y'H_i y/2 + p_i'x + s_i'y,     y*(x) = H^-1 (J'x + s)
+    (1)  f_i = x'P_i x/2 - x'J_i y - y'H_i y/2 + p_i'x - s_i'y,     y*(x) = -H^-1 (J'x + s)
 kind="auc"           maximise the area under the ROC curve by its square-loss saddle form (Ying et
                      al., 2016):
     (2)  f_i = mean over agent i's samples of  (1-p) (u - a)^2 [b=1] + p (u - c)^2 [b=-1]
@@ -32,7 +32,7 @@ from decibo.data.loaders import breast_cancer
 from decibo.data.split import shards
 from decibo.problem.problem import Problem
 from decibo.problems.logistic import signed, splitter, weighted
-from decibo.problems.quadratic import around, definite, minimiser
+from decibo.problems.quadratic import around, definite, inner_solution, minimiser, outer
 from decibo.pytree import Tree
 from decibo.validate import above, at_least, integer, one_of, only_known
 
@@ -56,16 +56,6 @@ def minimax(kind: str = "quadratic", **options: Any) -> Problem:
     return factory(**options)
 
 
-def _quadratic(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
-    quadratic = x @ d["P"] @ x / 2 + x @ d["J"] @ y - y @ d["H"] @ y / 2
-    return quadratic + d["p"] @ x + d["s"] @ y  # (1)
-
-
-def _quadratic_response(x: jax.Array, d: Data) -> jax.Array:
-    H, J, s = (jnp.mean(d[name], axis=0) for name in "HJs")
-    return jnp.linalg.solve(H, J.T @ x + s)  # (1)
-
-
 def minimax_quadratic(
     agents: int = 10,
     n: int = 3,
@@ -86,22 +76,17 @@ def minimax_quadratic(
     data = {
         "P": definite(rng, agents, n, unequal, ratio),
         "H": definite(rng, agents, r, unequal, ratio),
-        "J": around(rng, agents, (n, r), unequal, 0.5 / np.sqrt(n + r)),
+        "J": -around(rng, agents, (n, r), unequal, 0.5 / np.sqrt(n + r)),
         "p": around(rng, agents, (n,), unequal, 1.0),
-        "s": around(rng, agents, (r,), unequal, 1.0),
+        "s": -around(rng, agents, (r,), unequal, 1.0),
     }
-    P, H, J, p, s = (value.mean(axis=0) for value in data.values())
-    answer = minimiser({"P": P, "B": J, "A": -H, "p": p, "q": s, "H": H, "J": -J, "s": -s})
-    return Problem(
-        _quadratic,
-        Minus(_quadratic),
-        data,
-        np.zeros(n),
-        np.zeros(r),
-        inner_solution=_quadratic_response,
-        solution=answer,
-        name="minimax quadratic",
-    )
+    # (1) is the outer objective of `quadratic`, whose inner one has the same y* as minus (1)
+    data |= {"B": -data["J"], "A": -data["H"], "q": -data["s"]}
+    answer = minimiser({name: value.mean(axis=0) for name, value in data.items()})
+    known = {"inner_solution": inner_solution, "solution": answer}
+    start = np.zeros(n), np.zeros(r)
+    objectives = outer, Minus(outer)
+    return Problem(*objectives, data, *start, **known, name="minimax quadratic")
 
 
 def _auc(x: dict[str, jax.Array], y: jax.Array, d: Data) -> jax.Array:
@@ -179,6 +164,6 @@ def _samples(
 ) -> tuple[dict[str, np.ndarray], str]:
     """The agents' samples and the ridge, and the name of the dataset."""
     dataset = signed(dataset if dataset is not None else breast_cancer())
-    cut = splitter(split, integer("agents", agents), ratios, concentration, seed)
-    samples = shards(dataset.features, dataset.labels, cut(dataset.labels))
+    deal = splitter(dataset, split, integer("agents", agents), ratios, concentration, seed)
+    samples = shards(dataset.features, dataset.labels, deal(np.arange(len(dataset.labels))))
     return samples | {"ridge": np.full(agents, at_least("ridge", ridge, 0.0))}, dataset.name

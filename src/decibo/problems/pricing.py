@@ -18,6 +18,8 @@ Everything is quadratic and Phi strongly convex, so x* and y* are known.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,15 +47,17 @@ def _outer(x: jax.Array, y: jax.Array, d: Data) -> jax.Array:
     return rules - profit  # (2)
 
 
-def _inner_solution(x: jax.Array, d: Data) -> jax.Array:
-    def pull(
-        comfort: jax.Array, shift: jax.Array, desired: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        matrix = jnp.diag(comfort) + shift * jnp.asarray(_laplacian(len(comfort)), comfort.dtype)
-        return matrix, matrix @ desired
+def _matrices(d: Any) -> Any:
+    """D_i, for arrays of numpy and of JAX."""
+    differences = np.diff(np.eye(d["comfort"].shape[1]), axis=0)
+    laplacian = differences.T @ differences
+    return d["comfort"][:, None] * np.eye(len(laplacian)) + d["shift"][:, None, None] * laplacian
 
-    matrices, pulls = jax.vmap(pull)(d["comfort"], d["shift"], d["desired"])
-    return jnp.linalg.solve(jnp.mean(matrices, axis=0), jnp.mean(pulls, axis=0) - x)  # (3)
+
+def _inner_solution(x: jax.Array, d: Data) -> jax.Array:
+    D = _matrices(d)
+    pull = jnp.mean(jnp.einsum("itu,iu->it", D, d["desired"]), axis=0)
+    return jnp.linalg.solve(jnp.mean(D, axis=0), pull - x)  # (3)
 
 
 def stackelberg_pricing(
@@ -90,44 +94,19 @@ def stackelberg_pricing(
         "target": np.full(agents, target),
         "smooth": np.full(agents, smooth),
     }
-    zero = np.zeros(hours)
-    return Problem(
-        _outer,
-        _inner,
-        data,
-        zero,
-        zero,
-        inner_solution=_inner_solution,
-        solution=minimiser(_means(data)),
-        name="Stackelberg pricing",
-    )
-
-
-def _laplacian(hours: int) -> np.ndarray:
-    differences = np.diff(np.eye(hours), axis=0)
-    return differences.T @ differences
-
-
-def _means(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """(1) and (2) in the letters of `decibo.problems.quadratic`, averaged over agents."""
-    hours = data["desired"].shape[1]
-    eye = np.eye(hours)
-    laplacian = _laplacian(hours)
-    D = np.array(
-        [
-            np.diag(a) + shift * laplacian
-            for a, shift in zip(data["comfort"], data["shift"], strict=True)
-        ]
-    )
-    pull = np.einsum("itu,iu->t", D, data["desired"]) / len(D)
-    mean = {name: value.mean(axis=0) for name, value in data.items()}
-    return {
-        "P": mean["target"] * eye + mean["smooth"] * laplacian,
+    # (1) and (2) in the letters of `decibo.problems.quadratic`, averaged over agents.
+    eye, zero = np.eye(hours), np.zeros(hours)
+    D = _matrices(data)
+    laplacian = _matrices({"comfort": np.zeros((1, hours)), "shift": np.ones(1)})[0]
+    means = {
+        "P": target * eye + smooth * laplacian,
         "B": -eye,
-        "A": mean["congestion"] * eye,
-        "p": -(data["target"][:, None] * data["tariff"]).mean(axis=0),
-        "q": mean["cost"],
+        "A": data["congestion"].mean() * eye,
+        "p": -target * data["tariff"].mean(axis=0),
+        "q": data["cost"].mean(axis=0),
         "H": D.mean(axis=0),
         "J": eye,
-        "s": -pull,
+        "s": -np.einsum("itu,iu->t", D, data["desired"]) / agents,
     }
+    known = {"inner_solution": _inner_solution, "solution": minimiser(means)}
+    return Problem(_outer, _inner, data, zero, zero, **known, name="Stackelberg pricing")

@@ -24,20 +24,20 @@ from decibo.validate import at_least, integer
 Array = np.ndarray
 
 
-def _outer(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+def outer(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
     quadratic = x @ d["P"] @ x / 2 + x @ d["B"] @ y + y @ d["A"] @ y / 2
     return quadratic + d["p"] @ x + d["q"] @ y  # (1)
 
 
-def _inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+def inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
     return y @ d["H"] @ y / 2 + x @ d["J"] @ y + d["s"] @ y  # (2)
 
 
-def _bent_inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
-    return _inner(x, y, d) + d["bend"] * jnp.mean(jnp.cos(d["u"] @ x + d["w"] @ y))  # (2)
+def bent_inner(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    return inner(x, y, d) + d["bend"] * jnp.mean(jnp.cos(d["u"] @ x + d["w"] @ y))  # (2)
 
 
-def _inner_solution(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+def inner_solution(x: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
     H, J, s = (jnp.mean(d[name], axis=0) for name in "HJs")
     return -jnp.linalg.solve(H, J.T @ x + s)  # (3)
 
@@ -85,36 +85,23 @@ def quadratic(
         rows = np.random.default_rng((seed, 1)).normal(size=(agents, 3, n + r))
         rows = rows / np.linalg.norm(rows, axis=2, keepdims=True)
         data |= {"bend": np.full(agents, bend), "u": rows[..., :n], "w": rows[..., n:]}
-        return Problem(_outer, _bent_inner, data, np.zeros(n), np.zeros(r), name="bent quadratic")
+        return Problem(outer, bent_inner, data, np.zeros(n), np.zeros(r), name="bent quadratic")
     means = {name: value.mean(axis=0) for name, value in data.items()}
-    return Problem(
-        _outer,
-        _inner,
-        data,
-        np.zeros(n),
-        np.zeros(r),
-        inner_solution=_inner_solution,
-        solution=minimiser(means),
-        name="quadratic",
-        constants=_constants(data),
-    )
-
-
-def response(means: dict[str, Array]) -> tuple[Array, Array]:
-    """(Y, c) of y*(x) = Y x + c."""
-    H = means["H"]
-    return -np.linalg.solve(H, means["J"].T), -np.linalg.solve(H, means["s"])  # (3)
+    known = {"solution": minimiser(means), "constants": _constants(data)}
+    known |= {"inner_solution": inner_solution, "name": "quadratic"}
+    return Problem(outer, inner, data, np.zeros(n), np.zeros(r), **known)
 
 
 def phi_hessian(means: dict[str, Array]) -> Array:
     """The Hessian of Phi."""
-    Y, _ = response(means)
+    Y = -np.linalg.solve(means["H"], means["J"].T)  # (3)
     return means["P"] + means["B"] @ Y + Y.T @ means["B"].T + Y.T @ means["A"] @ Y  # (4)
 
 
 def minimiser(means: dict[str, Array]) -> dict[str, Array]:
     """x* and y*, from the means over agents of the matrices in (1) and (2)."""
-    Y, c = response(means)
+    H, J, s = (means[name] for name in "HJs")
+    Y, c = -np.linalg.solve(H, J.T), -np.linalg.solve(H, s)  # (3)
     gradient = means["p"] + means["B"] @ c + Y.T @ (means["A"] @ c + means["q"])  # (4)
     x = -np.linalg.solve(phi_hessian(means), gradient)
     return {"x": x, "y": Y @ x + c}
@@ -123,28 +110,23 @@ def minimiser(means: dict[str, Array]) -> dict[str, Array]:
 def quadratic_constants(problem: Problem) -> dict[str, float]:
     """The exact mu_g, L_f1, L_g1, L_g2 of the paper's assumptions, and mu_Phi, L_Phi, of a
     `quadratic`."""
-    if problem.outer is not _outer or problem.inner is not _inner:
+    if problem.outer is not outer or problem.inner is not inner:
         raise InputError(
             "Exact constants are known for quadratic(..., bend=0) only, but this is the problem"
             f" {problem.name!r}.",
             "decibo.theory.constants estimates those of other problems.",
         )
-    return _constants(
-        {name: np.asarray(value, dtype=float) for name, value in problem.data.items()}
-    )
+    return _constants({name: np.asarray(value, float) for name, value in problem.data.items()})
 
 
 def _constants(data: dict[str, Array]) -> dict[str, float]:
-    joint_f = np.block([[data["P"], data["B"]], [np.swapaxes(data["B"], 1, 2), data["A"]]])
-    nothing = np.zeros_like(data["P"])
-    joint_g = np.block([[nothing, data["J"]], [np.swapaxes(data["J"], 1, 2), data["H"]]])
-    phi = np.linalg.eigvalsh(
-        phi_hessian({name: value.mean(axis=0) for name, value in data.items()})
-    )
+    joint = lambda P, B, A: np.linalg.eigvalsh(np.block([[P, B], [np.swapaxes(B, 1, 2), A]]))
+    means = {name: value.mean(axis=0) for name, value in data.items()}
+    phi = np.linalg.eigvalsh(phi_hessian(means))
     return {
         "mu_g": float(np.linalg.eigvalsh(data["H"]).min()),
-        "L_f1": float(np.abs(np.linalg.eigvalsh(joint_f)).max()),
-        "L_g1": float(np.abs(np.linalg.eigvalsh(joint_g)).max()),
+        "L_f1": float(np.abs(joint(data["P"], data["B"], data["A"])).max()),
+        "L_g1": float(np.abs(joint(0 * data["P"], data["J"], data["H"])).max()),
         "L_g2": 0.0,
         "mu_Phi": float(phi[0]),
         "L_Phi": float(phi[-1]),

@@ -36,14 +36,6 @@ def synthetic() -> Problem:
         "d": half,
         "e": np.full(10, 10.0),
     }
-    return Problem(
-        _outer,
-        _inner,
-        data,
-        x0=0.0,
-        y0=0.0,
-        inner_solution=_inner_solution,
-        solution={"x": 0.25, "y": 2.75},
-        name="synthetic",
-        constants={"mu_g": 4.0, "L_f1": 4.0, "L_g1": 32.0, "L_g2": 0.0},
-    )
+    known = {"inner_solution": _inner_solution, "solution": {"x": 0.25, "y": 2.75}}
+    constants = {"mu_g": 4.0, "L_f1": 4.0, "L_g1": 32.0, "L_g2": 0.0}
+    return Problem(_outer, _inner, data, 0.0, 0.0, **known, name="synthetic", constants=constants)
