@@ -5,7 +5,10 @@ same command, for as long as wanted. Every end must have the bits of an undistur
     PYTHONPATH=src:tests python -m drills.sites launch --strikes 30
     PYTHONPATH=src:tests python -m drills.sites estimators --strikes 20
     PYTHONPATH=src:tests python -m drills.sites relay --strikes 10
+    PYTHONPATH=src:tests python -m drills.sites clock --strikes 10
+    PYTHONPATH=src:tests python -m drills.sites readonly --strikes 5      # as root, on Linux
     PYTHONPATH=src:tests python -m drills.sites floods
+    PYTHONPATH=src:tests python -m drills.sites many
 """
 
 from __future__ import annotations
@@ -66,20 +69,60 @@ method = decibo.ahead_exact(alpha=0.05, gamma=0.1)
 END = 900.0  # seconds after which a round counts as hung
 
 
+# A clock that is off by what stands in a file, for OpenSSL and Python alike.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static long off(void) {
+    long seconds = 0; FILE *file = fopen(getenv("CLOCK_OFF"), "r");
+    if (file) { if (fscanf(file, "%ld", &seconds) != 1) seconds = 0; fclose(file); }
+    return seconds;
+}
+int clock_gettime(clockid_t kind, struct timespec *t) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int code = real(kind, t);
+    if (kind == CLOCK_REALTIME) t->tv_sec += off();
+    return code;
+}
+time_t time(time_t *to) {
+    struct timespec t; clock_gettime(CLOCK_REALTIME, &t);
+    if (to) *to = t.tv_sec;
+    return t.tv_sec;
+}
+int gettimeofday(struct timeval *restrict to, void *restrict zone) {
+    struct timespec t; clock_gettime(CLOCK_REALTIME, &t);
+    to->tv_sec = t.tv_sec; to->tv_usec = t.tv_nsec / 1000; (void)zone;
+    return 0;
+}
+"""
+
+
 class Site:
-    """A process that is started again whenever it falls, until its work is done."""
+    """A process that is started again whenever it falls, until its work is done.
+
+    before, variables   words before the command, and more environment variables
+    """
 
     def __init__(self, name: str, command: list[str], folder: Path) -> None:
         self.name = name
         self.command = command
         self.folder = folder
         self.log = folder / f"{name}.txt"
+        self.before: list[str] = []
+        self.variables: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as file:
-            words = [sys.executable, "-P", "-m", "decibo", *self.command]
-            self.process = subprocess.Popen(words, stdout=file, stderr=file, cwd=self.folder)
+            words = [*self.before, sys.executable, "-P", "-m", "decibo", *self.command]
+            variables = os.environ | self.variables
+            self.process = subprocess.Popen(
+                words, stdout=file, stderr=file, cwd=self.folder, env=variables
+            )
 
     @property
     def code(self) -> int | None:
@@ -165,11 +208,13 @@ def round_of(
 class Striker:
     """Kills, and now and then freezes, at most so often."""
 
-    def __init__(self, most: int, count: Counter[str], freezes: float = 0.15) -> None:
+    def __init__(
+        self, most: int, count: Counter[str], freezes: float = 0.15, seed: int = 7
+    ) -> None:
         self.most = most
         self.count = count
         self.freezes = freezes
-        self.random = random.Random(7)
+        self.random = random.Random(seed)
 
     def __call__(self, sites: list[Site]) -> None:
         if not sites or self.count["kills"] + self.count["freezes"] >= self.most:
@@ -194,7 +239,7 @@ def judged(kind: str, count: Counter[str]) -> Counter[str]:
     return count
 
 
-def soak(seconds: float, every: float = 60.0, steps: int = 12_000) -> Counter[str]:
+def soak(seconds: float, every: float = 60.0, steps: int = 12_000, seed: int = 7) -> Counter[str]:
     """Jobs with and without secure sums, one after the other, with a strike about every minute."""
     count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, fell=0, wrong=0, hung=0)
     until = time.monotonic() + seconds
@@ -205,7 +250,7 @@ def soak(seconds: float, every: float = 60.0, steps: int = 12_000) -> Counter[st
             folder.mkdir()
             kinds.append((folder, job_of(folder, RUN.format(steps=steps, more=more))[0]))
         calm: dict[Path, dict[str, object]] = {}
-        strike = Striker(10**9, count)
+        strike = Striker(10**9, count, seed=seed)
         while time.monotonic() < until:
             for folder, sites in kinds:
                 first = folder not in calm
@@ -220,8 +265,11 @@ def soak(seconds: float, every: float = 60.0, steps: int = 12_000) -> Counter[st
     return judged("soak", count)
 
 
-def struck(kind: str, strikes: int, steps: int, pauses: tuple[float, float]) -> Counter[str]:
-    """Rounds of one job, until there were so many strikes: at its sites or at its relay."""
+def struck(
+    kind: str, strikes: int, steps: int, pauses: tuple[float, float], seed: int
+) -> Counter[str]:
+    """Rounds of one job, until there were so many strikes: at its sites, its relay, its clocks or
+    its folders."""
     count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, fell=0, wrong=0, hung=0)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -233,8 +281,12 @@ def struck(kind: str, strikes: int, steps: int, pauses: tuple[float, float]) -> 
         if relay is not None:
             relay.start()
         calm: dict[str, object] = {}
-        strike = Striker(strikes, count, freezes=0.4 if relay else 0.0)
+        strike = Striker(strikes, count, freezes=0.4 if relay else 0.0, seed=seed)
         own = strike if relay is None else lambda _: strike([relay])
+        if kind == "clock":
+            own = Clocks(sites, folder, strike)
+        if kind == "readonly":
+            own = Folders(sites, count)
         while count["kills"] + count["freezes"] < strikes or not calm:
             if not round_of(sites, own if calm else None, pauses, count):
                 count["hung"] += 1
@@ -246,6 +298,96 @@ def struck(kind: str, strikes: int, steps: int, pauses: tuple[float, float]) -> 
         if relay is not None:
             relay.kill()
     return judged(kind, count)
+
+
+class Clocks:
+    """Kills that also set the clocks of all sites, up to ten years forth and back."""
+
+    def __init__(self, sites: list[Site], folder: Path, strike: Striker) -> None:
+        self.sites = sites
+        self.strike = strike
+        (folder / "clock.c").write_text(CLOCK)
+        words = "cc -shared -fPIC -O1 -o clock.so clock.c -ldl"
+        subprocess.run(words.split(), cwd=folder, check=True)
+        for site in sites:
+            own = folder / f"{site.name}.clock"
+            site.variables = {"LD_PRELOAD": str(folder / "clock.so"), "CLOCK_OFF": str(own)}
+
+    def __call__(self, running: list[Site]) -> None:
+        for site in self.sites:
+            off = self.strike.random.choice((3_600, 86_400, 315_000_000))
+            own = Path(site.variables["CLOCK_OFF"])
+            own.write_text(str(off * self.strike.random.choice((-1, 1))))
+        self.strike(running)
+
+
+class Folders:
+    """The folder of one site becomes read-only, until the site has ended; then it is started again."""
+
+    def __init__(self, sites: list[Site], count: Counter[str]) -> None:
+        self.count = count
+        for site in sites:
+            home = site.folder / site.name
+            bind = f'mount --bind {home} {home} && exec "$0" "$@"'
+            site.before = ["unshare", "--mount", "sh", "-c", bind]
+
+    def __call__(self, running: list[Site]) -> None:
+        if not running or running[0].process is None:
+            return
+        site = running[0]
+        home = site.folder / site.name
+        inside = ["nsenter", "--mount", "--target", str(site.process.pid)]
+        subprocess.run([*inside, "mount", "-o", "remount,bind,ro", str(home)], check=True)
+        code = site.process.wait(120)
+        print(f"   read-only: {site.name} ended with {code}: {site.words()}", flush=True)
+        self.count["kills"] += 1
+        self.count["wrong"] += code != 74  # which says that a disk cannot be written to
+        site.start()
+
+
+def many(agents: int = 200, steps: int = 100) -> float:
+    """So many sites as threads of this process, over TLS: how far they end from the simulation."""
+    import jax
+    import numpy as np
+
+    import decibo
+    from decibo.silo import Job, join
+
+    jax.config.update("jax_enable_x64", True)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        ports = random.Random(1).sample(range(20_000, 32_000), agents)
+        homes = [
+            Identity.make(root / f"s{i}", f"s{i}", f"127.0.0.1:{port}")
+            for i, port in enumerate(ports)
+        ]
+        job = Job(
+            tuple(home.site for home in homes),
+            decibo.problems.quadratic(agents=agents),
+            decibo.networks.torus(10, agents // 10),
+            decibo.ahead_exact(alpha=0.05, gamma=0.1),
+            steps=steps,
+        )
+        found: dict[str, object] = {}
+
+        def site(home: Identity) -> None:
+            found[home.name] = join(job, site=home.name, data=None, home=home.folder)
+
+        begun = time.monotonic()
+        threads = [threading.Thread(target=site, args=(home,), daemon=True) for home in homes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(END)
+        taken = time.monotonic() - begun
+        rows = decibo.solve(job.problem, job.network, job.method, steps=steps, measures=[]).agents.x
+        own = np.stack([found[home.name].x for home in homes])
+        apart = float(np.abs(own - rows).max())
+        done = sum(str(each.status) == "done" for each in found.values())
+    print(
+        f"many: {done} of {agents} sites done in {taken:.0f} s, {apart:.1e} from solve", flush=True
+    )
+    return apart
 
 
 def table(folder: Path) -> None:
@@ -264,11 +406,13 @@ def table(folder: Path) -> None:
             file.write('table = "ours.csv"\n')
 
 
-def launch(strikes: int, steps: int = 30_000, freezes: float = 1 / 3) -> Counter[str]:
+def launch(
+    strikes: int, steps: int = 30_000, freezes: float = 1 / 3, seed: int = 11
+) -> Counter[str]:
     """`decibo launch` on two processes: one of them is killed or frozen at a random moment after the
     first checkpoint."""
     count: Counter[str] = Counter(rounds=0, kills=0, freezes=0, wrong=0, hung=0)
-    drawn = random.Random(11)
+    drawn = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "mine.py").write_text(FILE)
@@ -363,19 +507,23 @@ def knock(port: int, sources: int, pause: float, end: threading.Event) -> None:
 
 
 def main() -> None:
+    kinds = ["soak", "launch", "estimators", "relay", "clock", "readonly", "floods", "many"]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("drill", choices=["soak", "launch", "estimators", "relay", "floods"])
+    parser.add_argument("drill", choices=kinds)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--strikes", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     if options.drill == "soak":
-        soak(options.seconds)
+        soak(options.seconds, seed=options.seed)
     elif options.drill == "launch":
-        launch(options.strikes)
+        launch(options.strikes, seed=options.seed)
     elif options.drill == "floods":
         floods()
+    elif options.drill == "many":
+        many()
     else:
-        struck(options.drill, options.strikes, 4_000, (8.0, 20.0))
+        struck(options.drill, options.strikes, 4_000, (8.0, 20.0), options.seed)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Sites that do not wait: what the simulation does with the same messages, who is left out, how a
 run ends."""
 
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,13 @@ from decibo import consensus, direction, networks
 from decibo.errors import InputError
 from decibo.silo import join
 from decibo.silo.asynchronous import AsyncSite, AsyncStepper
-from decibo.silo.frame import Kind, unpack
+from decibo.silo.frame import Kind, pack, unpack
 from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import (
     ABC,
     NAMES,
+    Changing,
     Killed,
     Mortal,
     Silent,
@@ -283,6 +285,33 @@ def test_a_site_that_lost_its_disk_begins_again_and_nobody_is_led_astray(four, t
         job, site="north", data=None, folder=tmp_path / "north", wire=Memory().wire("north")
     )
     assert again.message == "This run was complete already."
+
+
+def test_who_says_it_is_done_and_goes_shows_by_the_age_of_its_last_message(
+    four, tmp_path, complete
+):
+    """West says that it has come to rest, long before it has, and is silent from then on."""
+    job = async_job(four, network=complete)
+    memory = Memory()
+
+    def bye(peer, frame, content):
+        if frame.kind is not Kind.DATA or frame.step < 3:
+            return [] if frame.kind is Kind.HERE else [content]
+        words = {"status": "done", "why": "", "heard": True, "waiting": []}
+        return [pack(Kind.BYE, frame.job, frame.sender, frame.step, words=words)]
+
+    def site(name):
+        wire = memory.wire(name)
+        wire = Changing(wire, bye) if name == "west" else wire
+        return join(job, site=name, data=None, folder=tmp_path / name, wire=wire)
+
+    found = in_threads(site)
+    for name in NAMES[:3]:
+        assert found[name].status is decibo.Status.converged
+        ages = dict(re.findall(r"(\w+) ([0-9.]+) s ago", found[name].message))
+        assert set(ages) == set(NAMES) - {name}
+        # the others repeat theirs every 0.05 s
+        assert float(ages.pop("west")) > max(map(float, ages.values()))
 
 
 def test_who_never_comes_is_left_out_and_who_comes_late_is_not(four, complete):

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import socket
 import ssl
+import subprocess
 import threading
 import time
 
@@ -429,6 +430,38 @@ def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):
     sites = Job(hidden, job.problem, job.network, job.method)
     with pytest.raises(InputError, match="neither has an address at which it can be called"):
         TlsWire(sites.consortium, "north", own(homes, "north"))
+
+
+CA = """
+[ca]
+default_ca = own
+[own]
+database = index
+new_certs_dir = .
+rand_serial = yes
+policy = any
+[any]
+commonName = supplied
+"""
+
+
+@pytest.mark.parametrize("start", ["20000101000000Z", "20900101000000Z"], ids=["over", "to come"])
+def test_a_clock_that_is_wrong_keeps_no_site_out(job, homes, tmp_path, start):
+    """A pinned certificate is that of the site, whatever the dates in it."""
+    home = Identity.make(tmp_path / "east", "east", f"127.0.0.1:{free_port()}")
+    (tmp_path / "config").write_text(CA)
+    (tmp_path / "index").touch()
+    key = home.folder / "east.key"
+    for words in (
+        f"req -new -key {key} -subj /CN=east -out request",
+        f"ca -batch -notext -config config -selfsign -keyfile {key} -md sha256 -in request"
+        f" -startdate {start} -enddate {start[:3]}1{start[4:]} -out {home.folder / 'east.pem'}",
+    ):
+        subprocess.run(["openssl", *words.split()], cwd=tmp_path, check=True, capture_output=True)
+    sites = tuple(home.site if site.name == "east" else site for site in job.sites)
+    other = Job(sites, job.problem, job.network, job.method)
+    with open_wires(other, homes | {"east": home}, "north", "east") as (_, boxes, _):
+        eventually(lambda: boxes["north"].peers == ["east"] and boxes["east"].peers == ["north"])
 
 
 def test_four_sites_over_tls_compute_what_the_simulation_does(job, homes, tmp_path):

@@ -160,6 +160,11 @@ class AsyncMailbox(Mailbox):
         with self._changed:
             return [peer for peer in self.peers if self._is_out(peer)]
 
+    def ages(self) -> dict[str, float]:
+        """How many seconds ago the last message of each neighbour arrived."""
+        with self._changed:
+            return {peer: self.clock() - self._newest[peer].when for peer in sorted(self._newest)}
+
     def finish(self) -> bool:
         """Stay until all neighbours that are there have ended too; False if one of them went away
         before."""

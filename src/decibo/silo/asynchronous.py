@@ -214,6 +214,9 @@ class AsyncStepper(LockstepStepper):
             if gone
             else ""
         )
+        # One that says it is at rest and leaves is believed, and shows by the age of its word.
+        ages = self.mover.mailbox.ages().items()
+        without += f" Last messages: {', '.join(f'{peer} {age:.1f} s ago' for peer, age in ages)}."
         if steps < job.steps:
             return Ended(Status.converged, f"At rest after {steps} steps of this site.{without}")
         return Ended(
