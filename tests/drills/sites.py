@@ -286,7 +286,7 @@ def struck(
         if kind == "clock":
             own = Clocks(sites, folder, strike)
         if kind == "readonly":
-            own = Folders(sites, count)
+            own = Folders(sites, strikes, count)
         while count["kills"] + count["freezes"] < strikes or not calm:
             if not round_of(sites, own if calm else None, pauses, count):
                 count["hung"] += 1
@@ -322,9 +322,11 @@ class Clocks:
 
 
 class Folders:
-    """The folder of one site becomes read-only, until the site has ended; then it is started again."""
+    """The folder of a site that has a checkpoint becomes read-only; when it has ended, it is started
+    again."""
 
-    def __init__(self, sites: list[Site], count: Counter[str]) -> None:
+    def __init__(self, sites: list[Site], strikes: int, count: Counter[str]) -> None:
+        self.strikes = strikes
         self.count = count
         for site in sites:
             home = site.folder / site.name
@@ -332,16 +334,21 @@ class Folders:
             site.before = ["unshare", "--mount", "sh", "-c", bind]
 
     def __call__(self, running: list[Site]) -> None:
-        if not running or running[0].process is None:
+        saved = [site for site in running if any(site.folder.glob(f"{site.name}/runs/*/step-*"))]
+        if not saved or self.count["kills"] >= self.strikes:
             return
-        site = running[0]
-        home = site.folder / site.name
+        site = random.choice(saved)
+        assert site.process is not None
         inside = ["nsenter", "--mount", "--target", str(site.process.pid)]
-        subprocess.run([*inside, "mount", "-o", "remount,bind,ro", str(home)], check=True)
+        read_only = ["mount", "-o", "remount,bind,ro", str(site.folder / site.name)]
+        while subprocess.run([*inside, *read_only], capture_output=True).returncode:
+            time.sleep(0.01)  # busy while a file is open
+            if site.code is not None:
+                return
         code = site.process.wait(120)
         print(f"   read-only: {site.name} ended with {code}: {site.words()}", flush=True)
         self.count["kills"] += 1
-        self.count["wrong"] += code != 74  # which says that a disk cannot be written to
+        self.count["wrong"] += code not in (2, 74)  # with a sentence that names the folder
         site.start()
 
 

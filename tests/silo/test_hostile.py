@@ -87,9 +87,9 @@ def test_who_sends_what_nobody_can_use_is_named_by_all_and_nobody_else_is(lie):
 
     def site(me):
         wire = memory.wire(me)
-        mailbox = make_mailbox(
-            Changing(wire, change) if me == "d" else wire, me, peers=RING[me], patience=1.0
-        )
+        own = Changing(wire, change) if me == "d" else wire
+        # the liar gives up last, with words that are no answer
+        mailbox = make_mailbox(own, me, peers=RING[me], patience=3.0 if me == "d" else 1.0)
         mailbox.start()
         for step in range(6):
             mailbox.exchange(step, 0, np.zeros(2))
@@ -101,6 +101,18 @@ def test_who_sends_what_nobody_can_use_is_named_by_all_and_nobody_else_is(lie):
     assert reason in str(found["a"])
 
 
+def test_numbers_of_a_site_whose_job_is_not_known_are_not_used_and_it_is_asked():
+    wire = Silent()
+    mailbox = make_mailbox(wire, "b")
+    number = pack(Kind.DATA, JOB, 0, 1, 0, numbers=np.zeros(2))
+    mailbox.deliver("a", number)
+    assert not mailbox._box["a"]
+    assert [(peer, frame.words) for peer, frame in wire.sent] == [("a", {"who": True})]
+    mailbox.deliver("a", pack(Kind.HELLO, JOB, 0, words={"steps": "10"}))
+    mailbox.deliver("a", number)
+    assert list(mailbox._box["a"]) == [(1, 0)]
+
+
 def test_a_flood_of_descriptions_is_read_once_in_each_connection():
     lines = []
     mailbox = make_mailbox(Silent(), "b", log=lines.append)
@@ -108,13 +120,14 @@ def test_a_flood_of_descriptions_is_read_once_in_each_connection():
     hellos = [
         pack(Kind.HELLO, bytes(16), 0, words=words | {"n": str(n)}, call=n) for n in range(400)
     ]
-    began = time.process_time()
+    began = time.monotonic()
+    used = time.process_time()
     for content in hellos:
         mailbox.deliver("a", content)
-    spent = time.process_time() - began
+    spent = time.process_time() - used
     assert "it runs another job (its description has 4501 parts)" in lines[0]
     assert max(map(len, lines)) < 600
-    assert len(lines) < 5
+    assert len(lines) < 2 + 6 * (1 + time.monotonic() - began)  # a few in a second, and not 400
     assert mailbox._unread == {"c"}
     mailbox.connected("a")
     mailbox.deliver("a", pack(Kind.HELLO, JOB, 0, words={"steps": "10"}))

@@ -367,6 +367,33 @@ def test_a_gate_lets_in_who_comes_however_many_others_wait():
     assert 1 <= len(lines) <= 10
 
 
+def test_a_handshake_has_a_few_seconds_at_a_site_and_at_the_relay(relayed, homes):
+    _, _, _, lines = relayed
+    sites = relayed[0]
+    plain = dataclasses.replace(sites, sites=tuple(homes[name].site for name in NAMES))
+    with open_wires(plain, homes, "north") as (_, _, own):
+        held = []
+        for name in ("north", "relay"):
+            host, port = homes[name].address.split(":")
+            held.append(socket.create_connection((host, int(port)), timeout=8))
+        for link in held:
+            with link:
+                assert link.recv(1) == b""  # before the timeout
+        eventually(lambda: any("no handshake within 3 seconds" in line for line in own))
+    eventually(lambda: any("no request within 3 seconds" in line for line in lines))
+
+
+def test_a_neighbour_that_sends_too_much_is_read_slowly(job, homes, monkeypatch):
+    monkeypatch.setattr("decibo.silo.tls.BYTES", 1 << 16)
+    with open_wires(job, homes, "north", "east") as (wires, boxes, lines):
+        eventually(lambda: "east" in wires["north"].links and "north" in wires["east"].links)
+        for _ in range(200):
+            wires["east"].send("north", bytes(900))
+        eventually(lambda: not wires["north"].links["east"].transport.is_reading())
+        eventually(lambda: len(boxes["north"].frames) == 200)
+    assert any("east sends more than" in line and "is slowed down" in line for line in lines)
+
+
 def test_networks_are_addresses_and_of_ipv6_the_first_half():
     assert network_of("2001:db8:1:2:3::4") == network_of("2001:db8:1:2::9") == "2001:db8:1:2::/64"
     assert network_of("2001:db8:1:3::9") != network_of("2001:db8:1:2::9")

@@ -41,7 +41,6 @@ from decibo.silo.join import carry_out, private
 from decibo.silo.lockstep import Exchanger, LockstepStepper, NotFiniteError
 from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox, MailboxSettings
 from decibo.silo.network_measures import NetworkMeasures
-from decibo.silo.secret import agreed_secrets
 from decibo.silo.secure_sum import SecureSums, TooLargeError
 from decibo.silo.site_run import prepare
 from decibo.silo.tls import TlsWire
@@ -102,7 +101,7 @@ def meet(
             with _reported(mailbox):
                 sums = None
                 if consortium.secure_sums:
-                    secrets = agreed_secrets(mailbox, folder, data, new=past is None)
+                    secrets = mailbox.agreed_secrets(folder, data, new=past is None)
                     sums = SecureSums(number, secrets, lambda: (exchange.step, exchange.call))
                 results = past["results"] if past else None
                 collectives = Collectives(

@@ -21,7 +21,7 @@ from decibo.run.run import Clock, Ended
 from decibo.run.solution import Status
 from decibo.silo.mailbox import DIVERGED, LOOK, STOPPED, EndedError, Mailbox
 from decibo.silo.network_measures import NetworkMeasures
-from decibo.silo.secret import agreed_secrets, masks_of_site
+from decibo.silo.secret import masks_of_site
 from decibo.silo.secure_sum import NeighbourSums, TooLargeError
 from decibo.silo.site_run import SiteRun
 from decibo.silo.wire import Log
@@ -114,7 +114,7 @@ class LockstepStepper:
             self.log(f"continuing after step {state.step} of {job.steps}")
         if job.method.masks or job.secure_sums:
             data = [np.asarray(leaf) for leaf in jax.tree.leaves(self.site.rows)]
-            self.secrets = agreed_secrets(self.mailbox, self.folder, data, new=state is None)
+            self.secrets = self.mailbox.agreed_secrets(self.folder, data, new=state is None)
         if job.secure_sums:
             # Before a restored mailbox connects: no message may be repeated in the clear.
             sums = NeighbourSums(job.network, number, self.secrets)

@@ -2,26 +2,22 @@ r"""The messages between a site and its neighbours, on any wire: all that correc
 
 Sites work in lockstep. Exchange (k, c) is call c of `mix` in step k, counted by the host; a site
 that has made it has the messages of all its neighbours, so neighbours are never more than one
-exchange
-apart:
+exchange apart:
 
     (1)  |position of i - position of j| <= 1        for neighbours i, j while both run
-    (2)  box_j[k, c]                                 the message of j, until it is taken; frames may
-                                                     come in any order, twice
-    (3)  sent[k, c]                                  the messages of this site in its last `keep`
-                                                     steps
-    (4)  silent for `again` seconds: ASK (k, c)      the answer is sent from (k, c) on, then HERE:
-                                                     where it is, whom it
-                                                     waits for. So the name of a site that is gone
-                                                     reaches all others
-    (5)  silent for `patience` seconds: LostError    with that name
+    (2)  box_j[k, c]                            the message of j, until it is taken; frames may come
+                                                in any order, twice
+    (3)  sent[k, c]                             the messages of this site in its last `keep` steps
+    (4)  silent for `again` seconds: ASK (k, c) the answer is what was sent from (k, c) on, then
+                                                HERE: where it is, whom it waits for. So the name of
+                                                a site that is gone reaches all others
+    (5)  silent for `patience`: LostError       with that name
 
 A wire may therefore lose, double, delay and reorder frames. By (3) and (4) any set of sites may
 crash, too: a site that starts again from its checkpoint of step s with the messages saved there
 sends the same as before, bit for bit, and receives again what it has missed. Let checkpoints be E
-steps
-apart. When i stops at step p, its newest checkpoint is of a step s > p - E; by (1) a neighbour's is
-of a step s' <= p + 1, so s' <= s + E, and
+steps apart. When i stops at step p, its newest checkpoint is of a step s > p - E; by (1) a
+neighbour's is of a step s' <= p + 1, so s' <= s + E, and
 
     (6)  sent of the neighbour, saved or in memory, holds steps s' - E <= s and all after them
          if keep >= E + 2
@@ -48,6 +44,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -66,11 +63,10 @@ from decibo.silo.frame import (
     pack,
     unpack,
 )
-from decibo.silo.message_record import MessageRecord
 from decibo.silo.same_job import Programs, difference
+from decibo.silo.secret import LINKS, MessageRecord, Position, keep_shares, link_secret, own_shares
 from decibo.silo.wire import FewLines, Wire
 
-Position = tuple[int, int]  # step, call
 FRESH = 3  # times `again`: an answer that is older says nothing about where a site is now
 WORDS = 500  # frames with words in a second of one neighbour that are read
 LOOK = 0.2  # seconds between two calls of `waits` while this site waits
@@ -85,7 +81,6 @@ REMEDY = (
     "Use the same job file, the same functions and the same versions at all sites; where you know"
     " that other versions compute the same, pass --same-programs."
 )
-SAVED = ("sent.positions", "sent.sizes", "sent.numbers")  # arrays of a checkpoint
 
 
 class NeighbourStatus(NamedTuple):
@@ -309,6 +304,31 @@ class Mailbox:
             f"{''.join(why)} What was computed is kept: when that site is back, start this one"
             " again with the same command."
         )
+
+    def agreed_secrets(
+        self, folder: Path, data: Sequence[np.ndarray], *, new: bool
+    ) -> dict[int, bytes]:
+        """Agree with the neighbours on the secret of each link, by the number of the neighbour;
+        from here on one message is sent in each exchange, ever (secret.py).
+
+        data   this site's own, which must be those with which the shares were drawn
+        new    whether the run has no checkpoint yet; otherwise nothing is sent, since the folder
+               has all shares
+        """
+        number = self.number
+        first = new and not (folder / LINKS).exists()
+        self.record = MessageRecord(
+            folder, sorted(number, key=number.__getitem__), self.me, new=first
+        )
+        own, theirs = own_shares(folder, self.peers, data, new=new)
+        if new:
+            self.start()
+        theirs = self.share(own, theirs)
+        keep_shares(folder, own, theirs, data)
+        ends = lambda peer: (own[peer], theirs[peer])[
+            :: 1 if number[self.me] < number[peer] else -1
+        ]
+        return {number[peer]: link_secret(self.job, *ends(peer)) for peer in self.peers}
 
     def share(self, own: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
         """Send each neighbour this site's share of the secret of their link, and return the share

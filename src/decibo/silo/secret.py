@@ -1,5 +1,5 @@
-r"""Masks between owners: each link has a secret that only its two ends know, and their masks are
-drawn from it.
+r"""The secret of a link, which only its two ends know; masks drawn from it; and the record by which
+what hides a message hides one message, ever.
 
 When a run begins, the two ends of a link send each other 32 random bytes over their own encrypted
 connection, which a relay on the way cannot read, and keep them with the run, so that a site that
@@ -14,23 +14,37 @@ starts again has the same masks:
 HKDF is that of RFC 5869 with SHA-256, which TLS 1.3 derives its keys with. The stream is SHAKE-256
 (FIPS 202) of a key of fixed length and a place: a sponge with its key in front is a pseudorandom
 function (Bertoni, Daemen, Peeters & Van Assche, "On the security of the keyed sponge construction",
-2011), as long as wanted, at about the speed of SHA-256, and both are in Python's standard library;
-ChaCha20 would be as good, and is not.
+2011). Both are in Python's standard library; ChaCha20 would do as well, and is not. (4) is made of
+sums and one product in a fixed order, and of no logarithm, so that both ends get the same bits on
+any machines, and their masks cancel exactly. What (5) is for, and what it hides and does not hide:
+algorithm/privacy.py.
 
-What they hide stays hidden only as long as it is hidden once: from the same exchange with other
-data a neighbour could subtract what it has received before. So a mark of the data (run.data_marks)
-is kept beside the shares, from before anything is sent, and other data need another run; and a
-record of all that is sent, for the case that a neighbour lies (message_record.py).
+What hides the message of exchange (k, c), a mask or a pad of secure_sum.py, follows from the
+secret, k and c, and is the same when a site that has crashed repeats the exchange. Two messages
+under it that differ would show by how much. A site repeats itself bit for bit as long as its own
+data and programs and all that it receives are the same. So a mark of the data (run.data_marks) is
+kept beside the shares, and other data need another run; and, since a neighbour may lie,
 
-(4) is made of sums and one product in a fixed order, and of no logarithm, so that both ends get the
-same bits on any machines, and their masks cancel exactly. What (5) is for, and what it hides and
-does not hide: algorithm/privacy.py.
+    (6)  H(m_i[k, c]) is on the disk of i before m_i[k, c] is sent for the first time, and with it
+         H(m_j[k', c']) of all neighbours j in the exchange (k', c') before
+    (7)  a neighbour whose message has another hash than the one on disk is refused, by name
+    (8)  a message of i itself with another hash than the one on disk is not sent
+
+By (8) no pad hides two messages, whoever is killed, lies or starts again, however often. By (7) the
+site that sent something else is found first, since m_i[k, c] follows from what i received before.
+
+    links.json  the shares, and the mark of the data
+    sent.log    entries of 52 bytes: step, call, number of the site, SHA-256, CRC-32 of the rest;
+                half an entry at the end is one whose message never left
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
+import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256, shake_256
 from pathlib import Path
@@ -40,19 +54,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.compose import MASK
-from decibo.errors import CorruptedFileError, InputError
-from decibo.files import PRIVATE, read_record, write_record
+from decibo.errors import CorruptedFileError, InputError, LostError
+from decibo.files import PRIVATE, named, read_checked, read_record, write_record
 from decibo.run.data_marks import marked
 from decibo.silo.frame import SHARE
-from decibo.silo.mailbox import Mailbox
-from decibo.silo.message_record import MessageRecord
 
 UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1
 BLOCK = 1 << 14  # numbers that are drawn at once
-FILE = "links.json"
+LINKS = "links.json"
 KIND = "decibo link secrets"
 FORMAT = 2
-Shares = dict[str, bytes]
+RECORD = "sent.log"
+ENTRY = struct.Struct("<QIHxx32sI")
+ROW = np.dtype([("step", "<u8"), ("call", "<u4"), ("site", "<u2"), ("pad", "V2"), ("hash", "V32"),
+                ("crc", "<u4")])  # fmt: skip
+Shares = dict[str, bytes]  # neighbour -> a share of the secret of the link with it
+Position = tuple[int, int]  # step, call
 
 
 def own_shares(
@@ -64,7 +81,7 @@ def own_shares(
     data   this site's own, which must be those with which the shares were drawn
     new    whether the run has no checkpoint yet; otherwise there must be shares of all neighbours
     """
-    path = folder / FILE
+    path = folder / LINKS
     if new and not path.exists():
         drawn = {peer: secrets.token_bytes(SHARE) for peer in peers}
         keep_shares(folder, drawn, {}, data)
@@ -75,11 +92,8 @@ def own_shares(
             {peer: bytes.fromhex(text) for peer, text in stored[part].items()}
             for part in ("own", "theirs")
         )
-        if (
-            set(mine) != set(peers)
-            or not (new or set(theirs) == set(peers))
-            or any(len(share) != SHARE for share in (*mine.values(), *theirs.values()))
-        ):
+        complete = set(mine) == set(peers) and (new or set(theirs) == set(peers))
+        if not complete or any(len(share) != SHARE for share in (*mine.values(), *theirs.values())):
             raise ValueError("other neighbours")
         known = bytes.fromhex(stored["data"])
     except InputError:  # of another version
@@ -105,8 +119,7 @@ def keep_shares(folder: Path, own: Shares, theirs: Shares, data: Sequence[np.nda
         part: {peer: share.hex() for peer, share in shares.items()}
         for part, shares in (("own", own), ("theirs", theirs))
     }
-    content = texts | {"data": _mark(own, data).hex()}
-    write_record(folder / FILE, KIND, FORMAT, content, PRIVATE)
+    write_record(folder / LINKS, KIND, FORMAT, texts | {"data": _mark(own, data).hex()}, PRIVATE)
 
 
 def _mark(own: Shares, data: Sequence[np.ndarray]) -> bytes:
@@ -127,36 +140,9 @@ def stream(secret: bytes, purpose: bytes, place: bytes, size: int) -> bytes:
     return shake_256(key + place).digest(size)
 
 
-def agreed_secrets(
-    mailbox: Mailbox, folder: Path, data: Sequence[np.ndarray], *, new: bool
-) -> dict[int, bytes]:
-    """Agree with the neighbours on the secret of each link, by the number of the neighbour; from
-    here on the mailbox sends one message in each exchange, ever.
-
-    data   this site's own, which must be those with which the shares were drawn
-    new    whether the run has no checkpoint yet; otherwise nothing is sent, since the folder has
-           all shares
-    """
-    first = new and not (folder / FILE).exists()
-    names = sorted(mailbox.number, key=mailbox.number.__getitem__)
-    mailbox.record = MessageRecord(folder, names, mailbox.me, new=first)
-    own, theirs = own_shares(folder, mailbox.peers, data, new=new)
-    if new:
-        mailbox.start()
-    theirs = mailbox.share(own, theirs)
-    keep_shares(folder, own, theirs, data)
-    number = mailbox.number[mailbox.me]
-    found: dict[int, bytes] = {}
-    for peer in mailbox.peers:
-        other = mailbox.number[peer]
-        shares = (own[peer], theirs[peer]) if number < other else (theirs[peer], own[peer])
-        found[other] = link_secret(mailbox.job, *shares)
-    return found
-
-
 def draw(secret: bytes, name: str, count: int) -> np.ndarray:
     """Random numbers of mean 0 and deviation 1 that follow from a secret."""
-    parts: list[np.ndarray] = []
+    parts = [np.zeros(0)]
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
         place = start.to_bytes(8, "little") + name.encode()
@@ -166,7 +152,7 @@ def draw(secret: bytes, name: str, count: int) -> np.ndarray:
         for u in (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53:  # (3)
             total = total + u
         parts.append(total)
-    return np.concatenate(parts) if parts else np.zeros(0)
+    return np.concatenate(parts)
 
 
 def masks_of_site(
@@ -190,3 +176,77 @@ def masks_of_site(
             total = total + (r if other > number else -r)  # (5)
         masks[MASK + name] = jnp.asarray(total.reshape(shape.shape))
     return masks
+
+
+class MessageRecord:
+    """What one site has sent and received in each exchange, as hashes in the folder of its run.
+
+    names   of all sites, in the order of the agents
+    me      which of them this is
+    new     whether the run begins, and has no record yet
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], me: str, *, new: bool) -> None:
+        self.path = folder / RECORD
+        self.names = list(names)
+        self.me = me
+        if new:
+            os.close(os.open(self.path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, PRIVATE))
+        content = read_checked(self.path)
+        size = ENTRY.size
+        whole = len(content) - len(content) % size
+        rows = np.frombuffer(content, ROW, whole // size)
+        sums = (zlib.crc32(content[at : at + size - 4]) for at in range(0, whole, size))
+        if rows["crc"].tolist() != list(sums):
+            raise CorruptedFileError(
+                f"{self.path} is damaged. Without it this run could show what it has hidden: start"
+                " a new job."
+            )
+        os.truncate(self.path, whole)
+        self._rows = rows
+        self._known: dict[tuple[int, int, int], bytes] | None = None  # once the run goes on
+        self._due: list[bytes] = []  # entries that are not on disk yet
+
+    def sending(self, at: Position, message: np.ndarray) -> None:
+        """This site is about to send this; it may if this returns."""
+        if not self._same(at, self.me, message):  # (8)
+            raise LostError(
+                f"{self.me} would send something else in step {at[0]} than before it was started"
+                " again, and a neighbour could subtract one from the other. No neighbour has sent"
+                f" anything else, so the data, decibo, JAX or the machine of {self.me} have"
+                " changed. Go on with those of before, or start a new job."
+            )
+        if self._due:
+            with named(self.path):
+                handle = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+                try:
+                    os.write(handle, b"".join(self._due))
+                    getattr(os, "fdatasync", os.fsync)(handle)
+                finally:
+                    os.close(handle)
+            self._due = []  # (6)
+
+    def received(self, at: Position, messages: Mapping[str, np.ndarray]) -> None:
+        """What the neighbours have sent in an exchange."""
+        for name, message in messages.items():
+            if not self._same(at, name, message):  # (7)
+                raise LostError(
+                    f"{name} sends something else in step {at[0]} than before {self.me} was started"
+                    f" again. If {self.me} went on from it, {name} could find out what is hidden,"
+                    f" so nothing more is sent. Ask {name} what has happened, and start a new job."
+                )
+
+    def _same(self, at: Position, name: str, message: np.ndarray) -> bool:
+        """Whether a message is that of before this site was started again; a new one is noted."""
+        number = self.names.index(name)
+        if self._known is None:
+            rows = self._rows[self._rows["step"] >= at[0]].tolist()
+            self._known = {(row[0], row[1], row[2]): bytes(row[4]) for row in rows}
+            self._rows = self._rows[:0]
+        form = f"{message.dtype.str} {message.size} ".encode()
+        found = sha256(form + message.tobytes()).digest()
+        known = self._known.pop((*at, number), None)
+        if known is None:
+            rest = ENTRY.pack(*at, number, found, 0)[:-4]
+            self._due.append(rest + zlib.crc32(rest).to_bytes(4, "little"))
+        return known in (None, found)

@@ -14,7 +14,7 @@ and both neighbours of i:
 
 By w_ij = w_ji the e_i of all agents sum to 0, exactly in double precision below 2^(53 - F) = 512,
 so that no rounding adds up, and a run has the same bits whatever the secrets are. A message that is
-repeated after a crash is the same, or is not sent (message_record.py). The neighbours of every site
+repeated after a crash is the same, or is not sent (secret.py). The neighbours of every site
 must be connected among each other: those of a site in a ring of four or more have no link to agree
 on.
 
