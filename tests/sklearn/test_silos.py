@@ -42,18 +42,24 @@ def test_a_constant_column_keeps_its_scale():
     assert np.abs(scale(X)[:, 0]).max() < 1e-12
 
 
-@given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(2, 5), st.integers(0, 1000)
-)
-def test_parts_are_dealt_evenly_within_each_silo_and_class(sizes, k, seed):
-    ends = np.cumsum([0, *sizes])
-    parts = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
-    labels = np.random.default_rng(seed).integers(3, size=ends[-1])
-    fold = silos.dealt(silos.alone(np.arange(len(parts)), parts), labels, k, seed)
-    for part in parts:
-        for group in (part, *(part[labels[part] == c] for c in range(3))):
-            counts = np.bincount(fold[group], minlength=k)
-            assert counts.max() - counts.min() <= 1
+@given(st.integers(1, 8), st.integers(2, 5), st.integers(0, 1000))
+def test_a_sample_is_in_the_same_part_whoever_holds_it(m, k, seed):
+    X, random = table(seed, samples=400)
+    fold = silos.dealt(silos.alone(np.arange(1), [np.arange(400)]), X, k, seed)
+    order = random.permutation(400)
+    owner = random.integers(m, size=400)
+    parts = [np.flatnonzero(owner == i) for i in range(m)]
+    other = silos.dealt(silos.alone(np.arange(m), parts), X[order] * (1 + 1e-15), k, seed)
+    np.testing.assert_array_equal(other, fold[order])
+    assert np.abs(np.bincount(fold, minlength=k) - 400 / k).max() < 5 * np.sqrt(400 / k)
+    assert (fold != silos.dealt(silos.alone(np.arange(1), [np.arange(400)]), X, k, seed + 1)).any()
+
+
+def test_equal_samples_go_round_the_parts():
+    rows = np.repeat([[0.0, 1.0], [-0.0, 0.0]], [10, 6], axis=0)
+    fold = silos.dealt(silos.alone(np.arange(1), [np.arange(16)]), rows, 4, 3)
+    assert sorted(np.bincount(fold[:10], minlength=4)) == [2, 2, 3, 3]
+    assert sorted(np.bincount(fold[10:], minlength=4)) == [1, 1, 2, 2]
 
 
 @pytest.mark.quick
@@ -62,8 +68,8 @@ def test_the_mean_over_silos_is_the_pooled_loss():
     t = random.integers(2, size=60)[:, None].astype(float)
     parts = np.split(np.arange(60), [3, 20])  # 3, 17 and 40 samples
     census = silos.alone(np.arange(3), parts)
-    fold = silos.dealt(census, t[:, 0], 4, 0)
-    data = silos.stacked(census, X, t, fold, 4)
+    fold = silos.dealt(census, X, 4, 0)
+    data = silos.stacked(census, X, t, fold, 4, spread=0.5)
     outer, inner = silos.LOSSES["log"]
     x = {"common": jnp.asarray(-2.0), "own": jnp.asarray(random.normal(size=8))}
     y = {
@@ -80,11 +86,11 @@ def test_the_mean_over_silos_is_the_pooled_loss():
         s = X @ w + b
         losses.append(np.logaddexp(0, s) - t[:, 0] * s)
         penalty += (
-            np.exp(-2 + np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
+            np.exp(-2 + 0.5 * np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
         )
     trained = sum(np.mean(losses[k][fold != k]) for k in range(5))
     held = sum(np.sum(losses[k][fold == k]) for k in range(4)) / 60
-    prior = (np.sum(np.asarray(x["own"]) ** 2) + 3.0**2 / 4) / 120
+    prior = (np.sum(np.asarray(x["own"]) ** 2) + 3.0**2 / 16) / 120
     assert mean(inner) == pytest.approx(trained + penalty, rel=1e-9)
     assert mean(outer) == pytest.approx(held + prior, rel=1e-9)
 
@@ -100,6 +106,8 @@ def test_ridge_solves_both_levels():
     model = SiloRidge(tol=1e-4, steps=4000, random_state=0).fit(X, y, groups=groups)
     assert model.solution_.status == "converged"
     S, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    everybody = silos.alone(np.arange(1), [np.arange(len(S))])
+    fold = silos.dealt(everybody, np.c_[S, t], 4, np.random.RandomState(0).randint(2**31 - 1))
     # The answer minimises half the mean squared error + penalties, written down here a second time.
     A = S.T @ S / len(S) + 2 * np.diag(model.penalty_)
     wanted = np.linalg.solve(A, S.T @ t / len(S)) * y.std() / X.std(axis=0)
@@ -107,11 +115,8 @@ def test_ridge_solves_both_levels():
     assert list(model.silos_) == ["east", "north", "south", "west"]
 
     def risk(log_penalty):  # of models that leave out each part, with the prior
-        order = [np.flatnonzero(groups == name) for name in np.unique(groups)]
-        seed = np.random.RandomState(0).randint(2**31 - 1)
-        fold = silos.dealt(silos.alone(np.unique(groups), order), None, 4, seed)
-        common = -5 + 4 * (log_penalty.mean() + 5) / (4 + 1 / len(log_penalty))
-        total = (np.sum((log_penalty - common) ** 2) + (common + 5) ** 2 / 4) / (2 * len(S))
+        common = -5 + 16 * (log_penalty.mean() + 5) / (16 + 1 / len(log_penalty))
+        total = (np.sum((log_penalty - common) ** 2) + (common + 5) ** 2 / 16) / (2 * len(S))
         for k in range(4):
             train, held = S[fold != k], S[fold == k]
             H = np.block(
@@ -133,6 +138,23 @@ def test_ridge_solves_both_levels():
     best = minimize(risk, found, method="BFGS")
     start = risk(np.full(10, -3.0))
     assert risk(found) - best.fun < 0.01 * (start - best.fun)
+
+
+def test_the_same_rows_over_any_owners_give_the_same_model():
+    X, y, _ = ridge_data()
+    models = []
+    for owners in (1, 5):
+        groups = np.argsort(np.argsort(X[:, 0])) * owners // len(X)  # unlike each other
+        models.append(SiloRidge(random_state=0).fit(X, y, groups))
+    one, five = models
+    np.testing.assert_allclose(np.log(five.penalty_), np.log(one.penalty_), atol=0.1)
+    np.testing.assert_allclose(five.predict(X), one.predict(X), atol=0.02 * y.std())
+
+
+def test_without_spread_one_penalty_serves_all_features():
+    X, y, groups = ridge_data()
+    model = SiloRidge(spread=0.0, random_state=0).fit(X, y, groups)
+    np.testing.assert_allclose(model.penalty_, model.penalty_[0])
 
 
 def test_several_classes_in_silos_that_lack_some():
@@ -170,6 +192,7 @@ def test_networks_are_named_made_or_given():
         ({"network": 3}, None, "network must be a name"),
         ({"network": decibo.ring(5)}, None, "1 silos and 5 agents"),
         ({"validation": 0.9}, None, "at most 0.5"),
+        ({"spread": -1.0}, None, "at least 0"),
         ({"lam": -1.0}, None, "positive, finite number"),
         ({"tol": float("nan")}, None, "positive, finite number"),
         ({"steps": 0}, None, "positive integer"),

@@ -116,7 +116,7 @@ def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Tria
     sick = (data.labels[kept] > 0).astype(float)
     census = silos.alone(names, parts)
     scale = silos.agreed_scale(census, features)
-    fold = silos.dealt(census, sick, FOLDS, seed=0)
+    fold = silos.dealt(census, np.c_[scale(features), sick], FOLDS, seed=0)
     stacked = silos.stacked(census, scale(features), sick[:, None], fold, FOLDS, SIZE)
     new = shards(scale(data.test_features), data.test_labels > 0, by_group(data.silos(test=True)))
     width = stacked["features"].shape[2] - new["features"].shape[2]

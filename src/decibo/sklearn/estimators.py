@@ -26,7 +26,7 @@ from decibo.run.checkpoint import Checkpoints
 from decibo.run.solution import Solution, Status
 from decibo.silo.estimators import Silo, SiteFit, site_fit
 from decibo.sklearn import silos
-from decibo.validate import fraction, integer, positive
+from decibo.validate import at_least, fraction, integer, positive
 
 EVERY = 100  # steps between two checkpoints
 
@@ -42,14 +42,16 @@ class _Silo(BaseEstimator):
         *,
         network: silos.Networks = "ring",
         validation: float = 0.25,
+        spread: float = 1.0,
         lam: float = 20.0,
-        steps: int = 2000,
-        tol: float = 1e-3,
+        steps: int = 4000,
+        tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
     ):
         self.network = network
         self.validation = validation
+        self.spread = spread
         self.lam = lam
         self.steps = steps
         self.tol = tol
@@ -69,6 +71,7 @@ class _Silo(BaseEstimator):
         positive("lam", self.lam)
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
+        at_least("spread", self.spread, 0.0)
 
     def _table(
         self, X: ArrayLike, y: ArrayLike, own: SiteFit | None, **options: bool
@@ -113,7 +116,6 @@ class _Silo(BaseEstimator):
         self,
         X: np.ndarray,
         targets: np.ndarray,
-        labels: np.ndarray | None,
         census: silos.Census,
         loss: str,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -121,14 +123,14 @@ class _Silo(BaseEstimator):
         passed."""
         k = round(1 / self.validation)
         scale = silos.agreed_scale(census, X)
-        fold = silos.dealt(census, labels, k, self._seed(census))
-        data = silos.stacked(census, scale(X), targets, fold, k)
+        fold = silos.dealt(census, np.c_[scale(X), targets], k, self._seed(census))
+        data = silos.stacked(census, scale(X), targets, fold, k, spread=self.spread)
         self.solution_ = solution = self._solve(silos.problem_of(census, data, loss), census)
         p = X.shape[1]
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
         self.mean_ = scale.mean
-        self.penalty_ = np.asarray(silos.penalties(solution.x), dtype=float)[:p]
+        self.penalty_ = np.asarray(silos.penalties(solution.x, self.spread), dtype=float)[:p]
         models = np.asarray(solution.y["coef"], dtype=float)[:, :p]
         shift = np.asarray(solution.y["intercept"], dtype=float)
         scores = np.einsum("rp,rpc->rc", scale(X), models[fold]) + shift[fold]
@@ -138,7 +140,7 @@ class _Silo(BaseEstimator):
         return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
 
     def _seed(self, census: silos.Census) -> int:
-        """For dealing samples, the same everywhere; a site that starts again must draw the same
+        """For the parts, the same everywhere; a site that starts again must draw the same
         without being told."""
         known = (
             0
@@ -184,18 +186,19 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
     feature.
 
     Minimises the mean log-loss + sum_j penalty_j |w_j|^2 over standardised features. The penalties
-    minimise the cross-validated log-loss: every silo deals its samples into 1/validation parts, and
-    each part judges models that were trained on all other parts of all silos. Both happen at once,
-    by `ahead_exact` with automatic step sizes. Several classes make a multinomial model.
+    minimise the cross-validated log-loss: samples fall into 1/validation parts, the same whichever
+    silo holds them, and each part judges a model that was trained on all other parts. Both happen
+    at once, by `ahead_exact` with automatic step sizes. Several classes make a multinomial model.
 
     network       who communicates with whom: "ring", "path", "star", "complete", "exponential", a
                   `decibo.Network` with an agent for each silo (sorted by name), or a function from
                   the number of silos to a network
-    validation    the share of its samples that a silo holds out at a time
+    validation    the share of samples that is held out at a time
+    spread        how far the log-penalties of features are expected apart: 0 for one penalty
     lam           the penalty parameter of `ahead_exact`
     steps         the most steps; n_iter_ of them were needed
     tol           stop once no mean direction and no disagreement is larger than this
-    random_state  for dealing the samples
+    random_state  for the parts that samples fall into
     checkpoint    a folder, of each process its own: the state is saved there every 100 steps, and
                   `fit` continues from what it finds there; or `decibo.Checkpoints`
 
@@ -226,7 +229,7 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         self._check()
         with site_fit(self, silo, X, y, groups) as own:
             table, number, census = self._classes(X, y, groups, own)
-            coef, self.intercept_ = self._learn(table, self._targets(number), number, census, "log")
+            coef, self.intercept_ = self._learn(table, self._targets(number), census, "log")
         self.coef_ = coef.T
         return self
 
@@ -315,7 +318,7 @@ class SiloRidge(RegressorMixin, _Silo):
             column = np.asarray(numbers, dtype=np.float64)[:, None]
             census = self._gather(groups, table, own)
             unit = silos.agreed_scale(census, column)
-            coef, intercept = self._learn(table, unit(column), None, census, "squared")
+            coef, intercept = self._learn(table, unit(column), census, "squared")
         self.coef_ = (coef * unit.deviation)[:, 0]
         self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
         return self

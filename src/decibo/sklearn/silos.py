@@ -1,19 +1,19 @@
 r"""Samples in silos as a two-level problem: what the agents hold, and what they minimise.
 
-Every silo deals its samples into K parts. K models leave one part out each, and one more, the
-answer, leaves out none:
+Samples fall into K parts by what is in them, whoever holds them. K models leave one part out each,
+and one more, the answer, leaves out none:
 
     (1)  l(s, t)     = log(1 + e^s) - t s   |   log sum_c e^(s_c) - s_t   |   (s - t)^2 / 2
-    (2)  pen_j       = exp(common + own_j)
+    (2)  pen_j       = exp(common + spread own_j)
     (3)  g_i(x, y)   = sum_k [ (m/N_k) sum over silo i's samples outside part k of l
                              + sum_j pen_j |y_kj|^2 + r |b_k|^2 ]
     (4)  f_i(x, y)   = (m/N) sum_k [ sum over silo i's samples in part k of l(model k) ]
-                       + (sum_j own_j^2 + (common + 5)^2 / 4) / (2 N)
+                       + (sum_j own_j^2 + (common + 5)^2 / 16) / (2 N)
 
 N counts the samples of all silos and N_k those outside part k, so that the means over the m silos
-are the pooled losses however unequal the silos are. The end of (4) expects log-penalties within 1
-of each other and within 2 of -5: it settles what the validation samples leave open, and fades as
-they become many. The r in (3) keeps the inner level strongly convex. Runs start at common = -3,
+are the pooled losses however unequal the silos are. The end of (4) expects log-penalties within
+`spread` of each other and within 4 of -5: it settles what the validation samples leave open, and
+fades as they become many. The r in (3) keeps the inner level strongly convex. Runs start at common = -3,
 where penalties are large, the inner level is fast, and x comes down from there.
 
 What silos tell each other before a run: their names, how many samples they have in each part, their
@@ -26,6 +26,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import jax
@@ -235,21 +236,22 @@ def agreed_classes(silos: Census, labels: np.ndarray) -> np.ndarray:
     )
 
 
-def dealt(silos: Census, labels: np.ndarray | None, k: int, seed: int) -> np.ndarray:
-    """Which of k parts every sample validates: each silo deals its own samples, class by class,
-    after shuffling.
+def dealt(silos: Census, rows: np.ndarray, k: int, seed: int) -> np.ndarray:
+    """Which of k parts every sample validates: drawn by what is in its row, features standardised
+    and targets, so that a sample is in the same part whoever holds it.
 
-    Every silo begins with a part of its own, so that silos of a sample or two validate as well.
-    What a silo draws depends on the seed and on its number only, so that it is the same in any
-    process.
+    Samples of a silo that are equal go round the parts.
     """
-    fold = np.zeros(sum(map(len, silos.parts)), dtype=int)
-    for number, part in enumerate(silos.parts, start=silos.first):
-        random = np.random.default_rng((seed, number))
-        order = random.permutation(part)
-        if labels is not None:
-            order = order[np.argsort(labels[order], kind="stable")]
-        fold[order] = (np.arange(len(order)) + random.integers(k)) % k
+    fold = np.zeros(len(rows), dtype=int)
+    # sums of other silos in another order differ in the last digits
+    rounded = np.round(rows, 6) + 0.0
+    key = np.int64(seed).tobytes()
+    for part in silos.parts:
+        seen: dict[bytes, int] = {}
+        for row in part:
+            drawn = blake2b(rounded[row].tobytes(), key=key, digest_size=8).digest()
+            fold[row] = (int.from_bytes(drawn, "little") + seen.get(drawn, 0)) % k
+            seen[drawn] = seen.get(drawn, 0) + 1
     return fold
 
 
@@ -260,6 +262,7 @@ def stacked(
     fold: np.ndarray,
     k: int,
     size: int | None = None,
+    spread: float = 1.0,
 ) -> dict[str, np.ndarray]:
     """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero
     and weighs nothing."""
@@ -281,12 +284,13 @@ def stacked(
         "training": trained * (m / counts)[:, None],
         "validation": left_out * (m / silos.samples),
         "prior": np.full(len(silos.parts), 0.5 / silos.samples),
+        "spread": np.full(len(silos.parts), float(spread)),
     }
 
 
-def penalties(x: Tree) -> jax.Array:
+def penalties(x: Tree, spread: jax.Array | float) -> jax.Array:
     """The penalty of each feature, (2)."""
-    return jnp.exp(x["common"] + x["own"])  # (2)
+    return jnp.exp(x["common"] + spread * x["own"])  # (2)
 
 
 def scores(y: Tree, d: Tree) -> jax.Array:
@@ -310,12 +314,12 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
 
     def outer(x: Tree, y: Tree, d: Tree) -> jax.Array:
         fit = jnp.sum(d["validation"] * loss(scores(y, d), d["targets"]))
-        prior = jnp.sum(x["own"] ** 2) + (x["common"] + 5) ** 2 / 4
+        prior = jnp.sum(x["own"] ** 2) + (x["common"] + 5) ** 2 / 16
         return fit + d["prior"] * prior  # (4)
 
     def inner(x: Tree, y: Tree, d: Tree) -> jax.Array:
         fit = jnp.sum(d["training"] * loss(scores(y, d), d["targets"]))
-        size = jnp.sum(penalties(x)[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(
+        size = jnp.sum(penalties(x, d["spread"])[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(
             y["intercept"] ** 2
         )
         return fit + size  # (3)

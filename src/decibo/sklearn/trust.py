@@ -174,7 +174,7 @@ class SiloTrust(SiloLogisticRegression):
             random_state=random_state,
             checkpoint=checkpoint,
         )
-        del self.validation
+        del self.validation, self.spread
         self.penalty = penalty
         self.prior = prior
         self.centre = centre
@@ -212,7 +212,7 @@ class SiloTrust(SiloLogisticRegression):
             judges = np.ones_like(known) if checked is None else known
             scale = silos.agreed_scale(census, table)
             targets = self._targets(number)
-            fold = silos.dealt(census, number, k, self._seed(census))
+            fold = silos.dealt(census, np.c_[scale(table), targets], k, self._seed(census))
             problem = self._problem(census, scale(table), targets, fold, known, judges)
             self.solution_ = solution = self._solve(problem, census)
         self.n_iter_ = solution.steps
