@@ -22,9 +22,9 @@ DRAWN = {"digits": 160, "ijcnn1": 600, "a9a": 1000, "mnist": 600}
 
 def split_of(place, seed):
     """Rows and labels to learn from, and to judge by."""
-    from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
+    from sklearn import datasets
     from studies.bench import material, tasks
 
     if place in ("cancer", "wine", "ten digits"):
@@ -80,7 +80,16 @@ def main():
     warnings.simplefilter("ignore")
     splits = 2 if "--quick" in sys.argv else SPLITS
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    places = words or ["heart", "digits", "covtype", "ijcnn1", "a9a", "cancer", "wine", "ten digits"]
+    places = words or [
+        "heart",
+        "digits",
+        "covtype",
+        "ijcnn1",
+        "a9a",
+        "cancer",
+        "wine",
+        "ten digits",
+    ]
     print("| place | pooled | C = 1 | spread 0, 4 owners | 1 owner | 4 owners | 8 owners | 4 owners"
           " to pooled | apart, median and most | steps |\n|---|---|---|---|---|---|---|---|---|---|")  # fmt: skip
     for place in places:

@@ -86,7 +86,8 @@ def test_the_mean_over_silos_is_the_pooled_loss():
         s = X @ w + b
         losses.append(np.logaddexp(0, s) - t[:, 0] * s)
         penalty += (
-            np.exp(-2 + 0.5 * np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2 + 1e-4 * b**2
+            np.exp(-2 + 0.5 * np.asarray(x["own"])) @ np.asarray(y["coef"][k, :, 0]) ** 2
+            + 1e-4 * b**2
         )
     trained = sum(np.mean(losses[k][fold != k]) for k in range(5))
     held = sum(np.sum(losses[k][fold == k]) for k in range(4)) / 60

@@ -113,11 +113,7 @@ class _Silo(BaseEstimator):
         return {name: value for name, value in self.get_params().items() if name != "checkpoint"}
 
     def _learn(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        census: silos.Census,
-        loss: str,
+        self, X: np.ndarray, targets: np.ndarray, census: silos.Census, loss: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (features, columns) and intercepts (columns,) for features as they were
         passed."""

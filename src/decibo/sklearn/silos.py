@@ -13,8 +13,8 @@ and one more, the answer, leaves out none:
 N counts the samples of all silos and N_k those outside part k, so that the means over the m silos
 are the pooled losses however unequal the silos are. The end of (4) expects log-penalties within
 `spread` of each other and within 4 of -5: it settles what the validation samples leave open, and
-fades as they become many. The r in (3) keeps the inner level strongly convex. Runs start at common = -3,
-where penalties are large, the inner level is fast, and x comes down from there.
+fades as they become many. The r in (3) keeps the inner level strongly convex. Runs start at common
+= -3, where penalties are large, the inner level is fast, and x comes down from there.
 
 What silos tell each other before a run: their names, how many samples they have in each part, their
 classes, the sums of their features (and targets), and the sums of squares about the common mean. No
