@@ -85,7 +85,7 @@ def test_a_lost_seed_never_wins_a_table_or_a_card(tmp_path):
     ends = [group.end("stationarity") for group in groups]
     assert ends[0].mean < 1e-6 * ends[1].mean
     assert [groups[k].label for k in best(groups, ends)] == ["safe"]
-    card = page_sections(groups).cards[1]
+    card = page_sections(groups)["cards"][1]
     assert (card.title, card.note) == ("Lowest at the end: stationarity", "safe")
     rows = [line for line in latex_table(tmp_path).splitlines() if "mathbf" in line]
     assert [row.partition(" ")[0] for row in rows] == ["safe"]
@@ -100,24 +100,24 @@ def test_a_share_of_right_answers_is_better_the_larger_it_is(tmp_path):
     for label, end in (("good", 0.9), ("poor", 0.6)):
         history = {"step": np.array([0, 10]), "correct": np.array([0.5, end])}
         write_run(tmp_path / label, made_up(history), PROBLEM, RING, METHOD, label=label)
-    card = page_sections(grouped(load(tmp_path))).cards[1]
+    card = page_sections(grouped(load(tmp_path)))["cards"][1]
     assert (card.title, card.value, card.note) == ("Highest at the end: correct", "0.9", "good")
 
 
 def test_the_page_shows_bands_counts_and_every_seed(place, tmp_path):
     groups = grouped(load(place))
     sections = page_sections(groups)
-    assert sections.cards[0].note == "of 2 settings: 4 improving, 1 diverged"
-    first, second = sections.runs
-    assert (first.verdict.kind, first.verdict.title) == ("bad", "2 improving, 1 diverged")
-    assert "Seed 2 diverged: Gone." in first.verdict.sentence
-    assert first.ends[0].text == f"(2.0 ± 1.4)e{MINUS}4 (2 of 3)"
-    assert [name for name in first.details if name.startswith("seed ")] == [
+    assert sections["cards"][0].note == "of 2 settings: 4 improving, 1 diverged"
+    first, second = sections["runs"]
+    assert (first["verdict"].kind, first["verdict"].title) == ("bad", "2 improving, 1 diverged")
+    assert "Seed 2 diverged: Gone." in first["verdict"].sentence
+    assert first["ends"][0].text == f"(2.0 ± 1.4)e{MINUS}4 (2 of 3)"
+    assert [name for name in first["details"] if name.startswith("seed ")] == [
         "seed 0",
         "seed 1",
         "seed 2",
     ]
-    assert second.verdict.kind == "open"
+    assert second["verdict"].kind == "open"
     drawn = chart_data(groups, "stationarity")["runs"]
     assert drawn[0]["seeds"] == 3
     assert drawn[0]["high"]["stationarity"][5] is None  # infinite

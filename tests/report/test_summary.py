@@ -5,7 +5,8 @@ import pytest
 
 from decibo.errors import InputError
 from decibo.report import read_run
-from decibo.report.summary import distinct_labels, load, main_measure, steps_to_targets
+from decibo.report.group import grouped
+from decibo.report.summary import load, main_measure, steps_to_targets
 from helpers.runs import curve, written
 
 pytestmark = pytest.mark.quick
@@ -24,7 +25,7 @@ def test_targets_are_the_first_records_at_or_below(tmp_path):
 def test_labels_are_distinct_and_never_empty(tmp_path):
     for k, label in enumerate(["a", "a", "a (2)", " "]):
         written(tmp_path / f"r{k}", curve([1.0, 0.5]), label=label)
-    labels = distinct_labels(load(tmp_path))
+    labels = [group.label for group in grouped(load(tmp_path))]
     assert len(set(labels)) == 4
     assert labels[0] == "a"
     assert labels[3] == "r3"

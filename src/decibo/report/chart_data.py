@@ -21,30 +21,26 @@ from decibo.report.summary import (
     symbols,
     vanishes,
 )
-from decibo.run.seeds import Course, band
-from decibo.runs.folder import RunRecord
 
 POINTS = 2000  # of a curve
-PAPER = {
-    "ink": "#1c2128",
-    "soft": "#57606c",
-    "line": "#c9ced6",
-    "grid": "#e6e9ee",
-    "panel": "#ffffff",
-}
+INK = {"ink": "#1c2128", "soft": "#57606c"}
+PAPER = INK | {"line": "#c9ced6", "grid": "#e6e9ee", "panel": "#ffffff"}
 
 
 def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
     """Everything the script draws, as JSON can hold it."""
     runs = [run for group in groups for run in group.runs]
     names = all_measures(runs)
+    about = lambda name: {"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)}
+    # The measure of the table: the main one if it can be compared with its start, otherwise the
+    # first that can, of those that vanish at a solution if there are any.
+    able = lambda name: any(name in run.measures and starts_positive(run, name) for run in runs)
+    suitable = [name for name in names if able(name)]
+    suitable = [name for name in suitable if vanishes(name)] or suitable
     return {
-        "measures": [
-            {"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)}
-            for name in names
-        ],
+        "measures": [about(name) for name in names],
         "measure": measure,
-        "target": _target_measure(runs, names, measure),
+        "target": measure if measure in suitable else next(iter(suitable), measure),
         "targets": list(TARGETS),
         "paper": {**PAPER, **{f"c{k}": colour for k, colour in enumerate(LIGHT)}},
         "runs": [_line(k, group) for k, group in enumerate(groups)],
@@ -67,15 +63,23 @@ def _line(k: int, group: Group) -> dict[str, Json]:
     """A group as the script draws it: its medians, and the quartiles around them if there are
     several seeds."""
     colour, dash = line_style(k)
+    # The median over the seeds of the first step at each target; a seed that does not get there
+    # never does.
+    reach: dict[str, Json] = {}
+    for name in group.measures:
+        steps = [steps_to_targets(run, name) for run in group.runs]
+        medians = np.median([[np.inf if s is None else s for s in row] for row in steps], axis=0)
+        reach[name] = [step if math.isfinite(step) else None for step in medians.tolist()]
     bands = {name: group.band(name) for name in group.measures}
     step = next(iter(bands.values())).step if bands else group.first.history["step"]
     records = thinned(len(step))
 
+    # Six digits are more than a screen shows.
+    rounded = lambda value: float(f"{value:.6g}") if math.isfinite(value) else None
+
     def drawn(part: str) -> Json:
-        return {
-            name: [_rounded(value) for value in getattr(each, part)[records]]
-            for name, each in bands.items()
-        }
+        rows = {name: getattr(each, part)[records] for name, each in bands.items()}
+        return {name: list(map(rounded, row)) for name, row in rows.items()}
 
     return {
         "label": group.legend,
@@ -89,39 +93,6 @@ def _line(k: int, group: Group) -> dict[str, Json]:
         "values": drawn("median"),
         "low": drawn("low") if group.several else {},
         "high": drawn("high") if group.several else {},
-        "reach": {
-            name: [_median_step(group, name, target) for target in TARGETS]
-            for name in group.measures
-        },
+        "reach": reach,
         "zero": [name for name in group.measures if not group.reaches(name)],
     }
-
-
-def _median_step(group: Group, measure: str, target: float) -> float | None:
-    """The median over the seeds of the first step at which the target is reached; a seed that does
-    not, never does."""
-    steps = [steps_to_targets(run, measure, [target])[0] for run in group.runs]
-    course = lambda step: Course(
-        np.zeros(1), np.array([np.inf if step is None else step], float), ""
-    )
-    median = float(band(list(map(course, steps)), "range").median[0])
-    return median if math.isfinite(median) else None
-
-
-def _rounded(value: float) -> float | None:
-    """Six digits are more than a screen shows."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _target_measure(
-    runs: Sequence[RunRecord], names: Sequence[str], measure: str | None
-) -> str | None:
-    """The measure of the table: the main one if it can be compared with its start, otherwise the
-    first that can."""
-    comparable = [
-        name
-        for name in names
-        if any(name in run.measures and starts_positive(run, name) for run in runs)
-    ]
-    suitable = [name for name in comparable if vanishes(name)] or comparable
-    return measure if measure in suitable else next(iter(suitable), measure)

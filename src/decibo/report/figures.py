@@ -27,7 +27,7 @@ from decibo.report.summary import (
     symbols,
 )
 from decibo.run.seeds import BANDS
-from decibo.runs.folder import NetworkRecord, RunRecord
+from decibo.runs.folder import RunRecord
 from decibo.validate import one_of, positive
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def figures(
     """
     groups = grouped(load(folders), order)
     one_of("band", band, BANDS)
-    runs = _runs(groups)
+    runs = [run for group in groups for run in group.runs]
     recorded = all_measures(runs)
     main = main_measure(runs)
     shown = recorded if main is None else list(dict.fromkeys([main, *recorded]))
@@ -157,10 +157,6 @@ def distinct_networks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _runs(groups: Sequence[Group]) -> list[RunRecord]:
-    return [run for group in groups for run in group.runs]
-
-
 def _panels(
     groups: Sequence[Group],
     panels: Sequence[tuple[str, str]],
@@ -199,7 +195,7 @@ def _curves(
 ) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
 
-    runs = _runs(groups)
+    runs = [run for group in groups for run in group.runs]
     bottom, top = _range(runs, measure)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
     vertical = is_logarithmic(runs, measure)
@@ -213,7 +209,11 @@ def _curves(
         if measure in group.measures and price is not None:
             curve = group.band(measure, band)
             x = curve.step * price
-            low, middle, high = (_bounded(each, group, floor, ceiling) for each in curve[1:])
+            # In a group, lost seeds count as infinite and leave at the top; a lost single run ends.
+            parts = curve[1:]
+            if not group.several:
+                parts = [np.where(np.isfinite(part), part, np.nan) for part in parts]
+            low, middle, high = (np.clip(part, floor, ceiling) for part in parts)
             middle = np.where(middle > floor, middle, np.nan)  # zero has no logarithm
             ends += [float(x[-1])] if len(x) and x[-1] > 0 else []
         # Six markers on a line; those of two lines that lie on each other are beside each other.
@@ -240,40 +240,27 @@ def _curves(
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
-def _bounded(values: np.ndarray, group: Group, floor: float, ceiling: float) -> np.ndarray:
-    """What can be drawn: in a group, lost seeds count as infinite and leave at the top; a lost
-    single run ends."""
-    if group.several:
-        return np.where(np.isnan(values), np.nan, np.clip(values, floor, ceiling))
-    return np.where(np.isfinite(values), np.minimum(values, ceiling), np.nan)
-
-
 def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:
     """What to show of a measure: everything, but of runs that are no answer only what is within the
     others' range."""
     log = is_logarithmic(runs, measure)
-    finite = [run for run in runs if run.sound and measure in run.history]
-    diverged = [run for run in runs if not run.sound and measure in run.history]
-    parts = [_shown(run.history[measure], log) for run in finite or diverged]
-    top = max([float(part.max()) for part in parts if part.size], default=1.0)
-    starts = [
-        float(part[0]) for run in diverged if (part := _shown(run.history[measure], log)).size
-    ]
-    bottom = min([float(part.min()) for part in parts if part.size], default=0.1)
-    return bottom, max([top, *starts]) * (10 if log and finite and diverged else 1)
-
-
-def _shown(values: np.ndarray, log: bool) -> np.ndarray:
-    values = values[np.isfinite(values)].astype(float)
-    return values[values > 0] if log else values
+    parts: dict[bool, list[np.ndarray]] = {True: [], False: []}
+    for run in runs:
+        values = run.history.get(measure, np.zeros(0)).astype(float)
+        values = values[np.isfinite(values) & ((values > 0) | (not log))]
+        parts[run.sound] += [values] if values.size else []
+    shown = parts[True] or parts[False]
+    starts = [float(part[0]) for part in parts[False]]
+    top = max([float(part.max()) for part in shown] or [1.0])
+    bottom = min([float(part.min()) for part in shown] or [0.1])
+    return bottom, max([top, *starts]) * (10 if log and parts[True] and parts[False] else 1)
 
 
 def _networks(runs: Sequence[RunRecord]) -> Figure | None:
     """Every network that is small enough to draw."""
     networks = [group[0].network for group in distinct_networks(runs)]
-    drawn = [
-        (network, points) for network in networks if (points := positions(network)) is not None
-    ][:PANELS]
+    placed = [(network, positions(network)) for network in networks]
+    drawn = [(network, at * [1, -1]) for network, at in placed if at is not None][:PANELS]
     if not drawn:
         return None
     columns = min(3, len(drawn))
@@ -282,32 +269,22 @@ def _networks(runs: Sequence[RunRecord]) -> Figure | None:
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes:
         ax.set_axis_off()
+    arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 6, "shrinkB": 7}
     for ax, (network, points) in zip(axes, drawn, strict=False):
-        _network(ax, network, points * [1, -1])
+        edges = network["edges"] or []
+        heaviest = max((weight for _, _, weight in edges), default=1.0) or 1.0
+        for i, j, weight in edges:
+            width = {"linewidth": 0.4 + 1.2 * weight / heaviest}
+            if network["directed"]:
+                ax.annotate("", points[j], points[i], arrowprops=arrow | width)
+            else:
+                ax.plot(*points[[i, j]].T, color=GREY, zorder=1, **width)
+        size = float(np.clip(1600 / network["agents"], 12, 160))
+        ax.scatter(*points.T, s=size, color=LIGHT[0], edgecolors="white", linewidths=0.8, zorder=2)
+        rho = "" if network["rho"] is None else rf", $\rho$ = {network['rho']:.3g}"
+        ax.set_title(f"{_plain(network['name'])}: {network['agents']} agents{rho}")
+        ax.set(aspect="equal", xlim=(-0.08, 1.08), ylim=(-1.08, 0.08))
     return figure
-
-
-def _network(ax: Axes, network: NetworkRecord, points: np.ndarray) -> None:
-    edges = network["edges"] or []
-    heaviest = max((weight for _, _, weight in edges), default=1.0) or 1.0
-    size = float(np.clip(1600 / network["agents"], 12, 160))
-    for i, j, weight in edges:
-        width = 0.4 + 1.2 * weight / heaviest
-        if network["directed"]:
-            arrow = {
-                "arrowstyle": "-|>",
-                "color": GREY,
-                "linewidth": width,
-                "shrinkA": 6,
-                "shrinkB": 7,
-            }
-            ax.annotate("", points[j], points[i], arrowprops=arrow)
-        else:
-            ax.plot(*points[[i, j]].T, color=GREY, linewidth=width, zorder=1)
-    ax.scatter(*points.T, s=size, color=LIGHT[0], edgecolors="white", linewidths=0.8, zorder=2)
-    rho = "" if network["rho"] is None else rf", $\rho$ = {network['rho']:.3g}"
-    ax.set_title(f"{_plain(network['name'])}: {network['agents']} agents{rho}")
-    ax.set(aspect="equal", xlim=(-0.08, 1.08), ylim=(-1.08, 0.08))
 
 
 def _panel_title(measure: str) -> str:

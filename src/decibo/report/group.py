@@ -52,20 +52,15 @@ class Group:
     def legend(self) -> str:
         """The label, with the seeds that gave no answer."""
         lost = Counter(run.status for run in self.runs if not run.sound) if self.several else {}
-        counts = ", ".join(
-            f"{count} of {len(self.runs)} seeds {status}" for status, count in lost.items()
-        )
-        return f"{self.label} ({counts})" if counts else self.label
+        counts = [f"{count} of {len(self.runs)} seeds {how}" for how, count in lost.items()]
+        return f"{self.label} ({', '.join(counts)})" if counts else self.label
 
     @property
     def ended(self) -> str:
         """How the runs ended, counted; the status of a single one."""
         counts = Counter(run.status for run in self.runs)
-        return (
-            ", ".join(f"{count} {status}" for status, count in counts.items())
-            if self.several
-            else self.first.status
-        )
+        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return listed if self.several else self.first.status
 
     @property
     def seeds(self) -> str:
@@ -78,28 +73,23 @@ class Group:
     @property
     def measures(self) -> list[str]:
         """What all runs recorded."""
-        return [
-            name for name in self.first.measures if all(name in run.measures for run in self.runs)
-        ]
+        names = self.first.measures
+        return [name for name in names if all(name in run.measures for run in self.runs)]
 
     def band(self, measure: str, kind: str = "quartiles") -> Band:
         """The median and the band of a measure; a single run is its own band."""
-        courses = [
-            Course(run.history["step"], run.history[measure], run.status) for run in self.runs
-        ]
+        course = lambda run: Course(run.history["step"], run.history[measure], run.status)
         if not self.several:
-            values = courses[0].values.astype(float)
-            return Band(courses[0].step, values, values, values)
-        return band(courses, kind, is_minimised(measure))
+            values = self.first.history[measure].astype(float)
+            return Band(self.first.history["step"], values, values, values)
+        return band(list(map(course, self.runs)), kind, is_minimised(measure))
 
     def end(self, measure: str) -> Spread:
         """The last value, over the seeds that gave an answer; of a single run whatever it is."""
+        values = [last_value(run, measure) for run in self.runs]
         if not self.several:
-            value = last_value(self.first, measure)
-            return Spread(np.nan if value is None else value, 0.0, 1, 1)
-        return spread(
-            [last_value(run, measure) for run in self.runs], [run.sound for run in self.runs]
-        )
+            return Spread(np.nan if values[0] is None else values[0], 0.0, 1, 1)
+        return spread(values, [run.sound for run in self.runs])
 
     def price(self, axis: str) -> float | None:
         """What a step costs on this axis: the mean over the seeds, None where it is not known."""
@@ -109,11 +99,10 @@ class Group:
 
     def cost_to(self, measure: str, axis: str, target: float) -> Spread:
         """What it cost to reach a fraction of the start, over the seeds that did."""
-        spent: list[float | None] = []
-        for run in self.runs:
-            price = cost_per_step(run)[axis]
-            step = steps_to_targets(run, measure, [target])[0]
-            spent.append(None if step is None or price is None else step * price)
+        prices = [cost_per_step(run)[axis] for run in self.runs]
+        steps = [steps_to_targets(run, measure, [target])[0] for run in self.runs]
+        pairs = zip(prices, steps, strict=True)
+        spent = [None if None in pair else pair[0] * pair[1] for pair in pairs]  # type: ignore
         return spread(spent, [True] * len(spent))
 
     def reaches(self, measure: str) -> bool:
@@ -125,11 +114,8 @@ class Group:
         if measure is None:
             return self.first
         ends = [last_value(run, measure) if run.sound else None for run in self.runs]
-        order = sorted(
-            range(len(ends)),
-            key=lambda k: np.inf if (end := ends[k]) is None or end != end else end,
-        )
-        return self.runs[order[(len(order) - 1) // 2]]
+        known = [np.inf if end is None or np.isnan(end) else end for end in ends]
+        return self.runs[int(np.argsort(known, kind="stable")[(len(known) - 1) // 2])]
 
     def over(self, text: Callable[[RunRecord], str]) -> str:
         """The text of each run, once where all agree, otherwise from the first to the last in
@@ -151,10 +137,8 @@ def grouped(runs: Iterable[RunRecord], order: Sequence[str] = ()) -> list[Group]
         again = seen[setting, run.seed]  # the same seed once more is another group
         seen[setting, run.seed] += 1
         members.setdefault((setting, again), []).append(run)
-    found = [
-        tuple(sorted(group, key=lambda run: -1 if run.seed is None else run.seed))
-        for group in members.values()
-    ]
+    by_seed = lambda run: -1 if run.seed is None else run.seed
+    found = [tuple(sorted(group, key=by_seed)) for group in members.values()]
     labels = distinct(group[0].label.strip() or group[0].folder.name for group in found)
     groups = [Group(label, group) for label, group in zip(labels, found, strict=True)]
     first = [one_of("A label of order", label, labels) for label in order]
@@ -178,15 +162,11 @@ def best(groups: Sequence[Group], ends: Sequence[Spread], largest: bool = False)
 def with_spread(numbers: Spread) -> str:
     """A number as a page shows it: with its deviation, and how many seeds it is of unless it is
     all."""
-    of = (
-        ""
-        if numbers.count == numbers.of or not numbers.count
-        else f" ({numbers.count} of {numbers.of})"
-    )
-    several = numbers.count > 1
-    return (
-        plus_minus(numbers.mean, numbers.deviation) if several else typeset_number(numbers.mean)
-    ) + of
+    some = 0 < numbers.count < numbers.of
+    of = f" ({numbers.count} of {numbers.of})" if some else ""
+    if numbers.count > 1:
+        return plus_minus(numbers.mean, numbers.deviation) + of
+    return typeset_number(numbers.mean) + of
 
 
 def caption(groups: Sequence[Group], kind: str) -> str:

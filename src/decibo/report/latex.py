@@ -12,13 +12,7 @@ from decibo.report.summary import TARGETS, Folders, all_measures, is_maximised, 
 from decibo.run.seeds import Spread, is_minimised
 from decibo.validate import one_of
 
-COUNTS = {
-    "step": "Steps",
-    "work": "Work",
-    "gradients": "Gradients",
-    "bytes": "Bytes",
-    "seconds": "Seconds",
-}
+COUNTS = ("step", "work", "gradients", "bytes", "seconds")
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -80,11 +74,14 @@ def latex_table(
     for target in targets:
         spent = [group.cost_to(measure, axis, target) for group in groups]
         if any(cost.count for cost in spent):
-            columns.append((_power(target), spent, best(groups, spent)))
+            digits, power = f"{target:.1e}".split("e")
+            head = f"$10^{{{int(power)}}}$" if digits == "1.0" else latex_number(target)
+            columns.append((head, spent, best(groups, spent)))
     reached = len(columns) - 1
     sizes = sorted({len(group.runs) for group in groups})
     seeds = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[-1])
-    over = rf"\multicolumn{{{reached}}}{{c}}{{{COUNTS[axis]} to a fraction of the start}}"
+    unit = "Steps" if axis == "step" else axis.capitalize()
+    over = rf"\multicolumn{{{reached}}}{{c}}{{{unit} to a fraction of the start}}"
     lines = [
         r"% \usepackage{booktabs}",
         *([f"% mean and standard deviation over {seeds} seeds"] if sizes[-1] > 1 else []),
@@ -96,21 +93,14 @@ def latex_table(
     ]
     for k, group in enumerate(groups):
         cells = [_cell(numbers[k], k in bold) for _, numbers, bold in columns]
-        lines.append(
-            " & ".join([latex_escape(group.label), latex_escape(group.ended), *cells]) + r" \\"
-        )
+        row = [latex_escape(group.label), latex_escape(group.ended), *cells]
+        lines.append(" & ".join(row) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def latex_escape(text: str) -> str:
     """Text that LaTeX prints as it is; control characters become spaces."""
     return "".join(SPECIAL.get(mark, mark) if mark.isprintable() else " " for mark in text)
-
-
-def _power(target: float) -> str:
-    """A fraction as a power of ten, where it is one."""
-    digits, power = f"{target:.1e}".split("e")
-    return f"$10^{{{int(power)}}}$" if digits == "1.0" else latex_number(target)
 
 
 def _cell(numbers: Spread, bold: bool) -> str:

@@ -10,17 +10,15 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from decibo.errors import InputError, missing
 from decibo.files import atomic_write, check_own
 from decibo.formatting import (
     MINUS,
     NONE,
-    Json,
     format_bytes,
     format_count,
     format_seconds,
@@ -41,7 +39,7 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
-from decibo.report.verdict import PLATEAU, Verdict, judge, judge_group
+from decibo.report.verdict import PLATEAU, judge, judge_group
 from decibo.runs.folder import RunRecord, versions
 
 GENERATOR = b'<meta name="generator" content="decibo">'
@@ -65,13 +63,11 @@ def report(folders: Folders, out: str | Path = "report.html", *, order: Sequence
         )
     check_own(path, GENERATOR)
     groups = grouped(runs, order)
-    page = replace(page_sections(groups), left_out=left_out)
+    page = page_sections(groups) | {"left_out": left_out}
     data = chart_data(groups, main_measure(runs))
-    return atomic_write(path, _render(page, data))
 
-
-def _render(page: Page, data: dict[str, Json]) -> str:
-    """The page as HTML; whatever comes from a run is escaped by the templates."""
+    # Whatever comes from a run is escaped by the templates. The page's policy admits its own
+    # script by the digest of it, and nothing else.
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup
@@ -86,7 +82,7 @@ def _render(page: Page, data: dict[str, Json]) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     script = _template("curves.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("page.html").render(
+    text = environment.get_template("page.html").render(
         page=page,
         data=data,
         light=LIGHT,
@@ -95,6 +91,7 @@ def _render(page: Page, data: dict[str, Json]) -> str:
         script_hash=f"sha256-{digest}",
         version=versions()["decibo"],
     )
+    return atomic_write(path, text)
 
 
 def _template(name: str) -> str:
@@ -138,55 +135,8 @@ class TableCell(NamedTuple):
     style: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class RunSection:
-    """One run in all tables of the page.
-
-    colour, dash   the line it is drawn with
-    method         the method with its settings, unless it is the label
-    ends           the final values of a few measures
-    """
-
-    label: str
-    colour: int
-    dash: str
-    method: str
-    network: str
-    verdict: Verdict
-    sign: str
-    steps: str
-    ends: list[TableCell]
-    costs: list[TableCell]
-    settings: list[TableCell]
-    details: dict[str, str]
-    config: str
-
-
-class NetworkSection(NamedTuple):
-    """One network: a drawing (HTML, escaped), a few numbers and remarks."""
-
-    name: str
-    drawing: str
-    facts: dict[str, str]
-    notes: list[str]
-
-
-@dataclass(frozen=True, eq=False)
-class Page:
-    """Everything on the page but the data of its chart."""
-
-    title: str
-    lead: str
-    cards: list[Card]
-    runs: list[RunSection]
-    networks: list[NetworkSection]
-    reached: bool = True  # whether some run came to a hundredth of where it began
-    bands: str = ""  # what lines and bands are, if there are several seeds
-    left_out: list[str] = field(default_factory=list)  # a sentence for each
-
-
-def page_sections(groups: Sequence[Group]) -> Page:
-    """The sections of the page about these runs."""
+def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
+    """What the template shows of these runs, by name: everything but the data of the chart."""
     records = [run for group in groups for run in group.runs]
     single = len(groups) == 1
     measure = main_measure(records)
@@ -217,33 +167,29 @@ def page_sections(groups: Sequence[Group]) -> Page:
         network = group.first.network
         gradients = middle.cost["gradients"] * middle.cost["agents"] * middle.steps
         times = [middle.seconds, middle.cost.get("compiling"), middle.cost.get("measuring")]
-        totals = [
-            format_count(gradients),
-            format_bytes(_bytes(middle)),
-            *(NONE if each is None else format_seconds(each) for each in times),
-        ]
+        times = [NONE if each is None else format_seconds(each) for each in times]
         costs = [format_setting(middle.cost.get(name)) for name in STEP_COSTS]
+        totals = format_count(gradients), format_bytes(_bytes(middle)), *times
         columns = zip((*STEP_COSTS.values(), *TOTALS), (*costs, *totals), strict=True)
         text = group.first.method["text"]
-        section = RunSection(
-            label=group.legend,
-            colour=colour,
-            dash=dash,
-            method=text if text != group.label else "",
-            network=f"{_spaced(network['name'])} of {network['agents']}",
-            verdict=verdict,
-            sign=SIGNS[verdict.kind],
-            steps=group.over(lambda run: f"{run.steps:,}"),
-            ends=[
-                TableCell(name, with_spread(group.end(name)) if name in group.measures else NONE)
-                for name in ends
-            ],
-            costs=[TableCell(column, text) for column, text in columns],
-            settings=settings[k],
-            details=_details(middle, group, measure),
-            config=middle.source().strip(),
+        last = lambda name: with_spread(group.end(name)) if name in group.measures else NONE  # noqa: B023
+        runs.append(
+            {
+                "label": group.legend,
+                "colour": colour,
+                "dash": dash,
+                "method": text if text != group.label else "",  # with its settings
+                "network": f"{_spaced(network['name'])} of {network['agents']}",
+                "verdict": verdict,
+                "sign": SIGNS[verdict.kind],
+                "steps": group.over(lambda run: f"{run.steps:,}"),
+                "ends": [TableCell(name, last(name)) for name in ends],
+                "costs": [TableCell(column, text) for column, text in columns],
+                "settings": settings[k],
+                "details": _details(middle, group, measure),
+                "config": middle.source().strip(),
+            }
         )
-        runs.append(section)
 
     # Cards: how it went, the best end, the network, what was sent.
     if single:
@@ -282,41 +228,37 @@ def page_sections(groups: Sequence[Group]) -> Page:
     spent = f"in {spent} of steps" + ("" if len(records) == 1 else " altogether")
     cards.append(Card("Sent over all links", sent, spent))
 
-    targets = [(name, TARGETS[0]) for name in names]
-    reached = any(
-        name in group.measures and group.cost_to(name, "step", target).count
-        for group in groups
-        for name, target in targets
-    )
-    bands = caption(groups, "quartiles")
-    return Page(title, lead, cards, runs, _networks(groups), reached, bands)
+    pairs = [(group, name) for group in groups for name in group.measures]
+    reached = any(group.cost_to(name, "step", TARGETS[0]).count for group, name in pairs)
+    return {
+        "title": title,
+        "lead": lead,
+        "cards": cards,
+        "runs": runs,
+        "networks": _networks(groups),
+        "reached": reached,  # whether some run came to a hundredth of where it began
+        "bands": caption(groups, "quartiles"),  # what they are, if there are several seeds
+    }
 
 
 def _settings(groups: Sequence[Group]) -> list[list[TableCell]]:
     """The settings of every run; those in which all agree are grey."""
-    own = dict.fromkeys(
-        name for group in groups for run in group.runs for name in run.method["settings"]
-    )
     rows = []
     for group in groups:
         row = {"method": group.first.method["name"]}
-        for name in own:
-            if any(name in run.method["settings"] for run in group.runs):
-                row[name] = group.over(
-                    lambda run, name=name: format_setting(run.method["settings"].get(name))
-                )
+        for name in dict.fromkeys(name for run in group.runs for name in run.method["settings"]):
+            row[name] = group.over(
+                lambda run, n=name: format_setting(run.method["settings"].get(n))
+            )
         row["seed"] = group.seeds or NONE
         row["steps"] = group.over(lambda run: f"{run.steps:,}")
         row["every"] = group.over(lambda run: NONE if run.every is None else f"{run.every:,}")
         rows.append(row)
-    columns = ["method", *own, "seed", "steps", "every"]
-    agreed = {
-        name for name in columns if len(rows) > 1 and len({row.get(name) for row in rows}) == 1
-    }
-    return [
-        [TableCell(name, row.get(name, NONE), "same" if name in agreed else "") for name in columns]
-        for row in rows
-    ]
+    own = dict.fromkeys(name for row in rows for name in [*row][:-3])
+    columns = [*own, "seed", "steps", "every"]
+    values = {name: {row.get(name, NONE) for row in rows} for name in columns}
+    style = lambda name: "same" if len(rows) > 1 and len(values[name]) == 1 else ""
+    return [[TableCell(name, row.get(name, NONE), style(name)) for name in columns] for row in rows]
 
 
 def _details(record: RunRecord, group: Group, measure: str | None) -> dict[str, str]:
@@ -340,7 +282,7 @@ def _details(record: RunRecord, group: Group, measure: str | None) -> dict[str, 
     return details
 
 
-def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
+def _networks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Each network once, with what matters about it; of networks that the seed changes, that of the
     first seed."""
     group_of = {id(group.first): group for group in groups}
@@ -350,8 +292,7 @@ def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
         facts = {"agents": f"{network['agents']:,}", "links": f"{network['links']:,}"}
         neighbours = degrees(network)
         if neighbours is not None and neighbours.size:
-            low = int(neighbours.min())
-            high = int(neighbours.max())
+            low, high = int(neighbours.min()), int(neighbours.max())
             facts["neighbours"] = str(low) if low == high else f"{low} to {high}"
         if network["rho"] is not None:
             facts["rho"] = f"{network['rho']:.4g}"
@@ -362,9 +303,9 @@ def _networks(groups: Sequence[Group]) -> list[NetworkSection]:
             notes.append(f"Used by {', '.join(group.label for group in users)}.")
         if any(len(distinct_networks(group.runs)) > 1 for group in users):
             notes.append(f"Seed {same[0].seed}; other seeds have other links.")
-        sections.append(
-            NetworkSection(_spaced(network["name"]), network_svg(network), facts, notes)
-        )
+        drawing = network_svg(network)  # HTML, escaped
+        name = _spaced(network["name"])
+        sections.append({"name": name, "drawing": drawing, "facts": facts, "notes": notes})
     return sections
 
 

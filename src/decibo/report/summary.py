@@ -4,14 +4,13 @@ enough."""
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from decibo.errors import CorruptedFileError, InputError
-from decibo.formatting import MINUS, distinct
+from decibo.errors import CorruptedFileError, InputError, warn
+from decibo.formatting import MINUS
 from decibo.runs.folder import RunRecord, read_run
 
 # of a run, finished or not
@@ -49,12 +48,11 @@ def load(folders: Folders) -> list[RunRecord]:
 
 def load_all(folders: Folders) -> tuple[list[RunRecord], list[str]]:
     """The runs in these folders, and a sentence about each folder that was left out."""
-    listed = [folders] if isinstance(folders, str | Path) else list(folders)
-    paths = [path for folder in listed for path in _run_folders(Path(folder))]
+    given = [folders] if isinstance(folders, str | Path) else folders
+    paths = [path for folder in given for path in _run_folders(Path(folder))]
     if not paths:
         raise InputError("There must be at least one run, but no folder was passed.")
-    runs = []
-    errors = []
+    runs, errors = [], []
     for path in paths:
         try:
             runs.append(read_run(path))
@@ -64,22 +62,29 @@ def load_all(folders: Folders) -> tuple[list[RunRecord], list[str]]:
         raise errors[0]
     left_out = [f"Left out: {error}" for error in errors]
     for sentence in left_out:
-        warnings.warn(sentence, stacklevel=3)
+        warn(sentence)
     return runs, left_out
 
 
-def distinct_labels(runs: Sequence[RunRecord]) -> list[str]:
-    """The labels of the runs, numbered where two are the same."""
-    return distinct(run.label.strip() or run.folder.name for run in runs)
+def _run_folders(folder: Path) -> list[Path]:
+    """The folder, if it is a run; otherwise the runs in it, and in folders in it, such as one for
+    each seed."""
+    number = lambda part: (int(part), "") if part.isdigit() else (-1, part)
+    order = lambda path: [number(part) for part in re.split(r"(\d+)", path.name)]  # 9 before 10
+    inside = lambda place: sorted((path for path in place.iterdir() if path.is_dir()), key=order)
+    begun = lambda place: any((place / name).exists() for name in TRACES)
+    if folder.is_dir() and not (folder / "run.json").exists():
+        parts = [[path] if begun(path) else filter(begun, inside(path)) for path in inside(folder)]
+        if found := [run for part in parts for run in part]:
+            return found
+    return [folder]
 
 
 def all_measures(runs: Sequence[RunRecord]) -> list[str]:
     """Every measure that some run recorded: first those that show whether a run went well."""
-    names = dict.fromkeys(name for run in runs for name in run.measures)
-    first = [name for name in PREFERRED if name in names]
-    return first + sorted(
-        (name for name in names if name not in first), key=lambda name: name in LAST
-    )
+    names = list(dict.fromkeys(name for run in runs for name in run.measures))
+    rank = lambda name: [*PREFERRED, name].index(name) + (name in LAST)
+    return sorted(names, key=rank)
 
 
 def main_measure(runs: Sequence[RunRecord]) -> str | None:
@@ -140,50 +145,18 @@ def steps_to_targets(
 
 def cost_per_step(run: RunRecord) -> dict[str, float | None]:
     """What a step of all agents costs on every axis; seconds are None where they are not known."""
+    # Folders of earlier versions have no work, and their products are counted once.
+    work = run.cost.get("work", run.cost["gradients"] + run.cost.get("products", 0))
     return {
         "step": 1,
-        "work": _work(run) * run.cost["agents"],
+        "work": work * run.cost["agents"],
         "gradients": run.cost["gradients"] * run.cost["agents"],
         "bytes": run.cost["bytes"] * run.cost["links"],
         "seconds": run.seconds / run.steps if run.steps > 0 and run.seconds > 0 else None,
     }
 
 
-def _work(run: RunRecord) -> float:
-    """What one agent computes in a step, in gradients; folders of earlier versions count products
-    only."""
-    return run.cost.get("work", run.cost["gradients"] + run.cost.get("products", 0))
-
-
 def last_value(run: RunRecord, measure: str) -> float | None:
     """The last recorded value."""
     values = run.history.get(measure)
     return float(values[-1]) if values is not None and len(values) else None
-
-
-def _run_folders(folder: Path) -> list[Path]:
-    """The folder, if it is a run; otherwise the runs in it, and in folders in it, such as one for
-    each seed."""
-    if folder.is_dir() and not (folder / "run.json").exists():
-        inner = sorted((path for path in folder.iterdir() if path.is_dir()), key=_in_order)
-        found = [run for path in inner for run in ([path] if _is_begun(path) else _begun_in(path))]
-        if found:
-            return found
-    return [folder]
-
-
-def _begun_in(folder: Path) -> list[Path]:
-    return sorted(
-        (path for path in folder.iterdir() if path.is_dir() and _is_begun(path)), key=_in_order
-    )
-
-
-def _is_begun(folder: Path) -> bool:
-    return any((folder / name).exists() for name in TRACES)
-
-
-def _in_order(path: Path) -> list[tuple[int, str]]:
-    """seed-9 before seed-10."""
-    return [
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)
-    ]

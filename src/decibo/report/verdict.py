@@ -55,22 +55,16 @@ def judge_group(group: Group, measure: str | None) -> Verdict:
     run = group.middle(measure)
     middle = verdicts[group.runs.index(run)]
     counts = Counter(verdict.title for verdict in verdicts)
-    title = (
-        middle.title
-        if len(counts) == 1
-        else ", ".join(f"{count} {title}" for title, count in counts.items())
-    )
+    listed = ", ".join(f"{count} {title}" for title, count in counts.items())
+    title = middle.title if len(counts) == 1 else listed
     sentence = f"Seed {run.seed}, the median: {middle.sentence}" if run.sound else ""
-    lost = [
-        (run, verdict) for run, verdict in zip(group.runs, verdicts, strict=True) if not run.sound
-    ]
+    lost = [k for k, run in enumerate(group.runs) if not run.sound]
     if not lost:
         return Verdict(middle.kind, title, sentence)
-    run, verdict = lost[0]
+    first = f"Seed {group.runs[lost[0]].seed} {group.runs[lost[0]].status}:"
     others = f" {len(lost)} of {len(group.runs)} seeds gave no answer." if len(lost) > 1 else ""
-    return Verdict(
-        "bad", title, f"Seed {run.seed} {run.status}: {verdict.sentence}{others} {sentence}".strip()
-    )
+    reason = f"{first} {verdicts[lost[0]].sentence}{others} {sentence}".strip()
+    return Verdict("bad", title, reason)
 
 
 def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
@@ -90,19 +84,17 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
         return Verdict("good", "solved", sentence)
 
     # A gradient that grew is a good sign where it was small at a start that was bad.
-    if last > max(first, 0) * 10 and first > 0:
-        fall = _objective_fall(run) if name in ("stationarity", "direction_norm") else ""
-        if fall:
-            peak = typeset_number(float(values.max()))
-            path = f"{name} rose from {typeset_number(first)} to {peak} and came to"
-            sentence = (
-                f"{fall}; {path} {typeset_number(last)}: the gradient was small where it began."
-            )
-            return Verdict("open", PLATEAU, sentence)
-        sentence = (
-            f"{name} ended at {typeset_number(last)}, above {typeset_number(first)} at the start."
-        )
-        return Verdict("bad", "grew", sentence)
+    if last > 10 * first > 0:
+        began, peak, end = map(typeset_number, (first, float(values.max()), last))
+        for objective in ("phi", "outer") if name in ("stationarity", "direction_norm") else ():
+            course = run.history.get(objective, np.zeros(2))
+            high, low = float(course[0]), float(course[-1])
+            if low < high - 0.01 * abs(high):
+                fall = f"{objective} fell from {typeset_number(high)} to {typeset_number(low)}"
+                path = f"{name} rose from {began} to {peak} and came to {end}"
+                sentence = f"{fall}; {path}: the gradient was small where it began."
+                return Verdict("open", PLATEAU, sentence)
+        return Verdict("bad", "grew", f"{name} ended at {end}, above {began} at the start.")
 
     # A straight line through the last third is flat, or its slope is lost in the noise. Measures
     # that vanish are judged on a logarithmic scale, others relative to their range.
@@ -133,18 +125,6 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
         return Verdict("bad", "stuck", f"{level}; {began}")
     advice = "more steps will not lower it, smaller step sizes or an exact method may"
     if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
-        advice = (
-            "neither more nor smaller steps will lower it, a larger lam does, as far as rounding"
-            " allows"
-        )
+        advice = "neither more nor smaller steps will lower it, a larger lam does, as far as"
+        advice += " rounding allows"
     return Verdict("floor", "floor", f"{level}: {advice}.")
-
-
-def _objective_fall(run: RunRecord) -> str:
-    """By how much the outer objective fell, in words; empty if it did not."""
-    for name in ("phi", "outer"):
-        if name in run.history:
-            first, last = (float(run.history[name][at]) for at in (0, -1))
-            if last < first - 0.01 * abs(first):
-                return f"{name} fell from {typeset_number(first)} to {typeset_number(last)}"
-    return ""
