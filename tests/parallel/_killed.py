@@ -39,18 +39,30 @@ def forever(folder: Path, first: int) -> None:
         write(folder, step)
 
 
+def drafts(folder: Path, before: set[Path]) -> set[Path]:
+    """Checkpoints that are being written, or were when their writer was killed."""
+    new = set(folder.iterdir()) - before
+    return {path for path in new if path.name.startswith(checkpoint_files.WRITING)}
+
+
 def main() -> None:
     folder, kills = Path(sys.argv[1]), int(sys.argv[2])
     write(folder, 1)
     drawn, middle, unusable, last = random.Random(0), 0, 0, 1
     for _ in range(kills):
+        before = set(folder.iterdir())
         child = os.fork()
         if child == 0:
             forever(folder, last + 1)
-        time.sleep(0.005 + 0.05 * drawn.random())
+        # On a busy machine a child may need long until it begins; and drafts of those that were
+        # killed before stay until a later one is complete.
+        deadline = time.monotonic() + 10
+        while not drafts(folder, before) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.05 * drawn.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        middle += any(path.name.startswith(checkpoint_files.WRITING) for path in folder.iterdir())
+        middle += bool(drafts(folder, before))
         try:
             saved = checkpoint_files.newest(folder, lambda saved: saved)
             assert saved is not None
