@@ -1,6 +1,8 @@
 """Compiled programs live as long as the functions that they were made of."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from functools import partial
 
@@ -97,3 +99,44 @@ def test_objectives_that_were_solved_can_go_and_those_that_stay_are_not_compiled
         steps=5,
     )
     assert len(swept) == 2
+
+
+SOLVES = """
+import gc
+import jax, jax.numpy as jnp, numpy as np
+import decibo
+
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, seconds, **_: compiled.append(name) if "backend_compile" in name else None)
+
+def problem(number):
+    large = np.random.default_rng(number).normal(size=1_250_000)  # 10 MB
+    outer = lambda x, y, d: jnp.sum((y - d) ** 2) + jnp.sum(x**2) + 1e-9 * jnp.sum(jnp.asarray(large))
+    inner = lambda x, y, d: jnp.sum((y - x - d) ** 2)
+    return decibo.Problem(outer, inner, jnp.arange(1.0, 4.0), jnp.zeros(2), jnp.zeros(2))
+
+def solve(ours):
+    method = decibo.ahead_exact(alpha=0.02, gamma=0.05, lam=20.0)
+    decibo.solve(ours, decibo.ring(3), method, steps=10, measures=["all"], progress=False)
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
+
+same = problem(0)
+solve(same)
+first = solve(problem(1))
+most = max(solve(problem(number)) for number in range(2, 102))
+compiled.clear()
+solve(same)
+print(most - first, len(compiled))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_hundred_solves_with_large_closures_stay_in_memory_and_the_same_one_compiles_nothing():
+    command = [sys.executable, "-c", SOLVES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr
+    grown, programs = map(float, done.stdout.split())
+    assert grown < 300
+    assert programs == 0

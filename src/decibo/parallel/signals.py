@@ -59,7 +59,9 @@ class GracefulStop:
             GracefulStop.active.remove(self)
             self._previous.clear()
             if self.patience == 0 and self.received and error is None:
-                raise KeyboardInterrupt
+                if not GracefulStop.active:
+                    raise KeyboardInterrupt
+                GracefulStop.active[-1].received += self.received[self._inherited :]
 
     def pass_on(self) -> None:
         """Leave what came too late for this block to the block around it, if there is one."""

@@ -150,7 +150,7 @@ def repeat(
     others                    as in `solve`
 
     What is not a function of the seed is the same in all runs. A run that diverges does not end the
-    others.
+    others; Ctrl-C ends them all, and what was made until then is returned.
     """
     numbers = seed_numbers(seeds)
     method = ahead_exact() if method is None else method
@@ -164,24 +164,18 @@ def repeat(
         check_fit(made, over, method)
         problems.append(sharing(made, problems[0]) if problems else made)
         networks.append(over)
-    solutions = [
-        solve(
-            each,
-            over,
-            method,
-            steps=steps,
-            every=every,
-            measures=measures,
-            start=start(seed) if callable(start) else start,
-            seed=seed,
-            until=until,
-            progress=progress,
-            devices=devices,
-            callbacks=callbacks,
-        )
-        for seed, each, over in zip(numbers, problems, networks, strict=True)
-    ]
-    return Repeats(tuple(numbers), tuple(problems), tuple(networks), method, tuple(solutions))
+    solutions: list[Solution] = []
+    for seed, each, over in zip(numbers, problems, networks, strict=True):
+        begin = start(seed) if callable(start) else start
+        run = solve(
+            each, over, method, steps=steps, every=every, measures=measures, start=begin,
+            seed=seed, until=until, progress=progress, devices=devices, callbacks=callbacks,
+        )  # fmt: skip
+        solutions.append(run)
+        if run.status is Status.interrupted:  # the request is meant for the seeds after it, too
+            break
+    given = [tuple(part[: len(solutions)]) for part in (numbers, problems, networks)]
+    return Repeats(*given, method, tuple(solutions))
 
 
 def sharing(problem: Problem, first: Problem) -> Problem:

@@ -36,6 +36,7 @@ from decibo.parallel.failure_detection import inside, loading
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
+from decibo.parallel.signals import GracefulStop
 from decibo.problem.problem import BATCHES, Functions, Problem, require_products, why_no_products
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
@@ -48,7 +49,7 @@ from decibo.run.observers import Callbacks, Report, reporting, saving, watched
 from decibo.run.outcome import conclude
 from decibo.run.prefetch import Source, StreamStepper, open_stream
 from decibo.run.run import Clock, CompiledStepper, Plan, Setup, SpreadStepper, begin, run
-from decibo.run.solution import DivergedError, Solution
+from decibo.run.solution import DivergedError, Solution, Status
 from decibo.run.start import Start, starting_rows
 from decibo.validate import MOST_STEPS, at_least, flag, integer
 from decibo.validate import one_of as one_of_words
@@ -130,7 +131,7 @@ def solve(
     if checkpoint is not None:
         check_folder(checkpoint.path)
 
-    with ExitStack() as stack:
+    with GracefulStop(patience=0) as stop, ExitStack() as stack:
         if jax.process_count() > 1:
             stack.enter_context(inside())
         is_quiet = progress is False or (progress is None and not sys.stderr.isatty())
@@ -182,6 +183,8 @@ def solve(
             observers.append(saving(checkpointer, plan))
         stepper = kind(setup, plan, clock)
         state, ended = run(stepper, plan, state, observers, at_records=watchers is not None)
+        if ended.status is Status.interrupted:
+            stop.received.clear()  # a request that Python dropped before the loop: answered there
         solution = problem.restored(conclude(setup, state, ended, plan.step))
     if watchers is not None:
         watchers.end(solution)
