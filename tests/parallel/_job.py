@@ -1,7 +1,7 @@
 """What the processes of the tests run: a small problem, with whatever can go wrong.
 
 python tests/parallel/_job.py OUT [--steps 400] [--measures all] [--checkpoint DIR] [--every 50]
-[--resume]
+[--resume [auto]]
     [--spoil WHAT ...]
 """
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--measures", nargs="*", default=["all"])
     parser.add_argument("--checkpoint")
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--resume", nargs="?", const=True, default=False)
     parser.add_argument("--slow", type=float, default=0.0, help="seconds to wait between stretches")
     parser.add_argument(
         "--spoil",

@@ -17,7 +17,7 @@ import pytest
 
 import decibo
 from decibo.errors import UnreachableError
-from decibo.parallel import failure_detection
+from decibo.parallel import processes
 from decibo.run import checkpoint_files
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ def result(out: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-def members(out: Path) -> dict[int, int]:
+def members(out: Path, number: str = "DECIBO_PROCESS") -> dict[int, int]:
     """The processes of a job by their number, found by their command line and environment."""
     found = {}
     for entry in Path("/proc").iterdir():
@@ -66,8 +66,8 @@ def members(out: Path) -> dict[int, int]:
             )
         except OSError:
             continue
-        if "DECIBO_PROCESS" in env:
-            found[int(env["DECIBO_PROCESS"])] = int(entry.name)
+        if number in env:
+            found[int(env[number])] = int(entry.name)
     return found
 
 
@@ -195,8 +195,9 @@ def streamed_mean() -> float:
 
 
 def test_a_coordinator_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(failure_detection, "WAIT", 0.5)
-    with pytest.raises(UnreachableError, match=r"no answer from the coordinator 127\.0\.0\.1:9"):
+    monkeypatch.setenv("DECIBO_WAIT", "0.5")
+    words = r"no answer from the coordinator 127\.0\.0\.1:9 within 0\.5 s"
+    with pytest.raises(UnreachableError, match=words):
         decibo.init_distributed(coordinator="127.0.0.1:9", processes=2, process=1)
 
 
@@ -216,3 +217,41 @@ def test_mpiexec_starts_processes_too(alone, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     np.testing.assert_allclose(result(out)["x"], alone["x"], rtol=0, atol=1e-12)
     assert json.loads(out.with_suffix(".1.json").read_text())["agents"] == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_torchrun_starts_processes_and_starts_them_again(alone, tmp_path):
+    out = tmp_path / "run.npz"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    kept = ("--checkpoint", str(tmp_path / "kept"), "--resume", "auto", "--slow", "0.3")
+    command = [*torchrun, "--max-restarts=3", str(JOB), str(out), *CHEAP, *kept]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_step(out, 60, run)
+    os.kill(members(out, "RANK")[1], signal.SIGKILL)
+    finish(run)
+    assert json.loads(out.with_suffix(".1.json").read_text())["steps"] == 400
+    np.testing.assert_allclose(result(out)["x"], alone["x"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_processes_that_jax_has_connected_already_are_used(alone, tmp_path):
+    out = tmp_path / "run.npz"
+    code = (
+        "import sys, runpy, jax; jax.distributed.initialize(sys.argv.pop(1), 2, int(sys.argv.pop(1)));"
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    address = f"127.0.0.1:{processes.free_port()}"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, address, str(n), str(JOB), str(out), *CHEAP],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for n in (0, 1)
+    ]
+    for process in both:
+        finish(process)
+    assert json.loads(out.with_suffix(".1.json").read_text())["agents"] == [5, 6, 7, 8, 9]
+    np.testing.assert_allclose(result(out)["x"], alone["x"], rtol=0, atol=1e-12)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,44 @@ def test_slurm_says_where_process_0_is(nodes, host):
     }
     found = processes.find_launcher(env)
     assert (found.coordinator, found.processes, found.process) == (f"{host}:61441", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ("MASTER_ADDR=h MASTER_PORT=29500 WORLD_SIZE=4 RANK=3", ("h:29500", 4, 3, False)),
+        (
+            "MASTER_ADDR=h MASTER_PORT=29500 WORLD_SIZE=4 RANK=3 TORCHELASTIC_RUN_ID=a"
+            " LOCAL_WORLD_SIZE=2 LOCAL_RANK=1",
+            ("h:62268", 4, 3, False, "", 1),
+        ),
+        (
+            "MASTER_ADDR=h MASTER_PORT=29500 WORLD_SIZE=2 RANK=1 TORCHELASTIC_RUN_ID=a"
+            " LOCAL_WORLD_SIZE=2 LOCAL_RANK=1 SLURM_JOB_ID=1 SLURM_STEP_NODELIST=n SLURM_NTASKS=8"
+            " SLURM_PROCID=0",
+            ("127.0.0.1:62268", 2, 1, True, "", 1),
+        ),
+        (
+            "JAX_COORDINATOR_ADDRESS=h:1234 JAX_NUM_PROCESSES=2 JAX_PROCESS_ID=1",
+            ("h:1234", 2, 1, False),
+        ),
+        (
+            "JAX_COORDINATOR_ADDRESS=a-0.a JAX_NUM_PROCESSES=2 JOB_COMPLETION_INDEX=1",
+            ("a-0.a:8482", 2, 1, False),
+        ),
+        (
+            "COORDINATOR_ADDRESS=h COORDINATOR_PORT=6666 NUM_PROCESSES=3 PROCESS_ID=2",
+            ("h:6666", 3, 2, False),
+        ),
+        ("TPU_WORKER_HOSTNAMES=a,b,c TPU_WORKER_ID=2", ("a:8482", 3, 2, False)),
+        ("MASTER_ADDR=h MASTER_PORT=29500 WORLD_SIZE=1 RANK=0", None),
+        ("JOB_COMPLETION_INDEX=1 RANK=1 WORLD_SIZE=2", None),
+    ],
+)
+def test_clusters_say_where_process_0_is(env, found):
+    launcher = processes.find_launcher(dict(each.split("=") for each in env.split()))
+    expected = None if found is None else (*found, "", None)[:6]
+    assert expected == (None if launcher is None else astuple(launcher)[1:])
 
 
 def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path):

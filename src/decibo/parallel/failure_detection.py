@@ -194,6 +194,7 @@ def join(
     heartbeat: float,
     bind: str,
     port: Callable[[], int],
+    wait: float,
 ) -> int:
     """Join the other processes at this address, where process 0 listens; returns the port for JAX's
     coordinator.
@@ -214,9 +215,9 @@ def join(
                 f"Process 0 cannot listen at {address}: {error.strerror or error}.",
                 "Choose another port.",
             ) from error
-        _hub = Hub(server, processes, key, heartbeat, port())
+        _hub = Hub(server, processes, key, heartbeat, port(), wait)
         _hub.start()
-    member = _call(host, int(number), processes, process, key, heartbeat)
+    member = _call(host, int(number), processes, process, key, heartbeat, wait)
     _member = member
     _install(member)
     member.start()
@@ -225,10 +226,16 @@ def join(
 
 
 def _call(
-    host: str, port: int, processes: int, process: int, secret: bytes, heartbeat: float
+    host: str,
+    port: int,
+    processes: int,
+    process: int,
+    secret: bytes,
+    heartbeat: float,
+    wait: float = WAIT,
 ) -> Member:
     """Connect to the hub and authenticate each other with the secret of the run."""
-    line = connect(host, port)
+    line = connect(host, port, wait)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         return _greet(line, f"{host}:{port}", processes, process, secret, heartbeat)
@@ -237,17 +244,17 @@ def _call(
         raise
 
 
-def connect(host: str, port: int) -> socket.socket:
+def connect(host: str, port: int, wait: float = WAIT) -> socket.socket:
     """A connection, as soon as a server listens there."""
     reason = "no time"
-    deadline = time.monotonic() + WAIT
+    deadline = time.monotonic() + wait
     while time.monotonic() < deadline:
         try:
             return socket.create_connection((host.strip("[]"), port), timeout=WAIT)
         except OSError as error:
             reason = error.strerror or str(error)
         time.sleep(0.1)
-    raise unreachable(f"{host}:{port}", reason)
+    raise unreachable(f"{host}:{port}", reason, wait)
 
 
 def _greet(
@@ -281,12 +288,13 @@ def _greet(
     return Member(line, process, heartbeat, (str(answer["host"]), int(str(answer["pid"]))), unread)
 
 
-def unreachable(coordinator: str, reason: str) -> UnreachableError:
+def unreachable(coordinator: str, reason: str, wait: float = WAIT) -> UnreachableError:
     """The error for a coordinator that does not answer."""
     return UnreachableError(
-        f"There was no answer from the coordinator {coordinator} within {WAIT:g} s ({reason}), but"
+        f"There was no answer from the coordinator {coordinator} within {wait:g} s ({reason}), but"
         " all processes must start within that time and reach process 0. Check that process 0 is"
-        " running and that its port is not blocked."
+        " running and that its port is not blocked; the environment variable DECIBO_WAIT sets"
+        " another time, in seconds."
     )
 
 

@@ -67,7 +67,13 @@ class Hub(threading.Thread):
     """The server: admits processes, detects lost ones, and passes the first failure on."""
 
     def __init__(
-        self, server: socket.socket, processes: int, secret: bytes, heartbeat: float, port: int
+        self,
+        server: socket.socket,
+        processes: int,
+        secret: bytes,
+        heartbeat: float,
+        port: int,
+        wait: float = WAIT,
     ):
         super().__init__(name="decibo hub", daemon=True)
         self.server = server
@@ -75,6 +81,7 @@ class Hub(threading.Thread):
         self.secret = secret
         self.heartbeat = heartbeat
         self.port = port
+        self.wait = wait
         self.begun = time.monotonic()
         self.members: dict[int, Peer] = {}
         self.complete = False
@@ -218,10 +225,10 @@ class Hub(threading.Thread):
             peer = key.data
             if peer is not None and peer.process is None and now - peer.begun > WAIT / 3:
                 self._close(peer)  # it never introduced itself
-        if not self.complete and now - self.begun > WAIT:
+        if not self.complete and now - self.begun > self.wait:
             missing = [number for number in range(self.processes) if number not in self.members]
             listed = f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
-            self._fail(f"{listed} did not start within {WAIT:g} s", -1)
+            self._fail(f"{listed} did not start within {self.wait:g} s", -1)
         for number, peer in self.members.items():
             if is_silent(now - peer.last_seen, self.heartbeat, peer.answers, peer.host, peer.pid):
                 self._fail(silent(number, self.heartbeat), number)

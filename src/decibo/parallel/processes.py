@@ -35,6 +35,16 @@ LONGEST = 86400.0  # a day
 SLACK = 10  # seconds more until JAX's runtime finds a failure that was not detected here
 OURS = ("DECIBO_COORDINATOR", "DECIBO_PROCESSES", "DECIBO_PROCESS")
 SECRET = "DECIBO_SECRET"
+# Who sets them, and where each has: the host, the port, how many processes, and which one this is.
+CLUSTERS = (
+    ("torchrun", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"),  # SageMaker, PyTorchJob too
+    ("Kubernetes", "JAX_COORDINATOR_ADDRESS", "", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
+    ("Kubernetes", "JAX_COORDINATOR_ADDRESS", "", "JAX_NUM_PROCESSES", "JOB_COMPLETION_INDEX"),
+    ("JAXJob", "COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
+    ("GKE", "TPU_WORKER_HOSTNAMES", "", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID"),
+)
+PORT = 8482  # where an address has none; the one that JAX takes on TPUs
+HIGH = 2**16 - 2**12  # ports from here on are not given to programs that ask for any
 Number = TypeVar("Number", int, float)
 
 
@@ -49,6 +59,7 @@ class Launcher:
     process: int
     local: bool = False  # all on this machine
     secret: str = ""  # known to the processes of this run only
+    device: int | None = None  # the only one for this process, where JAX cannot find out itself
 
 
 def init_distributed(
@@ -61,9 +72,10 @@ def init_distributed(
     """Join the other processes of this run; call it before anything else touches JAX. Returns this
     process's number.
 
-    Does nothing in a process started alone. Recognises `decibo launch`, mpiexec and srun; otherwise
-    pass the coordinator as "host:port" of process 0, the number of processes and the number of this
-    one.
+    Does nothing in a process started alone. Recognises `decibo launch`, mpiexec, srun, torchrun and
+    what sets the variables of torchrun, Kubeflow, Kubernetes or GKE; otherwise pass the coordinator
+    as "host:port" of process 0, the number of processes and the number of this one. Where
+    jax.distributed is initialised already, its processes are used, without the watch below.
 
     heartbeat   seconds of silence after which a process counts as lost, 30 by default
 
@@ -78,7 +90,7 @@ def init_distributed(
         raise InputError(
             "coordinator, processes and process belong together, but they are "
             f"{coordinator!r}, {processes!r} and {process!r}.",
-            "Pass all three, or none under decibo launch, mpiexec or srun.",
+            "Pass all three, or none under decibo launch, mpiexec, srun or torchrun.",
         )
     if coordinator is None:
         launcher = find_launcher(os.environ)
@@ -96,7 +108,7 @@ def init_distributed(
         )
     if heartbeat is None:
         heartbeat = _number(os.environ, "DECIBO_HEARTBEAT", float, HEARTBEAT)
-    _join(launcher, seconds(heartbeat))
+    _join(launcher, seconds(heartbeat), _number(os.environ, "DECIBO_WAIT", float, WAIT))
     return jax.process_index()
 
 
@@ -124,6 +136,24 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
         count, process = (_number(env, name, int) for name in OURS[1:])
         local = address.startswith(LOOPBACK)
         return Launcher("decibo launch", address, count, process, local, env.get(SECRET, ""))
+    # Before MPI and Slurm, since srun or mpiexec may have started a torchrun on each machine.
+    for name, host_at, port_at, count_at, process_at in CLUSTERS:
+        if not {host_at, count_at, process_at} <= env.keys():
+            continue
+        hosts = env[host_at].split(",")
+        count = len(hosts) if count_at == host_at else _number(env, count_at, int)
+        if count > 1:
+            port = _number(env, port_at, int, PORT)
+            address = hosts[0] if not port_at and ":" in hosts[0] else f"{hosts[0]}:{port}"
+            local, device = False, None
+            if "TORCHELASTIC_RUN_ID" in env:
+                # torchrun itself listens at MASTER_PORT: another port follows from it.
+                here = _number(env, "LOCAL_WORLD_SIZE", int, 1)
+                local = here == count
+                address = f"{LOOPBACK if local else hosts[0]}:{HIGH + port % 2**12}"
+                device = _number(env, "LOCAL_RANK", int, 0) if here > 1 else None
+            process = _number(env, process_at, int)
+            return Launcher(name, address, count, process, local, env.get(SECRET, ""), device)
     sizes = [name for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") if name in env]
     slurm = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
     has_slurm = all(name in env for name in slurm)
@@ -139,8 +169,8 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
     job, count, process = (
         _number(env, f"SLURM_{name}", int) for name in ("JOB_ID", "NTASKS", "PROCID")
     )
-    port = job % 2**12 + 2**16 - 2**12
-    return Launcher("srun", f"{host}:{port}", count, process, secret=env.get(SECRET, ""))
+    address = f"{host}:{HIGH + job % 2**12}"
+    return Launcher("srun", address, count, process, secret=env.get(SECRET, ""))
 
 
 def _number(
@@ -186,7 +216,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def _join(launcher: Launcher, heartbeat: float) -> None:
+def _join(launcher: Launcher, heartbeat: float, wait: float) -> None:
     host, _, port = launcher.coordinator.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise InputError(
@@ -196,18 +226,21 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
     numbers = launcher.processes, launcher.process
     bind = LOOPBACK if launcher.local else ""
     number = failure_detection.join(
-        launcher.coordinator, *numbers, launcher.secret, heartbeat, bind, free_port
+        launcher.coordinator, *numbers, launcher.secret, heartbeat, bind, free_port, wait
     )
     coordinator = f"{host}:{number}"
     if launcher.process:
         # If JAX cannot reach its coordinator, its runtime aborts the process (LOG(FATAL) in C++),
         # and there is no error to catch: try the address first.
-        failure_detection.connect(host, number).close()
+        failure_detection.connect(host, number, wait).close()
     try:
         jax.distributed.initialize(
             coordinator,
             *numbers,
-            initialization_timeout=int(WAIT),
+            None if launcher.device is None else [launcher.device],
+            # On Kubernetes JAX would ask the cluster's API for what the environment says.
+            "deactivate" if launcher.name in {row[0] for row in CLUSTERS} else None,
+            initialization_timeout=int(wait) + 1,
             heartbeat_timeout_seconds=int(heartbeat) + SLACK,
             shutdown_timeout_seconds=int(heartbeat) + SLACK,
             coordinator_bind_address=(
@@ -222,7 +255,7 @@ def _join(launcher: Launcher, heartbeat: float) -> None:
                 "Call decibo.init_distributed() at the top of the script, before any array is"
                 " created.",
             ) from error
-        raise failure_detection.unreachable(coordinator, first_line(error)) from error
+        raise failure_detection.unreachable(coordinator, first_line(error), wait) from error
     # gloo prints "Rank 0 is connected to ..." when it connects, which is at the first barrier
     # (https://github.com/jax-ml/jax/issues/32673), but standard output belongs to the user.
     sys.stdout.flush()
