@@ -15,7 +15,7 @@ import pytest
 import decibo
 from decibo.callbacks import EarlyStopping
 from decibo.errors import InputError, LostError
-from decibo.silo import join
+from decibo.silo import join, read_job
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import NAMES, in_threads, make_job, run_all
 
@@ -282,3 +282,13 @@ def test_what_sites_record_together_is_refused_where_it_cannot_be_had(four):
     }.items():
         with pytest.raises(InputError, match=words):
             make_job(four, **{"method": FIXED, "until": {"residual": 0.1}} | options)
+
+
+def test_on_a_wire_of_your_own_a_site_of_a_job_needs_its_name_only(tmp_path):
+    path = tmp_path / "job.toml"
+    sites = "".join(f'[[site]]\nname = "{name}"\n' for name in NAMES)
+    method = 'name = "ahead_exact"\nalpha = 0.05\ngamma = 0.1\n'
+    path.write_text(f'problem = "quadratic"\n[method]\n{method}{sites}')
+    assert read_job(path, certificates=False).names == list(NAMES)
+    with pytest.raises(InputError, match="needs a name and a certificate"):
+        read_job(path)

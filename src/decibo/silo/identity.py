@@ -2,8 +2,7 @@
 
     ~/.decibo/site/site.toml     name, address, and what loads its data: `data = "module:function"`,
                                  or for estimators the file with its `table`; only its user may read
-                                 the folder. Where nobody can be asked, `problem =
-                                 "module:function"` is the only one of its own that a job may name
+                                 the folder
     ~/.decibo/site/NAME.key      the private key, which never leaves this folder
     ~/.decibo/site/NAME.pem      the certificate, which goes into job files
     ~/.decibo/site/runs/JOB/     the checkpoints of a run
@@ -30,7 +29,7 @@ from decibo.files import PRIVATE, atomic_write, read_checked, read_toml
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
-KEYS = ("name", "address", "listen", "data", "table", "problem")
+KEYS = ("name", "address", "listen", "data", "table")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 CONFIG = (
@@ -105,8 +104,6 @@ class Identity:
     listen    where it listens, if that differs from its address: behind a router, say
     data      what loads its data, as "module:function"
     table     the CSV or parquet file with its samples, for jobs with an estimator
-    problem   the function, as "module:function", that a job may name where nobody can be asked
-              (silo.nvflare)
     """
 
     folder: Path
@@ -115,7 +112,6 @@ class Identity:
     listen: str | None = None
     data: str | None = None
     table: str | None = None
-    problem: str | None = None
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Identity:
