@@ -53,14 +53,14 @@ def packed(frame, *, job=JOB, shift=0, numbers=None):
     return pack(Kind.DATA, job, frame.sender, frame.step + shift, frame.call, numbers=new)
 
 
-def excuse(named, behind):
+def excuse(named, behind, first=0):
     """No data from step 2 on; and whoever asks is told that this site waits for somebody else."""
 
     def changed(peer, frame, content):
         if frame.kind is Kind.DATA and frame.step >= 2:
             return []
         if frame.kind is Kind.HERE:
-            words = {"waiting": [named], "first": [0, 0]}
+            words = {"waiting": [named], "first": [first if frame.step >= 2 else 0, 0]}
             step = max(0, frame.step - behind)
             return [pack(Kind.HERE, JOB, frame.sender, step, 0, words=words)]
         return [content]
@@ -78,10 +78,13 @@ LIES = {
     "silence": (data(lambda f: None), "it answers without the message that is due"),
     "an excuse": (excuse("b", 0), "it answers without the message that is due"),
     "a better one": (excuse("b", 2), "it says that it waits for b, whose message is here"),
+    "amnesia of others": (excuse("b", 0, 99), "it says that it has discarded the message"),
 }
 
 
-@pytest.mark.parametrize("lie", daily(LIES, "size", "an excuse", "a better one"))
+@pytest.mark.parametrize(
+    "lie", daily(LIES, "size", "an excuse", "a better one", "amnesia of others")
+)
 def test_who_sends_what_nobody_can_use_is_named_by_all_and_nobody_else_is(lie):
     change, reason = LIES[lie]
     memory = Memory()

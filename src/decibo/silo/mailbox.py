@@ -191,6 +191,7 @@ class Mailbox:
         # this site's share for each neighbour, and for no other
         self._shares: dict[str, bytes] = {}
         self.shares: dict[str, bytes] = {}  # those of the neighbours
+        self._exchanged = False  # whether it has made an exchange since it was started
         self._failure: Exception | None = None
         self._over = ""  # the status in this site's BYE
         self._why = ""
@@ -253,6 +254,7 @@ class Mailbox:
                 self._send(missing, pack(Kind.ASK, self.job, self.number[self.me], *at))  # (4)
         if self.record is not None:
             self._recorded(partial(self.record.received, at, found))
+        self._exchanged = True
         return found
 
     def _recorded(self, note: Callable[[], None]) -> None:
@@ -591,12 +593,10 @@ class Mailbox:
             self._statuses[peer] = NeighbourStatus(
                 (frame.step, frame.call), waiting, time.monotonic()
             )
-            if (
-                peer in self._missing
-                and first is not None
-                and first > self._at
-                and self._failure is None
-            ):
+            gone = peer in self._missing and first > self._at
+            # Neighbours are one exchange apart, so only a site that has just been started can be
+            # where its neighbours have discarded their messages.
+            if gone and not self._exchanged and self._failure is None:
                 forgot = True
                 self._failure = LostError(
                     f"{self.me} is at step {self._at[0]}, but {peer} keeps only its messages from"
@@ -606,6 +606,8 @@ class Mailbox:
             self._changed.notify_all()
         if forgot:
             self.leave(AMNESIA, f"it was back at step {self._at[0]}")
+        elif gone and self._exchanged:
+            self._refuse(peer, "it says that it has discarded the message that is due")
 
     def _on_bye(self, peer: str, frame: Frame) -> None:
         status = str(frame.words.get("status"))[:40]
@@ -690,8 +692,8 @@ def _share(value: object) -> bytes | None:
     return share if len(share) == SHARE else None
 
 
-def _position(value: object) -> Position | None:
-    """A step and a call in the words of a frame."""
+def _position(value: object) -> Position:
+    """A step and a call in the words of a frame; the first of all if there is none."""
     if isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value):
         return (value[0], value[1])
-    return None
+    return (0, 0)
