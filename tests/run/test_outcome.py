@@ -289,3 +289,19 @@ def test_a_run_that_ran_away_says_which_entry():
     assert "x['p'][2] ran to " in solution.message
     assert "y['a']" not in solution.message
     assert "more of" not in solution.message
+
+
+@pytest.mark.parametrize(("lam", "words"), [(1.0, "y and z are far from each other"), (4.0, "")])
+def test_a_pair_that_runs_away_where_g_bends_down_is_named(lam, words):
+    problem = decibo.Problem(
+        lambda x, y, d: jnp.sum(y) + jnp.sum(x**2),  # pulls harder than g holds, for a small lam
+        lambda x, y, d: 0.5 * jnp.sum(jnp.log1p((y - 0.1 * x) ** 2)),
+        np.zeros((3, 1)),
+        np.zeros(2),
+        np.zeros(2),
+    )
+    method = decibo.ahead_exact(alpha=0.01, gamma=0.5, lam=lam)
+    solution = decibo.solve(problem, decibo.ring(3), method, steps=1000, progress=False)
+    assert solution.status == "done"
+    assert words in solution.message
+    assert bool(words) == ("far from each other" in solution.message)

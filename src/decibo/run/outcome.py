@@ -167,7 +167,7 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             flat = _flat_inner(setup, solution) if suspect else ""
             found = Status.failed if flat else None
             reasons += [moved, flat]
-        reasons.append(_chosen(setup, run))
+        reasons += [_far_apart(setup, solution), _chosen(setup, run)]
         if found is not None and status is not Status.interrupted:
             status = found
         if not status.sound:
@@ -302,6 +302,27 @@ def _kept_y(setup: Setup, solution: Solution) -> bool:
     z = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))
     ends = [[np.ravel(leaf) for leaf in jax.tree.leaves(tree)] for tree in (solution.y, z)]
     return any(unmoved(start, np.concatenate(leaves)) for leaves in ends if leaves)
+
+
+def _far_apart(setup: Setup, solution: Solution) -> str:
+    """A sentence, if y and z of a penalty have run away from each other: they leave along
+    directions in which g bends down, where lam (y - z) does not settle, and nothing else shows
+    it, since their mean stays."""
+    if not (setup.method.bias or "").startswith("1/lam") or setup.program.placement:
+        return ""
+    y, z = (getattr(solution.agents, name, None) for name in ("y", "z"))
+    if y is None or z is None:
+        return ""
+    norm = lambda tree: sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
+    half = lambda sign: jax.tree.map(lambda a, b: jnp.mean(a + sign * b, axis=0) / 2, y, z)
+    apart, centre = norm(half(-1)), norm(half(1))
+    if not apart > FAR * (1 + centre):
+        return ""
+    return (
+        f"y and z are far from each other, |y - z|/2 = {apart:.1g} where |y + z|/2 = {centre:.1g}:"
+        " unless g is quadratic in y, x has moved along no derivative. Raise lam, or give y and z"
+        " an Adam each, as examples/text_sources.py does."
+    )
 
 
 def _why_grown(setup: Setup, run: RunState) -> str:
