@@ -48,9 +48,8 @@ def write(file="quad.py", code="", **names):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder to work in, with one good file; answers are remembered nowhere else."""
+    """An empty folder to work in, with one good file."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
     write()
     return tmp_path
 

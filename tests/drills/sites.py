@@ -67,7 +67,7 @@ network = decibo.ring(6)
 method = decibo.ahead_exact(alpha=0.002, gamma=0.004)  # does not come to rest before the end
 every = checkpoint_every = 200
 """
-END = 900.0  # seconds after which a round counts as hung
+END = 900.0  # seconds without a checkpoint, or an end, after which a round counts as hung
 
 
 # A clock that is off by what stands in a file, for OpenSSL and Python alike.
@@ -186,10 +186,14 @@ def round_of(
         for part in ("runs", "models"):
             shutil.rmtree(site.folder / site.name / part, ignore_errors=True)
         site.start()
-    begun = time.monotonic()
-    next_strike = begun + shown.uniform(*pauses)
+    moved = time.monotonic()
+    next_strike = moved + shown.uniform(*pauses)
+    before: set[Path] = set()
     while any(site.code is None for site in sites):
         time.sleep(0.1)
+        now = set(sites[0].folder.glob("*/runs/*/step-*"))
+        moved = moved if now == before else time.monotonic()
+        before = now
         for site in sites:
             if site.code not in (None, 0):
                 count["fell"] += 1
@@ -198,7 +202,7 @@ def round_of(
         if time.monotonic() > next_strike and callable(strike):
             strike([site for site in sites if site.code is None])
             next_strike = time.monotonic() + shown.uniform(*pauses)
-        if time.monotonic() - begun > END:
+        if time.monotonic() - moved > END:
             for site in sites:
                 if site.code is None:
                     site.kill()
@@ -522,10 +526,11 @@ def main() -> None:
     parser.add_argument("drill", choices=kinds)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--strikes", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=12_000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     if options.drill == "soak":
-        soak(options.seconds, seed=options.seed)
+        soak(options.seconds, steps=options.steps, seed=options.seed)
     elif options.drill == "launch":
         launch(options.strikes, seed=options.seed)
     elif options.drill == "floods":

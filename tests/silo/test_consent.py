@@ -8,8 +8,7 @@ import jax
 import pytest
 
 import decibo
-from decibo.silo import consent
-from decibo.silo.consent import own_factory, own_function, trust_for
+from decibo.silo.consent import Trust, own_factory, trust_for
 
 MODULE = """
 from pathlib import Path
@@ -45,7 +44,6 @@ def module(tmp_path, monkeypatch):
     """A module beside the job that leaves a trace when it is imported, or one of its functions
     called."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "own_code", raising=False)
     (tmp_path / "own_code.py").write_text(MODULE)
@@ -130,24 +128,20 @@ def test_no_means_no(answer, text):
     assert not imported
     assert "would run the code in own_code.py" in printed
     assert "which you do not trust; nothing was run" in printed
-    assert not consent.state_file().exists()
 
 
-def test_yes_holds_until_the_code_changes(answer, module):
-    assert answer("y\n")[0]
-    assert answer("") == (True, "")
-    module.write_text(MODULE + "\nX = 1\n")
+@pytest.mark.parametrize("text", ["y\n", "YES\n"])
+def test_yes_is_for_one_command(answer, text):
+    assert answer(text)[0]
     assert not answer("")[0]
-    assert answer("YES\n")[0]
-    state = consent.state_file()
-    assert state.stat().st_mode & 0o077 == 0 or state.parent.stat().st_mode & 0o077 == 0
 
 
-def test_always_holds_after_changes(answer, module):
-    assert answer("a\n")[0]
-    module.write_text(MODULE + "\nX = 1\n")
-    assert answer("") == (True, "")
-    assert consent.remembered() == {str(module): "always"}
+def test_one_command_asks_once(answer, monkeypatch):
+    trust = Trust((Path.cwd(),), asks=True)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for _ in range(2):
+        assert own_factory("own_code:make", WHERE, decibo.Problem, trust)
 
 
 def test_nobody_is_asked_in_scripts(answer, monkeypatch):
@@ -157,21 +151,6 @@ def test_nobody_is_asked_in_scripts(answer, monkeypatch):
         assert not imported
         assert "Do you trust it?" not in printed
         assert "add --trust own_code" in printed
-
-
-@pytest.mark.parametrize("content", ["", "[", "[1]", '{"a": 1}', "[" * 10_000])
-def test_a_damaged_memory_remembers_nothing(answer, content):
-    answer("y\n")
-    consent.state_file().write_text(content)
-    assert not answer("")[0]
-    assert answer("y\n")[0]
-    assert answer("")[0]
-
-
-def test_a_memory_that_others_can_write_to_is_not_used_to_remember(answer):
-    consent.state_file().parent.mkdir(parents=True, mode=0o755)
-    assert answer("a\n")[0]
-    assert not consent.state_file().exists()
 
 
 def test_a_package_is_not_imported_to_find_a_module_in_it(module):
@@ -197,10 +176,3 @@ def test_the_current_folder_is_searched_for_nothing_else(module):
     before = list(sys.path)
     refused("Put own_nowhere.py beside", "own_nowhere:make")
     assert sys.path == before
-
-
-def test_the_module_of_a_function_is_given_with_it(module):
-    function, name = own_function(
-        "own_code:undeclared", WHERE, trust_for(Path("j"), ["own_code"], True)
-    )
-    assert (function.__name__, name) == ("undeclared", "own_code")

@@ -10,9 +10,7 @@ import pytest
 
 import decibo
 from decibo.errors import InputError, LostError
-from decibo.run.jaxpr_split import is_flat
 from decibo.silo import join
-from decibo.silo.mix import is_sent
 from decibo.silo.site_run import prepare
 from decibo.silo.wire import Faults, Memory
 from helpers.sites import NAMES, Killed, Mortal, in_threads, make_job, run_all
@@ -52,7 +50,7 @@ def test_sites_compute_what_the_simulation_does(four, tmp_path, network):
 
 def test_an_exchange_of_several_rounds_is_as_many_messages(four):
     job = make_job(four, FIXED, network=decibo.networks.chebyshev(decibo.ring(4), 2))
-    assert prepare(job, "north", None).during == [(1, 11), (1, 11)]
+    assert prepare(job, "north", None).during == [11, 11]
 
 
 def test_sites_find_step_sizes_together(four, tmp_path):
@@ -81,29 +79,13 @@ def test_sites_find_step_sizes_together(four, tmp_path):
             np.testing.assert_allclose(value, rows[setting][i], rtol=1e-6)
 
 
-def test_a_method_that_mixes_inside_a_loop_calls_the_host_back(four, tmp_path):
-    method = decibo.methods.ma_dsbo(alpha=0.05, beta=0.1, gamma=0.1, T=3, N=4)
-    two = jax.tree.map(lambda leaf: leaf[:2], four.data)
-    problem = decibo.Problem(four.outer, four.inner, two, four.x0, four.y0)
-    network = decibo.complete(2)
-    job = make_job(problem, method, network=network, steps=5, sites=NAMES[:2])
-    run = prepare(job, "north", None)
-    assert sum(often for often, _ in run.during) > len(run.during)  # a loop
-    memory = Memory()
-    results = in_threads(
-        lambda name: join(
-            job, site=name, data=None, folder=tmp_path / name, wire=memory.wire(name)
-        ),
-        NAMES[:2],
-    )
-    reference = decibo.solve(problem, network, method, steps=5, measures=[])
-    own = np.stack([np.asarray(results[name].agents.x[0]) for name in NAMES[:2]])
-    np.testing.assert_allclose(own, reference.agents.x, atol=1e-12)
-    alone = make_job(problem, method, network=network, steps=5, sites=NAMES[:2], patience=0.2)
-    with pytest.raises(
-        LostError, match=r"north has waited 0\.2 seconds for east in step 1\."
-    ):  # ours, not one of JAX's
-        join(alone, site="north", data=None, folder=tmp_path / "alone", wire=Memory().wire("north"))
+def test_a_method_that_mixes_inside_a_loop_is_refused(four):
+    for method in (
+        decibo.methods.ma_dsbo(alpha=0.05, beta=0.1, gamma=0.1, T=3, N=4),
+        decibo.methods.c2dfb(alpha=0.05, gamma=0.1, lam=20.0, K=2),
+    ):
+        with pytest.raises(InputError, match="exchanges messages inside a loop of its step"):
+            prepare(make_job(four, method), "north", None)
 
 
 def test_any_crashes_of_any_sites_change_no_bit(four, tmp_path):
@@ -236,9 +218,6 @@ def test_a_simulation_of_sites_that_do_not_wait_is_no_network(four):
         make_job(four, robust, network=free)
 
 
-def test_programs_are_cut_where_they_mix(four):
+def test_what_a_site_sends_is_known_before(four):
     run = prepare(make_job(four, FIXED), "north", None)
-    assert run.during == [(1, 11)]
-    assert run.before == []
-    program, _ = run.agent._traced(decibo.silo.agent.step, run.shape, np.int32(0))
-    assert is_flat(program.jaxpr, is_sent)
+    assert (run.before, run.during) == ([], [11])

@@ -3,9 +3,9 @@ often, to whom."""
 
 from __future__ import annotations
 
-import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -94,7 +94,7 @@ def check(
         wire = TlsWire(job.consortium, site.name, credentials, write_log, site.listen)
         answers = _answers(run.mailbox(wire, same_programs=same_programs), wait)
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
-        sent = _sent(run)
+        sent, size = _sent(run)
     if as_json:
         terminal.print_json(
             {"site": site.name, "job": job.digest.hex(), "neighbours": answers, **sent}
@@ -103,7 +103,7 @@ def check(
     terminal.say(f"{site.name}, job {job.digest.hex()[:16]}: {title}", "")
     _show_neighbours(job.consortium, site.name, answers)
     reveals = SUMMED if job.secure_sums else MASKED if job.method.masks else REVEALS
-    terminal.say(_in_words(run, sent), ENCRYPTED + reveals)
+    terminal.say(_in_words(run, format_bytes(size)), ENCRYPTED + reveals)
     return _code(answers)
 
 
@@ -158,25 +158,20 @@ def _show_neighbours(consortium: Consortium, me: str, answers: Mapping[str, str]
     terminal.table(("neighbour", "address", "connection", "answer"), rows, left=4)
 
 
-def _sent(run: SiteRun) -> dict[str, object]:
-    """What leaves this site."""
-    size = run.agent.functions.x.dtype.itemsize
-    total = lambda part: sum(often * numbers for often, numbers in part)
-    numbers = total(run.before) + run.job.steps * total(run.during)
-    return {
-        "before_the_first_step": [
-            {"times": often, "numbers": count} for often, count in run.before
-        ],
-        "in_every_step": [{"times": often, "numbers": count} for often, count in run.during],
-        "bytes_to_each_neighbour": math.ceil(numbers * size),
-    }
+def _sent(run: SiteRun) -> tuple[dict[str, object], int]:
+    """What leaves this site, and how many bytes that are to each neighbour."""
+    times = lambda sizes: [{"times": n, "numbers": size} for size, n in Counter(sizes).items()]
+    numbers = sum(run.before) + run.job.steps * sum(run.during)
+    size = numbers * run.agent.functions.x.dtype.itemsize
+    sent = {"before_the_first_step": times(run.before), "in_every_step": times(run.during)}
+    return {**sent, "bytes_to_each_neighbour": size}, size
 
 
-def _in_words(run: SiteRun, sent: dict[str, object]) -> str:
-    times = lambda often: f"{often:g}" if often > 1 else "one"
-    parts = lambda part: listed([f"{times(often)} of {count} numbers" for often, count in part])
+def _in_words(run: SiteRun, whole: str) -> str:
+    parts = lambda sizes: listed(
+        [f"{n if n > 1 else 'one'} of {size} numbers" for size, n in Counter(sizes).items()]
+    )
     before = f"Before the first step, {parts(run.before)}. " if run.before else ""
-    whole = format_bytes(sent["bytes_to_each_neighbour"])  # pyright: ignore[reportArgumentType]
     job = run.job
     if job.is_asynchronous:
         often = "After every step" if job.pace is None else f"Every {job.pace:g} seconds"
@@ -230,8 +225,7 @@ def load_data(home: Identity, trust: Trust, synthetic: bool) -> Tree:
             'Add data = "module:function", or pass --synthetic to try the job with the data that'
             " its problem has.",
         )
-    load, _ = own_function(home.data, where, trust)
-    data = load()
+    data = own_function(home.data, where, trust)()
     if data is None:
         raise InputError(f"{where}: {home.data} returned None.", "Return this site's data.")
     return data

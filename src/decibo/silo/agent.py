@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -31,12 +31,13 @@ from jax.extend.core import ClosedJaxpr
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import moved
+from decibo.errors import InputError
 from decibo.network.mixing import Mixing, Reach
 from decibo.network.network import Network
 from decibo.problem.problem import Functions, Oracle
 from decibo.pytree import Tree
 from decibo.run.jaxpr_split import Pieces, cut, is_flat, opening, shapes, traced, types
-from decibo.silo.mix import Host, SiloMix, is_sent, messages, neighbours_of, silo_mixing
+from decibo.silo.mix import Exchange, SiloMix, is_sent, messages, neighbours_of, silo_mixing
 
 
 class AgentInputs(NamedTuple):
@@ -101,6 +102,7 @@ class Agent:
     data: Tree
     seed: int
     sums: bool = False  # whether it receives sums over its neighbours only
+    _compiled: dict[object, Any] = field(default_factory=dict, init=False)
 
     @cached_property
     def inputs(self) -> AgentInputs:
@@ -120,119 +122,58 @@ class Agent:
         """The neighbours, in the order of the rows it receives."""
         return neighbours_of(self.network, self.number)
 
-    def begin(self, start: dict[str, jax.Array], exchange: Host) -> Tree:
+    def begin(self, start: dict[str, jax.Array], exchange: Exchange) -> Tree:
         """The state before the first step."""
         return self._run(begin, exchange, start)
 
-    def step(self, state: Tree, k: int, exchange: Host) -> Tree:
+    def step(self, state: Tree, k: int, exchange: Exchange) -> Tree:
         """The state after step k."""
         return self._run(step, exchange, state, np.int32(k))
 
     def direction(self, variables: Tree, k: int) -> Tree:
         """The direction at a point; nothing is exchanged."""
-        return jax.block_until_ready(self._run(direction, _silence, variables, np.int32(k)))
+        no_exchange = lambda vector: vector[None]
+        return jax.block_until_ready(self._run(direction, no_exchange, variables, np.int32(k)))
 
-    def move(self, state: Tree, d: Tree, k: int, exchange: Host) -> Tree:
+    def move(self, state: Tree, d: Tree, k: int, exchange: Exchange) -> Tree:
         """The state after a step along a direction that is known."""
         return self._run(move, exchange, state, d, np.int32(k))
 
     def next_message(self, state: Tree, k: int) -> np.ndarray:
         """What it would send first in its next step."""
-        arguments = (self.inputs, state, np.int32(k))
-        if not self._openings:
-            with _one_at_a_time:
-                self._openings.append(_opening(self.functions, self.reach, *types(arguments)))
-        return np.asarray(self._openings[0](*arguments))
+        arguments = (state, np.int32(k))
+        return np.asarray(self._program(_opening, step, *arguments)(self.inputs, *arguments))
 
-    def messages(
-        self, start: dict[str, jax.Array]
-    ) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
-        """What it sends to each neighbour before the first step and in every step: how often, how
-        many numbers."""
+    def messages(self, start: dict[str, jax.Array]) -> tuple[list[int], list[int]]:
+        """How many numbers it sends to each neighbour in each exchange before the first step, and
+        in each of a step."""
         state = jax.eval_shape(
             lambda *parts: begin(self.functions, self.reach, *parts), self.inputs, start
         )
-        return (
-            messages(self._traced(begin, start)[0].jaxpr),
-            messages(self._traced(step, state, np.int32(0))[0].jaxpr),
-        )
+        programs = [
+            self._program(_traced, program, *rest)[0].jaxpr
+            for program, rest in ((begin, (start,)), (step, (state, np.int32(0))))
+        ]
+        if not all(is_flat(program, is_sent) for program in programs):
+            raise InputError(
+                f"{self.method.name} exchanges messages inside a loop of its step, but between"
+                " sites the host makes each exchange between two compiled pieces of a step.",
+                "Use a method without inner rounds of messages, such as ahead_exact.",
+            )
+        return messages(programs[0]), messages(programs[1])
 
-    def _traced(self, program: Program, *rest: Tree) -> tuple[ClosedJaxpr, Any]:
-        return _traced(program, self.functions, self.reach, *types((self.inputs, *rest)))
-
-    def _run(self, program: Program, exchange: Host, *rest: Tree) -> Tree:
-        if program not in self._found:
+    def _program(self, make: Callable[..., Any], program: Program, *rest: Tree) -> Any:
+        """The program as `make` makes it, for arguments of these types."""
+        if (make, program) not in self._compiled:
             with _one_at_a_time:
-                self._found[program] = _pieces(
+                self._compiled[make, program] = make(
                     program, self.functions, self.reach, *types((self.inputs, *rest))
                 )
-        pieces = self._found[program]
-        if pieces is not None:
-            return pieces(lambda _, row: [exchange(np.asarray(row))], self.inputs, *rest)
-        self._callbacks.exchange = exchange
-        return self._callbacks.run(program, self, *rest)
+        return self._compiled[make, program]
 
-    @cached_property
-    def _found(self) -> dict[Program, Pieces | None]:
-        return {}
-
-    @cached_property
-    def _openings(self) -> list[Callable[..., jax.Array]]:
-        return []  # one, once it is needed
-
-    @cached_property
-    def _callbacks(self) -> HostCallbacks:
-        return HostCallbacks()
-
-
-class HostCallbacks:
-    """Runs programs that call the host back, and keeps the exception of an exchange from being
-    wrapped by JAX."""
-
-    def __init__(self) -> None:
-        self.exchange: Host = lambda vector: vector
-        self.error: BaseException | None = None
-        self.programs: dict[Program, Callable[..., Tree]] = {}
-
-    def host(self, vector: np.ndarray, rows: int) -> np.ndarray:
-        """What a compiled program calls. After an error it runs on to its end, on its own
-        numbers."""
-        own = np.asarray(vector)
-        if self.error is None:
-            try:
-                return self.exchange(own)
-            except BaseException as error:
-                self.error = error
-        return np.stack([own] * rows)
-
-    def run(self, program: Program, agent: Agent, *rest: Tree) -> Tree:
-        """Run a program as a whole."""
-        if program not in self.programs:
-            rows = 2 if agent.sums else 1 + len(agent.neighbours)
-            mixing = silo_mixing(
-                agent.network, agent.number, partial(self.host, rows=rows), sums=agent.sums
-            )
-            whole = lambda inputs, *rest: program(
-                agent.functions, agent.reach, inputs._replace(mixing=mixing), *rest
-            )
-            self.programs[program] = jax.jit(whole)
-        result = jax.block_until_ready(self.programs[program](agent.inputs, *rest))
-        error = self.error
-        self.error = None
-        if error is not None:
-            raise error
-        return result
-
-
-def _silence(vector: np.ndarray) -> np.ndarray:
-    raise AssertionError("a direction is found without an exchange")
-
-
-@cache
-def _opening(
-    functions: Functions, reach: Reach, structure: Any, kinds: tuple[Any, ...]
-) -> Callable[..., jax.Array]:
-    return opening(_traced(step, functions, reach, structure, kinds)[0], is_sent)
+    def _run(self, program: Program, exchange: Exchange, *rest: Tree) -> Tree:
+        pieces = self._program(_pieces, program, *rest)
+        return pieces(lambda _, row: [exchange(np.asarray(row))], self.inputs, *rest)
 
 
 @cache
@@ -243,9 +184,10 @@ def _traced(
 
 
 @cache
-def _pieces(
-    program: Program, functions: Functions, reach: Reach, structure: Any, kinds: tuple[Any, ...]
-) -> Pieces | None:
-    """The program in pieces; None if an exchange stands inside a loop."""
-    closed, result = _traced(program, functions, reach, structure, kinds)
-    return cut(closed, result, is_sent) if is_flat(closed.jaxpr, is_sent) else None
+def _opening(*of: Any) -> Callable[..., jax.Array]:
+    return opening(_traced(*of)[0], is_sent)
+
+
+@cache
+def _pieces(*of: Any) -> Pieces:
+    return cut(*_traced(*of), is_sent)

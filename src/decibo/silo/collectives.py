@@ -32,11 +32,8 @@ from numpy.typing import ArrayLike
 
 from decibo.errors import InputError
 from decibo.network.network import Network
-from decibo.silo.mix import neighbours_of
+from decibo.silo.mix import Exchange, neighbours_of
 from decibo.silo.secure_sum import SecureSums
-
-# what this site sends -> rows: the same, and what each neighbour sends
-Exchange = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False)

@@ -3,9 +3,7 @@ this site has agreed.
 
 A module is looked for beside the job file, then in the current folder, then among the installed
 packages, and finding it imports nothing. It is imported if `--trust MODULE` names it, or if the
-owner said so on the terminal. That answer is remembered in $XDG_STATE_HOME/decibo/trusted.json,
-path by path: "yes" for the code as it is, by its checksum, and "always" for whatever the path
-holds. Modules of Python itself are never imported for a job.
+owner says so on the terminal. Modules of Python itself are never imported for a job.
 """
 
 from __future__ import annotations
@@ -13,13 +11,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import json
 import os
 import re
 import sys
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType, UnionType
@@ -27,36 +24,30 @@ from typing import Any, Union
 
 import jax
 
-from decibo.errors import OWN_FILES, CorruptedFileError, InputError, plain, short_repr
-from decibo.files import atomic_write, is_private, read_checked, sha256
+from decibo.errors import OWN_FILES, InputError, plain, short_repr
 from decibo.validate import did_you_mean
 
-ALWAYS = "always"
-CODE = (".py", ".so", ".pyd")
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a command may import: modules named by --trust, those the user agreed to before, and
-    those agreed to now.
+    """What a command may import: modules named by --trust, and those the user agrees to.
 
     folders   where modules are looked for before the installed packages
     modules   those that --trust names
     asks      whether there is somebody to ask
+    agreed    the files and folders of modules that the user has agreed to in this command
     """
 
     folders: tuple[Path, ...] = ()
     modules: frozenset[str] = frozenset()
     asks: bool = False
-
-
-NOBODY = Trust()
+    agreed: set[Path] = field(default_factory=set)
 
 
 def trust_for(path: Path, modules: Iterable[str] | None, as_json: bool) -> Trust:
-    """The trust of one command in its configuration: a terminal can be asked, but not by several
-    processes at once."""
+    """The trust of one command: a terminal can be asked, but not by several processes at once."""
     terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     tops = frozenset(name.partition(":")[0].partition(".")[0] for name in modules or ())
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
@@ -92,26 +83,6 @@ def import_module(name: str, where: str, trust: Trust) -> ModuleType:
     return _import(name, spec, where)
 
 
-def state_file() -> Path:
-    """Where answers are remembered."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "decibo" / "trusted.json"
-
-
-def remembered() -> dict[str, str]:
-    """Path -> the checksum of the code that the user agreed to, or "always"; empty if nothing is
-    remembered."""
-    try:
-        answers = json.loads(read_checked(state_file()))
-    except (CorruptedFileError, ValueError, RecursionError):
-        return {}
-    return (
-        answers
-        if isinstance(answers, dict) and all(isinstance(value, str) for value in answers.values())
-        else {}
-    )
-
-
 def _find(top: str, folders: Iterable[Path]) -> ModuleSpec | None:
     """Where a top-level module is; finding those inside a package would import the package."""
     importlib.invalidate_caches()
@@ -135,8 +106,7 @@ def _place(spec: ModuleSpec) -> Path:
 def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
     """Return if the user agrees to run this module."""
     place = _place(spec)
-    code = _checksum(place)
-    if spec.name in trust.modules or remembered().get(str(place)) in (ALWAYS, code):
+    if spec.name in trust.modules or place in trust.agreed:
         return
     relative = os.path.relpath(place)
     shown = str(place) if relative.startswith("..") else relative
@@ -146,41 +116,13 @@ def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
     if not trust.asks:
         raise InputError(message, f"If you trust this code, add --trust {spec.name}.")
     print(f"decibo: {plain(message)}", file=sys.stderr)
-    print(
-        "Do you trust it? [y] yes, [a] always, even after it changes, [N] no: ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    answer = sys.stdin.readline().strip().lower()
-    if answer not in ("y", "yes", "a", ALWAYS):
+    print("Do you trust it? [y] yes, [N] no: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InputError(
             f"{where} names a function of the module {spec.name}, which you do not trust; nothing"
             " was run."
         )
-    _remember(place, code if answer in ("y", "yes") else ALWAYS)
-
-
-def _remember(place: Path, answer: str) -> None:
-    """Keep an answer, if there is a folder that nobody else can write to; otherwise the question
-    comes again."""
-    path = state_file()
-    try:
-        if is_private(path.parent):
-            atomic_write(path, json.dumps(remembered() | {str(place): answer}, indent=1) + "\n")
-    except OSError:
-        pass
-
-
-def _checksum(place: Path) -> str:
-    """Of a module's file, or of all code in a package."""
-    files = (
-        [place]
-        if place.is_file()
-        else sorted(path for path in place.rglob("*") if path.suffix in CODE)
-    )
-    parts = [f"{path.relative_to(place.parent)} {sha256(path)}" for path in files if path.is_file()]
-    return sha256("\n".join(parts).encode("utf-8", "surrogateescape"))
+    trust.agreed.add(place)
 
 
 def _import(name: str, spec: ModuleSpec, where: str) -> ModuleType:
@@ -201,8 +143,8 @@ def _import(name: str, spec: ModuleSpec, where: str) -> ModuleType:
         raise InputError(f"{where}: importing {name} ended the program (SystemExit).") from error
 
 
-def own_function(name: str, where: str, trust: Trust) -> tuple[Callable[..., object], str]:
-    """The function `module:function` and its module, which is imported if the user agrees."""
+def own_function(name: str, where: str, trust: Trust) -> Callable[..., object]:
+    """The function `module:function`, whose module is imported if the user agrees."""
     if not OWN.fullmatch(name):
         raise InputError(
             f"{where} must read module:function, but it is {short_repr(name)}.",
@@ -218,12 +160,12 @@ def own_function(name: str, where: str, trust: Trust) -> tuple[Callable[..., obj
             f"{where}: there is no function in {module} {short_repr(function)}.",
             f"{did_you_mean(function, names)} {listed}".lstrip(),
         )
-    return value, module
+    return value
 
 
 def own_factory(name: str, where: str, kind: type, trust: Trust) -> Callable[..., Any]:
     """The function, if it declares that it returns what is wanted; no other one is ever called."""
-    factory, _ = own_function(name, where, trust)
+    factory = own_function(name, where, trust)
     try:
         declared = typing.get_type_hints(factory).get("return")
     except Exception:  # an annotation that names what is imported only where it is used

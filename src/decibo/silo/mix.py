@@ -11,8 +11,8 @@ made in the order of the agents,
 so that it does not depend on who answers first. The simulation sums in an order that suits all
 agents together: results agree to rounding, and every site's own are the same bits each time.
 
-What goes out leaves the compiled program at `sent`, one equation that `cut` and the callback give a
-meaning to.
+What goes out leaves the compiled program at `sent`, an equation at which the program is cut
+(run/jaxpr_split.py) and the host has its turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import TypeVar
 import jax
 import numpy as np
 from jax.core import ShapedArray
-from jax.experimental import io_callback
 from jax.extend.core import Jaxpr, JaxprEqn, Primitive
 
 from decibo.errors import InputError
@@ -38,8 +37,8 @@ from decibo.network.sharded import mixing_of_one
 from decibo.run.jaxpr_split import stops
 
 T = TypeVar("T")
-# what this site says -> rows: the same, and what each neighbour says
-Host = Callable[[np.ndarray], np.ndarray]
+# what this site sends -> rows: the same, and what each neighbour sends
+Exchange = Callable[[np.ndarray], np.ndarray]
 
 # An equation with one vector in and rows out, the vector first. It has no meaning of its own.
 sent = Primitive("decibo_sent")
@@ -55,42 +54,29 @@ def is_sent(equation: JaxprEqn) -> bool:
     return equation.primitive is sent
 
 
-def messages(jaxpr: Jaxpr) -> list[tuple[float, int]]:
-    """The exchanges of a program: how often each is made, and how many numbers it sends."""
-    size = lambda equation: int(np.prod(getattr(equation.invars[0].aval, "shape", ())))
-    return [(often, size(equation)) for often, equation in stops(jaxpr, is_sent)]
+def messages(jaxpr: Jaxpr) -> list[int]:
+    """How many numbers a program sends in each of its exchanges."""
+    rows = [equation.invars[0].aval for _, equation in stops(jaxpr, is_sent)]
+    return [int(np.prod(getattr(row, "shape", ()))) for row in rows]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SiteMixing(Mixing):
-    """Say the own row, then mix it with what the neighbours say.
-
-    rows    how many there are then
-    host    who carries it, for programs that are not cut; without it, `sent` stands in the traced
-            program
-    """
+    """Send the own row, then mix it with what the neighbours send: so many rows together."""
 
     local: Mixing
     rows: int = field(metadata={"static": True})
-    host: Host | None = field(metadata={"static": True}, default=None)
 
     @property
     def fused(self) -> bool:
-        """One message for all that an agent sends."""
-        return True
+        return True  # one message for all that an agent sends
 
     def exchange(
         self, S: jax.Array, how: How, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
-        """The agent's row."""
-        return self.local.combine(S, self._received(S), how, k, key)  # (1)
-
-    def _received(self, S: jax.Array) -> jax.Array:
-        if self.host is None:
-            return sent.bind(S[0], rows=self.rows)
-        shape = jax.ShapeDtypeStruct((self.rows, *S.shape[1:]), S.dtype)
-        return io_callback(self.host, shape, S[0], ordered=True)
+        received = sent.bind(S[0], rows=self.rows)
+        return self.local.combine(S, received, how, k, key)  # (1)
 
 
 @jax.tree_util.register_dataclass
@@ -102,7 +88,6 @@ class SummedNeighbours(Mixing):
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
-        """The second row."""
         return received[1:]
 
 
@@ -117,13 +102,11 @@ class SiloMix(AgentMix):
         return self.mixing.shared_out(tree, over)
 
 
-def silo_mixing(
-    network: Network | DirectedNetwork, agent: int, host: Host | None = None, *, sums: bool = False
-) -> Mixing:
+def silo_mixing(network: Network | DirectedNetwork, agent: int, *, sums: bool = False) -> Mixing:
     """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum
     over them."""
     if sums:
-        return SiteMixing(SummedNeighbours(), 2, host)
+        return SiteMixing(SummedNeighbours(), 2)
     if isinstance(network, DirectedNetwork):
         raise InputError(
             f"Sites talk in both directions, but {network!r} is directed.",
@@ -140,7 +123,7 @@ def silo_mixing(
             "Use the network inside it.",
         )
     local, received = mixing_of_one(network, agent)
-    exchange = SiteMixing(local, len(received), host)
+    exchange = SiteMixing(local, len(received))
     return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
 

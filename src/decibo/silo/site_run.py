@@ -48,7 +48,7 @@ class SiteRun:
 
     rows, start    data and starting point, with a leading axis of one agent
     shape          what the state looks like
-    before, during exchanges before the first step and in every step: how often, how many numbers
+    before, during numbers in each exchange before the first step, and in each of a step
     program        what this site measures alone
     every          steps between two records
     """
@@ -59,8 +59,8 @@ class SiteRun:
     rows: Tree
     start: dict[str, jax.Array]
     shape: Tree
-    before: list[tuple[float, int]]
-    during: list[tuple[float, int]]
+    before: list[int]
+    during: list[int]
     cost: Cost
     program: Program
     inputs: Inputs
@@ -107,7 +107,6 @@ class SiteRun:
     ) -> Mailbox:
         """What this site sends and receives, on a wire."""
         job = self.job
-        exchanges = [*self.before, *self.during, *self.at_records]
         settings = MailboxSettings(
             self.site,
             job.names,
@@ -116,32 +115,29 @@ class SiteRun:
             self.terms,
             self.programs,
             same_programs,
-            most=max((numbers for _, numbers in exchanges), default=1),
+            most=max([*self.before, *self.during, *self.at_records], default=1),
             again=job.again,
             patience=job.patience,
             log=log,
         )
         if job.is_asynchronous:
             return AsyncMailbox(wire, settings, width=job.network.width)
-        often = [
-            sum(often for often, _ in part) for part in (self.before, self.during, self.at_records)
-        ]
-        calls = max(often[:2]) + often[2]
-        return Mailbox(wire, settings, keep=job.consortium.keep, calls=int(calls))
+        calls = max(len(self.before), len(self.during)) + len(self.at_records)
+        return Mailbox(wire, settings, keep=job.consortium.keep, calls=calls)
 
     @property
-    def at_records(self) -> list[tuple[float, int]]:
-        """The exchanges by which all sites find what they record together."""
+    def at_records(self) -> list[int]:
+        """Numbers in each exchange by which all sites find what they record together."""
         names = self.job.together
         if not names:
             return []
         tree = tree_of(self.job.network, self.agent.number)
-        functions = self.agent.functions
         numbers = len([name for name in names if name != RESIDUAL])
         if RESIDUAL not in names:
-            return [(2 * tree.height, numbers)]
+            return [numbers] * 2 * tree.height
+        functions = self.agent.functions
         numbers += 2 * (functions.x.size + functions.y.size)
-        return [(2 * tree.height, numbers), (tree.width, 1)]
+        return [numbers] * 2 * tree.height + [1] * tree.width
 
     def measured(self, state: Tree, step: int) -> dict[str, np.ndarray]:
         """What this site measures of its own data at its own point."""
@@ -252,11 +248,10 @@ def prepare(
         lambda *parts: begin(agent.functions, agent.reach, *parts), agent.inputs, first
     )
     before, during = agent.messages(first)
-    if job.is_asynchronous and (before or len(during) != 1 or during[0][0] != 1):
+    if job.is_asynchronous and (before or len(during) != 1):
         raise InputError(
             f"A site that does not wait sends one message in each step, but {job.method.name} sends"
-            f" {sum(often for often, _ in (*before, *during)):g}, of which some depend on answers"
-            " to others.",
+            f" {len(before) + len(during)}, of which some depend on answers to others.",
             "Use one consensus strategy for all variables.",
         )
     core = agent.inputs.core
