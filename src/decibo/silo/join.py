@@ -143,7 +143,9 @@ def carry_out(
     stepper: LockstepStepper, callbacks: Callbacks, report: Report | None
 ) -> tuple[RunState, Solution]:
     """The run of one site in a folder that is held: its last state, and its solution."""
-    site, mailbox, folder, log = stepper.site, stepper.mailbox, stepper.folder, stepper.log
+    site = stepper.site
+    mailbox = stepper.mailbox
+    folder = stepper.folder
     job = site.job
     checkpointer = site.checkpointer(folder)
     template = stepper.template()
@@ -194,14 +196,14 @@ def carry_out(
         if ended.status is Status.stopped and not stepper.gone and not complete:
             mailbox.leave(STOPPED, f"{site.site}: {ended.reason}")
         elif ended.status in (Status.done, Status.converged, Status.stopped) and not stepper.gone:
-            log("done; waiting for the neighbours to have all messages")
+            stepper.log("done; waiting for the neighbours to have all messages")
             finished = False
             with suppress(KeyboardInterrupt):
                 finished = mailbox.finish()
             if finished:
                 atomic_write(folder / FINISHED, "All neighbours have all messages.\n", PRIVATE)
             else:
-                log(
+                stepper.log(
                     f"not all of {listed(site.peers)} have finished; restart this site if they"
                     " ask for it"
                 )

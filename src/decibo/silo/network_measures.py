@@ -37,7 +37,8 @@ def _own(
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """The objectives of a site; and x, the answer and where its own data would move them."""
     rows = core.view(state)
-    x, y = rows["x"], rows[core.answer]
+    x = rows["x"]
+    y = rows[core.answer]
     oracle = Oracle(functions, jax.tree.map(lambda leaf: leaf[0], data))
     values = {"mean_outer": oracle.outer_value(x, y), "mean_inner": oracle.inner_value(x, y)}
     if core.direction is None:

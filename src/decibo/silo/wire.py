@@ -39,14 +39,15 @@ class FewLines:
 
     def __call__(self, kind: str, line: str) -> None:
         now = time.monotonic()
-        since, count = self._seen.get(kind, (now, 0))
+        count = self._seen.get(kind, (now, 0))[1]
+        self._seen = {k: v for k, v in self._seen.items() if now - v[0] < 1}
         more = ""
-        if now - since >= 1:
+        if kind not in self._seen:
             more = f" ({count - FEW} more like the last one)" if count > FEW else ""
-            since, count = now, 0
-            self._seen = {k: v for k, v in self._seen.items() if now - v[0] < 1}
-        self._seen[kind] = (since, count + 1)
-        if count < FEW:
+            self._seen[kind] = (now, 0)
+        since, number = self._seen[kind]
+        self._seen[kind] = (since, number + 1)
+        if number < FEW:
             self.log(short(line, LONGEST) + more)
 
 
