@@ -27,18 +27,38 @@ def labels():
     sys.path.remove(FOLDER)
 
 
-@pytest.mark.slow
-def test_harmful_text_loses_weight(text):
-    size = replace(text.SMALL, width=16, length=32, megabytes=0.03, steps=120, rate_x=0.05)
+@pytest.fixture(scope="module")
+def data(text):
     prose = b"the quick brown fox jumps over the lazy dog and runs home again. " * 500
-    texts = {"train": prose * 3, "code": prose, "valid": prose[:4096], "test": prose[:4096]}
-    data = text.owners(texts, size, 0)
-    assert data["text"].shape[0] == len(text.SOURCES)
-    found = text.find(size, "xla", data, texts["test"], 4.0, 0)
-    weights = np.asarray(found.history["weights"])
-    assert np.allclose(weights[0], 1 / 8)
-    assert weights[-1][text.BAD].sum() < 0.25  # of 0.5
-    assert found.history["test"][-1] < found.history["test"][0] - 1.0
+    parts = {"train": prose * 3, "code": prose, "valid": prose[:4096], "test": prose[:4096]}
+    return text.owners({name: np.frombuffer(part, np.uint8) for name, part in parts.items()}, 32, 0)
+
+
+@pytest.mark.slow
+def test_harmful_text_loses_weight(text, data):
+    size = text.Size(layers=1, width=16, heads=2, length=32)
+    assert data["text"].shape[0] == text.COUNT
+    weights, found = text.find(size, "xla", data, 120, 0, 8.0)
+    assert np.allclose(found.history["weights"][0], 1 / 8)
+    assert weights[text.GOOD == 0].sum() < 0.3  # of 0.5
+    assert found.status.sound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["after RegMix", "after DoGE", "after DoReMi"])
+def test_other_searches_return_weights_and_training_with_them_helps(text, data, name):
+    size = text.Size(layers=1, width=16, heads=2, length=32)
+    weights = text.search(name, text.SEARCHES[name][0][0], 200, size, "xla", data, 0)
+    assert weights.shape == (text.COUNT,)
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1, abs=1e-4)
+    losses = [
+        text.tested(
+            size, "xla", text.train(size, "xla", n, data["text"], weights, 0), data["held_out"]
+        )
+        for n in (0, 60)
+    ]
+    assert losses[1] < losses[0] - 1.0
 
 
 def test_documentation_and_code_are_told_apart(text, tmp_path):
@@ -71,7 +91,7 @@ def test_no_minibatch_has_a_longer_gradient_than_it_may(text):
 
 
 def test_a_transformer_does_not_see_what_comes(text):
-    size = replace(text.SMALL, width=16, length=16)
+    size = text.Size(layers=1, width=16, heads=2, length=16)
     y = text.transformer(size, jax.random.key(0))
     page = np.random.default_rng(0).integers(0, 256, (1, 16)).astype(np.uint8)
     other = page.copy()

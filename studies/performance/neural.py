@@ -45,6 +45,8 @@ import label_cleaning
 import text_sources
 
 AGENTS = 4
+CPU = text_sources.Size(layers=1, width=32, heads=2, batch=2, clip=0.0)
+GPU = text_sources.Size(layers=8, width=512, heads=8, batch=2, clip=0.0)
 STEPS = {"x": 1e-3, "y": 1e-2}
 METHODS: dict[str, Callable[[], decibo.Algorithm]] = {
     "ahead_exact": lambda: decibo.ahead_exact(alpha=1e-3, gamma=1e-2, lam=10.0),
@@ -178,9 +180,7 @@ def cases(models: list[str], lengths: list[int], kernels: list[str], gpu: bool):
             yield model, small[model], list(METHODS)
             continue
         for length in lengths:
-            size = replace(
-                text_sources.LARGE if gpu else text_sources.SMALL, length=length, batch=2, clip=0.0
-            )
+            size = replace(GPU if gpu else CPU, length=length)
             for kernel in kernels:
                 attention = {"fused": "cudnn", "plain": "xla"}[kernel]
                 names = [*METHODS, *SAVING] if length == min(lengths) else LONG
