@@ -242,7 +242,8 @@ def sldbo(
     """SLDBO (Dong, Ma, Yang & Yin 2023): implicit x tracking.
 
     alpha, beta, gamma   step sizes of x, y and v
-    radius               v is kept in a ball of this radius, which must be at least C_fy/mu_g
+    radius               v is kept in a ball of this radius, at least C_fy/mu_g, as the authors
+                         always do; None leaves the projection out
 
     Cost: 1 + 1 gradients, one product each with H and J; sends 2n + 4r numbers.
     Lands: exact.

@@ -42,6 +42,8 @@ def across(
         finally:
             _placement.reset(token)
 
+    # Without the check, which takes what all_gather returns for different on each device, and so
+    # refuses it where EVERYWHERE is promised.
     return jax.shard_map(block, mesh=placement.mesh, in_specs=ins, out_specs=outs, check_vma=False)
 
 
@@ -61,7 +63,7 @@ def total(rows: Shaped[Array, "agents ..."]) -> Shaped[Array, " ..."]:
     placement = _placement.get()
     if placement is None:
         return jnp.sum(rows, axis=0)
-    # not a clone
+    # The last row of a short block is repeated to give all blocks one shape; it counts once.
     is_agent = jnp.arange(rows.shape[0]) < jnp.asarray(placement.sizes)[lax.axis_index(DEVICES)]
     counted = jnp.where(
         is_agent.reshape(-1, *(1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype)

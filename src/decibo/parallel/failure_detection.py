@@ -236,6 +236,7 @@ def _call(
 ) -> Member:
     """Connect to the hub and authenticate each other with the secret of the run."""
     line = connect(host, port, wait)
+    # A reason must not wait in a buffer for the acknowledgement of the last sign of life (Nagle).
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         return _greet(line, f"{host}:{port}", processes, process, secret, heartbeat)

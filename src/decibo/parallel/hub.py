@@ -261,7 +261,9 @@ def pulse(heartbeat: float) -> float:
 
 def send(line: socket.socket, message: Mapping[str, object]) -> None:
     """Send a message."""
-    with suppress(OSError):  # the reader of the line notices that it is broken
+    # The reader of the line notices that it is broken. Messages are so short that a full buffer,
+    # where the line does not wait, means that nobody at the other end reads any more.
+    with suppress(OSError):
         line.sendall(json.dumps(message).encode() + b"\n")
 
 

@@ -211,6 +211,7 @@ def _from_mpi() -> Launcher:
 
 def free_port() -> int:
     """A port that is free at the moment."""
+    # Another program may take it before JAX does, which has no way to be handed an open socket.
     with socket.socket() as listener:
         listener.bind(("", 0))
         return listener.getsockname()[1]
@@ -295,6 +296,7 @@ def share(value: Json) -> list[Any]:
     call it together."""
     content = json.dumps(value).encode()
     longest = int(all_gather(np.array([len(content)], np.int32)).max())
+    # process_allgather wants one shape everywhere, and JSON does not mind blanks at its end.
     rows = all_gather(np.frombuffer(content.ljust(longest), np.uint8))
     return [json.loads(bytes(row.astype(np.uint8))) for row in rows]
 
@@ -305,6 +307,7 @@ def check_same(fields: Mapping[str, object], failure: Exception | None = None) -
     Every process must call it, even one that failed, or the others would wait for it; its own
     failure is raised there, and a LostError with the same sentence in all others.
     """
+    # 32 bits of each: JAX makes 32-bit numbers of longer ones unless jax_enable_x64 is set.
     digests = [hashlib.sha256(str(value).encode()).digest()[:4] for value in fields.values()]
     numbers = [int.from_bytes(digest, "big") for digest in digests]
     votes = all_gather(np.array([*numbers, failure is not None], np.uint32))

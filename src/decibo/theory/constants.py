@@ -116,6 +116,7 @@ class Constants:
 
     def mu_lam(self, lam: float) -> float:
         """The strong convexity of f + lam g in y."""
+        # If g = -f it is (lam - 1) g: lam/2 mu_g, as printed, would be too much below lam = 2.
         return (lam - 1 if self.minimax else lam / 2) * self.mu_g  # (4), (13)
 
     @property

@@ -209,6 +209,7 @@ def _second_order(
             "bend": bend,  # (8)
         }
 
+    # One point at a time: dense Hessians of all agents at all points would fill the memory.
     return lax.map(lambda pair: jax.vmap(lambda d: one(d, *pair))(data), (xs, ys))
 
 

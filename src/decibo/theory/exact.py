@@ -145,6 +145,7 @@ class ExactBound:
     @property
     def initial(self) -> float:
         """What the initial errors add: zeta ((I_0/sqrt K + F)^2 - F^2)."""
+        # Multiplied out, since the two squares agree in most digits for a large K.
         error = self.I_0 / math.sqrt(self.K)
         return self.zeta * error * (error + 2 * self.F) if math.isfinite(self.zeta) else math.inf
 
@@ -280,6 +281,7 @@ class ExactSteps:
         low, high = 0.0, 1.0
         while replace(self, alpha=high).holds and high < 1e300:
             high *= 2
+        # high is 1, or at most twice the limit, so that this ends at 1e-60 or at rounding.
         for _ in range(200):
             middle = (low + high) / 2
             low, high = (middle, high) if replace(self, alpha=middle).holds else (low, middle)
@@ -301,6 +303,7 @@ class ExactSteps:
         """The error that the penalty leaves, (16): zero if g is quadratic in y for every x."""
         positive("lam", lam)
         c = self.constants
+        # Before R, of which nothing has to be known if g is quadratic in y.
         if c.L_g2 == 0:
             return 0.0
         R = self.R() if R is None else at_least("R", R, 0.0)
@@ -371,6 +374,7 @@ def sigma_of(network: Network | float | None) -> float:
     if network is None:
         return 0.0
     if not isinstance(network, Network):
+        # rho is the square of the largest |eigenvalue|, which the second one may be.
         return math.sqrt((1 + math.sqrt(network_rho(network))) / 2)
     return 0.0 if network.agents == 1 else math.sqrt((1 + network.spectrum.high) / 2)
 
@@ -398,6 +402,8 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     m = len(g_y)
     U = (np.eye(m) - W) / 2 + 1 / m
     of_memory = lambda C: float(np.sum(C * (np.linalg.solve(U, C) - C))) / m
+    # With memories of zero at the start, each is as far from its reference as that one's memory
+    # is from zero. Rounding may leave less than zero where all agents are alike.
     far = float(np.sum((np.asarray(y0) - y) ** 2))
     e_c = math.sqrt(far + steps.gamma**2 * of_memory(g_y - g_y.mean(0)))
     e_w = math.sqrt(float(np.sum(w**2)) + steps.gamma**2 * of_memory(rest_w - rest_w.mean(0)))
