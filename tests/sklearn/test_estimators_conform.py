@@ -4,7 +4,7 @@ they pass as well."""
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from decibo.sklearn import SiloLogisticRegression, SiloRidge, silos
+from decibo.sklearn import SiloCox, SiloGLM, SiloLogisticRegression, SiloRidge, silos
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -19,12 +19,29 @@ def few_shapes(monkeypatch):
     monkeypatch.setattr(silos, "SAMPLES", 512)
 
 
-@parametrize_with_checks([SiloRidge(steps=40)])
+def known_to_fail(estimator):
+    """A sample twice is two samples, which may fall into different parts; one of weight 2 is one.
+    So do all estimators of scikit-learn that cross-validate."""
+    return dict.fromkeys(
+        ("check_sample_weight_equivalence_on_dense_data",), "parts are drawn by sample"
+    )
+
+
+@parametrize_with_checks([SiloRidge(steps=40)], expected_failed_checks=known_to_fail)
 def test_passes_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
+OTHERS = [
+    SiloLogisticRegression(steps=40),
+    SiloRidge(steps=40, personal=True, errors=True),
+    SiloGLM("huber", steps=40),
+    SiloGLM("quantile", steps=40),
+    SiloCox(steps=40),
+]
+
+
 @pytest.mark.slow
-@parametrize_with_checks([SiloLogisticRegression(steps=40)])
-def test_the_classifier_passes_scikit_learns_checks(estimator, check):
+@parametrize_with_checks(OTHERS, expected_failed_checks=known_to_fail)
+def test_the_others_pass_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import decibo
 from decibo.sklearn import SiloLogisticRegression, SiloRidge, silos
+from decibo.sklearn.losses import log_loss
 
 
 def table(seed=0, samples=60, features=5):
@@ -70,7 +71,7 @@ def test_the_mean_over_silos_is_the_pooled_loss():
     census = silos.alone(np.arange(3), parts)
     fold = silos.dealt(census, X, 4, 0)
     data = silos.stacked(census, X, t, fold, 4, spread=0.5)
-    outer, inner = silos.LOSSES["log"]
+    outer, inner = silos.levels(log_loss)
     x = {"common": jnp.asarray(-2.0), "own": jnp.asarray(random.normal(size=8))}
     y = {
         "coef": jnp.asarray(random.normal(size=(5, 8, 1))),

@@ -27,7 +27,7 @@ from decibo.formatting import format_bytes, format_seconds
 from decibo.measure.measures import Snapshot
 from decibo.parallel.collectives import average
 from decibo.report import check_target, report, write_run
-from decibo.sklearn import silos
+from decibo.sklearn import losses, silos
 from decibo.sklearn.trust import Audit, SiloTrust
 
 STEPS = 2000
@@ -123,7 +123,9 @@ def learn(data: Dataset, network: decibo.Network, chosen: Sequence[str]) -> Tria
     stacked["new_features"] = np.pad(new["features"], ((0, 0), (0, 0), (0, width)))
     stacked["new_targets"] = new["labels"][..., None].astype(float)
     stacked["new"] = new["weights"] * len(names) / len(data.test_labels)
-    problem = silos.problem_of(census, stacked, "log", name="heart disease in four hospitals")
+    problem = silos.problem_of(
+        census, stacked, losses.log_loss, name="heart disease in four hospitals"
+    )
     solution = decibo.solve(
         problem,
         network,
@@ -150,7 +152,7 @@ def pooled(data: Dataset) -> float:
 
 def loss_on_new_patients(s: Snapshot) -> jax.Array:
     """The mean log-loss of the common model on the test patients of all hospitals."""
-    own = lambda d: d["new"] @ silos.log_loss(_predicted(s, d), d["new_targets"])
+    own = lambda d: d["new"] @ losses.log_loss(_predicted(s, d), d["new_targets"])
     return average(jax.vmap(own)(s.here))
 
 

@@ -16,15 +16,23 @@ from decibo.silo import estimators
 from decibo.silo.consortium import Consortium, read_tables
 from decibo.silo.identity import Identity
 from decibo.silo.wire import Log, Wire
-from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.estimators import (
+    SiloCox,
+    SiloEstimator,
+    SiloGLM,
+    SiloLogisticRegression,
+    SiloRidge,
+)
 from decibo.sklearn.stored import save
 from decibo.sklearn.trust import SiloTrust, agreed_of
 from decibo.validate import one_of, only_known
 
-ESTIMATORS = {kind.__name__: kind for kind in (SiloLogisticRegression, SiloRidge, SiloTrust)}
+ESTIMATORS = {
+    kind.__name__: kind for kind in (SiloLogisticRegression, SiloRidge, SiloGLM, SiloCox, SiloTrust)
+}
 
 
-def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | SiloRidge, str]:
+def estimator_of(file: str, table: object) -> tuple[SiloEstimator, str]:
     """The estimator that the table [estimator] of a job file names, and the column with its
     labels."""
     where = f"{file}, [estimator]"
@@ -36,7 +44,12 @@ def estimator_of(file: str, table: object) -> tuple[SiloLogisticRegression | Sil
             f"{where} must say which column has the labels.", 'Add label = "disease", for example.'
         )
     # the network and the checkpoints are those of the job and the site
-    only_known(where, "parameter", options, set(kind().get_params()) - {"network", "checkpoint"})
+    only_known(
+        where,
+        "parameter",
+        options,
+        set(kind().get_params()) - {"network", "checkpoint", "inverse_link"},
+    )
     return kind(**options), label
 
 
@@ -54,7 +67,7 @@ def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
 
 def fit_job(
     path: Path, site: Identity, *, log: Log, wire: Wire | None = None, same_programs: bool = False
-) -> tuple[SiloLogisticRegression | SiloRidge, Path]:
+) -> tuple[SiloEstimator, Path]:
     """Fit the estimator of a job file with the other sites on this site's own table; the model, and
     where it is kept.
 

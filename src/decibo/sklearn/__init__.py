@@ -9,8 +9,24 @@ except ImportError as error:  # pragma: no cover
     raise missing("scikit-learn", "decibo.sklearn", "data") from error
 
 from decibo.sklearn.encoder import SiloEncoder
-from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.estimators import (
+    SiloCox,
+    SiloEstimator,
+    SiloGLM,
+    SiloLogisticRegression,
+    SiloRidge,
+)
 from decibo.sklearn.stored import load, save
 from decibo.sklearn.trust import SiloTrust
 
-__all__ = ["SiloEncoder", "SiloLogisticRegression", "SiloRidge", "SiloTrust", "load", "save"]
+__all__ = [
+    "SiloCox",
+    "SiloEncoder",
+    "SiloEstimator",
+    "SiloGLM",
+    "SiloLogisticRegression",
+    "SiloRidge",
+    "SiloTrust",
+    "load",
+    "save",
+]

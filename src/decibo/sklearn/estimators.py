@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 import decibo
 from decibo.data.encode import Encoding
@@ -25,14 +26,24 @@ from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
 from decibo.run.solution import Solution, Status
 from decibo.silo.estimators import Silo, SiteFit, site_fit
-from decibo.sklearn import silos
+from decibo.sklearn import losses, owners, silos
 from decibo.validate import at_least, fraction, integer, positive
 
 EVERY = 100  # steps between two checkpoints
 
 
-class _Silo(BaseEstimator):
-    """What both estimators share: the parameters, and the way from samples to a linear model."""
+class SiloEstimator(BaseEstimator):
+    """What the estimators share: parameters, and the way from samples to a linear model; derive
+    from it, and from a mixin of scikit-learn, for a loss of your own.
+
+    A class sets `loss`: a name of losses.py, or a function (scores, targets) -> the loss of each
+    sample, convex in the scores and written with jax.numpy, as a staticmethod; both arguments have
+    a last axis of one column. And `inverse_link`, from scores to predictions, if they are not the
+    same. Parameters and fitted attributes are those of `SiloLogisticRegression`.
+    """
+
+    loss: str | losses.Loss = "squared"
+    inverse_link: Callable[[np.ndarray], np.ndarray] | None = None
 
     solution_: Solution
     encoding_: Encoding
@@ -43,6 +54,9 @@ class _Silo(BaseEstimator):
         network: silos.Networks = "ring",
         validation: float = 0.25,
         spread: float = 1.0,
+        blocks: ArrayLike | None = None,
+        personal: bool = False,
+        errors: bool = False,
         lam: float = 20.0,
         steps: int = 4000,
         tol: float = 1e-4,
@@ -52,11 +66,58 @@ class _Silo(BaseEstimator):
         self.network = network
         self.validation = validation
         self.spread = spread
+        self.blocks = blocks
+        self.personal = personal
+        self.errors = errors
         self.lam = lam
         self.steps = steps
         self.tol = tol
         self.random_state = random_state
         self.checkpoint = checkpoint
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        silo: Silo | None = None,
+    ) -> Self:
+        """Learn from samples X with targets y.
+
+        groups         the silo of each sample; one silo if left out
+        sample_weight  how much each sample counts, 1 if left out
+        silo           at a site that has only its own samples: the job file, or a
+                       `decibo.silo.Consortium`
+        """
+        self._check()
+        more = [] if sample_weight is None else [np.asarray(sample_weight)]
+        with site_fit(self, silo, X, y, groups, more=more) as own:
+            table, targets, census = self._samples(X, y, groups, own)
+            weights = None
+            if sample_weight is not None:
+                weights = _check_sample_weight(
+                    sample_weight, table, dtype=np.float64, ensure_non_negative=True
+                )
+            self._learn(table, targets, census, weights)
+        return self
+
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
+        """The prediction for each sample; `groups`, with personal=True, says whose model predicts
+        which: that of all for silos that it does not know and where it is left out. A process that
+        has one silo's samples has one such model, and predicts with it."""
+        scores = self._scores(X, groups)[:, 0]
+        link = self.inverse_link or losses.INVERSE_LINKS.get(self.loss)  # pyright: ignore
+        return scores if link is None else np.asarray(link(scores))
+
+    def _samples(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: SiteFit | None
+    ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
+        """The samples, what the loss compares with (a column or more), and who has them, once all
+        is checked."""
+        table, numbers = self._table(X, y, own, y_numeric=True)
+        return table, np.asarray(numbers, np.float64)[:, None], self._gather(groups, table, own)
 
     def _features(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict for."""
@@ -65,6 +126,23 @@ class _Silo(BaseEstimator):
             return self.encoding_(X)
         return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
 
+    def _scores(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
+        """(samples, columns), by each sample's own model if there is one."""
+        table = self._features(X)
+        of = lambda coef, shift: table @ np.atleast_2d(coef).T + shift
+        scores = of(self.coef_, self.intercept_)
+        if groups is not None and np.shape(groups) != (len(table),):
+            raise InputError(
+                f"groups must name one silo for each of the {len(table)} samples, but its shape is"
+                f" {np.shape(groups)}."
+            )
+        mine = self.personal_silos_ if getattr(self, "personal", False) else ()
+        for i, name in enumerate(mine):
+            alone = np.full(len(table), len(mine) == 1)
+            rows = alone if groups is None else np.asarray(groups) == name
+            scores[rows] = of(self.personal_coef_[i], self.personal_intercept_[i])[rows]
+        return scores
+
     def _check(self) -> None:
         """Whether all parameters are usable."""
         integer("steps", self.steps)
@@ -72,6 +150,9 @@ class _Silo(BaseEstimator):
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
         at_least("spread", self.spread, 0.0)
+
+    def _loss(self) -> losses.Loss:
+        return losses.named(self.loss)
 
     def _table(
         self, X: ArrayLike, y: ArrayLike, own: SiteFit | None, **options: bool
@@ -113,27 +194,104 @@ class _Silo(BaseEstimator):
         return {name: value for name, value in self.get_params().items() if name != "checkpoint"}
 
     def _learn(
-        self, X: np.ndarray, targets: np.ndarray, census: silos.Census, loss: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (features, columns) and intercepts (columns,) for features as they were
-        passed."""
-        k = round(1 / self.validation)
-        scale = silos.agreed_scale(census, X)
-        fold = silos.dealt(census, np.c_[scale(X), targets], k, self._seed(census))
-        data = silos.stacked(census, scale(X), targets, fold, k, spread=self.spread)
-        self.solution_ = solution = self._solve(silos.problem_of(census, data, loss), census)
+        self, X: np.ndarray, targets: np.ndarray, census: silos.Census, weights: np.ndarray | None
+    ) -> None:
+        """Everything that is fitted, for features as they were passed."""
         p = X.shape[1]
+        blocks = None if self.blocks is None else np.asarray(self.blocks)
+        if blocks is not None and blocks.shape != (p,):
+            raise InputError(
+                f"blocks must have a label for each of the {p} features, but its shape is"
+                f" {blocks.shape}."
+            )
+        # Scores are of targets in units of their own: deviations from the mean, or, where a mean is
+        # the exponential of a score, multiples of the mean.
+        one = np.ones(targets.shape[1])
+        unit = silos.Scale(0 * one, one)
+        exponent = self.loss in ("poisson", "gamma")
+        if exponent or self.loss in ("squared", "huber", "quantile"):
+            unit = silos.agreed_scale(census, targets, weights)
+        if exponent:
+            low = min(min(least) for least in census.share(targets.min(axis=0).tolist()) if least)
+            if low < 0 or (low == 0 and self.loss == "gamma") or unit.mean == 0:
+                raise InputError(
+                    f"Targets of the loss {self.loss!r} must be"
+                    f" {'positive' if self.loss == 'gamma' else 'counts'}, but there is {low:g}."
+                )
+            unit = silos.Scale(0 * one, unit.mean)
+        t = unit(targets)
+        k = round(1 / self.validation)
+        scale = silos.agreed_scale(census, X, weights)
+        S = scale(X)
+        fold = silos.dealt(census, np.c_[S, t], k, self._seed(census))
+        data = silos.stacked(
+            census, S, t, fold, k, spread=self.spread, weights=weights, blocks=blocks
+        )
+        loss = self._loss()
+        self.solution_ = solution = self._solve(silos.problem_of(census, data, loss), census)
         self.n_iter_ = solution.steps
         self.scale_ = scale.deviation
         self.mean_ = scale.mean
-        self.penalty_ = np.asarray(silos.penalties(solution.x, self.spread), dtype=float)[:p]
-        models = np.asarray(solution.y["coef"], dtype=float)[:, :p]
-        shift = np.asarray(solution.y["intercept"], dtype=float)
-        scores = np.einsum("rp,rpc->rc", scale(X), models[fold]) + shift[fold]
-        of = {"log": silos.log_loss, "squared": silos.squared_loss}[loss]
-        self.out_of_fold_ = np.asarray(of(jnp.asarray(scores), jnp.asarray(targets)), dtype=float)
-        coef = models[-1] / scale.deviation[:, None]
-        return coef, np.asarray(solution.y["intercept"][-1], dtype=float) - scale.mean @ coef
+        first = {name: data[name][0] for name in ("spread", "block")}
+        self.penalty_ = np.asarray(silos.penalties(solution.x, first), dtype=float)[:p]
+        # (models, features and the intercept, columns)
+        y = {name: np.asarray(leaf, float) for name, leaf in solution.y.items()}
+        models = np.concatenate([y["coef"][:, :p], y["intercept"][:, None]], axis=1)
+        S = np.c_[S, np.ones(len(S))]
+        scores = np.einsum("rp,rpc->rc", S, models[fold])
+        if loss is not losses.cox_loss:
+            self.out_of_fold_ = np.asarray(loss(jnp.asarray(scores), jnp.asarray(t)), dtype=float)
+
+        def passed(model: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """Coefficients and intercepts for features and targets as they were passed."""
+            size = 1.0 if exponent else unit.deviation
+            coef = model[:-1] / scale.deviation[:, None] * size
+            shift = np.log(unit.deviation) if exponent else unit.mean
+            return coef, model[-1] * size + shift - scale.mean @ coef
+
+        self.coef_, self.intercept_ = self._shape(*passed(models[-1]))
+        own = owners.Own(census, S, t, fold, weights, loss)
+        if self.personal:
+            self.strengths_, shrunk = owners.personal(own, models)
+            self.personal_silos_ = self.silos_[census.first : census.first + len(shrunk)]
+            each = [self._shape(*passed(model)) for model in shrunk]
+            self.personal_coef_ = np.array([coef for coef, _ in each])
+            self.personal_intercept_ = np.array([shift for _, shift in each])
+        if self.errors:
+            ridge = np.r_[self.penalty_, silos.INTERCEPT]
+            self.covariance_ = owners.covariance(own, models[-1], ridge, passed)
+
+    def _shape(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[Any, Any]:
+        """Coefficients (features, columns) and intercepts as scikit-learn has them."""
+        return coef[:, 0], float(intercept[0])
+
+    def summary_(self, level: float = 0.95) -> owners.Summary:
+        """Coefficients with standard errors and intervals: the model must have been fitted with
+        errors=True."""
+        check_is_fitted(self)
+        if not (self.errors and hasattr(self, "covariance_")):
+            raise InputError(
+                "The model has no standard errors: silos add up matrices for them if asked to.",
+                "Fit it with errors=True.",
+            )
+        names = getattr(getattr(self, "encoding_", None), "features", None)
+        if names is None:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(self.mean_))])
+        classes = getattr(self, "classes_", ())
+        return owners.summary(
+            [str(name) for name in names],
+            classes if len(classes) > 2 else [None],
+            np.c_[np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)],
+            self.covariance_,
+            fraction("level", level, zero=False),
+        )
+
+    def __getstate__(self) -> Any:
+        """Without what is known of single samples, which a stored model must not have."""
+        state: Any = super().__getstate__()
+        return {
+            name: value for name, value in state.items() if name not in ("_own", "out_of_fold_")
+        }
 
     def _seed(self, census: silos.Census) -> int:
         """For the parts, the same everywhere; a site that starts again must draw the same
@@ -177,7 +335,7 @@ class _Silo(BaseEstimator):
         return replace(here, resume=any(share(bool(checkpoint_files.steps(here.path)))))
 
 
-class SiloLogisticRegression(ClassifierMixin, _Silo):
+class SiloLogisticRegression(ClassifierMixin, SiloEstimator):
     """Logistic regression across silos that keep their samples, with one learned penalty for each
     feature.
 
@@ -191,6 +349,10 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
                   the number of silos to a network
     validation    the share of samples that is held out at a time
     spread        how far the log-penalties of features are expected apart: 0 for one penalty
+    blocks        a label for each feature: those with the same share a penalty
+    personal      whether each silo gets a model of its own, shrunk towards that of all: how far is
+                  learned between silos; `predict` finds it by `groups`
+    errors        whether silos add up information matrices, for `summary_()`
     lam           the penalty parameter of `ahead_exact`
     steps         the most steps; n_iter_ of them were needed
     tol           stop once no mean direction and no disagreement is larger than this
@@ -205,29 +367,22 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
 
     Fitted: coef_, intercept_, classes_, penalty_, mean_ and scale_ of the features, silos_ (their
     names, in the order of the agents), network_, n_iter_, n_features_in_, and solution_, the run
-    that decibo returned.
+    that decibo returned. With personal=True personal_coef_ and personal_intercept_ of
+    personal_silos_, the silos of this process, and strengths_, of the coefficients and of the
+    intercept; with errors=True covariance_, of coef_ and intercept_ of each class in turn.
     """
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        *,
-        silo: Silo | None = None,
-    ) -> SiloLogisticRegression:
-        """Learn from samples X with classes y.
+    loss = "log"
 
-        groups   the silo of each sample; one silo if left out
-        silo     at a site that has only its own samples: the job file, or a
-                 `decibo.silo.Consortium`
-        """
-        self._check()
-        with site_fit(self, silo, X, y, groups) as own:
-            table, number, census = self._classes(X, y, groups, own)
-            coef, self.intercept_ = self._learn(table, self._targets(number), census, "log")
-        self.coef_ = coef.T
-        return self
+    def _samples(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: SiteFit | None
+    ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
+        """With a column for two classes, otherwise one for each."""
+        table, number, census = self._classes(X, y, groups, own)
+        return table, self._targets(number), census
+
+    def _shape(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[Any, Any]:
+        return coef.T, intercept
 
     def _classes(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: SiteFit | None
@@ -250,9 +405,9 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
         one_hot = np.eye(len(self.classes_))[number]
         return one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
+    def decision_function(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
         """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""
-        scores = self._features(X) @ self.coef_.T + self.intercept_
+        scores = self._scores(X, groups)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def suspects(self) -> np.ndarray:
@@ -267,29 +422,22 @@ class SiloLogisticRegression(ClassifierMixin, _Silo):
             )
         return np.argsort(-self.out_of_fold_, kind="stable")
 
-    def __getstate__(self) -> Any:
-        """Without what is known of single samples, which a stored model must not have."""
-        state: Any = super().__getstate__()
-        return {
-            name: value for name, value in state.items() if name not in ("_own", "out_of_fold_")
-        }
-
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
         """The likeliest class of each sample."""
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, groups)
         return self.classes_[
             (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         ]
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
         """The probability of each class, (samples, classes)."""
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, groups)
         scores = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
 
-class SiloRidge(RegressorMixin, _Silo):
+class SiloRidge(RegressorMixin, SiloEstimator):
     """Linear regression across silos that keep their samples, with one learned ridge penalty for
     each feature.
 
@@ -298,27 +446,82 @@ class SiloRidge(RegressorMixin, _Silo):
     are those of `SiloLogisticRegression`.
     """
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        *,
-        silo: Silo | None = None,
-    ) -> SiloRidge:
-        """Learn from samples X with targets y; groups and silo are those of
-        `SiloLogisticRegression`."""
-        self._check()
-        with site_fit(self, silo, X, y, groups) as own:
-            table, numbers = self._table(X, y, own, y_numeric=True)
-            column = np.asarray(numbers, dtype=np.float64)[:, None]
-            census = self._gather(groups, table, own)
-            unit = silos.agreed_scale(census, column)
-            coef, intercept = self._learn(table, unit(column), census, "squared")
-        self.coef_ = (coef * unit.deviation)[:, 0]
-        self.intercept_ = float((intercept * unit.deviation + unit.mean)[0])
-        return self
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """The expected target of each sample."""
-        return self._features(X) @ self.coef_ + self.intercept_
+class SiloGLM(RegressorMixin, SiloEstimator):
+    """Linear models of other losses, across silos that keep their samples.
+
+    loss          "poisson" and "gamma", whose mean is the exponential of a score; "huber" and
+                  "quantile", for targets with outliers and for the number that a share of them is
+                  below; "squared"; or a function (scores, targets) -> the loss of each sample
+    inverse_link  from scores to predictions, for a function
+    quantile      that share
+    threshold     of "huber": from how many deviations of the target on the loss is linear
+
+    The other parameters and what is fitted are those of `SiloLogisticRegression`.
+    """
+
+    def __init__(
+        self,
+        loss: str | losses.Loss = "poisson",
+        *,
+        inverse_link: Callable[[np.ndarray], np.ndarray] | None = None,
+        quantile: float = 0.5,
+        threshold: float = 0.5,
+        network: silos.Networks = "ring",
+        validation: float = 0.25,
+        spread: float = 1.0,
+        blocks: ArrayLike | None = None,
+        personal: bool = False,
+        errors: bool = False,
+        lam: float = 20.0,
+        steps: int = 4000,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
+    ):
+        super().__init__(
+            network=network,
+            validation=validation,
+            spread=spread,
+            blocks=blocks,
+            personal=personal,
+            errors=errors,
+            lam=lam,
+            steps=steps,
+            tol=tol,
+            random_state=random_state,
+            checkpoint=checkpoint,
+        )
+        self.loss = loss
+        self.inverse_link = inverse_link
+        self.quantile = quantile
+        self.threshold = threshold
+
+    def _loss(self) -> losses.Loss:
+        return losses.named(self.loss, self.quantile, self.threshold)
+
+
+class SiloCox(SiloEstimator):
+    """Who leaves first? Cox's proportional hazards across silos that keep their samples, stratified
+    by silo: a sample is compared with those of its own silo only, so that silos may differ in when
+    things happen.
+
+    y is the time of each sample, negative if nothing had happened until then. `predict` gives the
+    risk in multiples of that at mean features; parameters and fitted attributes are those of
+    `SiloLogisticRegression`.
+    """
+
+    loss = "cox"
+
+    def score(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> float:
+        """Concordance: of all pairs of the same silo whose order is known, the share in which the
+        one with the higher risk leaves first."""
+        risk = self._scores(X, groups)[:, 0]
+        time = np.asarray(y, float)
+        group = np.zeros(len(time)) if groups is None else np.asarray(groups)
+        right = pairs = 0.0
+        for i in np.flatnonzero(~np.signbit(time)):
+            later = (group == group[i]) & (np.abs(time) > time[i])
+            pairs += later.sum()
+            right += np.sum(risk[later] < risk[i]) + 0.5 * np.sum(risk[later] == risk[i])
+        return float(right / pairs) if pairs else 0.5

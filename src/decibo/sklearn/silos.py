@@ -3,18 +3,19 @@ r"""Samples in silos as a two-level problem: what the agents hold, and what they
 Samples fall into K parts by what is in them, whoever holds them. K models leave one part out each,
 and one more, the answer, leaves out none:
 
-    (1)  l(s, t)     = log(1 + e^s) - t s   |   log sum_c e^(s_c) - s_t   |   (s - t)^2 / 2
-    (2)  pen_j       = exp(common + spread own_j)
+    (1)  l(s, t)     = the loss of scores s; losses.py
+    (2)  pen_j       = exp(common + spread own_b(j)), b(j) the block of feature j, its own if none
     (3)  g_i(x, y)   = sum_k [ (m/N_k) sum over silo i's samples outside part k of l
                              + sum_j pen_j |y_kj|^2 + r |b_k|^2 ]
     (4)  f_i(x, y)   = (m/N) sum_k [ sum over silo i's samples in part k of l(model k) ]
-                       + (sum_j own_j^2 + (common + 5)^2 / 16) / (2 N)
+                       + (sum_b own_b^2 + (common + 5)^2 / 16) / (2 N)
 
-N counts the samples of all silos and N_k those outside part k, so that the means over the m silos
-are the pooled losses however unequal the silos are. The end of (4) expects log-penalties within
-`spread` of each other and within 4 of -5: it settles what the validation samples leave open, and
-fades as they become many. The r in (3) keeps the inner level strongly convex. Runs start at common
-= -3, where penalties are large, the inner level is fast, and x comes down from there.
+N is the weight of the samples of all silos and N_k of those outside part k, so that the means over
+the m silos are the pooled losses however unequal the silos are. The end of (4) expects
+log-penalties within `spread` of each other and within 4 of -5: it settles what the validation
+samples leave open, and fades as they become many. The r in (3) keeps the inner level strongly
+convex. Runs start at common = -3, where penalties are large, the inner level is fast, and x comes
+down from there.
 
 What silos tell each other before a run: their names, how many samples they have in each part, their
 classes, the sums of their features (and targets), and the sums of squares about the common mean. No
@@ -26,6 +27,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -44,6 +46,8 @@ from decibo.parallel.placement import place_agents
 from decibo.parallel.processes import share
 from decibo.problem.problem import Objective, Oracle, Problem
 from decibo.silo.estimators import SiteFit
+from decibo.sklearn import losses
+from decibo.sklearn.losses import Loss
 from decibo.validate import one_of
 
 START = -3.0  # of the common log-penalty
@@ -98,6 +102,10 @@ class Census:
     def size(self) -> int:
         """How many samples the tables of silos that are stacked have, with padding."""
         return 1 << (max(SAMPLES // self.count, *self.sizes) - 1).bit_length()
+
+    def weight(self, weights: np.ndarray) -> float:
+        """The weight of the samples of all silos."""
+        return float(self.total([weights[part].sum() for part in self.parts]))
 
     def total(self, rows: ArrayLike) -> np.ndarray:
         """The sum over all silos of what each of this process's silos has; bit for bit the same on
@@ -216,13 +224,14 @@ def _by_size() -> list[str]:
     ]
 
 
-def agreed_scale(silos: Census, table: np.ndarray) -> Scale:
+def agreed_scale(silos: Census, table: np.ndarray, weights: np.ndarray | None = None) -> Scale:
     """Means and deviations of the columns of all silos, from sums of each; a constant column keeps
     deviation 1."""
-    sums = silos.total([table[part].sum(axis=0) for part in silos.parts])
-    mean = sums / silos.samples
-    squares = silos.total([((table[part] - mean) ** 2).sum(axis=0) for part in silos.parts])
-    deviation = np.sqrt(squares / silos.samples)
+    v = np.ones((len(table), 1)) if weights is None else weights[:, None]
+    count = silos.samples if weights is None else silos.weight(weights)
+    mean = silos.total([(v * table)[part].sum(axis=0) for part in silos.parts]) / count
+    far = v * (table - mean) ** 2
+    deviation = np.sqrt(silos.total([far[part].sum(axis=0) for part in silos.parts]) / count)
     flat = deviation <= 1e-10 * (1 + np.abs(mean))  # what rounding leaves of a constant
     return Scale(mean, np.where(flat, 1.0, deviation))
 
@@ -262,35 +271,44 @@ def stacked(
     fold: np.ndarray,
     k: int,
     size: int | None = None,
+    *,
     spread: float = 1.0,
+    weights: np.ndarray | None = None,
+    blocks: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """The data of this process's silos, with a leading axis; padding, to `size` samples, is zero
     and weighs nothing."""
     m = silos.count
     size = size or silos.size
     index = np.zeros((len(silos.parts), size), dtype=int)
-    real = np.zeros(index.shape, dtype=bool)
+    weight = np.zeros(index.shape)
     for row, part in enumerate(silos.parts):
         index[row, : len(part)] = part
-        real[row, : len(part)] = True
+        weight[row, : len(part)] = 1.0 if weights is None else weights[part]
     # (silos, k + 1, size): the last model leaves out no samples
-    left_out = (fold[index][:, None] == np.arange(k + 1)[:, None]) & real[:, None]
-    trained = real[:, None] & ~left_out
+    out = fold[index][:, None] == np.arange(k + 1)[:, None]
+    trained = weight[:, None] * ~out
     counts = np.maximum(silos.total(trained.sum(axis=2)), 1)
+    whole = silos.samples if weights is None else silos.weight(weights)
     wide = np.pad(features, ((0, 0), (0, -features.shape[1] % FEATURES)))
+    block = np.arange(wide.shape[1])
+    if blocks is not None:
+        block[: len(blocks)] = np.unique(blocks, return_inverse=True)[1]
+    each = lambda value: np.repeat(np.asarray(value)[None], len(silos.parts), axis=0)
     return {
-        "features": wide[index] * real[..., None],
-        "targets": targets[index] * real[..., None],
+        "features": wide[index] * (weight > 0)[..., None],
+        "targets": targets[index] * (weight > 0)[..., None],
         "training": trained * (m / counts)[:, None],
-        "validation": left_out * (m / silos.samples),
-        "prior": np.full(len(silos.parts), 0.5 / silos.samples),
-        "spread": np.full(len(silos.parts), float(spread)),
+        "validation": weight[:, None] * out * (m / whole),
+        "prior": each(0.5 / whole),
+        "spread": each(float(spread)),
+        "block": each(block),
     }
 
 
-def penalties(x: Tree, spread: jax.Array | float) -> jax.Array:
+def penalties(x: Tree, d: Tree) -> jax.Array:
     """The penalty of each feature, (2)."""
-    return jnp.exp(x["common"] + spread * x["own"])  # (2)
+    return jnp.exp(x["common"] + d["spread"] * x["own"][d["block"]])  # (2)
 
 
 def scores(y: Tree, d: Tree) -> jax.Array:
@@ -298,28 +316,19 @@ def scores(y: Tree, d: Tree) -> jax.Array:
     return jnp.einsum("np,kpc->knc", d["features"], y["coef"]) + y["intercept"][:, None, :]
 
 
-def log_loss(s: jax.Array, t: jax.Array) -> jax.Array:
-    """(1) for classes: t is 0 or 1 if there is one column, otherwise one-hot."""
-    normaliser = jax.nn.softplus(s[..., 0]) if s.shape[-1] == 1 else jax.nn.logsumexp(s, axis=-1)
-    return normaliser - jnp.sum(t * s, axis=-1)  # (1)
-
-
-def squared_loss(s: jax.Array, t: jax.Array) -> jax.Array:
-    """(1) for numbers."""
-    return 0.5 * jnp.sum((s - t) ** 2, axis=-1)  # (1)
-
-
-def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objective, Objective]:
+@cache  # compiled programs belong to these functions, and serve every fit of the same shapes
+def levels(loss: Loss) -> tuple[Objective, Objective]:
     """Both objectives of a silo with this loss: (4) and (3)."""
+    summed = losses.summed(loss)
 
     def outer(x: Tree, y: Tree, d: Tree) -> jax.Array:
-        fit = jnp.sum(d["validation"] * loss(scores(y, d), d["targets"]))
+        fit = summed(scores(y, d), d["targets"], d["validation"])
         prior = jnp.sum(x["own"] ** 2) + (x["common"] + 5) ** 2 / 16
         return fit + d["prior"] * prior  # (4)
 
     def inner(x: Tree, y: Tree, d: Tree) -> jax.Array:
-        fit = jnp.sum(d["training"] * loss(scores(y, d), d["targets"]))
-        size = jnp.sum(penalties(x, d["spread"])[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(
+        fit = summed(scores(y, d), d["targets"], d["training"])
+        size = jnp.sum(penalties(x, d)[:, None] * y["coef"] ** 2) + INTERCEPT * jnp.sum(
             y["intercept"] ** 2
         )
         return fit + size  # (3)
@@ -327,12 +336,8 @@ def _levels(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[Objectiv
     return outer, inner
 
 
-# Made once: compiled programs belong to these functions, and serve every fit of the same shapes.
-LOSSES = {"log": _levels(log_loss), "squared": _levels(squared_loss)}
-
-
 def problem_of(
-    silos: Census, data: dict[str, np.ndarray], loss: str, name: str = "silos"
+    silos: Census, data: dict[str, np.ndarray], loss: Loss, name: str = "silos"
 ) -> Problem:
     """The two levels for the data of this process's silos, with their start."""
     models = data["training"].shape[1]
@@ -341,9 +346,9 @@ def problem_of(
     x0 = {"common": np.asarray(START), "own": np.zeros(width)}
     y0 = {"coef": np.zeros((models, width, columns)), "intercept": np.zeros((models, columns))}
     if len(silos.parts) == silos.count:
-        return Problem(*LOSSES[loss], data, x0, y0, name=name)
+        return Problem(*levels(loss), data, x0, y0, name=name)
     own = lambda agent: {key: leaf[agent - silos.first] for key, leaf in data.items()}
-    return Problem(*LOSSES[loss], own, x0, y0, agents=silos.count, name=name)
+    return Problem(*levels(loss), own, x0, y0, agents=silos.count, name=name)
 
 
 def residual(s: Snapshot) -> jax.Array:

@@ -16,13 +16,14 @@ from decibo.errors import CorruptedFileError, InputError
 from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
 from decibo.sklearn.encoder import SiloEncoder
-from decibo.sklearn.estimators import SiloLogisticRegression, SiloRidge
+from decibo.sklearn.estimators import SiloCox, SiloGLM, SiloLogisticRegression, SiloRidge
 from decibo.sklearn.trust import SiloTrust
 
 KIND = "decibo model"
 FORMAT = 1
 KNOWN = {
-    known.__name__: known for known in (SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust)
+    known.__name__: known
+    for known in (SiloEncoder, SiloLogisticRegression, SiloRidge, SiloGLM, SiloCox, SiloTrust)
 }
 ARRAYS = (
     "coef_",
@@ -33,6 +34,10 @@ ARRAYS = (
     "scale_",
     "silos_",
     "feature_names_in_",
+    "personal_coef_",
+    "personal_intercept_",
+    "personal_silos_",
+    "covariance_",
 )
 PLAIN = ("n_iter_", "n_features_in_")
 
@@ -51,6 +56,11 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
                 "Use joblib for other models.",
             )
         check_is_fitted(step)
+        if callable(getattr(step, "loss", None)):
+            raise InputError(
+                f"{step!r} has a loss that is a function, which JSON cannot hold.",
+                "Use joblib for it.",
+            )
     content = {
         "kind": KIND,
         "format": FORMAT,

@@ -57,6 +57,7 @@ from decibo.run.checkpoint import Checkpoints
 from decibo.silo.estimators import Silo, site_fit
 from decibo.sklearn import silos
 from decibo.sklearn.estimators import SiloLogisticRegression
+from decibo.sklearn.losses import log_loss
 from decibo.validate import above, fraction, integer, positive
 
 Tree = dict[str, jax.Array]
@@ -67,7 +68,7 @@ ROUNDS = 400  # of accelerated gradients for the models of an audit, at most
 
 def _judged(x: jax.Array, y: Tree, d: Tree) -> jax.Array:
     k = d["judging"].shape[0]
-    losses = silos.log_loss(silos.scores({name: y[name][:k] for name in y}, d), d["targets"])
+    losses = log_loss(silos.scores({name: y[name][:k] for name in y}, d), d["targets"])
     far = x - d["centre"]
     return jnp.sum(d["judging"] * losses) + d["prior"] * far @ far  # (3)
 
@@ -82,7 +83,7 @@ def _trained(x: jax.Array, y: Tree, d: Tree) -> jax.Array:
     v = jnp.concatenate(rows)
     ridge = d["penalty"] * jnp.sum(y["coef"] ** 2, axis=(1, 2))
     ridge += silos.INTERCEPT * jnp.sum(y["intercept"] ** 2, axis=1)
-    losses = silos.log_loss(silos.scores(y, d), d["targets"])
+    losses = log_loss(silos.scores(y, d), d["targets"])
     return jnp.sum(v * (losses + ridge[:, None]))
 
 
@@ -174,13 +175,13 @@ class SiloTrust(SiloLogisticRegression):
             random_state=random_state,
             checkpoint=checkpoint,
         )
-        del self.validation, self.spread
+        del self.validation, self.spread, self.blocks, self.personal, self.errors
         self.penalty = penalty
         self.prior = prior
         self.centre = centre
         self.folds = folds
 
-    def fit(
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]  (its samples have trust for weights)
         self,
         X: ArrayLike,
         y: ArrayLike,
