@@ -101,7 +101,7 @@ class TunableMethod:
             for name in parameter.tied:
                 values[name] = values[parameter.name]
         made = self.factory(**self.fixed, **values)
-        return minibatch(made) if sampled and not made.stochastic else made
+        return minibatch(made) if sampled and decibo.Need.MINIBATCHES not in made.needs else made
 
 
 def all_methods() -> dict[str, TunableMethod]:

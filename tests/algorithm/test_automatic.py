@@ -370,7 +370,7 @@ def test_sweeps_take_methods_that_find_their_steps():
 
 def test_a_network_for_each_variable_is_refused():
     ring = decibo.ring(5)
-    with pytest.raises(decibo.InputError, match="finds its step sizes over one network"):
+    with pytest.raises(decibo.InputError, match="finds its step sizes itself"):
         decibo.solve(
             decibo.problems.quadratic(5), {"x": ring, "y": ring, "z": decibo.complete(5)}, steps=5
         )

@@ -80,9 +80,10 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus
-from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.algorithm import Algorithm, Theory
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.measure.cost import sometimes
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
@@ -212,12 +213,11 @@ def automatic(
         init=Partial(_init, plan),
         step=Partial(_step, plan),
         view=Partial(_view, direction),
-        told=True,
+        needs=BY_DEFAULT - {Need.ONE_NETWORK} | {Need.NETWORK_CONSTANTS},
         chosen=Partial(_chosen, plan),
         direction=direction,
         answer=direction.answer,
-        bias=direction.bias,
-        products=direction.products,
+        theory=Theory(direction.bias),
         sampled=None if pace.sampled else automatic(direction, alpha, gamma, SAMPLED),
     )
 

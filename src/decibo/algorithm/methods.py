@@ -79,10 +79,8 @@ def ahead_exact(
             )
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
-    return replace(
-        compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner),
-        theorem=None if any(map(is_rule, (alpha, inner))) else "Theorem B",
-    )
+    composed = compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner)
+    return composed if any(map(is_rule, (alpha, inner))) else _covered(composed, "Theorem B")
 
 
 @method(
@@ -142,7 +140,7 @@ def ahead(
         )
     inner = matched(None, cast("Rate", gamma), lam) if beta is None else beta
     along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=inner, z=gamma)
-    return replace(along, theorem=None if any(map(is_rule, (alpha, beta, gamma))) else "Theorem 1")
+    return along if any(map(is_rule, (alpha, beta, gamma))) else _covered(along, "Theorem 1")
 
 
 @method(provenance=READ)
@@ -159,7 +157,7 @@ def ahead_minimax(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate
     Lands: O(step) from the solution if the agents differ.
     """
     along = compose(direction.minimax_penalty(lam), consensus.dgd(), x=alpha, y=beta, z=gamma)
-    return replace(along, theorem="Corollary 2")
+    return _covered(along, "Corollary 2")
 
 
 @method(provenance=READ)
@@ -327,7 +325,7 @@ def sparkle_ed(
     Lands: exact.
     """
     along = _implicit(consensus.exact_diffusion(), alpha, beta, gamma, theta)
-    return replace(along, theorem="Theorem B" if theta is None else None)
+    return _covered(along, "Theorem B") if theta is None else along
 
 
 @method(
@@ -503,3 +501,7 @@ def _implicit(
         y=beta,
         v=gamma,
     )
+
+
+def _covered(method: Algorithm, theorem: str) -> Algorithm:
+    return replace(method, theory=method.theory._replace(theorem=theorem))

@@ -66,20 +66,14 @@ def settings(
     start: Mapping[str, jax.Array],
 ) -> dict[str, str]:
     """What can be told without the data."""
-    matrices = (
-        [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
-    )
-    turns = getattr(network, "turns", ())
     parts = [
-        part
-        for matrix in (*matrices, *turns)
-        for part in (matrix.indptr, matrix.indices, matrix.data)
+        part for matrix in network.matrices for part in (matrix.indptr, matrix.indices, matrix.data)
     ]
     chosen = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
         "method": f"{method.name}({chosen})",
-        "network": f"{network!r} {digest(*parts, str(getattr(network, 'rate', '')))}",
+        "network": f"{network!r} {digest(*parts, network.words)}",
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
     }

@@ -27,6 +27,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
+from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.formatting import format_number, listed
 from decibo.measure.measures import SOLVED, as_trees
@@ -279,7 +280,7 @@ def step_sizes(rows: Mapping[str, jax.Array]) -> str:
 def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
     """A sentence, if the inner level has no curvature at the start, or at the end; not looked at
     where data is spread over devices."""
-    if setup.program.placement or setup.method.bias == MOREAU:
+    if setup.program.placement or setup.method.theory.bias == MOREAU:
         return ""
     functions = setup.program.functions
     if end is None:
@@ -357,7 +358,11 @@ def _why_not_finite(setup: Setup, run: RunState, failed: int | None) -> str:
     # The objectives of a large run were not computed before it.
     if setup.program.placement is None:
         start = setup.rows()
-        key = setup.inputs.key if setup.method.stochastic and setup.source is None else None
+        key = (
+            setup.inputs.key
+            if Need.MINIBATCHES in setup.method.needs and setup.source is None
+            else None
+        )
         both = loop.values(setup.program.functions, setup.inputs.data, start["x"], start["y"], key)
         for name, row in zip(("outer", "inner"), map(np.asarray, both), strict=True):
             for agent in np.flatnonzero(~np.isfinite(row))[:1]:

@@ -21,7 +21,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
 from decibo.algorithm.privacy import masks_of
-from decibo.data.stream import Stream
+from decibo.capabilities import SWEEP, Need, check
 from decibo.errors import InputError, missing
 from decibo.formatting import format_setting
 from decibo.network.directed import DirectedNetwork
@@ -243,11 +243,8 @@ def sweep(
     cases: list[Any] = list(zip(*columns, strict=True))
     for over, by, _ in cases:
         check_types(problem, over, by)
-    if isinstance(problem.sample, Stream):
-        raise InputError(
-            "A sweep runs many settings in one program, and a stream of minibatches feeds one run.",
-            "Use decibo.solve for each setting, or decibo.repeat for several seeds.",
-        )
+    for over, _, _ in cases:
+        check(SWEEP, problem, over)
     steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     agents = cases[0][0].agents
@@ -319,7 +316,8 @@ def _prepared(
     several = len({id(over) for over, _, _ in cases}) > 1
     mixings = [over.mixing("dense") for over, _, _ in cases] if several else [cases[0][0].mixing()]
     reaches = [
-        network_constants(over) if by.told else None for over, by, _ in cases[: len(mixings)]
+        network_constants(over) if Need.NETWORK_CONSTANTS in by.needs else None
+        for over, by, _ in cases[: len(mixings)]
     ]
     recorded = recorded_of(problem, first, functions, data, variables, measures)
 
@@ -425,7 +423,7 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbac
     for place, cell in enumerate(cells):
         history = {name: values[place] for name, values in rows.items()}
         suspect = worsened(history) or (kept[place] and not cell.method.one_level)
-        if status[place] is Status.done and cell.method.bias != MOREAU and suspect:
+        if status[place] is Status.done and cell.method.theory.bias != MOREAU and suspect:
             start = sweep.starts[cell.case, cell.seed]
             x, y = (jnp.mean(start[name], axis=0) for name in ("x", "y"))
             if not_strongly_convex(program.functions, sweep.data, x, y, "at the start"):

@@ -24,13 +24,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.capabilities import Need
 from decibo.errors import CorruptedFileError, InputError, first_line, missing, short, short_repr
 from decibo.files import (
     atomic_write_all,
@@ -447,17 +448,14 @@ def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
     edges = None
     if len(network.edges) <= EDGES:
         ends = network.edges.T
-        if isinstance(network, DirectedNetwork):
-            weights = entries(network.pull, ends[1], ends[0])  # the receiver is the row
-        else:
-            weights = entries(network.weights, ends[0], ends[1])
+        weights = entries(network.matrices[0], ends[1], ends[0])  # the receiver is the row
         listed = zip(*ends, weights.ravel(), strict=True)
         edges = [(int(i), int(j), float(weight)) for i, j, weight in listed]
     rho = None
-    if not isinstance(network, DirectedNetwork) and (
-        "spectrum" in network.__dict__ or network.shifts is not None
-    ):
-        rho = float(network.rho)
+    if Need.SYMMETRIC_WEIGHTS in network.gives:
+        undirected = cast("Network", network)
+        if "spectrum" in network.__dict__ or undirected.shifts is not None:
+            rho = float(undirected.rho)
     return {
         "name": str(network.name),
         "agents": network.agents,
