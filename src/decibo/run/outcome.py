@@ -309,7 +309,7 @@ def _far_apart(setup: Setup, solution: Solution) -> str:
     """A sentence, if y and z of a penalty have run away from each other: they leave along
     directions in which g bends down, where lam (y - z) does not settle, and nothing else shows
     it, since their mean stays."""
-    if not (setup.method.bias or "").startswith("1/lam") or setup.program.placement:
+    if not (setup.method.theory.bias or "").startswith("1/lam") or setup.program.placement:
         return ""
     y, z = (getattr(solution.agents, name, None) for name in ("y", "z"))
     if y is None or z is None:
