@@ -19,7 +19,6 @@ from decibo.algorithm.compose import compose, minibatch, with_estimator
 from decibo.algorithm.conformance import check_method
 from decibo.algorithm.local_steps import local_steps
 from decibo.algorithm.methods import ahead, ahead_exact
-from decibo.capabilities import Need
 from decibo.errors import ConformanceError, InputError, LostError
 from decibo.measure.cost import Cost
 from decibo.measure.measures import Snapshot
@@ -48,7 +47,6 @@ __all__ = [
     "DivergedError",
     "InputError",
     "LostError",
-    "Need",
     "Network",
     "Problem",
     "Repeats",

@@ -11,13 +11,13 @@ import pytest
 
 import decibo
 from decibo import consensus, direction, estimator, rule
+from decibo.capabilities import Need
 from decibo.data import Batches
 from decibo.measure.cost import examine
 from decibo.problem.problem import Oracle
 from decibo.pytree import one_of
 from helpers import twin as twins
 
-Need = decibo.Need
 AGENTS, BATCHES, SEED = 4, 5, 3
 A, B, C, P = 0.05, 0.2, 0.15, 0.3
 

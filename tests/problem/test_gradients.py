@@ -241,7 +241,7 @@ def test_every_method_takes_a_fused_kernel_or_refuses_it(name, fused):
     method = an_example(name)
     one, start = one_of(fused.data), one_of(fused.start_rows(AGENTS))
     counted = examine(fused.functions, one, start, method.core)  # traces no derivatives
-    declared = decibo.Need.SECOND_DERIVATIVES in method.needs
+    declared = decibo.capabilities.Need.SECOND_DERIVATIVES in method.needs
     assert counted.products == declared
     if declared:
         wanted = (
