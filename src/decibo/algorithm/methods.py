@@ -65,8 +65,8 @@ def ahead_exact(
             number kappa it takes about sqrt(kappa) steps instead of kappa
 
     Without alpha or gamma the agents find the step sizes themselves while they run
-    (decibo.algorithm.automatic), with momentum for y and z and gradient tracking for x: half a
-    gradient of g more, and it sends n + 5 numbers more.
+    (decibo.algorithm.automatic), with momentum for c and w = lam (y - z)/2 in place of y and z and
+    gradient tracking for x: a quarter of a gradient of g more, and it sends n + 5 numbers more.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
@@ -77,6 +77,7 @@ def ahead_exact(
             raise InputError(
                 "momentum goes with given step sizes only.", "Pass alpha and gamma too."
             )
+        along = direction.centred_penalty(lam)
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
     composed = compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner)
