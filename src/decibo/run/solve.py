@@ -41,8 +41,7 @@ from decibo.problem.problem import Functions, Problem, require_products, why_no_
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
 from decibo.run.checkpoint import Checkpointer, Checkpoints, check_folder
-from decibo.run.data_marks import Marks
-from decibo.run.fingerprint import PARTS, fingerprint
+from decibo.run.fingerprint import PARTS, Marks, fingerprint
 from decibo.run.host_gradients import PiecesStepper, are_wanted
 from decibo.run.loop import LARGE, Inputs, Program
 from decibo.run.observers import Callbacks, Report, reporting, saving, watched
@@ -160,7 +159,7 @@ def solve(
         plan = Plan(steps, every, tuple(name for name, _ in setup.program.measures))
         if checkpointer is not None:
             state = checkpointer.restore(state, steps)
-            saves = checkpointer.every
+            saves = checkpointer.checkpoints.every
             plan = replace(plan, step=state.step, history=state.history, saves=saves)
 
         # What makes the steps, and what looks at them; checkpoints last, so that what is saved has
