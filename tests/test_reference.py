@@ -42,7 +42,7 @@ def test_every_public_name_has_a_docstring_that_begins_with_a_sentence():
 
 def test_the_front_door_stays_small():
     """Seventeen of the names are rooms; nothing else may be added lightly."""
-    assert len(decibo.__all__) <= 53
+    assert len(decibo.__all__) <= 54
 
 
 @pytest.mark.parametrize("name", NAMESPACES)

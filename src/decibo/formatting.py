@@ -10,6 +10,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TypeAlias
 
 import numpy as np
@@ -267,3 +268,13 @@ def _name(function: object) -> str:
         format_setting(value, literal=True) for value in (function.args, function.keywords) if value
     ]
     return f"{name}({', '.join(parts)})"
+
+
+def in_notebook(shown: object) -> str | None:
+    """`_repr_html_` of whatever has a page: a small table, and a drawing. It is made above all
+    rooms, so it is looked up by its name when a notebook asks."""
+    try:
+        html = import_module("decibo.report.notebook").html
+    except ImportError:  # only the core is installed: a notebook shows the text
+        return None
+    return html(shown)

@@ -26,6 +26,7 @@ from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import complete, from_graph, from_weights, ring
 from decibo.network.network import Network
 from decibo.parallel.processes import init_distributed
+from decibo.problem.check import check_problem
 from decibo.problem.heterogeneity import heterogeneity
 from decibo.problem.problem import Problem
 from decibo.problem.reference import reference
@@ -58,6 +59,7 @@ __all__ = [
     "ahead_exact",
     "callbacks",
     "check_method",
+    "check_problem",
     "complete",
     "compose",
     "compression",

@@ -321,6 +321,19 @@ def test_check_says_what_the_theory_promises(here, call):
     assert call("check", "quad.py", "-m", method, "--json").json["holds"] is True
 
 
+def test_check_compares_the_gradients_with_differences(here, call):
+    text = (here / "quad.py").read_text()
+    lying = "\nimport dataclasses, jax\nfrom jax.lax import stop_gradient as stop\nold = problem.inner\n"
+    lying += (
+        "problem = dataclasses.replace(problem, inner=lambda x, y, d: old(x, y, d) + stop(y) @ y)\n"
+    )
+    (here / "lying.py").write_text(text + lying)
+    said = call("check", "lying.py", "-m", "ahead[alpha=0.01,gamma=0.1,lam=20]").err
+    said = " ".join(said.split())
+    assert "has a stop_gradient of something that depends on y" in said
+    assert "fails 1 of 5 checks: inner in y: the gradient is not that of the values" in said
+
+
 @pytest.mark.parametrize("kind", ["methods", "problems", "networks", "measures"])
 def test_list_names_everything_with_its_settings(call, kind):
     said = call("list", kind, "--json").json[kind]

@@ -215,9 +215,13 @@ def test_without_a_cheap_exact_answer_methods_are_compared_by_the_answer_itself(
         assert judged(script, small) is script  # it names its own
     write(measures=None)
     large = decibo.Problem(
-        lambda x, y, d: x * d, lambda x, y, d: (y**2).sum() + x * d, jnp.ones(2), 0.0, jnp.ones(300)
+        lambda x, y, d: x * d + 0 * y[0],
+        lambda x, y, d: (y**2).sum() + x * d,
+        jnp.ones(2),
+        0.0,
+        jnp.ones(300),
     )
-    flat = replace(small, inner=lambda x, y, d: (x**2).sum(), inner_solution=None)
+    flat = replace(small, inner=lambda x, y, d: (x**2).sum() + 0 * y[0], inner_solution=None)
     with opened("quad.py") as bare:
         assert judged(bare, small).settings.measures == ("cheap", "phi", "stationarity")
         assert judged(bare, large) is bare

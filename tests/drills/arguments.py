@@ -206,7 +206,7 @@ def targets(folder: Path) -> Iterator[Target]:
                 lambda x, y, d: {"g": jnp.sum(y)},
                 lambda x, y, d: y,
                 lambda x, y, d: None,
-                lambda x, y, d: INF * jnp.sum(y),
+                lambda x, y, d: INF * (jnp.sum(x) + jnp.sum(y)),
                 lambda x, y, d: jnp.nonsense,
             ],  # type: ignore
             "data": data,

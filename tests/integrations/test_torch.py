@@ -198,6 +198,18 @@ def test_nothing_is_copied_on_the_way_in():
     assert bridge.arrays(tensor).ctypes.data == tensor.data_ptr()
 
 
+def test_minibatches_are_drawn_by_a_function_of_jax():
+    rows = torch.arange(16.0, dtype=torch.float64).reshape(AGENTS, 2, 2)
+    loss = lambda x, y, d: (y - d.mean(0) - x).square().sum()
+    draw = lambda d, key: d[jax.random.choice(key, 2, (1,))]
+    problem = bridge.problem(
+        loss, loss, rows, torch.zeros(2).double(), torch.zeros(2).double(), sample=draw
+    )
+    end = solved(problem, decibo.minibatch(METHOD), steps=30)
+    assert end.status == "done"
+    assert end.history["outer"][-1] != solved(problem, steps=30).history["outer"][-1]
+
+
 def test_what_is_wrong_is_said_before_the_loop(quadratic):
     _, (outer, inner, data, x0, y0), _ = quadratic
     rejected = {
@@ -255,3 +267,85 @@ def test_the_example_runs(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("done: 10 offices")
     assert "nan" not in printed
+
+
+def lying(model, inner):
+    """The problem with this inner loss of a small network, whose outer loss is right."""
+    call = torch.func.functional_call
+    rows = torch.randn(AGENTS, 7, 6, generator=torch.Generator().manual_seed(2)).double()
+    outer = lambda x, y, d: call(model, y, d).square().mean()
+    return bridge.problem(outer, inner, rows, torch.zeros(()).double(), model, together=False)
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda model, d: model(d), lambda model, d: model[2](model[1](model[0](d)))]
+)
+def test_the_weights_of_the_module_in_place_of_y_are_found(loss):
+    model = small_network()
+    decay = lambda y: sum(part.square().sum() for part in y.values())
+    for inner in (
+        lambda x, y, d: loss(model, d).square().mean() + x.exp() * decay(y),
+        lambda x, y, d: loss(model, d).square().mean() + x**2,
+        lambda x, y, d: decay(y) + x.exp() * sum(p.square().sum() for p in model.parameters()),
+    ):
+        with pytest.raises(decibo.InputError, match="inner uses the module's own weights"):
+            lying(model, inner)
+
+
+def test_arguments_that_a_loss_ignores_are_found():
+    model = small_network()
+    call = torch.func.functional_call
+    with pytest.raises(decibo.InputError, match="inner does not depend on y"):
+        lying(model, lambda x, y, d: x**2)
+    with pytest.warns(UserWarning, match=r"Neither outer nor inner depends on x\."):
+        lying(model, lambda x, y, d: call(model, y, d).square().mean())
+    with pytest.warns(UserWarning, match=r"depends on y\['2\.bias'\], y\['2\.weight'\]"):
+        bridge.problem(
+            lambda x, y, d: y["0.weight"].sum() + y["0.bias"].sum(),
+            lambda x, y, d: x * y["0.weight"].square().sum() + y["0.bias"].square().sum(),
+            torch.ones(AGENTS, 2).double(),
+            torch.ones(()).double(),
+            model,
+        )
+
+
+def test_a_detached_weight_a_dropout_and_a_batch_norm_are_found():
+    model = small_network()
+    call = torch.func.functional_call
+
+    def weighted(x, y, d):
+        loss = call(model, y, d).square().mean(1)
+        return (loss.detach().sigmoid() * loss).mean() + x.exp() * y["2.bias"].square().sum()
+
+    with pytest.warns(UserWarning, match=r"gradient of inner is not .* Is there a detach\(\)"):
+        lying(model, weighted)
+    decay = lambda x, y: x.exp() * sum(part.square().sum() for part in y.values())
+    for layer, words in (
+        (torch.nn.Dropout(0.5), "inner must return the same .* it draws random numbers"),
+        (torch.nn.BatchNorm1d(5).double(), "The layer 1 is a BatchNorm1d, whose running"),
+    ):
+        unfit = torch.nn.Sequential(
+            torch.nn.Linear(6, 5).double(), layer, torch.nn.Linear(5, 3).double()
+        )
+        inner = lambda x, y, d, net=unfit: call(net, y, d).square().mean() + decay(x, y)
+        rows = torch.ones(AGENTS, 7, 6).double()
+        with pytest.raises(decibo.InputError, match=words):
+            bridge.problem(
+                lambda x, y, d: y["0.bias"].sum(), inner, rows, 0.0, unfit, together=False
+            )
+        if isinstance(layer, torch.nn.Dropout):
+            unfit.eval()
+            bridge.problem(
+                lambda x, y, d: y["0.bias"].sum(), inner, rows, 0.0, unfit, together=False
+            )
+
+
+def test_a_data_loader_is_refused_in_words():
+    rows = torch.utils.data.TensorDataset(torch.ones(8, 3))
+    loader = torch.utils.data.DataLoader(rows, batch_size=4)
+    loss = lambda x, y, d: (y - x).square().sum()
+    for data in (loader, [loader] * 4):
+        with pytest.raises(
+            decibo.InputError, match=r"it holds a DataLoader or a Dataset .* sample="
+        ):
+            bridge.problem(loss, loss, data, torch.zeros(3), torch.zeros(3))

@@ -100,7 +100,11 @@ def test_float32(formula):
 
 
 def test_no_answer_is_nan_inside_and_an_error_outside():
-    problem = replace(quadratic(agents=3), inner=lambda x, y, d: -1.5 * y @ y, inner_solution=None)
+    problem = replace(
+        quadratic(agents=3),
+        inner=lambda x, y, d: -1.5 * y @ y + 0 * jnp.sum(x),
+        inner_solution=None,
+    )
     answer = exact(problem.functions, problem.data, problem.x0, problem.y0)
     assert not answer.converged
     assert all(jnp.isnan(part).all() for part in (answer.y, answer.phi, answer.grad))
@@ -111,7 +115,7 @@ def test_no_answer_is_nan_inside_and_an_error_outside():
 def test_an_inner_problem_without_minimum_says_what_is_left():
     problem = Problem(
         lambda x, y, d: y @ y,
-        lambda x, y, d: jnp.sum(jnp.exp(-y)),
+        lambda x, y, d: jnp.sum(jnp.exp(-y - 0 * x)),
         np.zeros(2),
         np.ones(1),
         np.ones(1),

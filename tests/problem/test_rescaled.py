@@ -136,6 +136,6 @@ def test_what_is_no_scale_is_said():
     with pytest.raises(InputError, match="at hand"):
         decibo.rescaled(replace(problem, data=lambda agent: {}, agents=3))
     with pytest.raises(InputError, match="strongly convex"):
-        decibo.rescaled(replace(problem, inner=lambda x, y, d: -jnp.sum(y**2)))
+        decibo.rescaled(replace(problem, inner=lambda x, y, d: 0 * jnp.sum(x) - jnp.sum(y**2)))
     with pytest.raises(InputError, match="floor"):
         logistic_hyperparameters(floor=-1.0)

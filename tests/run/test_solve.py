@@ -165,7 +165,11 @@ def test_the_advice_names_the_step_size_that_was_too_large(setting, value):
 def test_a_growing_but_finite_run_is_not_called_diverged():
     data = jnp.zeros((2, 1))
     away = decibo.Problem(
-        lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y), lambda x, y, d: jnp.sum(y**2), data, 0.0, 0.0
+        lambda x, y, d: -jnp.sum(x) + 0 * jnp.sum(y),
+        lambda x, y, d: jnp.sum((y - 0 * x) ** 2),
+        data,
+        0.0,
+        0.0,
     )
     solution = decibo.solve(
         away,

@@ -251,7 +251,7 @@ def test_ctrl_c_ends_a_site_that_waits_and_the_same_command_goes_on(four, tmp_pa
 
 
 def test_waiting_and_compiling_are_told_apart_from_the_steps(tmp_path):
-    outer = lambda x, y, d: jnp.sum((x - d) ** 2)  # a new problem, which must be compiled
+    outer = lambda x, y, d: jnp.sum((x - d + 0 * y) ** 2)  # a new problem, which must be compiled
     inner = lambda x, y, d: 0.5 * jnp.sum((y - x) ** 2)
     problem = decibo.Problem(outer, inner, np.arange(4.0)[:, None], np.zeros(1), np.zeros(1))
     job = make_job(problem, FIXED, steps=30)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
-from decibo.capabilities import Need
 from decibo.errors import ConformanceError, InputError, first_line
 from decibo.measure.cost import MarkedMix, examine
 from decibo.network.graphs import from_weights, path, ring
@@ -282,7 +281,7 @@ def _compilation(method: Algorithm) -> str | None:
 
 def _light_cone(method: Algorithm) -> str | None:
     """Change the last agent's data on a path and see who notices."""
-    if Need.NETWORK_CONSTANTS in method.needs:
+    if method.told:
         return None  # what agents agree on before the first step comes from everywhere
     agents = AGENTS_CHECKED
     steps = 2
@@ -353,9 +352,9 @@ def _landing(method: Algorithm, on: bool | Problem, landed: list[str]) -> str | 
 def lands(method: Algorithm, problem: Problem | None = None) -> tuple[bool, str]:
     """Whether the mean of x rests at the solution, or closer to it with smaller steps or a larger
     lam; and where."""
-    if Need.MINIBATCHES in method.needs:
+    if method.stochastic:
         return True, "not tried, since it draws minibatches"
-    problem = problem or quadratic(1 if Need.ONE_AGENT in method.needs else LANDING_AGENTS)
+    problem = quadratic(1 if method.centralised else LANDING_AGENTS) if problem is None else problem
     if problem.agents is None or callable(problem.data) or not problem.solution:
         return (
             False,

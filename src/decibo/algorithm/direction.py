@@ -66,7 +66,6 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
-from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -101,7 +100,8 @@ class Direction:
     answer   the entry of the view that answers for y*(x)
     bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ...,
              "1/c", None if exact
-    needs    products with second derivatives of g, if it is known to multiply with them
+    products  whether it needs products with second derivatives of g; None: found out by tracing a
+              step
 
     Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
@@ -115,7 +115,7 @@ class Direction:
     )
     answer: str = field(default="y", metadata={"static": True})
     bias: str | None = field(default=None, metadata={"static": True})
-    needs: Needs = field(default=frozenset(), metadata={"static": True})
+    products: bool | None = field(default=None, metadata={"static": True})
 
 
 class Penalty(NamedTuple):
@@ -164,7 +164,9 @@ Weights = dict[int, float]  # a_j for every j
 def penalty(lam: Rate) -> Direction:
     """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
     at = Partial(_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam")
+    return Direction(
+        Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam", products=False
+    )
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
@@ -177,7 +179,14 @@ def symmetric_penalty(lam: Rate) -> Direction:
     view = Partial(_with_center)
     start = Partial(_start_penalty)
     return Direction(
-        start, at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
+        start,
+        at,
+        "symmetric_penalty",
+        Penalty._fields,
+        view,
+        answer="c",
+        bias="1/lam^2",
+        products=False,
     )
 
 
@@ -191,7 +200,14 @@ def centred_penalty(lam: Rate) -> Direction:
     view = Partial(_with_answer)
     start = Partial(_start_centred)
     return Direction(
-        start, at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2"
+        start,
+        at,
+        "centred_penalty",
+        Centred._fields,
+        view,
+        answer="c",
+        bias="1/lam^2",
+        products=False,
     )
 
 
@@ -208,7 +224,9 @@ def penalty_p(lam: Rate, p: int = 2) -> Direction:
     view = Partial(_with_interpolation, weights)
     names = _points(len(weights))._fields
     start = Partial(_start_penalty_p, weights)
-    return Direction(start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}")
+    return Direction(
+        start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}", products=False
+    )
 
 
 def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> Direction:
@@ -225,31 +243,43 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     at = Partial(_implicit, products)
     if ridge is not None:
         at = Partial(_ridged, products, schedule("ridge", ridge))
-    needs = frozenset({Need.SECOND_DERIVATIVES} if difference is None else ())
-    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields, needs=needs)
+    return Direction(
+        Partial(_start_implicit), at, "implicit", Implicit._fields, products=difference is None
+    )
 
 
 def minimax() -> Direction:
     """Gradient descent ascent, for problems with g = -f; uses f only."""
-    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields)
+    return Direction(
+        Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields, products=False
+    )
 
 
 def minimax_penalty(lam: Rate) -> Direction:
     """AHEAD's minimax case, for problems with g = -f; uses f only."""
     at = Partial(_minimax_penalty, schedule("lam", lam))
-    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam")
+    return Direction(
+        Partial(_start_penalty),
+        at,
+        "minimax_penalty",
+        Penalty._fields,
+        bias="1/lam",
+        products=False,
+    )
 
 
 def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
     """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
     at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
-    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c")
+    return Direction(
+        Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c", products=False
+    )
 
 
 def single() -> Direction:
     """One level only: both x and y descend f. For checks, and for comparison with one-level
     libraries."""
-    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
+    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields, products=False)
 
 
 def _start_penalty(values: Mapping[str, Vector]) -> Penalty:

@@ -43,18 +43,15 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
-from decibo.capabilities import Need, Needs
 from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.measure.cost import sometimes
-from decibo.problem.problem import Oracle
+from decibo.problem.problem import BATCHES, Oracle
 from decibo.pytree import Tree
 from decibo.validate import fraction, integer
 from decibo.validate import seed as check_seed
 
 IN = "promise_in_bounds"
-BOTH = frozenset({Need.MINIBATCHES, Need.FULL_DATA})
-NUMBERED = frozenset({Need.MINIBATCHES, Need.NUMBERED_BATCHES})
 __all__ = ["Estimator", "minibatch", "page", "saga", "sarah", "snapshot", "storm"]
 
 
@@ -64,13 +61,17 @@ class Estimator:
     """An estimator: `start(oracle, s)` creates its memory; `at(direction, oracle, s, memory, k,
     key)` returns d and the new memory.
 
-    needs   of the problem: minibatches, a fixed list of them, gradients on all data
+    sampled   whether it draws minibatches
+    batches   whether these must be a fixed list, `decibo.data.Batches`
+    full      whether it also takes gradients on all data, which a stream does not have
     """
 
     start: Callable[[Oracle, Tree], Tree]
     at: Callable[..., tuple[Tree, Tree]]
     name: str = field(metadata={"static": True})
-    needs: Needs = field(default=frozenset({Need.MINIBATCHES}), metadata={"static": True})
+    sampled: bool = field(default=True, metadata={"static": True})
+    batches: bool = field(default=False, metadata={"static": True})
+    full: bool = field(default=False, metadata={"static": True})
 
 
 class Past(NamedTuple):
@@ -133,14 +134,16 @@ def page(p: float, *, seed: int = 0) -> Estimator:
     seed   of the coin, which all agents share
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
-    return Estimator(Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", BOTH)
+    return Estimator(
+        Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", full=True
+    )
 
 
 def sarah(period: int) -> Estimator:
     """SARAH or SPIDER: `page` with full gradients at every `period`-th step."""
     period = integer("period", period)
     return Estimator(
-        Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", BOTH
+        Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", full=True
     )
 
 
@@ -151,7 +154,7 @@ def saga() -> Estimator:
     The problem must have a fixed list of batches. The table holds as many directions as there are
     batches.
     """
-    return Estimator(Partial(_empty_table), Partial(_saga), "saga", NUMBERED)
+    return Estimator(Partial(_empty_table), Partial(_saga), "saga", batches=True)
 
 
 def snapshot(p: float, *, seed: int = 0) -> Estimator:
@@ -165,7 +168,8 @@ def snapshot(p: float, *, seed: int = 0) -> Estimator:
         Partial(_zero),
         Partial(_snapshot, due),
         f"snapshot({due.probability:g})",
-        frozenset({Need.FULL_DATA}),
+        sampled=False,
+        full=True,
     )
 
 
@@ -191,8 +195,7 @@ def _list_of_batches(oracle: Oracle) -> Batches:
     batches = oracle.functions.sample
     if not isinstance(batches, Batches):
         raise InputError(
-            "saga needs a fixed list of batches, which the problem does not have.",
-            Need.NUMBERED_BATCHES.remedy,
+            "saga needs a fixed list of batches, which the problem does not have.", BATCHES
         )
     return batches
 

@@ -274,7 +274,7 @@ def check(
     ] = 1.0,
     as_json: Json = False,
 ):
-    """Show what the theory guarantees, without running.
+    """Check the objectives, and show what the theory guarantees.
 
     \b
     Example:
@@ -329,27 +329,6 @@ def report(
       decibo report out/mine-compare
       decibo report out/first out/second --figures --latex table.tex
       decibo report out/mine-compare --figures --size 3.3x2.4 --font 8 --log
-    """
-
-
-@app.command()
-@work_of("predict.predict")
-def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.json", help="What save() wrote.")],
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or parquet file.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT.csv", help="Where to write.")
-    ] = None,
-    silo: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Whose personal model predicts which row.")
-    ] = None,
-    as_json: Json = False,
-):
-    """Predict the rows of a table by a saved model.
-
-    \b
-    Example:
-      decibo predict models/heart.json patients.csv -o predicted.csv
     """
 
 

@@ -93,13 +93,18 @@ def resume(folder: Path, steps: int | None, as_json: bool) -> int:
 
 
 def check(path: Path, method: str | None, radius: float, as_json: bool) -> int:
-    """The conditions of the theorem for this method, and which of them hold. The exit code does not
-    depend on the answer: the conditions are sufficient, and many runs converge outside them."""
+    """What is wrong with the objectives, and which conditions of the theorem hold for this method.
+    The exit code does not depend on the answer: the conditions are sufficient, and many runs
+    converge outside them."""
     positive("--radius", radius)
     with opened(path) as script:
         choice = script.choose(method)
         try:
             parts = fitted(*script.build(script.seeds[0]), choice.method)
+            try:
+                decibo.check_problem(parts.problem)
+            except decibo.ConformanceError as error:
+                note(str(error))
             result = decibo.theory.check(*parts, radius=radius)
             text = result.to_json() if as_json else f"{result}\n"
         except ArithmeticError as error:

@@ -27,17 +27,20 @@ loop: methods that need them refuse such a problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import compress
 from typing import Any, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError, first_line, missing, short
+from decibo.errors import InputError, first_line, missing, short, warn
 from decibo.integrations.host import on_all
+from decibo.problem.check import difference_error, largest_error
+from decibo.problem.dependence import STOPPED, check_used, leaf_names
 from decibo.problem.problem import Problem, Sampler
 from decibo.pytree import Layout, Tree, Vector
 from decibo.validate import flag
@@ -97,6 +100,7 @@ def problem(
             raise InputError(
                 f"{name} must be a function (x, y, d), but it is {short(repr(function))}."
             )
+    _check_parts(data, x0, y0)
     stacked = arrays(data)
     for name, tree in (("x0", x0), ("y0", y0)):
         _check_precision(name, arrays(tree))
@@ -113,8 +117,15 @@ def problem(
         )
         for function in (outer, inner)
     )
-    for name, loss in (("outer", f), ("inner", g)):
-        _try(name, loss, arrays(x0), arrays(y0), jax.tree.map(lambda leaf: leaf[:1], stacked))
+    points = arrays(x0), arrays(y0)
+    leaves = leaf_names(*points)
+    first = jax.tree.map(lambda leaf: leaf[:1], stacked)
+    own = [parameter for tree in (x0, y0) for parameter in _parameters(tree)]
+    used = {
+        name: set(compress(leaves, _try(name, loss, points, first, own)))
+        for name, loss in (("outer", f), ("inner", g))
+    }
+    check_used(used, leaves)
     agents = np.arange(len(jax.tree.leaves(stacked)[0]), dtype=np.int32)
     return Problem(
         _Value(f),
@@ -270,17 +281,54 @@ def _check_precision(name: str, tree: Tree) -> None:
         )
 
 
-def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
-    """Evaluate an objective and its gradient once, so that what is wrong is said here and not in
-    the compiled loop."""
-    own_x, own_y = (
-        np.asarray(part.layout.ravel(tree))[None] for part, tree in ((loss.x, x), (loss.y, y))
-    )
+def _check_parts(data: Tree, x0: Tree, y0: Tree) -> None:
+    """Reject data that come in batches, and modules with a state that no gradient moves."""
+    loaders = torch.utils.data.DataLoader, torch.utils.data.Dataset
+    if any(isinstance(leaf, loaders) for leaf in jax.tree.leaves(data)):
+        raise InputError(
+            "data must be tensors with a leading axis of agents, but it holds a DataLoader or a"
+            " Dataset of PyTorch.",
+            "Stack the tensors of all agents, and draw minibatches by sample=, as"
+            " docs/how-to/deep_learning.md shows.",
+        )
+    is_module = lambda node: isinstance(node, torch.nn.Module)
+    for node in jax.tree.leaves((x0, y0), is_leaf=is_module):
+        for name, layer in node.named_modules() if is_module(node) else ():
+            if isinstance(layer, torch.nn.modules.batchnorm._NormBase) and layer.training:
+                raise InputError(
+                    f"The layer {name} is a {type(layer).__name__}, whose running statistics are"
+                    " neither x nor y: agents would not agree on them.",
+                    "Use LayerNorm or GroupNorm, or call eval() to keep the statistics of a"
+                    " trained model.",
+                )
+
+
+def _parameters(tree: Tree) -> list[Any]:
+    """The trainable parameters of the modules in a tree."""
+    leaves = jax.tree.leaves(_opened(tree))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
+
+
+def _try(
+    name: str, loss: _Torch, points: tuple[Tree, Tree], data: Tree, own: Sequence[Any]
+) -> list[bool]:
+    """Evaluate an objective and its gradient, so that what is wrong is said here and not in the
+    compiled loop; returns which leaves of x and y it uses.
+
+    own   parameters of the modules, for which x and y stand
+    """
+    flat = [
+        np.asarray(part.layout.ravel(tree))
+        for part, tree in zip((loss.x, loss.y), points, strict=True)
+    ]
     given = data if loss.held is None else np.zeros(1, int)
+    rows: Any = lambda at: [part[None] for part in np.split(at, [flat[0].size])]
+    value = lambda at: loss.values(*rows(at), given)
     try:
-        value = loss.values(own_x, own_y, given)
-        if value.shape == (1,):
-            loss.gradients(own_x, own_y, given)
+        point = np.concatenate(flat)
+        found = value(point)
+        if found.shape == (1,):
+            loss.gradients(*rows(point), given)
     except Exception as error:
         advice = (
             "If torch.func.vmap does not take it, pass together=False."
@@ -292,12 +340,51 @@ def _try(name: str, loss: _Torch, x: Tree, y: Tree, data: Tree) -> None:
             f" {first_line(error).rstrip('.')}.",
             advice,
         ) from error
-    if value.shape != (1,):
+    if found.shape != (1,):
         raise InputError(
             f"An objective must return one number, but {name} returns a tensor of the shape"
-            f" {value.shape[1:]}.",
+            f" {found.shape[1:]}.",
             "Sum or average inside the function.",
         )
+    if not np.array_equal(found, value(point), equal_nan=True):
+        raise InputError(
+            f"{name} must return the same for the same arguments, but it draws random numbers.",
+            "Call model.eval(), which switches dropout off.",
+        )
+
+    # One backward pass: on which leaves of x and y, and on which parameters of the modules, the
+    # loss depends.
+    (one,) = _each(loss._given(*rows(point), given))
+    leaves, treedef = jax.tree.flatten((loss.x(one[0]), loss.y(one[1])))
+    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    with torch.enable_grad():
+        result = loss.function(*jax.tree.unflatten(treedef, leaves), one[2])
+    slopes = [None] * (len(leaves) + len(own))
+    if result.requires_grad:
+        slopes = torch.autograd.grad(result, [*leaves, *own], allow_unused=True)
+    if any(slope is not None for slope in slopes[len(leaves) :]):
+        raise InputError(
+            f"{name} uses the module's own weights, which no step changes, in place of those that"
+            " it is given.",
+            "Write torch.func.functional_call(model, y, inputs) for model(inputs), and detach()"
+            " where the weights at the start are meant.",
+        )
+
+    # Along a direction in x and y together, near the start: at the start itself there may be kinks.
+    random = np.random.default_rng(0)
+    scale = 0.1 * (1 + np.linalg.norm(point)) / point.size**0.5
+    near = (point + scale * random.normal(size=point.shape)).astype(point.dtype)
+    found = [part[0].astype(point.dtype) for part in loss.gradients(*rows(near), given)]
+    slope = np.concatenate(found)
+    along = random.normal(size=point.shape).astype(point.dtype)
+    error = difference_error(lambda at: value(at.astype(point.dtype))[0], slope, near, along)
+    if float(error) > largest_error(point.dtype):
+        warn(
+            f"The gradient of {name} is not that of its values: they differ by"
+            f" {100 * float(error):.2g} %. Is there a detach() of something that depends on x or"
+            f" y? {STOPPED}"
+        )
+    return [slope is not None for slope in slopes[: len(leaves)]]
 
 
 @dataclass(frozen=True)

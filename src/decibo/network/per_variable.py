@@ -7,17 +7,16 @@ its variable. Variables with the same network share their messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 
-from decibo.capabilities import Need, Needs
 from decibo.errors import InputError, short
 from decibo.network.mixing import Mixing
-from decibo.network.network import Exchange, Network, Share, check_plain
+from decibo.network.network import Network
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -57,22 +56,16 @@ class EachNetwork(Network):
     groups: tuple[Group, ...] = ()
 
     @property
-    def gives(self) -> Needs:
-        """What all of them give."""
-        apart = {Need.ONE_NETWORK, Need.NETWORK_CONSTANTS}
-        return super().gives.intersection(*(one.gives for one in self.networks)) - apart
+    def turns(self) -> tuple[csr_array, ...]:
+        """The weights of all networks."""
+        return tuple(network.weights for network in self.networks)
 
     @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """Their mean, and the weights of all networks."""
-        return self.weights, *(network.weights for network in self.networks)
-
-    @property
-    def words(self) -> str:
-        """All else that they consist of."""
+    def rate(self) -> str:
+        """All else that they consist of, in words."""
         return "; ".join(
-            f"{group} {network!r} {network.words}"
-            f" {[turn.data.tolist() for turn in network.matrices[1:]]}"
+            f"{group} {network!r} {getattr(network, 'rate', '')}"
+            f" {[turn.data.tolist() for turn in _turns(network)]}"
             for group, network in zip(self.groups, self.networks, strict=True)
         )
 
@@ -88,22 +81,36 @@ class EachNetwork(Network):
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """Each variable by its own network."""
-        return Each(tuple(network.mixing(kernel) for network in self.networks), self.groups)
+        return self.around(lambda network: network.mixing(kernel))
 
-    def made_of(self, exchange: Exchange) -> Mixing:
-        """The same, made of single exchanges."""
-        return Each(tuple(network.made_of(exchange) for network in self.networks), self.groups)
+    def around(self, mixing: Callable[[Network], Mixing]) -> Each:
+        """The mixing made of those of the networks."""
+        return Each(tuple(mixing(network) for network in self.networks), self.groups)
+
+    def check_variables(self, name: str, variables: Group | None) -> None:
+        """Reject a method, called so, with other variables than those that have a network."""
+        own = {variable for group in self.groups for variable in group}
+        if variables is None:
+            raise InputError(
+                f"{name} does not say which variable a message carries, so there cannot be a"
+                " network for each.",
+                "Use one network for all, or a method that is a direction times a consensus"
+                " strategy.",
+            )
+        if own != set(variables):
+            raise InputError(
+                f"{name} moves {', '.join(variables)}, but there are networks for"
+                f" {', '.join(sorted(own))}.",
+                "Pass exactly one for each variable.",
+            )
 
 
-def check_variables(name: str, variables: Group, shares: Sequence[Share]) -> None:
-    """Reject a method, called so, with other variables than those that have a network."""
-    own = {variable for share in shares for variable in share.group}
-    if own != set(variables):
-        raise InputError(
-            f"{name} moves {', '.join(variables)}, but there are networks for"
-            f" {', '.join(sorted(own))}.",
-            "Pass exactly one for each variable.",
-        )
+class Share(NamedTuple):
+    """Variables that share a network: over all links, on average, `messages` for each that they
+    exchange."""
+
+    group: Group
+    messages: float
 
 
 def each(networks: Mapping[str, Network]) -> EachNetwork:
@@ -123,8 +130,11 @@ def each(networks: Mapping[str, Network]) -> EachNetwork:
             f" {short(repr(networks))}."
         )
     for name, network in networks.items():
-        needs = {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK, Need.LOCKSTEP}
-        check_plain(f"A network for each variable, such as {name},", network, needs)
+        if not isinstance(network, Network) or isinstance(network, EachNetwork):
+            raise InputError(
+                f"The network of {name} must be an undirected decibo network, but it is"
+                f" {short(repr(network))}."
+            )
     sizes = sorted({network.agents for network in networks.values()})
     if len(sizes) > 1:
         raise InputError(
@@ -168,3 +178,7 @@ def places_of(tree: object, groups: tuple[Group, ...]) -> list[list[int]]:
             )
         found[owner].append(place)
     return found
+
+
+def _turns(network: Network) -> tuple[csr_array, ...]:
+    return getattr(network, "turns", ())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from decibo.problem.problem import Functions, Oracle, Problem, check_problem
+from decibo.problem.problem import Functions, Oracle, Problem, check_is_problem
 from decibo.problem.reference import reference
 from decibo.programs import jitted
 from decibo.pytree import Tree, Vector
@@ -48,7 +48,7 @@ def heterogeneity(problem: Problem, x: Tree = None, y: Tree = None) -> Heterogen
 
     The paper's constants are the largest values over the x that a run visits.
     """
-    check_problem(problem)
+    check_is_problem(problem)
     exact = reference(problem)
     x = problem.x0 if x is None else x
     y = exact.y(x) if y is None else jax.tree.map(jnp.asarray, y)

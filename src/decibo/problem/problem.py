@@ -40,13 +40,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.capabilities import Need, Needs
 from decibo.data.stream import Batches, FirstBatch, Samples, Stream
 from decibo.errors import InputError, first_line, short
-from decibo.programs import jitted, weak
+from decibo.formatting import in_notebook
+from decibo.problem.dependence import check_traces
+from decibo.programs import weak
 from decibo.pytree import Layout, Tree, Vector, one_of
 from decibo.validate import integer, only_known
-from decibo.validate import seed as check_seed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -60,9 +60,11 @@ Sampler = Callable[[Tree, jax.Array], Tree]
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 
+BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
 # how JAX begins when asked to differentiate a call of the host
 OUTSIDE_JAX = "Pure callbacks do not support JVP"
 OUTSIDE = "it is computed outside JAX"
+FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
 
 
 class Gradient(NamedTuple):
@@ -132,6 +134,8 @@ class Problem:
     outer_gradient: GradientFunction | None = None
     inner_gradient: GradientFunction | None = None
 
+    _repr_html_ = in_notebook
+
     def __repr__(self) -> str:
         sizes = f"x of {self.x_layout.size} and y of {self.y_layout.size} numbers"
         agents = "" if self.agents is None else f"{self.agents} agents, "
@@ -199,19 +203,6 @@ class Problem:
             self.outer_gradient,
             self.inner_gradient,
         )
-
-    @property
-    def gives(self) -> Needs:
-        """What methods and runtimes have of this problem. Whether there are second derivatives is
-        found out by a trace: `require_products`."""
-        gives = {Need.SECOND_DERIVATIVES}
-        if self.sample is not None:
-            gives |= {Need.MINIBATCHES}
-        if isinstance(self.sample, Batches):
-            gives |= {Need.NUMBERED_BATCHES}
-        if not isinstance(self.sample, Stream):
-            gives |= {Need.FULL_DATA}
-        return frozenset(gives)
 
     def restored(self, solution: Any) -> Any:
         """A run's solution as its caller stated the problem; `decibo.rescaled` changes it."""
@@ -338,9 +329,10 @@ class Problem:
         d = one_of(data)
         given = {"outer_gradient": self.outer_gradient, "inner_gradient": self.inner_gradient}
         gradients = {name: function for name, function in given.items() if function is not None}
+        traces = {}
         for name, function in {"outer": self.outer, "inner": self.inner, **gradients}.items():
             try:
-                value = jax.eval_shape(function, x, y, d)
+                traces[name], value = jax.make_jaxpr(function, return_shape=True)(x, y, d)
             except InputError:
                 raise
             except Exception as error:
@@ -356,6 +348,8 @@ class Problem:
                 _check_gradient(name, value, (x, y))
             else:
                 _check_scalar(name, value)
+        if not gradients and self.inner is not _half_square:
+            check_traces(traces, x, y)
 
 
 class Extras(TypedDict, total=False):
@@ -571,7 +565,7 @@ def _check_numbers(name: str, leaf: object) -> None:
 class NoSecondDerivativesError(InputError):
     """The inner objective has first gradients only, and `reason` is why; `what` needs more."""
 
-    def __init__(self, what: str, reason: str, remedy: str = Need.SECOND_DERIVATIVES.remedy):
+    def __init__(self, what: str, reason: str, remedy: str = FIRST_GRADIENTS):
         has = "which has first gradients only"
         super().__init__(
             f"{what} needs products with second derivatives of inner, {has}: {reason}.", remedy
@@ -680,7 +674,7 @@ class Oracle:
         """The same agent on batch j of a fixed list."""
         batches = self.functions.sample
         if not isinstance(batches, Batches):
-            raise InputError("This needs a fixed list of batches.", Need.NUMBERED_BATCHES.remedy)
+            raise InputError("This needs a fixed list of batches.", BATCHES)
         return self.on(batches.batch(self.data, j))
 
     def on(self, data: Tree) -> Oracle:
@@ -699,7 +693,7 @@ def why_no_products(functions: Functions, data: Tree) -> str:
 
 
 def require_products(
-    what: str, functions: Functions, data: Tree, remedy: str = Need.SECOND_DERIVATIVES.remedy
+    what: str, functions: Functions, data: Tree, remedy: str = FIRST_GRADIENTS
 ) -> None:
     """Reject an inner objective without second derivatives, on behalf of `what`, which needs
     them."""
@@ -725,70 +719,10 @@ def _why_no_products(
     return ""
 
 
-def check_problem(problem: object) -> None:
+def check_is_problem(problem: object) -> None:
     """It must be a problem."""
     if not isinstance(problem, Problem):
         raise InputError(
             "problem must be a decibo problem such as decibo.Problem(outer, inner, data, x0, y0),"
             f" but it is {short(repr(problem))}."
         )
-
-
-def check_gradients(problem: Problem, *, directions: int = 3, seed: int = 0) -> dict[str, float]:
-    """Whether gradients that come with a problem are those of its objectives: their errors against
-    central differences, {"outer": ..., "inner": ...}.
-
-    The error is |difference - slope|/(|slope| + |gradient|/sqrt(size)) along random directions of
-    length 1 in (x, y) near (x0, y0), the largest over agents and directions. Right gradients give
-    1e-6 or less in double precision, and about 1e-2 in single precision; wrong ones about 1. At
-    points without a derivative (a kink) the comparison means nothing.
-
-    directions   how many random directions to try
-    """
-    check_problem(problem)
-    if problem.agents is None:
-        raise InputError(
-            "The problem does not say how many agents it has.", "Pass agents= to Problem."
-        )
-    data = problem.local(range(problem.agents))
-    keys = jax.random.split(jax.random.key(check_seed(seed)), integer("directions", directions))
-    start = problem.start_rows(1)
-    errors = np.max(
-        [_errors(problem.functions, data, start["x"][0], start["y"][0], key) for key in keys],
-        axis=0,
-    )
-    return {"outer": float(errors[0]), "inner": float(errors[1])}
-
-
-@jitted()
-def _errors(
-    functions: Functions, data: Tree, x: jax.Array, y: jax.Array, key: jax.Array
-) -> tuple[jax.Array, ...]:
-    """The errors of outer and of inner at a random point, along a random direction."""
-    here, there = jax.random.split(key)
-    normal = lambda key, like: jax.random.normal(
-        jax.random.fold_in(key, like.size), like.shape, like.dtype
-    )
-    x, y = (
-        part + 0.1 * (1 + jnp.linalg.norm(part)) * normal(here, part) / part.size**0.5
-        for part in (x, y)
-    )
-    u, v = normal(there, x), normal(jax.random.fold_in(there, 1), y)
-    length = jnp.sqrt(jnp.sum(u**2) + jnp.sum(v**2))
-    u, v = u / length, v / length
-    # The cube root of the type's rounding error is where a central difference is most accurate.
-    e = float(jnp.finfo(y.dtype).eps) ** (1 / 3) * (1 + jnp.sqrt(jnp.sum(x**2) + jnp.sum(y**2)))
-
-    def of(level: str) -> jax.Array:
-        def one(d: Tree) -> jax.Array:
-            oracle = Oracle(functions, d)
-            h = partial(oracle.ask, f"{level}_value")
-            gradient = oracle.ask(level, x, y)
-            slope = jnp.sum(gradient.x * u) + jnp.sum(gradient.y * v)
-            size = jnp.sqrt((jnp.sum(gradient.x**2) + jnp.sum(gradient.y**2)) / (x.size + y.size))
-            difference = (h(x + e * u, y + e * v) - h(x - e * u, y - e * v)) / (2 * e)
-            return jnp.abs(difference - slope) / (jnp.abs(slope) + size + jnp.finfo(y.dtype).tiny)
-
-        return jnp.max(jax.vmap(one)(data))
-
-    return of("outer"), of("inner")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.errors import InputError, short
+from decibo.formatting import in_notebook
 from decibo.problem.newton import (
     Exact,
     Inner,
@@ -29,7 +30,7 @@ from decibo.problem.newton import (
 from decibo.problem.problem import (
     Functions,
     Problem,
-    check_problem,
+    check_is_problem,
     require_products,
     why_no_products,
 )
@@ -75,6 +76,13 @@ class Reference:
         self.data = data
         self.x0 = x0
         self.y0 = y0
+
+    _repr_html_ = in_notebook
+
+    def __repr__(self) -> str:
+        agents = jax.tree.leaves(self.data)[0].shape[0]
+        sizes = f"x of {self.functions.x.size} and y of {self.functions.y.size} numbers"
+        return f"Reference({agents} agents, {sizes})"
 
     def at(self, x: Tree) -> Answer:
         """All three at once: one solve."""
@@ -158,7 +166,7 @@ class Reference:
 def reference(problem: Problem, *, agents: int | Sequence[int] | None = None) -> Reference:
     """The exact y*(x), Phi(x) and grad Phi(x) of a problem, or of some of its agents (a number of
     them or a list)."""
-    check_problem(problem)
+    check_is_problem(problem)
     requested = problem.agents if agents is None else agents
     if requested is None:
         raise InputError(

@@ -33,7 +33,7 @@ import numpy as np
 
 from decibo.data.stream import Stream
 from decibo.errors import InputError, first_line
-from decibo.problem.problem import Objective, Oracle, Problem, check_problem, why_no_products
+from decibo.problem.problem import Objective, Oracle, Problem, check_is_problem, why_no_products
 from decibo.pytree import Tree, one_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def rescaled(problem: Problem, scale: Scale | None = None) -> Problem:
             by products with second derivatives, or by secants of first gradients where there are
             none
     """
-    check_problem(problem)
+    check_is_problem(problem)
     if callable(problem.data) or isinstance(problem.sample, Stream):
         raise InputError(
             "The data of all agents must be at hand, but that of this problem is read by a"

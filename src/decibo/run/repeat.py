@@ -17,13 +17,11 @@ from dataclasses import dataclass, replace
 from types import UnionType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import numpy as np
-
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
 from decibo.data.stream import Stream
 from decibo.errors import InputError, missing, short
-from decibo.formatting import format_number, plural
+from decibo.formatting import format_number, in_notebook, plural
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.network.per_variable import each as for_each
@@ -31,13 +29,14 @@ from decibo.problem.problem import Problem
 from decibo.run.fingerprint import same_programs
 from decibo.run.observers import Report
 from decibo.run.seeds import Band, Course, Spread, band, is_minimised, seed_numbers, spread
-from decibo.run.solution import Solution, Status
+from decibo.run.solution import Solution, Status, drawn, scalars_of
 from decibo.run.solve import Measures, check_fit, check_types, solve
 from decibo.run.start import Start
 from decibo.validate import one_of
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 AnyNetwork = Network | DirectedNetwork
 FUNCTIONS = ("outer", "inner", "sample", "inner_solution", "outer_gradient", "inner_gradient")
@@ -91,6 +90,12 @@ class Repeats:
         ]
         return band(courses, kind, is_minimised(measure))
 
+    def plot(self, *measures: str, kind: str = "quartiles", ax: Axes | None = None) -> Axes:
+        """Draw medians and bands over the steps with matplotlib, by default of all measures that
+        are never negative; returns the axes."""
+        bands = {name: self.band(name, kind) for name in measures or self.scalars}
+        return drawn(bands, ax, all_of_them=bool(measures))
+
     def to_pandas(self) -> pandas.DataFrame:
         """The histories below each other as a pandas DataFrame, with a column for the seed."""
         try:
@@ -103,19 +108,22 @@ class Repeats:
         ]
         return pandas.concat(tables, ignore_index=True)
 
+    _repr_html_ = in_notebook
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{number} {status}" for status, number in Counter(self.status).items())
-        ends = [f"{name} {_plus_minus(self.spread(name))}" for name in self._scalars()]
+        ends = [f"{name} {_plus_minus(self.spread(name))}" for name in self.scalars]
         return (
             f"Repeats({plural(len(self), 'seed')} of {self.method!r}: {counts}; {', '.join(ends)})"
         )
 
-    def _scalars(self) -> list[str]:
-        history = self.solutions[0].history
-        return [name for name, row in history.items() if name != "step" and np.ndim(row) == 1]
+    @property
+    def scalars(self) -> list[str]:
+        """The measures that are one number at each record."""
+        return scalars_of(self.solutions[0].history)
 
     def _check(self, measure: str) -> None:
-        one_of("The recorded measure", measure, self._scalars())
+        one_of("The recorded measure", measure, self.scalars)
 
 
 def _plus_minus(numbers: Spread) -> str:
@@ -174,9 +182,8 @@ def repeat(
         solutions.append(run)
         if run.status is Status.interrupted:  # the request is meant for the seeds after it, too
             break
-    count = len(solutions)
-    made = tuple(problems[:count]), tuple(networks[:count])
-    return Repeats(tuple(numbers[:count]), *made, method, tuple(solutions))
+    given = [tuple(part[: len(solutions)]) for part in (numbers, problems, networks)]
+    return Repeats(*given, method, tuple(solutions))
 
 
 def sharing(problem: Problem, first: Problem) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import SimpleNamespace
@@ -12,13 +13,16 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import missing
+from decibo.formatting import in_notebook
 from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
 from decibo.pytree import Tree
+from decibo.validate import one_of
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 
 class Status(StrEnum):
@@ -95,16 +99,53 @@ class Solution:
             }
         return pandas.DataFrame(columns)
 
+    def plot(self, *measures: str, ax: Axes | None = None) -> Axes:
+        """Draw measures over the steps with matplotlib, by default all that are never negative;
+        returns the axes."""
+        history = self.history
+        names = scalars_of(history)
+        wanted = [one_of("The recorded measure", name, names) for name in measures] or names
+        lines = {name: (history["step"], *3 * (history[name],)) for name in wanted}
+        return drawn(lines, ax, all_of_them=bool(measures))
+
+    _repr_html_ = in_notebook
+
     def __repr__(self) -> str:
-        last = ", ".join(
-            f"{name}={values[-1]:.3g}"
-            for name, values in self.history.items()
-            if name != "step" and len(values) and np.ndim(values[-1]) == 0
+        """One line of at most 80 columns: as many measures as fit."""
+        text = (
+            f"Solution({self.status} after {self.steps} steps of {self.method.name} on"
+            f" {self.network.agents} agents"
         )
-        return (
-            f"Solution({self.status} after {self.steps} steps of {self.method} on {self.network}:"
-            f" {last})"
-        )
+        for name in scalars_of(self.history):
+            row = self.history[name]
+            more = f", {name}={row[-1]:.3g}" if len(row) else ""
+            text += more if len(text) + len(more) < 80 else ""
+        return f"{text})"
+
+
+def scalars_of(history: Mapping[str, np.ndarray]) -> list[str]:
+    """The measures that are one number at each record."""
+    return [name for name, row in history.items() if name != "step" and np.ndim(row) == 1]
+
+
+def drawn(lines: Mapping[str, Sequence[np.ndarray]], ax: Axes | None, all_of_them: bool) -> Axes:
+    """Lines by their label, (step, low, median, high), on a logarithmic axis if none is negative;
+    otherwise all of them, or those that are not."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise missing("matplotlib", "Drawing runs", "plot") from error
+    fit = {label: rows for label, rows in lines.items() if not (np.stack(rows[1:]) < 0).any()}
+    lines = lines if all_of_them or not fit else fit
+    ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+    if lines.keys() <= fit.keys():
+        ax.set_yscale("log", nonpositive="mask")
+    for label, (step, low, middle, high) in lines.items():
+        (line,) = ax.plot(step, middle, label=label)
+        ax.fill_between(step, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
+    ax.set_xlabel("steps")
+    ax.legend(frameon=False)
+    return ax
 
 
 class DivergedError(RuntimeError):

@@ -29,8 +29,7 @@ from decibo.files import PRIVATE, atomic_write, read_checked, read_toml
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
-LISTS = ("missing", "columns", "drop")  # of read_table
-KEYS = ("name", "address", "listen", "data", "table", *LISTS)
+KEYS = ("name", "address", "listen", "data", "table")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 CONFIG = (
@@ -40,8 +39,6 @@ CONFIG = (
 COMMENTS = """\
 # data = "module:function"   what loads this site's data; no other site learns of it
 # table = "ours.csv"         or the file with its samples, for jobs with an [estimator]
-# missing = ["unknown"]      and of it: more words for a missing value, columns = [...] to read,
-# drop = ["room"]            columns to leave out
 """
 
 
@@ -106,8 +103,7 @@ class Identity:
     address   where others can call it, if they can
     listen    where it listens, if that differs from its address: behind a router, say
     data      what loads its data, as "module:function"
-    table     the CSV or parquet file with its samples, for jobs with an estimator; missing, columns
-              and drop are those of `decibo.data.read_table`
+    table     the CSV or parquet file with its samples, for jobs with an estimator
     """
 
     folder: Path
@@ -116,9 +112,6 @@ class Identity:
     listen: str | None = None
     data: str | None = None
     table: str | None = None
-    missing: tuple[str, ...] = ()
-    columns: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Identity:
@@ -130,15 +123,13 @@ class Identity:
                 f"There is no site in {place}.", "Make one with: decibo site init --name NAME"
             )
         table = read_toml(path, KEYS)
-        lists = {key: tuple(table.pop(key)) for key in LISTS if isinstance(table.get(key), list)}
-        bad = [key for key, value in table.items() if not isinstance(value, str) or key in LISTS]
-        bad += [key for key, words in lists.items() if not all(isinstance(w, str) for w in words)]
+        bad = [key for key, value in table.items() if not isinstance(value, str)]
         if bad or "name" not in table:
             raise InputError(
-                f"{path} must hold texts, lists of texts for {', '.join(LISTS)}, and a name among"
-                f" them, but {bad or 'the name'} is missing."
+                f"{path} must hold texts, and a name among them, but {bad or 'the name'} is"
+                " missing."
             )
-        return cls(place, **(table | lists))  # pyright: ignore[reportArgumentType]
+        return cls(place, **table)
 
     @classmethod
     def make(cls, folder: str | Path | None, name: str, address: str | None = None) -> Identity:
