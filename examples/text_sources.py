@@ -494,9 +494,8 @@ def report(rows: dict[str, list[float]], shares: dict[str, list[np.ndarray]]) ->
     for name, values in sorted(rows.items(), key=lambda row: np.mean(row[1])):
         error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.3f}" if len(values) > 1 else ""
         print(f"  {name:40s} {np.mean(values):.3f}{error}")
-    print(
-        "Look at: how little weight harmful text has, and what the first row needs to be allowed."
-    )
+    print("Look at: how little weight harmful text has. The oracle knows which text helps, and the")
+    print("ninth source is text that the searches may judge by, but not train on.")
 
 
 def main() -> None:
