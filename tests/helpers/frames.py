@@ -16,7 +16,7 @@ FRAMES = st.one_of(
         lambda kind, sender, step, words: pack(kind, JOB, sender, step, words=words),
         st.sampled_from([kind for kind in Kind if kind is not Kind.DATA]), st.integers(0, 3), st.integers(0, 40),
         st.dictionaries(
-            st.sampled_from(["waiting", "first", "status", "why", "heard", "steps", "share", "wanted"]),
+            st.sampled_from(["waiting", "first", "status", "why", "received", "newest", "steps", "share", "wanted"]),
             st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
                          lambda inner: st.lists(inner, max_size=3), max_leaves=5),
             max_size=4,

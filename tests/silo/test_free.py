@@ -297,7 +297,7 @@ def test_who_says_it_is_done_and_goes_shows_by_the_age_of_its_last_message(
     def bye(peer, frame, content):
         if frame.kind is not Kind.DATA or frame.step < 3:
             return [] if frame.kind is Kind.HERE else [content]
-        words = {"status": "done", "why": "", "heard": True, "waiting": []}
+        words = {"status": "done", "why": "", "received": True, "waiting": []}
         return [pack(Kind.BYE, frame.job, frame.sender, frame.step, words=words)]
 
     def site(name):

@@ -175,7 +175,7 @@ def test_one_frame_of_a_neighbour_does_not_shut_a_site_out_at_another_one():
         a.start(Deaf())
         for _ in range(3):
             time.sleep(0.03)
-            a.send("b", pack(Kind.HERE, JOB, 0, words={"heard": [(1 << 32) - 3, 0]}))
+            a.send("b", pack(Kind.HERE, JOB, 0, words={"newest": [(1 << 32) - 3, 0]}))
         b.offer(np.ones(2), busy=True)
         known = c._newest["b"].order
         assert known[0] == 0

@@ -75,10 +75,8 @@ def open_wires(job, homes, *names):
     lines = []
     wires = {}
     for name in names:
-        own = homes[name].credentials(job.sites[job.number(name)])
-        wires[name] = TlsWire(
-            job.consortium, name, own, lambda line, name=name: lines.append(f"{name}: {line}")
-        )
+        log = lambda line, name=name: lines.append(f"{name}: {line}")
+        wires[name] = TlsWire(job.consortium, name, homes[name], log)
     try:
         for name, wire in wires.items():
             wire.start(boxes[name])
@@ -456,7 +454,7 @@ def test_a_link_without_an_end_that_can_be_called_needs_a_relay(job, homes):
     hidden = tuple(Site(site.name, site.certificate) for site in job.sites)
     sites = Job(hidden, job.problem, job.network, job.method)
     with pytest.raises(InputError, match="neither has an address at which it can be called"):
-        TlsWire(sites.consortium, "north", own(homes, "north"))
+        TlsWire(sites.consortium, "north", homes["north"])
 
 
 CA = """

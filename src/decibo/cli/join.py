@@ -90,7 +90,6 @@ def _fit(path: Path, site: Identity, same_programs: bool, as_json: bool) -> Exit
 def _show_end(
     solution: decibo.Solution, outcome: Mapping[str, object], as_json: bool, where: str
 ) -> Exit:
-    """Show how it ended, and where the result is."""
     if as_json:
         terminal.print_json(outcome)
     else:
@@ -124,12 +123,14 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
         expected = decibo.solve(
             job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[]
         )
-        answers = {"x": "x", "y": job.method.answer}
-        rows = {
-            name: jax.tree.leaves(getattr(expected.agents, found))
-            for name, found in answers.items()
-        }
-        apart = {site: _apart(found[site], rows, number) for number, site in enumerate(job.names)}
+    apart: dict[str, float] = {}
+    for number, (site, own) in enumerate(found.items()):
+        agents = {"x": expected.agents.x, "y": getattr(expected.agents, job.method.answer)}
+        apart[site] = max(
+            float(np.max(np.abs(np.asarray(mine, float) - row[number]), initial=0))
+            for name, rows in agents.items()
+            for mine, row in zip(own[name], jax.tree.leaves(rows), strict=True)
+        )
     if as_json:
         terminal.print_json({"steps": job.steps, "sites": apart})
         return Exit.RAN
@@ -148,64 +149,30 @@ def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
     return Exit.RAN
 
 
-def _apart(found: dict[str, Any], rows: dict[str, list[jax.Array]], number: int) -> float:
-    """How far a site ended from its agent in the simulation."""
-    pairs = [
-        (own, row[number])
-        for name in rows
-        for own, row in zip(found[name], rows[name], strict=True)
-    ]
-    return max(
-        float(np.max(np.abs(np.asarray(own, float) - np.asarray(row)), initial=0))
-        for own, row in pairs
-    )
-
-
 def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[str, Any]:
-    """What each site ended with."""
     homes = {name: Identity.make(folder / name, name, _address(job, name)) for name in job.names}
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     tables["site"] = [_entry(home) for home in homes.values()]
-    words = [sys.executable, "-m", "decibo"]
-    options = [option for name in trusted for option in ("--trust", name)]
-    own = (
-        None
-        if job.relay is None
-        else Identity.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
-    )
-    if own is not None:
-        tables["relay"] = {key: value for key, value in _entry(own).items() if key != "name"}
     with contextlib.ExitStack() as stack:
         # modules are looked for beside it
         copy = path.resolve().parent / f".rehearsal-{os.getpid()}-{path.name}"
         stack.callback(copy.unlink, missing_ok=True)
+
+        def start(name: str, home: Identity, *words: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", "decibo", words[0], str(copy), *words[1:]]
+            command += ["--home", str(home.folder)]
+            return stack.enter_context(_running(command, folder / f"{name}.txt"))
+
+        relay = None
+        if job.relay is not None:
+            relay = Identity.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
+            tables["relay"] = {k: value for k, value in _entry(relay).items() if k != "name"}
         copy.write_text(tomli_w.dumps(tables), encoding="utf-8")
-        if own is not None:
-            command = [
-                *words,
-                "relay",
-                str(copy),
-                "--listen",
-                tables["relay"]["address"],
-                "--home",
-                str(own.folder),
-            ]
-            stack.enter_context(_running(command, folder / "relay.txt"))
-        commands = {
-            name: [
-                *words,
-                "join",
-                str(copy),
-                "--home",
-                str(home.folder),
-                "--synthetic",
-                "--json",
-                *options,
-            ]
-            for name, home in homes.items()
-        }
-        started = lambda name: stack.enter_context(_running(commands[name], folder / f"{name}.txt"))
-        running = {name: started(name) for name in commands}
+        if relay is not None:
+            start("relay", relay, "relay", "--listen", str(relay.address))
+        options = [option for name in trusted for option in ("--trust", name)]
+        words = ["join", "--synthetic", "--json", *options]
+        running = {name: start(name, home, *words) for name, home in homes.items()}
         codes: dict[str, int | None] = dict.fromkeys(running)
         # if one fails, the others would wait for it
         while None in codes.values() and not any(codes.values()):
@@ -222,7 +189,6 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
 
 
 def _address(job: Job, name: str) -> str | None:
-    """An address on this machine, for a site that has one."""
     return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{free_port()}"
 
 

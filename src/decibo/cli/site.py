@@ -45,7 +45,6 @@ SUMMED = (
 
 
 def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Exit:
-    """Make a key and show the card."""
     made = Identity.make(home, name, address)
     return _show_card(
         made,
@@ -55,7 +54,6 @@ def init(name: str, address: str | None, home: Path | None, as_json: bool) -> Ex
 
 
 def card(home: Path | None, as_json: bool) -> Exit:
-    """Show the card again."""
     return _show_card(Identity.at(home), as_json, "")
 
 
@@ -90,8 +88,7 @@ def check(
     with computing_in(read_dtype(path)):
         job = load_job(path, trust)
         run = prepare(job, site.name, load_data(site, trust, synthetic))
-        credentials = site.credentials(job.sites[run.agent.number])
-        wire = TlsWire(job.consortium, site.name, credentials, write_log, site.listen)
+        wire = TlsWire(job.consortium, site.name, site, write_log)
         answers = _answers(run.mailbox(wire, same_programs=same_programs), wait)
         title = f"{job.method!r}, {job.steps} steps on {job.network!r}"
         sent, size = _sent(run)

@@ -41,8 +41,6 @@ from decibo.silo.mix import Exchange, SiloMix, is_sent, messages, neighbours_of,
 
 
 class AgentInputs(NamedTuple):
-    """What stays the same during a run."""
-
     core: Core
     mixing: Mixing
     data: Tree
@@ -80,7 +78,6 @@ def direction(
 def move(
     functions: Functions, reach: Reach, inputs: AgentInputs, state: Tree, d: Tree, k: jax.Array
 ) -> Tree:
-    """One step along a direction that is known."""
     mix = SiloMix(inputs.mixing, k, jax.random.wrap_key_data(inputs.key), reach)
     new = moved(inputs.core.step.args[0], mix, state, d, k)
     return jax.tree.map(lambda old, leaf: leaf.astype(old.dtype), state, new)
@@ -106,14 +103,12 @@ class Agent:
 
     @cached_property
     def inputs(self) -> AgentInputs:
-        """The arguments of its programs."""
         mixing = silo_mixing(self.network, self.number, sums=self.sums)
         key = jax.random.key_data(jax.random.key(self.seed))
         return AgentInputs(self.method.core, mixing, self.data, key, jnp.int32(self.number))
 
     @cached_property
     def reach(self) -> Reach:
-        """What every agent knows about the network."""
         width, slow = self.network.reach
         return Reach(int(width), float(slow))
 
@@ -127,7 +122,6 @@ class Agent:
         return self._run(begin, exchange, start)
 
     def step(self, state: Tree, k: int, exchange: Exchange) -> Tree:
-        """The state after step k."""
         return self._run(step, exchange, state, np.int32(k))
 
     def direction(self, variables: Tree, k: int) -> Tree:
@@ -136,7 +130,6 @@ class Agent:
         return jax.block_until_ready(self._run(direction, no_exchange, variables, np.int32(k)))
 
     def move(self, state: Tree, d: Tree, k: int, exchange: Exchange) -> Tree:
-        """The state after a step along a direction that is known."""
         return self._run(move, exchange, state, d, np.int32(k))
 
     def next_message(self, state: Tree, k: int) -> np.ndarray:

@@ -88,7 +88,6 @@ class AsyncMailbox(Mailbox):
         )
 
     def start(self) -> None:
-        """Begin to connect, to receive, and to repeat."""
         self._began = self.clock()
         super().start()
         self._repeats.start()
@@ -156,7 +155,6 @@ class AsyncMailbox(Mailbox):
 
     @property
     def absent(self) -> list[str]:
-        """The neighbours that are left out."""
         with self._changed:
             return [peer for peer in self.peers if self._is_out(peer)]
 
@@ -302,16 +300,16 @@ class AsyncMailbox(Mailbox):
         if known is not None:
             sender = self.number[self.me]
             self._send(
-                [peer], pack(Kind.HERE, self.job, sender, words={"heard": list(known.order)})
+                [peer], pack(Kind.HERE, self.job, sender, words={"newest": list(known.order)})
             )
 
     def _on_here(self, peer: str, frame: Frame) -> None:
-        heard = frame.words.get("heard")
+        newest = frame.words.get("newest")
         if not (
-            isinstance(heard, list) and len(heard) == 2 and all(type(item) is int for item in heard)
+            isinstance(newest, list) and len(newest) == 2 and all(type(n) is int for n in newest)
         ):
             return
-        boot, moves = heard
+        boot, moves = newest
         with self._changed:
             known = self._boots[peer]
             behind = (boot, moves) > (known, self._moves)

@@ -82,7 +82,6 @@ class AsyncSite:
         self.steps += 1
 
     def direction(self) -> Tree:
-        """The direction at the point where it computes."""
         return self.site.agent.direction(self.begun, self.steps)
 
     def relay(self, finished: Tree | None) -> None:
@@ -180,7 +179,6 @@ class AsyncStepper(LockstepStepper):
         return with_axis(state), ended
 
     def _move(self) -> None:
-        """One move."""
         mover = self.mover
         pace = self.site.job.pace
         if pace is None:
@@ -206,7 +204,6 @@ class AsyncStepper(LockstepStepper):
             return self.mover.direction()
 
     def _at_the_end(self, steps: int) -> Ended:
-        """How the run has ended, and without whom."""
         job = self.site.job
         gone = self.mover.mailbox.absent
         without = (

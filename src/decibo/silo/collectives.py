@@ -76,7 +76,6 @@ class Collectives:
         )
 
     def _agreed(self, find: Callable[[], Any]) -> Any:
-        """What was found, now or in the earlier process."""
         if self.past is None:
             result = find()
         elif len(self.results) < len(self.past):
@@ -113,7 +112,6 @@ class Collectives:
             ) from error
 
     def sum(self, vector: np.ndarray) -> np.ndarray:
-        """The sum of what the sites have."""
         if self.sums is not None:
             return self.sums.opened(self.exchange(self.sums.hidden(vector)))  # (5)
         tree = self._tree
@@ -152,7 +150,6 @@ class SpanningTree:
 
 
 def tree_of(network: Network, number: int) -> SpanningTree:
-    """The place of a site in the tree of its network."""
     graph = networkx.Graph()
     graph.add_nodes_from(range(network.agents))
     graph.add_edges_from((int(i), int(j)) for i, j in network.edges if i != j)

@@ -254,12 +254,10 @@ class Connection(asyncio.Protocol):
         self.no_limit()
 
     def give_way(self) -> None:
-        """End at once, since too many wait."""
         self.problem = "it gave way to another one"
         self.transport.abort()
 
     def within(self, seconds: float, why: str) -> None:
-        """End unless this limit is lifted in time."""
 
         def too_late() -> None:
             self.refuse(why)
@@ -292,7 +290,6 @@ class Connection(asyncio.Protocol):
             self.transport.close() if isinstance(error, ssl.SSLError) else self.transport.abort()
 
     def refuse(self, why: str) -> None:
-        """Say once why this connection ends."""
         if not self.problem:
             self.problem = why
             who = f"{self.peer} at {self.host}" if self.peer else self.host

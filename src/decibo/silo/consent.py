@@ -104,7 +104,6 @@ def _place(spec: ModuleSpec) -> Path:
 
 
 def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
-    """Return if the user agrees to run this module."""
     place = _place(spec)
     if spec.name in trust.modules or place in trust.agreed:
         return

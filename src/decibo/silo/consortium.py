@@ -132,7 +132,6 @@ class Consortium:
 
     @property
     def names(self) -> list[str]:
-        """The names of the sites, in the order of the agents."""
         return [site.name for site in self.sites]
 
     @property
@@ -154,7 +153,6 @@ class Consortium:
         return self.names.index(name)
 
     def site_of(self, name: str) -> Site:
-        """The site of this name."""
         return self.sites[self.number(name)]
 
     def neighbours(self, name: str) -> list[str]:
@@ -167,7 +165,6 @@ class Consortium:
         return ", ".join(f"{site.name} {site.fingerprint[:16]}".strip() for site in self.sites)
 
     def terms(self, more: Mapping[str, str]) -> dict[str, str]:
-        """What the sites of a fit compare, in words."""
         return {
             "sites": self.cards,
             "network": f"{self.network!r} {digest(self.network.weights.data)}",
@@ -218,7 +215,7 @@ def read_consortium(path: str | Path, *, certificates: bool = True) -> Consortiu
     return Consortium(tuple(sites), network, relay=relay)
 
 
-def read_tables(path: str | Path, **known: tuple[str, ...]) -> dict[str, Any]:
+def read_tables(path: str | Path, **known: Sequence[str]) -> dict[str, Any]:
     """The tables of a job file; those that are named may have only these keys, and are empty if
     they are missing."""
     tables = read_toml(Path(path))
@@ -229,7 +226,6 @@ def read_tables(path: str | Path, **known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read_dtype(path: str | Path) -> str:
-    """The precision in which a job computes."""
     options = read_toml(Path(path)).get("run", {})
     dtype = options.get("dtype", "float64") if isinstance(options, Mapping) else "float64"
     return one_of(f"{Path(path).name}, [run].dtype", dtype, ["float32", "float64"])
@@ -245,7 +241,7 @@ def check_precision(path: str | Path) -> None:
         )
 
 
-def checked_table(file: str, name: str, value: object, known: tuple[str, ...]) -> dict[str, Any]:
+def checked_table(file: str, name: str, value: object, known: Sequence[str]) -> dict[str, Any]:
     """A table of a job file, if it is one and has only these keys."""
     if not isinstance(value, Mapping):
         raise InputError(f"{file}, {name} must be a table, but it is {short_repr(value)}.")
@@ -308,7 +304,6 @@ def with_agents(
 
 
 def _network(path: Path, value: object, names: list[str]) -> Network:
-    """The network by name, or on links between sites by name."""
     where = f"{path.name}, [network]"
     if not (isinstance(value, Mapping) and "links" in value):
         known = {name: getattr(networks, name) for name in networks.__all__ if name[0].islower()}

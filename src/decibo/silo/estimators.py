@@ -28,7 +28,7 @@ from decibo.data.encode import TEXT, Columns, Encoding, as_columns
 from decibo.errors import InputError, short_repr
 from decibo.formatting import listed
 from decibo.silo.consortium import Consortium
-from decibo.silo.joint_fit import JointFit, meet
+from decibo.silo.joint_fit import JointFit, joint_fit
 
 Silo = Consortium | str | Path
 
@@ -74,7 +74,7 @@ def site_fit(
     columns = own_columns(X)
     labels = own_labels(model, y, columns)
     own = [*columns.values(), np.asarray(column_or_1d(y)), *more]
-    with meet(consortium, terms_of(model, columns) | dict(agreed or {}), own) as fit:
+    with joint_fit(consortium, terms_of(model, columns) | dict(agreed or {}), own) as fit:
         sites = fit.collectives
         everyone = sites.share({"columns": kinds_of(columns), "labels": labels})
         _compare_labels(sites.names, [each["labels"] for each in everyone])

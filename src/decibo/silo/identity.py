@@ -43,8 +43,6 @@ COMMENTS = """\
 
 
 class Credentials(NamedTuple):
-    """The files of a site's certificate and key."""
-
     certificate: Path
     key: Path
 
@@ -115,7 +113,6 @@ class Identity:
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Identity:
-        """The site in this folder."""
         place = Path(folder or DEFAULT).expanduser()
         path = place / "site.toml"
         if not path.is_file():
@@ -187,7 +184,6 @@ class Identity:
 
 
 def _new_key(name: str) -> tuple[bytes, bytes]:
-    """A certificate and its key, in PEM."""
     program = shutil.which("openssl")
     if program is None:
         raise InputError(

@@ -1,36 +1,12 @@
 """A job: what all sites agree on before they compute together. One file, mailed to all of them, is
-the contract.
+the contract: docs/how-to/sites.md shows one. [run] has the settings of `Job`, and [method] and
+problem are names or tables with a name; beyond these,
 
-    problem = "hospital:make"            a name, or a function that is installed at each site; no
-                                         code travels
-    [network]                            by name, or  links = [["north", "east"], ["east", "south"]]
-    name = "ring"
-    [method]                             without it: ahead_exact, which finds its step sizes
-    name = "ahead_exact"
-    masks = 50.0                         numbers of this size that neighbours add and subtract hide
-                                         what is sent
+    [method]
+    masks = 50.0           of numbers that neighbours add and subtract, to hide what is sent
     [run]
-    mode = "lockstep"                    "free": nobody waits for slow or absent sites, with
-                                         ahead_free
-    steps = 300
-    seed = 0
-    checkpoint_every = 10                steps between two checkpoints
-    patience = 3600                      seconds for which a silent site is waited for; in free
-                                         mode: counts
-    rest = 1e-10                         free mode: end when nobody would move further than this, at
-                                         most `steps` steps
-    pace = 0.1                           free mode: seconds between two messages of a site, also
-                                         while it computes
-    secure_sums = true                   a site learns the sum of what its neighbours say, and not
-                                         what each says
-    dtype = "float64"
-    [relay]                              only if some link has no end that can be called
-    address = "relay.example.org:443"
-    certificate = '''-----BEGIN CERTIFICATE----- ...'''
-    [[site]]                             one for each site, in the order of the agents: its card
-    name = "north"
-    address = "north.example.org:7400"   left out: this site only calls others
-    certificate = '''-----BEGIN CERTIFICATE----- ...'''
+    dtype = "float64"      in which all sites compute
+    [relay]                only if some link has no end that can be called: address, certificate
 
 The problem's own data are there for rehearsals and to fix shapes; every site puts its own in their
 place. Sites compare `terms`, part by part, and every frame carries their checksum. Addresses are
@@ -43,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -66,7 +42,6 @@ from decibo.run.solve import check_fit, check_types, one_of
 from decibo.silo.consortium import (
     Consortium,
     check_precision,
-    checked_table,
     choice,
     made,
     read_consortium,
@@ -80,20 +55,6 @@ from decibo.validate import MOST_STEPS, at_least, flag, integer, positive
 from decibo.validate import one_of as one_word
 from decibo.validate import seed as check_seed
 
-RUN = (
-    "mode",
-    "steps",
-    "seed",
-    "checkpoint_every",
-    "patience",
-    "rest",
-    "pace",
-    "secure_sums",
-    "dtype",
-    "every",
-    "measures",
-    "until",
-)
 MODES = ("lockstep", "free")
 RESIDUAL = "residual"
 TOGETHER = (RESIDUAL, "mean_outer", "mean_inner")  # what sites can record together
@@ -225,7 +186,6 @@ class Job:
 
     @property
     def record_every(self) -> int:
-        """Steps between two records."""
         return self.every or max(1, self.steps // 100)
 
     def _check_free_mode(self) -> None:
@@ -251,12 +211,10 @@ class Job:
 
     @property
     def is_asynchronous(self) -> bool:
-        """Whether no site waits for another."""
         return self.mode == "free"
 
     @cached_property
     def consortium(self) -> Consortium:
-        """Who takes part."""
         return Consortium(
             self.sites,
             self.network,
@@ -268,11 +226,9 @@ class Job:
 
     @property
     def names(self) -> list[str]:
-        """The names of the sites."""
         return self.consortium.names
 
     def number(self, name: str) -> int:
-        """The agent that a site is."""
         return self.consortium.number(name)
 
     @cached_property
@@ -337,13 +293,14 @@ def read_job(
     """
     path = Path(path)
     consortium = read_consortium(path, certificates=certificates)
-    tables = read_tables(path)
+    apart = {"sites", "problem", "network", "method", "again", "relay"}
+    tables = read_tables(path, run=sorted({each.name for each in fields(Job)} - apart | {"dtype"}))
     if "estimator" in tables:
         raise InputError(
             f"{path} names an estimator, and so has no problem of its own.",
             f"Take part in it with: decibo join {path.name}",
         )
-    options = checked_table(path.name, "run", tables.get("run", {}), RUN)
+    options = tables["run"]
     one_word(f"{path.name}, [run].mode", options.get("mode", "lockstep"), MODES)
     options.pop("dtype", None)
     check_precision(path)

@@ -13,11 +13,12 @@ No site sees another's folder, and only its user may read it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -109,34 +110,33 @@ def join(
             "Leave it out; `every` of the job is the same at all sites.",
         )
     watchers = Callbacks(callbacks)
-    part = prepare(job, site, data, measures=measures, every=every)
+    site_run = prepare(job, site, data, measures=measures, every=every)
     log = log or (lambda line: None)
     own = Identity.at(home) if wire is None or folder is None else None
     place = Path(folder) if folder is not None else own.run(job.digest) if own else Path()
     if wire is None:
         assert own is not None
-        credentials = own.credentials(job.sites[job.number(site)])
-        wire = TlsWire(job.consortium, site, credentials, log, own.listen)
-    mailbox = part.mailbox(wire, log, same_programs=flag("same_programs", same_programs))
-    exchange = Exchanger(mailbox, part.peers)
+        wire = TlsWire(job.consortium, site, own, log)
+    mailbox = site_run.mailbox(wire, log, same_programs=flag("same_programs", same_programs))
+    exchange = Exchanger(mailbox, site_run.peers)
     kind = AsyncStepper if job.is_asynchronous else LockstepStepper
-    stepper = kind(part, mailbox, place, log, exchange)
+    stepper = kind(site_run, mailbox, place, log, exchange)
     if job.together:
-        sites = Collectives(exchange, job.network, job.names, part.agent.number)
-        stepper.together = NetworkMeasures.of(part, job.together, job.until or {}, sites)
+        sites = Collectives(exchange, job.network, job.names, site_run.agent.number)
+        stepper.together = NetworkMeasures(site_run, sites)
     with watched(progress) as report, private(place):
         return carry_out(stepper, watchers, report)[1]
 
 
 @contextmanager
-def private(folder: Path) -> Iterator[None]:
+def private(folder: Path) -> Iterator[Path]:
     """A folder that only its user may read, held by one process at a time."""
     check_folder(folder)
     # masks and shares of secrets are in it, and a folder of the caller's choice may be 0755
     os.chmod(folder, 0o700)
     with hold(folder, own=True):
         checkpoint_files.clear(folder)
-        yield
+        yield folder
 
 
 def carry_out(
@@ -187,7 +187,7 @@ def carry_out(
         if ended is None:
             state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
         if stepper.lost is not None:
-            live.lost(stepper.lost)
+            live.write("lost", str(stepper.lost))
             raise stepper.lost
 
         # Neighbours may still need what this site has sent; those that would wait for more must
@@ -211,30 +211,28 @@ def carry_out(
         with suppress(Exception):
             mailbox.close()
     solution = site.solution(state, ended, resumed)
-    live.end(solution)
+    live.step = solution.steps
+    live.write(str(solution.status), solution.message)
     callbacks.end(solution)
     return state, solution
 
 
 @dataclass
 class StatusFile:
-    """Where a run is, in a file that `decibo site status` shows, and for whom it waits, also for
-    the line of progress."""
+    """Where a run is and for whom it waits, in a file and on the line of progress."""
 
     folder: Path
     site: str
     steps: int
     report: Report | None
     step: int = 0
-    written: float = 0.0
-    mark: tuple[float, int] | None = field(default=None, init=False)
-    missing: tuple[str, ...] = field(default=(), init=False)
+    missing: tuple[str, ...] = ()
+    written: float = -math.inf
 
     def look(self, state: RunState, ended: Ended | None) -> None:
-        """After some steps."""
         self.step = state.step
-        self.mark = self.mark or (time.monotonic(), state.step)
-        self._write({})
+        self.missing = self.missing if ended else ()
+        self.write("running")
 
     def waits(self, names: tuple[str, ...], seconds: float) -> None:
         """While this site waits, which a signal ends: it is in the middle of a step."""
@@ -244,34 +242,27 @@ class StatusFile:
         if show is not None:
             show(names, seconds)
         self.missing = names
-        self._write({"waiting_for": list(names), "waited": round(seconds)})
+        self.write("running")
 
-    def lost(self, error: LostError) -> None:
-        """After a neighbour was silent for too long."""
-        waited = {"waiting_for": list(self.missing)} if self.missing else {}
-        self._write({"status": "lost", "message": str(error), **waited}, over=True)
-
-    def end(self, solution: Solution) -> None:
-        """After the run."""
-        self.step = solution.steps
-        ended = {"status": str(solution.status), "message": solution.message}
-        self._write(ended, over=True)
-
-    def _write(self, more: Mapping[str, object], *, over: bool = False) -> None:
+    def write(self, status: str, message: str = "") -> None:
         now = time.monotonic()
-        if self.written and now - self.written < PAUSE and not over:
+        if not message and now - self.written < PAUSE:
             return
         self.written = now
-        since, first = self.mark or (now, self.step)
-        rate = (self.step - first) / (now - since) if self.step > first else 0.0
-        left = {"seconds_left": max(0, round((self.steps - self.step) / rate))} if rate else {}
-        content = {"site": self.site, "status": "running", "step": self.step, "steps": self.steps}
-        whole = content | left | {"process": os.getpid(), "at": round(time.time())} | dict(more)
-        atomic_write(self.folder / STATUS, json.dumps(whole, indent=1) + "\n", PRIVATE)
+        content = {
+            "site": self.site,
+            "status": status,
+            "message": message,
+            "step": self.step,
+            "steps": self.steps,
+            "waiting_for": self.missing,
+            "process": os.getpid(),
+            "at": round(time.time()),
+        }
+        atomic_write(self.folder / STATUS, json.dumps(content, indent=1) + "\n", PRIVATE)
 
 
 def summary(site: str, solution: Solution) -> dict[str, object]:
-    """How the run ended at a site, as JSON."""
     cost = solution.cost
     return {
         "site": site,

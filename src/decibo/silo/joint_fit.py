@@ -57,8 +57,7 @@ def mailbox_of(consortium: Consortium, more: Mapping[str, str]) -> Mailbox:
     wire = consortium.wire
     if wire is None:
         own = Identity.at(consortium.home)
-        credentials = own.credentials(consortium.sites[consortium.number(consortium.site)])
-        wire = TlsWire(consortium, consortium.site, credentials, consortium.log, own.listen)
+        wire = TlsWire(consortium, consortium.site, own, consortium.log)
     settings = MailboxSettings(
         consortium.site,
         consortium.names,
@@ -75,61 +74,48 @@ def mailbox_of(consortium: Consortium, more: Mapping[str, str]) -> Mailbox:
 
 
 @contextmanager
-def meet(
+def joint_fit(
     consortium: Consortium, more: Mapping[str, str], data: Sequence[np.ndarray]
 ) -> Iterator[JointFit]:
-    """Meet the other sites, if they agree on the terms of all jobs and on these; the same again
-    after a crash.
+    """A fit with the other sites, if they agree on the terms of all jobs and on these; the same
+    again after a crash.
 
     data   this site's own, of which only sums are sent
     """
     mailbox = mailbox_of(consortium, more)
-    folder = (
-        Identity.at(consortium.home).run(mailbox.job)
-        if consortium.folder is None
-        else Path(consortium.folder)
-    )
+    folder = consortium.folder or Identity.at(consortium.home).run(mailbox.job)
     number = consortium.number(consortium.site)
-    with private(folder):
+    with private(Path(folder)) as folder:
         try:
-            past = None
-            if checkpoint_files.steps(folder):
-                past = read_record(folder / AGREED, "decibo agreement", FORMAT)
-            exchange = Exchanger(mailbox, consortium.peers, first=past["calls"] if past else 0)
-            if past is None:
+            past = {"calls": 0, "results": None}
+            new = not checkpoint_files.steps(folder)
+            if new:
                 mailbox.start()
-            with _reported(mailbox):
-                sums = None
-                if consortium.secure_sums:
-                    secrets = mailbox.agreed_secrets(folder, data, new=past is None)
-                    sums = SecureSums(number, secrets, lambda: (exchange.step, exchange.call))
-                results = past["results"] if past else None
-                collectives = Collectives(
-                    exchange, consortium.network, consortium.names, number, results, sums
-                )
-                yield JointFit(consortium, folder, collectives, mailbox, exchange)
+            else:
+                past = read_record(folder / AGREED, "decibo agreement", FORMAT)
+            exchange = Exchanger(mailbox, consortium.peers, first=past["calls"])
+            sums = None
+            if consortium.secure_sums:
+                secrets = mailbox.agreed_secrets(folder, data, new=new)
+                sums = SecureSums(number, secrets, lambda: (exchange.step, exchange.call))
+            everyone = consortium.names
+            results = past["results"]
+            sites = Collectives(exchange, consortium.network, everyone, number, results, sums)
+            yield JointFit(consortium, folder, sites, mailbox, exchange)
+        except EndedError as error:
+            mailbox.leave(DIVERGED, str(error))
+            raise InputError(str(error)) from error
+        except (NotFiniteError, TooLargeError) as error:
+            what = str(error) or "are not finite"
+            why = f"The numbers that {mailbox.me} wants to add to a sum {what}."
+            mailbox.leave(DIVERGED, why)
+            raise InputError(why) from error
+        except InputError as error:
+            mailbox.leave(DIVERGED, str(error))
+            raise
         finally:
             with suppress(Exception):
                 mailbox.close()
-
-
-@contextmanager
-def _reported(mailbox: Mailbox) -> Iterator[None]:
-    """Tell the neighbours why this site cannot go on; what a neighbour reported is raised here."""
-    try:
-        yield
-    except EndedError as error:
-        mailbox.leave(DIVERGED, str(error))
-        raise InputError(str(error)) from error
-    except (NotFiniteError, TooLargeError) as error:
-        why = (
-            f"The numbers that {mailbox.me} wants to add to a sum {str(error) or 'are not finite'}."
-        )
-        mailbox.leave(DIVERGED, why)
-        raise InputError(why) from error
-    except InputError as error:
-        mailbox.leave(DIVERGED, str(error))
-        raise
 
 
 @dataclass(eq=False)
@@ -158,20 +144,22 @@ class JointFit:
             relay=own.relay,
             until={RESIDUAL: tol},
         )
-        part = prepare(job, own.site, None)
+        site_run = prepare(job, own.site, None)
         if self.collectives.past is None:  # write down what was agreed
             self.exchange.first = self.exchange.call
             content = {"calls": self.exchange.call, "results": self.collectives.results}
             write_record(self.folder / AGREED, "decibo agreement", FORMAT, content, PRIVATE)
         sites = replace(self.collectives, past=None)
-        together = NetworkMeasures.of(part, job.together, job.until or {}, sites)
-        stepper = LockstepStepper(part, self.mailbox, self.folder, own.log, self.exchange, together)
+        together = NetworkMeasures(site_run, sites)
+        stepper = LockstepStepper(
+            site_run, self.mailbox, self.folder, own.log, self.exchange, together
+        )
         with watched(own.progress) as report:
             state, solution = carry_out(stepper, Callbacks(()), report)
         if solution.status is Status.interrupted:
             raise KeyboardInterrupt(solution.message)
         if not solution.status.sound:
             return solution
-        functions = part.agent.functions
+        functions = site_run.agent.functions
         mean = lambda name: jnp.asarray((state.extra or {})[f"mean.{name}"], functions.x.dtype)
         return replace(solution, x=functions.x.unravel(mean("x")), y=functions.y.unravel(mean("y")))

@@ -46,7 +46,6 @@ class Exchanger:
     call: int = field(default=0, init=False)
 
     def of(self, step: int) -> Exchanger:
-        """For the next step."""
         self.step = step
         self.call = 0 if step else self.first
         return self
@@ -124,7 +123,6 @@ class LockstepStepper:
         return self.begin() if state is None else state
 
     def begin(self) -> RunState:
-        """The state before the first step, which takes exchanges for some methods."""
         first = self.site.first
         masks = self.site.job.method.masks
         if masks:
@@ -216,7 +214,6 @@ class LockstepStepper:
 
 
 def appended(history: Mapping[str, np.ndarray], row: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """The records with one more."""
     new = {name: np.asarray(value)[None] for name, value in row.items()}
     return {
         name: np.concatenate([old, new[name]]) if len(old) else new[name]

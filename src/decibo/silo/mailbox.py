@@ -28,7 +28,7 @@ damaged.
 What a neighbour says of others is believed only where it fits what is known here: (4) must not put
 the blame on somebody else. A neighbour whose frames were refused in this exchange, that answers
 without the message that is due, or that says it waits for a site whose message is here already, is
-the one to name. Its messages count only once it has said, in a HELLO, that it runs the same job
+the one to name. Its messages count only once its HELLO has shown that it runs the same job
 (same_job.py); of these, one is read in each connection, and of all frames with words a few hundred
 in a second, so that no neighbour can keep this site busy with them.
 
@@ -174,7 +174,7 @@ class Mailbox:
         self._box: dict[str, dict[Position, np.ndarray]] = {peer: {} for peer in self.peers}  # (2)
         self._statuses: dict[str, NeighbourStatus] = {}
         self._departures: dict[str, Departure] = {}
-        self._active: set[str] = set()  # who has said anything in this job
+        self._active: set[str] = set()  # who has sent numbers of this job
         self._answered: dict[str, float] = {}
         self._hellos: dict[str, bytes] = {}  # the last one of each
         self._unread = set(self.peers)  # whose next HELLO is read
@@ -403,7 +403,7 @@ class Mailbox:
             words = {
                 "status": self._over,
                 "why": self._why,
-                "heard": peer in self._departures,
+                "received": peer in self._departures,
                 "waiting": self._blamed,
             }
             self._send(
@@ -458,12 +458,12 @@ class Mailbox:
         elif frame.job != self.job:
             self._refuse(peer, "it belongs to another job")
         elif frame.kind is Kind.DATA:
-            said = self.greeted.get(peer)
-            if said == "":
+            differs = self.greeted.get(peer)
+            if differs == "":
                 self._active.add(peer)
                 self._on_data(peer, frame)
-            elif said is not None:
-                self._refuse(peer, f"it {said}")
+            elif differs is not None:
+                self._refuse(peer, f"it {differs}")
             elif time.monotonic() - self._answered.get(f"who is {peer}", 0.0) >= self.again:
                 # its HELLO was lost on the way, and what it computes is not known yet
                 self._answered[f"who is {peer}"] = time.monotonic()
@@ -504,7 +504,7 @@ class Mailbox:
         return pack(Kind.HELLO, self.job, self.number[self.me], words=self.terms)
 
     def _on_hello(self, peer: str, frame: Frame) -> None:
-        """Compare jobs. A neighbour with another job stops a run that has not heard from it, and no
+        """Compare jobs. A neighbour with another job stops a run that it takes no part in, and no
         other."""
         equal = frame.job == self.job
         differs, note = self.difference(frame.words, equal=equal)
@@ -512,8 +512,8 @@ class Mailbox:
             new = note and self.notes.get(peer) != note
             self.greeted[peer] = differs
             self.notes[peer] = note
-            heard = peer in self._active or (not equal and self._has_begun())
-            if differs and not heard and self._failure is None:
+            busy = peer in self._active or (not equal and self._has_begun())
+            if differs and not busy and self._failure is None:
                 self._failure = InputError(f"{peer} {differs}.", REMEDY)
             self._changed.notify_all()
         if differs:
@@ -613,7 +613,7 @@ class Mailbox:
         status = str(frame.words.get("status"))[:40]
         why = short(plain(frame.words.get("why", "")), 300)
         with self._changed:
-            self._departures[peer] = Departure(status, why, frame.words.get("heard") is True)
+            self._departures[peer] = Departure(status, why, frame.words.get("received") is True)
             ends = status in (AMNESIA, CHANGED, DIVERGED, STOPPED)
             if ends and self._failure is None and not self._over:
                 words = (
@@ -627,7 +627,7 @@ class Mailbox:
                 self._statuses[peer] = NeighbourStatus(
                     (frame.step, frame.call), named, time.monotonic() + self.patience
                 )
-            finished = bool(self._over) and frame.words.get("heard") is not True
+            finished = bool(self._over) and frame.words.get("received") is not True
             self._changed.notify_all()
         if finished:
             self._send_bye([peer])
@@ -650,7 +650,6 @@ class Mailbox:
     # What a checkpoint keeps
 
     def saved(self) -> dict[str, np.ndarray]:
-        """The messages as arrays."""
         with self._changed:
             positions = np.array(list(self.sent), np.int64).reshape(-1, 2)
             vectors = list(self.sent.values())
@@ -663,7 +662,6 @@ class Mailbox:
         }
 
     def restore(self, at: Position, arrays: Mapping[str, np.ndarray]) -> None:
-        """Return to where a checkpoint was made."""
         types = {code: np.dtype(name) for name, code in CODES.items()}
         raw = arrays["sent.numbers"].tobytes()
         place = 0
@@ -678,13 +676,11 @@ class Mailbox:
 
 
 def _names(value: object, known: Mapping[str, int]) -> tuple[str, ...]:
-    """Names of sites in the words of a frame."""
     words = value[:1000] if isinstance(value, list) else []
     return tuple(name for name in words if isinstance(name, str) and name in known)
 
 
 def _share(value: object) -> bytes | None:
-    """A share of a secret in the words of a frame."""
     try:
         share = bytes.fromhex(value) if isinstance(value, str) else b""
     except ValueError:

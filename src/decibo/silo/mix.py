@@ -50,7 +50,6 @@ def _rows(vector: ShapedArray, *, rows: int) -> ShapedArray:
 
 
 def is_sent(equation: JaxprEqn) -> bool:
-    """Whether something leaves the program here."""
     return equation.primitive is sent
 
 

@@ -53,36 +53,22 @@ def _own(
 class NetworkMeasures:
     """The measures of all sites, as one of them finds them with the others.
 
-    names     what is recorded
-    targets   the run ends when these are all at or below their values, as with `until` of `solve`
-    data      of this site, with a leading axis of one agent
-    mean      x and y on average over the sites, at the last record
+    mean   x and y on average over the sites, at the last record
     """
 
-    names: tuple[str, ...]
-    targets: Mapping[str, float]
-    functions: Functions
-    core: Core
-    data: Tree
+    site: SiteRun
     collectives: Collectives
     mean: dict[str, np.ndarray] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        site: SiteRun,
-        names: tuple[str, ...],
-        targets: Mapping[str, float],
-        collectives: Collectives,
-    ) -> NetworkMeasures:
-        """Those of a site's run."""
-        agent = site.agent
-        core = agent.inputs.core
-        return cls(names, targets, agent.functions, core, site.rows, collectives)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.site.job.together
 
     def __call__(self, state: Tree, step: int) -> dict[str, float]:
         """Those of this step, which all sites call together."""
-        values, points = _own(self.functions, self.core, self.data, state, jnp.int32(step))
+        agent = self.site.agent
+        core = agent.inputs.core
+        values, points = _own(agent.functions, core, self.site.rows, state, jnp.int32(step))
         own = {name: np.atleast_1d(values[name]) for name in MEANS if name in self.names}
         if RESIDUAL in self.names:
             own |= {name: np.asarray(row) for name, row in points.items()}
@@ -101,8 +87,9 @@ class NetworkMeasures:
 
     def ended(self, history: Mapping[str, np.ndarray]) -> Ended | None:
         """Whether the last record has reached all targets, which an earlier one had missed."""
-        here = all(history[name][-1] <= value for name, value in self.targets.items())
-        if not self.targets or not here or not missed(dict(history), dict(self.targets)):
+        targets = dict(self.site.job.until or {})
+        here = all(history[name][-1] <= value for name, value in targets.items())
+        if not targets or not here or not missed(dict(history), targets):
             return None
-        goals = " and ".join(f"{name} <= {value:g}" for name, value in self.targets.items())
+        goals = " and ".join(f"{name} <= {value:g}" for name, value in targets.items())
         return Ended(Status.converged, f"Reached {goals} at step {history['step'][-1]}.")

@@ -87,7 +87,7 @@ class Relay(Listener):
 class Caller(Connection):
     """One connection to the relay.
 
-    wants   whom it calls, once it has said so
+    wants   whom it calls, once that is known
     other   the connection that its bytes are copied to
     full    whether it reads more slowly than the other one sends
     """
@@ -99,7 +99,7 @@ class Caller(Connection):
         self.other: Caller | None = None
         self.full = False
         self._request = b""
-        self._session: TlsSession | None = None  # before it has said a word
+        self._session: TlsSession | None = None  # before its first byte
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

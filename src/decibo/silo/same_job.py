@@ -57,30 +57,28 @@ def difference(
     other = [name for name in parts if name not in (*PROGRAMS, *software())]
     traced = [name for name in PROGRAMS if name in parts]
     if other or not equal:  # (1)
-        said = [
+        parts = [
             f"{name}: {short(there.get(name), 200)} there, {short(here.get(name), 200)} here"
             for name in other[:SHOWN]
         ]
         more = [f"and {len(other) - SHOWN} more"] if len(other) > SHOWN else []
-        said = said or ["its summary is the same, but not its checksum"]
-        return f"runs another job ({'; '.join(said + more)})", ""
+        parts = parts or ["its summary is the same, but not its checksum"]
+        return f"runs another job ({'; '.join(parts + more)})", ""
     if {"outer", "inner", "sample"} & set(traced):
         traced = [name for name in traced if name != "step"]  # it follows from the others
     if traced and not versions:
-        said = f"{listed(traced)}: {'other functions' if traced[1:] else 'another function'}"
-        return f"runs another job ({said} there than here)", ""
+        which = f"{listed(traced)}: {'other functions' if traced[1:] else 'another function'}"
+        return f"runs another job ({which} there than here)", ""
     if not versions:
         return "", ""
-    said = "; ".join(f"{name}: {there.get(name)} there, {here.get(name)} here" for name in versions)
+    both = "; ".join(f"{name}: {there.get(name)} there, {here.get(name)} here" for name in versions)
+    runs = f"runs other software ({short(both, 200)})"
     # without functions of the owners, all that is computed is decibo's
     if not traced and (set(PROGRAMS) <= set(here) or "decibo" not in versions):
-        return "", f"runs other software ({short(said, 200)}), and the same programs"
+        return "", f"{runs}, and the same programs"
     if same_programs:
-        return "", f"runs other software ({short(said, 200)}); its programs are believed"
-    return (
-        f"runs other software ({short(said, 200)}), so that whether it computes the same cannot be"
-        " found out"
-    ), ""  # (3)
+        return "", f"{runs}; its programs are believed"
+    return f"{runs}, so that whether it computes the same cannot be found out", ""  # (3)
 
 
 def described(data: Tree) -> str:

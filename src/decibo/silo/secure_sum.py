@@ -183,7 +183,6 @@ class SecureSums:
 
     @staticmethod
     def opened(rows: np.ndarray) -> np.ndarray:
-        """The sum of what all sites have sent."""
         sent = [row.astype("<u8").tobytes() for row in rows]
         whole = (
             sum(int.from_bytes(row[k : k + WORD], "little") for row in sent)

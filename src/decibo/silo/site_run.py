@@ -39,7 +39,7 @@ from decibo.silo.wire import Log, Wire
 
 # What one site can measure honestly: all else is a property of all sites.
 OWN = ("outer", "inner", "gap", "rest", "outer_local", "inner_local", "distance_x", "distance_y")
-KEPT = 2  # checkpoints: the one before the newest is used if that one is damaged
+STORED = 2  # checkpoints: the one before the newest is used if that one is damaged
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,10 @@ class SiteRun:
 
     @property
     def peers(self) -> list[str]:
-        """The names of the neighbours, in the order of the agents."""
         return [self.job.names[number] for number in self.agent.neighbours]
 
     @property
     def first(self) -> dict[str, jax.Array]:
-        """Where this agent starts."""
         return {name: row[0] for name, row in self.start.items()}
 
     @cached_property
@@ -140,7 +138,6 @@ class SiteRun:
         return [numbers] * 2 * tree.height + [1] * tree.width
 
     def measured(self, state: Tree, step: int) -> dict[str, np.ndarray]:
-        """What this site measures of its own data at its own point."""
         found = _measured(self.program, self.inputs, state, jnp.int32(step))
         return {name: np.asarray(value) for name, value in found.items()}
 
@@ -152,7 +149,7 @@ class SiteRun:
         """What keeps the state of this site, for its user only."""
         agents = np.array([self.agent.number])
         return Checkpointer(
-            Checkpoints(folder, self.job.checkpoint_every, KEPT, resume="auto"),
+            Checkpoints(folder, self.job.checkpoint_every, STORED, resume="auto"),
             None,
             agents,
             self.terms | {"site": self.site},
@@ -234,16 +231,18 @@ def prepare(
 ) -> SiteRun:
     """Check this site's data, and find out what it would send; nothing is computed or sent."""
     number = job.number(site)
-    problem = job.problem if data is None else with_data(job.problem, job.network.agents, data)
+    problem = job.problem
+    if data is not None:  # in place of the problem's own
+        of_one = {"data": lambda agent: data, "agents": job.network.agents}
+        problem = replace(problem, solution=None, inner_solution=None, **of_one)
     functions = problem.functions
     rows = problem.local([number])
     start = {name: row[:1] for name, row in problem.start_rows(job.network.agents).items()}
     finite_at_start(functions, rows, start, np.array([number]))
-    own = jax.tree.map(lambda leaf: leaf[0], rows)
     for name in job.method.masks:  # which follow from what the neighbours send first
         start[MASK + name] = jnp.zeros_like(start["x" if name == "x" else "y"])
+    own, first = jax.tree.map(lambda leaf: leaf[0], (rows, start))
     agent = Agent(functions, job.method, job.network, number, own, job.seed, job.secure_sums)
-    first = {name: row[0] for name, row in start.items()}
     shape = jax.eval_shape(
         lambda *parts: begin(agent.functions, agent.reach, *parts), agent.inputs, first
     )
@@ -270,13 +269,6 @@ def prepare(
         Program(functions, recorded),
         Inputs(core, agent.inputs.mixing, rows, jax.random.key(job.seed), problem.known, {}),
         job.record_every if every is None else every,
-    )
-
-
-def with_data(problem: Problem, agents: int, data: Tree) -> Problem:
-    """The problem with one site's data in place of its own."""
-    return replace(
-        problem, data=lambda agent: data, agents=agents, solution=None, inner_solution=None
     )
 
 

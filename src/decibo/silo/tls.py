@@ -34,7 +34,7 @@ from decibo.silo.connection import (
     settle,
 )
 from decibo.silo.consortium import Consortium
-from decibo.silo.identity import Credentials, Site, host_and_port
+from decibo.silo.identity import Identity, Site, host_and_port
 from decibo.silo.wire import FewLines, Log, Receiver, no_log
 
 LENGTH = 4  # bytes before a frame
@@ -60,25 +60,17 @@ def route(consortium: Consortium, me: Site, peer: Site) -> str | None:
 
 
 class TlsWire(Listener):
-    """Connections of one site to its neighbours."""
-
-    def __init__(
-        self,
-        consortium: Consortium,
-        site: str,
-        credentials: Credentials,
-        log: Log = no_log,
-        listen: str | None = None,
-    ) -> None:
+    def __init__(self, consortium: Consortium, site: str, own: Identity, log: Log = no_log) -> None:
         super().__init__(FewLines(log), {each.der: each.name for each in consortium.sites})
         self.consortium = consortium
         self.number = consortium.number(site)
         self.me = consortium.sites[self.number]
         self.log = log
-        self.address = listen or self.me.address
+        self.address = own.listen or self.me.address
         self.peers = {name: consortium.site_of(name) for name in consortium.neighbours(site)}
         self.links: dict[str, TlsLink] = {}  # those whose other side is known
         self.receiver: Receiver | None = None
+        credentials = own.credentials(self.me)
         pinned = [each.certificate for each in consortium.sites]
         self.server = context(credentials, pinned, server=True)
         self.clients = {
@@ -179,7 +171,7 @@ class TlsWire(Listener):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await settle()
-        # The links have said that they end, and get a second, since all above may have taken long
+        # The links have sent that they end, and get a second, since all above may have taken long
         # on a busy machine; connections that are not links yet get none.
         until = time.monotonic() + 1
         while self.open:

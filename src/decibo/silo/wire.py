@@ -105,7 +105,6 @@ class Faults:
 
     @property
     def any(self) -> bool:
-        """Whether there are any."""
         return bool(self.lose or self.double or self.delay)
 
 
@@ -128,7 +127,6 @@ class Memory:
         return MemoryWire(self, name)
 
     def end(self) -> None:
-        """Deliver nothing more."""
         with self._lock:
             self._ended = True
             self._lock.notify()
@@ -152,7 +150,6 @@ class Memory:
             wire.receiver.deliver(sender, content)
 
     def _carry(self) -> None:
-        """Deliver what is due, frame by frame."""
         while True:
             with self._lock:
                 if self._ended:
@@ -183,11 +180,9 @@ class MemoryWire:
                 receiver.connected(other.name)
 
     def send(self, peer: str, content: bytes) -> None:
-        """Hand a frame to the network."""
         if self.network.wires.get(self.name) is self:
             self.network.send(self.name, peer, content)
 
     def close(self) -> None:
-        """Leave the network."""
         if self.network.wires.get(self.name) is self:
             del self.network.wires[self.name]
