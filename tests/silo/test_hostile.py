@@ -5,8 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from decibo.errors import LostError
+import decibo
+from decibo.errors import InputError, LostError
+from decibo.silo.collectives import Collectives
 from decibo.silo.frame import Kind, pack
+from decibo.silo.lockstep import Exchanger
+from decibo.silo.mailbox import EndedError
 from decibo.silo.wire import Memory
 from helpers.sites import (
     ABC,
@@ -189,3 +193,66 @@ def test_one_frame_of_a_neighbour_does_not_shut_a_site_out_at_another_one():
     finally:
         b.close()
         c.close()
+
+
+# Before the first step of a fit
+
+SHARED = {"columns": {"age": ""}, "labels": ["no", "yes"]}
+
+
+def letters(text, row):
+    """The words in a row of the table that all sites merge are these."""
+
+    def changed(vector):
+        table = vector.reshape(3, -1).copy()
+        code = np.frombuffer(text.encode(), np.uint8)[: table.shape[1]]
+        table[row, : len(code)] = code
+        table[row, len(code) :] = -1
+        return table.ravel()
+
+    return changed
+
+
+# in which exchange c sends what in place of its own -> what a and b say of it
+BEFORE = {
+    "infinity": (0, lambda vector: vector * np.inf, "c sends numbers that no site"),
+    "nan": (0, lambda vector: vector * np.nan, "c sends numbers that no site"),
+    "all memory": (0, lambda vector: vector * 2e7, "c sends numbers that no site"),
+    "another's words": (1, letters("{}", 0), "c has changed what a shares with all sites"),
+    "no letters": (1, lambda vector: vector + 0.0 + 1000, "c sends numbers that no site"),
+    "nested": (1, letters("[" * 200, 2), "What c shares before the job cannot be used"),
+    "a list": (1, letters("[]", 2), "What c shares before the job cannot be used"),
+    "no table": (1, letters('{"columns":1,"labels":[]}', 2), "What c shares before the job"),
+    "a sum of nan": (2, lambda vector: vector * np.nan, "c sends numbers that no site"),
+}
+
+
+@pytest.mark.parametrize("lie", daily(BEFORE, "all memory", "another's words", "a list"))
+def test_who_spoils_what_sites_agree_on_before_a_fit_is_named(lie):
+    at, change, reason = BEFORE[lie]
+    memory = Memory()
+    names = list(ABC[:3])
+
+    def site(me):
+        peers = [name for name in names if name != me]
+        mailbox = make_mailbox(memory.wire(me), me, peers=peers, calls=9, patience=2.0)
+        exchanger = Exchanger(mailbox, peers).of(0)
+        mailbox.start()
+
+        def exchange(vector):
+            lies = me == "c" and exchanger.call == at
+            mailbox.most = 1 << 22
+            if lies:  # past the check of an honest site
+                exchanger.call += 1
+                received = mailbox.exchange(0, at, change(vector))
+                return np.stack([vector, *(received[peer] for peer in peers)])
+            return exchanger(vector)
+
+        sites = Collectives(exchange, decibo.complete(3), names, names.index(me))
+        sites.share(SHARED)
+        sites.total([1.0])
+
+    found = in_threads(site, names)
+    for name in "ab":
+        assert isinstance(found[name], EndedError | InputError), found[name]
+        assert reason in str(found[name])

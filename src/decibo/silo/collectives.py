@@ -21,6 +21,7 @@ that starts again after them reads the results from its own folder instead of as
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,9 +32,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.errors import InputError
+from decibo.formatting import listed
 from decibo.network.network import Network
+from decibo.silo.mailbox import DIVERGED, EndedError
 from decibo.silo.mix import Exchange, neighbours_of
 from decibo.silo.secure_sum import SecureSums
+
+MOST = 1 << 22  # numbers in a message before the first step
+WORD = str | int | float | None  # what stands for itself in JSON
 
 
 @dataclass(eq=False)
@@ -57,7 +63,7 @@ class Collectives:
 
     def share(self, value: Any) -> list[Any]:
         """What each site has, as JSON."""
-        return self._agreed(lambda: self._shared(json.dumps(value).encode("ascii")))
+        return self._agreed(lambda: self._shared(value))
 
     def total(self, numbers: ArrayLike) -> np.ndarray:
         """The sum of what the sites have; all must have as many numbers."""
@@ -89,27 +95,71 @@ class Collectives:
 
     # Exchanges whose results are not remembered, for what is asked at every record
 
-    def maximum(self, vector: np.ndarray) -> np.ndarray:
-        """The largest of what the sites have, number by number."""
+    def maximum(self, vector: np.ndarray, most: float = math.inf) -> np.ndarray:
+        """The largest of what the sites have, number by number; none may be above `most`."""
         for _ in range(self._tree.width):
-            vector = self.exchange(vector).max(axis=0)  # (1)
+            vector = self._received(vector, most).max(axis=0)  # (1)
         return vector
 
-    def _shared(self, text: bytes) -> list[Any]:
-        size = int(self.maximum(np.array([len(text)], np.float64))[0])
+    def _received(self, vector: np.ndarray, most: float = math.inf) -> np.ndarray:
+        """What this site sends, and what each neighbour does, if it can be so."""
+        rows = self.exchange(vector)
+        for name, row in zip(self._neighbours, rows[1:], strict=True):
+            if row.dtype.kind == "f" and not (np.isfinite(row) & (row <= most)).all():
+                raise EndedError(f"{name} sends numbers that no site can have here.", DIVERGED)
+        return rows
+
+    def _shared(self, value: Any) -> list[Any]:
+        text = json.dumps(value).encode("ascii")
+        most = MOST // len(self.names)
+        if len(text) > most:
+            raise InputError(
+                f"Names, categories and classes have {len(text):,} letters here, and {most:,} at"
+                " most can be shared.",
+                "Leave out columns of free text.",
+            )
+        size = int(self.maximum(np.array([len(text)], np.float64), most)[0])
         table = np.full((len(self.names), size), -1.0)
         table[self.number, : len(text)] = np.frombuffer(text, np.uint8)
-        table = self.maximum(table.ravel()).reshape(table.shape)  # (2)
-        return [self._read(name, row) for name, row in zip(self.names, table, strict=True)]
+        for _ in range(self._tree.width):  # (2)
+            rows = self._received(table.ravel(), 127).reshape(-1, *table.shape)
+            self._check_words(rows)
+            table = rows.max(axis=0)
+        return [self._read(name, row, value) for name, row in zip(self.names, table, strict=True)]
 
-    def _read(self, name: str, row: np.ndarray) -> Any:
+    def _check_words(self, rows: np.ndarray) -> None:
+        """Words are passed on as they are: who has changed those of another site is named, and not
+        that site."""
+        for number, owner in enumerate(self.names):
+            versions = {
+                sender: rows[i, number].tobytes()
+                for i, sender in enumerate([self.names[self.number], *self._neighbours])
+                if (rows[i, number] != -1).any()
+            }
+            if len(set(versions.values())) > 1:
+                right = versions.get(owner)
+                wrong = [sender for sender, version in versions.items() if version != right]
+                wrong = [sender for sender in wrong if sender != self.names[self.number]]
+                has = "has" if len(wrong) == 1 else "have, or one of them has,"
+                words = f"{listed(wrong)} {has} changed what {owner} shares with all sites."
+                raise EndedError(words, DIVERGED)
+
+    def _read(self, name: str, row: np.ndarray, own: Any) -> Any:
         letters = row[row >= 0]
         try:
-            return json.loads(bytes(letters.astype(np.uint8)).decode("ascii"))
-        except ValueError as error:
+            value = json.loads(bytes(letters.astype(np.uint8)).decode("ascii"))
+        except (ValueError, RecursionError):
+            value = None
+        if not _alike(own, value):
             raise InputError(
-                f"What {name} sends before the job cannot be read.", "Use the same decibo there."
-            ) from error
+                f"What {name} shares before the job cannot be used here.",
+                "Use the same decibo there.",
+            )
+        return value
+
+    @property
+    def _neighbours(self) -> list[str]:
+        return [self.names[other] for other in neighbours_of(self.network, self.number)]
 
     def sum(self, vector: np.ndarray) -> np.ndarray:
         if self.sums is not None:
@@ -117,11 +167,11 @@ class Collectives:
         tree = self._tree
         nothing = np.zeros_like(vector)
         for level in range(tree.height, 0, -1):
-            rows = self.exchange(vector if tree.level == level else nothing)
+            rows = self._received(vector if tree.level == level else nothing)
             if tree.level == level - 1:
                 vector = vector + rows[tree.below].sum(axis=0)  # (3)
         for level in range(tree.height):
-            rows = self.exchange(vector if tree.level == level else nothing)
+            rows = self._received(vector if tree.level == level else nothing)
             if tree.level == level + 1:
                 vector = rows[tree.above]  # (4)
         return vector
@@ -129,6 +179,19 @@ class Collectives:
     @cached_property
     def _tree(self) -> SpanningTree:
         return tree_of(self.network, self.number)
+
+
+def _alike(own: Any, value: Any) -> bool:
+    """Whether what another site shares has the form of what this one does."""
+    if isinstance(own, dict):
+        same = isinstance(value, dict) and value.keys() == own.keys()
+        return same and all(_alike(own[key], value[key]) for key in own)
+    if isinstance(own, list) and any(isinstance(item, list) for item in own):
+        same = isinstance(value, list) and len(value) == len(own)
+        return same and all(map(_alike, own, value))
+    if isinstance(own, list):
+        return isinstance(value, list) and all(isinstance(item, WORD) for item in value)
+    return isinstance(value, WORD) and isinstance(value, str) == isinstance(own, str)
 
 
 @dataclass(frozen=True)

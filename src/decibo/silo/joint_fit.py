@@ -33,7 +33,7 @@ from decibo.run import checkpoint_files
 from decibo.run.fingerprint import software
 from decibo.run.observers import Callbacks, watched
 from decibo.run.solution import Solution, Status
-from decibo.silo.collectives import Collectives
+from decibo.silo.collectives import MOST, Collectives
 from decibo.silo.consortium import Consortium
 from decibo.silo.identity import Identity
 from decibo.silo.job import RESIDUAL, Job
@@ -47,7 +47,6 @@ from decibo.silo.tls import TlsWire
 
 AGREED = "agreed.json"
 FORMAT = 1
-MOST = 1 << 22  # numbers in a message
 CALLS = 64  # exchanges in a step, beyond which a neighbour's are not kept
 
 

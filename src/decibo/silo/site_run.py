@@ -19,7 +19,7 @@ from decibo.errors import InputError
 from decibo.files import PRIVATE
 from decibo.measure.cost import Cost, examine
 from decibo.measure.measures import Measure, Measures, as_trees, available, resolve
-from decibo.problem.problem import Problem, why_no_products
+from decibo.problem.problem import why_no_products
 from decibo.programs import jitted
 from decibo.pytree import Tree, one_of
 from decibo.run import loop, outcome
