@@ -18,7 +18,7 @@ import decibo
 from decibo.cli.join import free_port
 from decibo.errors import InputError
 from decibo.silo import Job, Site, join
-from decibo.silo.connection import Gate, context, network_of
+from decibo.silo.connection import Gate, TlsSession, context, network_of
 from decibo.silo.identity import Credentials, Identity
 from decibo.silo.relay import Relay
 from decibo.silo.tls import TlsWire
@@ -261,6 +261,30 @@ def relayed(job, homes):
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+def test_what_is_sent_last_arrives_with_the_end(homes):
+    pinned = [homes[name].site.certificate for name in ("north", "east")]
+    wires = {"north": bytearray(), "east": bytearray()}
+    sessions = {
+        name: TlsSession(context(own(homes, name), pinned, server=server), wires[name].extend,
+                         server=server)
+        for name, server in (("north", False), ("east", True))
+    }  # fmt: skip
+
+    def carry(sender, receiver):
+        content = bytes(wires[sender])
+        wires[sender].clear()
+        return sessions[receiver].feed(content)
+
+    for _ in range(2):
+        carry("north", "east")
+        carry("east", "north")
+    assert sessions["east"].secured
+    sessions["north"].send(b"why it ends")
+    sessions["north"].end()
+    assert carry("north", "east") == b"why it ends"
+    assert sessions["east"].over
 
 
 def test_the_relay_carries_what_it_cannot_read(relayed, homes):

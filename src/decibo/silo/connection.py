@@ -76,6 +76,7 @@ class TlsSession:
 
     write         sends bytes to the other side
     secured       whether the handshake is over
+    over          whether the other side has ended the session
     certificate   of the other side
     """
 
@@ -85,6 +86,7 @@ class TlsSession:
         self._tls = settings.wrap_bio(self._incoming, self._outgoing, server_side=server)
         self._write = write
         self.secured = False
+        self.over = False
         self.certificate = b""
         self._shake()
 
@@ -95,13 +97,14 @@ class TlsSession:
         if not self.secured:
             self._shake()
         parts = []
-        while self.secured:
+        while self.secured and not self.over:
             try:
                 parts.append(self._tls.read(CHUNK))
             except ssl.SSLWantReadError:
                 break
-            if not parts[-1]:
-                raise ssl.SSLZeroReturnError("the other side has ended the session")
+            # No error: what was sent last comes with the end, often in one segment of TCP, and
+            # says why it has come.
+            self.over = not parts[-1]
         self._flush()
         return b"".join(parts)
 

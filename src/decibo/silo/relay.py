@@ -148,6 +148,8 @@ class Caller(Connection):
             self._request += plain
             if b"\n" in self._request or len(self._request) > LONGEST:
                 self._answer()
+        if self._session.over:
+            self.transport.close()
 
     def _answer(self) -> None:
         """Connect two sites that have called each other."""

@@ -277,6 +277,8 @@ class TlsLink(Connection):
             self._accept(inner)
         if plain:
             self._frames(plain)
+        if inner.over or (self._outer is not None and self._outer.over):
+            self.transport.close()
 
     def _accept(self, session: TlsSession) -> None:
         """The handshake is over: who is it?"""
