@@ -1,9 +1,9 @@
 """A small run in which one process fails at a chosen stage.
 
-python tests/parallel/_failing.py STAGE VICTIM FOLDER [PORT PROCESSES PROCESS]
+python tests/parallel/_failing.py STAGE VICTIM FOLDER [PORT PROCESSES PROCESS [guest]]
 
 Writes the time of the failure to FOLDER/event. With a port, the processes find each other by
-arguments.
+arguments; a guest's are connected by JAX before decibo is asked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ import decibo  # noqa: E402
 
 if by_hand:
     host = f"127.0.0.1:{by_hand[0]}"
-    decibo.init_distributed(coordinator=host, processes=by_hand[1], process=by_hand[2], heartbeat=6)
+    if "guest" in sys.argv[7:]:
+        jax.distributed.initialize(host, by_hand[1], by_hand[2])
+        assert decibo.init_distributed(heartbeat=6) == number
+    else:
+        run = {"coordinator": host, "processes": by_hand[1], "process": by_hand[2]}
+        decibo.init_distributed(**run, heartbeat=6)
 else:
     decibo.init_distributed()
 

@@ -17,6 +17,7 @@ import pytest
 import decibo
 from decibo.parallel import failure_detection, hub, processes
 from decibo.parallel.launch import launch
+from helpers.variants import daily
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -212,13 +213,17 @@ def test_clusters_say_where_process_0_is(env, found):
     assert expected == (None if launcher is None else astuple(launcher)[1:])
 
 
-def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path):
+@pytest.mark.parametrize("how", daily([(), ("guest",)], ()))
+def test_an_exception_in_one_process_ends_the_other_with_the_same_sentence(tmp_path, how):
     """Started by hand: nobody watches but they themselves."""
     job = [sys.executable, str(HERE / "_failing.py"), "callback", "1", str(tmp_path)]
     port = str(processes.free_port())
     both = [
         subprocess.Popen(
-            [*job, port, "2", str(n)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*job, port, "2", str(n), *how],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for n in (0, 1)
     ]

@@ -75,7 +75,8 @@ def init_distributed(
     Does nothing in a process started alone. Recognises `decibo launch`, mpiexec, srun, torchrun and
     what sets the variables of torchrun, Kubeflow, Kubernetes or GKE; otherwise pass the coordinator
     as "host:port" of process 0, the number of processes and the number of this one. Where
-    jax.distributed is initialised already, its processes are used, without the watch below.
+    jax.distributed is initialised already, its processes are used, and watched if heartbeat is
+    given.
 
     heartbeat   seconds of silence after which a process counts as lost, 30 by default
 
@@ -83,7 +84,10 @@ def init_distributed(
     all others print the reason and end with exit code 71. The traffic is not encrypted: use a
     private network.
     """
+    wait = _number(os.environ, "DECIBO_WAIT", float, WAIT)
     if jax.distributed.is_initialized():
+        if heartbeat is not None and jax.process_count() > 1 and not failure_detection.is_watched():
+            _watch(seconds(heartbeat), wait)
         return jax.process_index()
     arguments = (coordinator, processes, process)
     if arguments != (None, None, None) and None in arguments:
@@ -108,7 +112,7 @@ def init_distributed(
         )
     if heartbeat is None:
         heartbeat = _number(os.environ, "DECIBO_HEARTBEAT", float, HEARTBEAT)
-    _join(launcher, seconds(heartbeat), _number(os.environ, "DECIBO_WAIT", float, WAIT))
+    _join(launcher, seconds(heartbeat), wait)
     return jax.process_index()
 
 
@@ -269,6 +273,17 @@ def _join(launcher: Launcher, heartbeat: float, wait: float) -> None:
     finally:
         os.dup2(output, 1)
         os.close(output)
+    failure_detection.left_start()
+
+
+def _watch(heartbeat: float, wait: float) -> None:
+    """Watch processes that something else has connected; process 0 says where it listens."""
+    rows = share([socket.gethostname(), free_port(), secrets.token_hex(32)])
+    host, port, secret = rows[0]
+    local = all(row[0] == host for row in rows)
+    address, bind = (f"{LOOPBACK}:{port}", LOOPBACK) if local else (f"{host}:{port}", "")
+    numbers = jax.process_count(), jax.process_index()
+    failure_detection.join(address, *numbers, secret, heartbeat, bind, free_port, wait)
     failure_detection.left_start()
 
 
