@@ -166,7 +166,7 @@ REFUSED = {
         lambda: networks.each({"x": RING, "y": DIRECTED}), "undirected|symmetric", ""),
     "each of each": (lambda: networks.each({"x": RING, "y": EACH}), "network", ""),
     "late messages for one variable": (
-        solve({"x": ASYNC, "y": RING, "z": RING}, AHEAD), "each|for each variable", ""),
+        solve({"x": ASYNC, "y": RING, "z": RING}, AHEAD), "for each variable", ""),
     # methods inside others
     "masks on what is not composed": (
         lambda: privacy.masked(LOOPS, 1.0), "not just a direction times", "Mask|Apply"),
@@ -224,15 +224,15 @@ REFUSED = {
     "sites on a directed network": (
         job(decibo.methods.fab(alpha=0.1, beta=0.1, gamma=0.1, lam=50.0), DIRECTED),
         "directed|symmetric", "undirected"),
-    "sites with a network for each variable": (job(FIXED, EACH), "one .*each variable|ONE", ""),
-    "sites on a simulation": (job(FREE, ASYNC), "Sites|sites", ""),
+    "sites with a network for each variable": (job(FIXED, EACH), "one network for all variables", "one undirected"),
+    "sites on a simulation": (job(FREE, ASYNC), "A site needs all agents in lockstep", "agents that wait"),
     "sites with a stream": (
         job(decibo.minibatch(FIXED), problem=STREAM), "stream", ""),
     "sites without waiting, needs lockstep": (free(FIXED), "both ends of a link", "ahead_free"),
     "sites without waiting, masks": (free(privacy.masked(FREE, 3.0)), "masks|cancel", "lockstep"),
     "sites without waiting, changing links": (free(FREE, FAILING), "undirected|links", ""),
     "sites without waiting, secure sums": (free(FREE, COMPLETE, secure_sums=True),
-                                           "of different age|cancel", "lockstep"),
+                                           "A secure sum needs all .* a site without waiting", "lockstep"),
     "rest, a method that cannot tell": (
         free(single(consensus.dgd()), rest=1e-8), "cannot tell whether it is at rest", "rest"),
     "rest in lockstep": (job(rest=1e-8), 'rest is for mode = "free"', ""),
@@ -244,9 +244,9 @@ REFUSED = {
     ),
     "secure sums, automatic": (summed(AUTOMATIC), "step sizes", "alpha and gamma"),
     "secure sums, changing links": (
-        summed(FIXED, networks.failing(COMPLETE, 0.1)), "Secure sums|secure_sums", "fixed"),
+        summed(FIXED, networks.failing(COMPLETE, 0.1)), "A secure sum needs", "fixed"),
     "secure sums, several rounds": (
-        summed(FIXED, networks.chebyshev(COMPLETE, 2)), "Secure sums|secure_sums", ""),
+        summed(FIXED, networks.chebyshev(COMPLETE, 2)), "A secure sum needs", "fixed"),
     "secure sums, neighbours without links": (summed(FIXED, RING), "no links among them", "masks"),
 }  # fmt: skip
 

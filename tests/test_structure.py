@@ -11,7 +11,7 @@ import decibo
 ROOT = Path(decibo.__file__).parent
 # Lower layers first. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("errors", "validate", "pytree", "files", "formatting", "programs"),
+    ("errors", "capabilities", "validate", "pytree", "files", "formatting", "programs"),
     ("parallel",),
     ("data",),
     ("problem",),

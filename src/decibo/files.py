@@ -219,11 +219,12 @@ def write_record(
     return atomic_write(path, encode_record(kind, version, content), mode)
 
 
-def encode_record(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+def encode_record(kind: str, version: object, content: Mapping[str, Any]) -> bytes:
     """The bytes of such a file, for callers that write it themselves."""
     # through JSON and back, which turns every key into text, as the reader will find it
     body = json.loads(json.dumps({"kind": kind, "format": version, **content}))
-    return encode(json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n")
+    checksum = sha256(encode(json.dumps(body, sort_keys=True)))
+    return encode(json.dumps({**body, "checksum": checksum}, indent=1) + "\n")
 
 
 def read_record(path: Path, kind: str, version: int, most: int | None = None) -> dict[str, Any]:
@@ -232,15 +233,16 @@ def read_record(path: Path, kind: str, version: int, most: int | None = None) ->
     A file that is missing, damaged or of another kind raises CorruptedFileError; one that another
     version of decibo wrote is not damaged, and raises InputError.
     """
+    content = read_checked(path, most=most)
     try:
-        record = json.loads(read_checked(path, most=most))
+        record = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise CorruptedFileError(f"{path} is damaged: it is not JSON.") from error
     if not isinstance(record, dict) or record.pop("kind", None) != kind:
         raise CorruptedFileError(f"{path} is damaged: it is not a {kind}.")
     checksum = record.pop("checksum", None)
     found = record.pop("format", None)
-    whole = checksum == _checksum({"kind": kind, "format": found, **record})
+    whole = content == encode_record(kind, found, record)
     # an older format may have had no checksum; a flipped bit in the number is damage
     if found != version and (whole or checksum is None):
         raise InputError(
@@ -251,10 +253,6 @@ def read_record(path: Path, kind: str, version: int, most: int | None = None) ->
     if not whole:
         raise CorruptedFileError(f"{path} is damaged: its checksum differs.")
     return record
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    return sha256(encode(json.dumps(body, sort_keys=True)))
 
 
 def read_toml(

@@ -24,6 +24,7 @@ from decibo import consensus, contrib, direction
 from decibo.algorithm.algorithm import Algorithm, method
 from decibo.algorithm.compose import minibatch
 from decibo.algorithm.rule import tuning_free
+from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.validate import only_known
 
@@ -101,7 +102,7 @@ class TunableMethod:
             for name in parameter.tied:
                 values[name] = values[parameter.name]
         made = self.factory(**self.fixed, **values)
-        return minibatch(made) if sampled and not made.stochastic else made
+        return minibatch(made) if sampled and Need.MINIBATCHES not in made.needs else made
 
 
 def all_methods() -> dict[str, TunableMethod]:

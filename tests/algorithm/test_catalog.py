@@ -150,8 +150,8 @@ def _schedules(step) -> list[Schedule]:
 def test_what_methods_declare():
     ahead = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
     exact = decibo.ahead_exact(alpha=0.1, gamma=0.1)
-    assert (ahead.bias, ahead.theorem, ahead.answer) == ("1/lam", "Theorem 1", "y")
-    assert (exact.bias, exact.theorem, exact.answer) == ("1/lam^2", "Theorem B", "c")
+    assert (*ahead.theory, ahead.answer) == ("1/lam", "Theorem 1", "y")
+    assert (*exact.theory, exact.answer) == ("1/lam^2", "Theorem B", "c")
     batched = decibo.minibatch(ahead)
-    assert (batched.bias, batched.theorem, batched.direction) == ("1/lam", None, ahead.direction)
+    assert (*batched.theory, batched.direction) == ("1/lam", None, ahead.direction)
     assert decibo.methods.bome(alpha=0.1, gamma=0.1).direction is None

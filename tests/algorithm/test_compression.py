@@ -200,9 +200,7 @@ def test_minibatches_reach_a_neighbourhood_that_shrinks_with_the_step(make):
 def test_minibatches_need_to_know_how_to_draw_one_and_depend_on_the_seed():
     method = decibo.minibatch(decibo.ahead(alpha=0.01, gamma=0.05, lam=5.0))
     ours, _ = problem("vector", 10)
-    with pytest.raises(
-        decibo.InputError, match=r"draws minibatches, but the problem does not say how.*sample"
-    ):
+    with pytest.raises(decibo.InputError, match=r"draws minibatches and needs a function.*sample"):
         decibo.solve(ours, RING, method, steps=5)
     runs = [decibo.solve(noisy(4), RING, method, steps=5, seed=seed).x for seed in (0, 0, 1)]
     assert (runs[0] == runs[1]).all()

@@ -11,6 +11,7 @@ import pytest
 
 import decibo
 from decibo import consensus, direction, estimator, rule
+from decibo.capabilities import Need
 from decibo.data import Batches
 from decibo.measure.cost import examine
 from decibo.problem.problem import Oracle
@@ -479,29 +480,27 @@ def test_a_wrapped_method_keeps_its_settings_and_conforms():
     method = decibo.with_estimator(BASE, estimator.page(0.1))
     assert repr(method) == "ahead_exact + page(0.1)(alpha=0.05, gamma=0.15, lam=20)"
     assert method.replace(alpha=0.1).core.step.args[0].estimator.name == "page(0.1)"
-    assert (method.stochastic, method.batches, method.theorem) == (True, False, None)
+    assert method.needs == {
+        Need.SYMMETRIC_WEIGHTS, Need.LOCKSTEP, Need.MINIBATCHES, Need.FULL_DATA
+    }  # fmt: skip
+    assert method.theory.theorem is None
     composed = decibo.compose(
         direction.single(), consensus.dgd(), estimator=estimator.saga(), x=A, y=A
     )
-    assert (composed.name, composed.stochastic, composed.batches) == (
-        "single x dgd + saga",
-        True,
-        True,
-    )
-    assert not decibo.with_estimator(BASE, estimator.snapshot(0.5)).stochastic
+    assert composed.name == "single x dgd + saga"
+    assert composed.needs == {Need.SYMMETRIC_WEIGHTS, Need.MINIBATCHES, Need.NUMBERED_BATCHES}
+    skipped = decibo.with_estimator(BASE, estimator.snapshot(0.5))
+    assert Need.MINIBATCHES not in skipped.needs
 
 
 def test_bad_estimators():
     problem, _ = finite_sum()
     ring = decibo.ring(AGENTS)
     saga = decibo.with_estimator(BASE, estimator.saga())
-    with pytest.raises(
-        decibo.InputError,
-        match=r"saga draws minibatches, but the problem does not say how.*Batches",
-    ):
+    with pytest.raises(decibo.InputError, match=r"saga remembers what it found.*Batches"):
         decibo.solve(replace(problem, sample=None), ring, saga, steps=1)
     with pytest.raises(
-        decibo.InputError, match=r"saga remembers what it found.*have no number.*Batches\(count\)"
+        decibo.InputError, match=r"saga remembers what it found.*fixed list.*Batches\(count\)"
     ):
         decibo.solve(replace(problem, sample=lambda d, key: d), ring, saga, steps=1)
     with pytest.raises(

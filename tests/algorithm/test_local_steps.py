@@ -220,10 +220,7 @@ def test_it_wraps_and_is_wrapped():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: local_steps(decibo.ahead_exact(), 2),
-            "finds its step sizes from what neighbours send",
-        ),
+        (lambda: local_steps(decibo.ahead_exact(), 2), "finds its step sizes itself"),
         (
             lambda: local_steps(decibo.ahead_exact(alpha=0.1, gamma=0.1), 0),
             "K must be a positive integer",

@@ -163,7 +163,7 @@ def test_what_cannot_be_masked():
     with pytest.raises(decibo.InputError, match="has no variable v"):
         privacy.masked(ATTACKS["tracking"][0], {"x": 1.0, "v": 2.0})
     masked = privacy.masked(ATTACKS["exact_diffusion"][0], 3.0)
-    assert (masked.replace(alpha=0.1).masks, masked.theorem) == (
+    assert (masked.replace(alpha=0.1).masks, masked.theory.theorem) == (
         {"x": 3.0, "y": 3.0, "z": 3.0},
         None,
     )

@@ -160,7 +160,7 @@ def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, d
         ("steps = 20", "steps = 0", "steps must be a positive integer"),
         ("steps = 20", "stps = 20", "Did you mean 'steps'?"),
         ("steps = 20", 'mode = "fre"', "Did you mean 'free'?"),
-        ("steps = 20", 'mode = "free"', "ahead_exact needs all agents in lockstep"),
+        ("steps = 20", 'mode = "free"', "needs all agents in lockstep"),
         ("steps = 20", "rest = 1e-9", 'rest is for mode = "free"'),
         ("alpha = 0.05", 'alpha = "x"', "alpha"),
         ("alpha = 0.05", "masks = -1.0\nalpha = 0.05", "The scale of x must be"),

@@ -42,6 +42,19 @@ def test_one_file_for_each_silo_in_csv_and_parquet(file, tmp_path):
     assert sorted(set(named.groups)) == ["north", "south"]
 
 
+def test_columns_that_are_read_and_left_out(file, tmp_path):
+    other = tmp_path / "more.csv"
+    other.write_text("plan,age,churned,room\ngold,30,no,7\nunknown,,yes,8\n")
+    X, y, _ = read_table([file, other], "churned", missing=["unknown"], drop=["shop", "room"])
+    assert sorted(X) == ["age", "plan"]
+    assert X["plan"].isna().tolist() == [False, False, True, False, False, True]
+    X, y, _ = read_table([file, other], "churned", columns=["age"])
+    assert list(X) == ["age"]
+    assert len(y) == 6
+    with pytest.raises(InputError, match="drop names 'rom', but no file"):
+        read_table([file, other], drop=["rom", "room", "shop"])
+
+
 def test_codes_are_read_as_text_if_asked(file):
     table = read_table(file, label="churned", silo="shop", categories=["age"])
     assert table.X["age"].fillna("gap").tolist() == ["31", "gap", "45", "52"]

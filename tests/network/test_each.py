@@ -82,16 +82,20 @@ def test_a_sweep_takes_it_too():
         ({"x": RING, "y": RING}, AHEAD, "Pass exactly one for each variable"),
         ({}, AHEAD, "is a dictionary"),
         ({"x": RING, "y": RING, "z": networks.ring(7)}, AHEAD, "the same agents"),
-        ({"x": RING, "y": RING, "z": networks.directed_ring(6)}, AHEAD, "must be an undirected"),
+        (
+            {"x": RING, "y": RING, "z": networks.directed_ring(6)},
+            AHEAD,
+            "such as z, needs symmetric",
+        ),
         (
             dict.fromkeys("xy", RING),
-            decibo.methods.f2sa(alpha=0.1, gamma=0.1, lam=5.0),
+            decibo.methods.c2dfb(alpha=0.1, beta=0.1, gamma=0.1, lam=5.0),
             "does not say which variable",
         ),
         (
             {"x": RING, "y": RING, "z": networks.failing(RING, 0.1)},
             compressed(AHEAD, top_k(0.5)),
-            "which the changing links",
+            "keeps sums of what neighbours sent",
         ),
         (dict.fromkeys("xyz", RING), compressed(AHEAD, top_k(0.5)), "does not say which variable"),
     ],

@@ -247,5 +247,5 @@ def test_several_rounds_and_failing_links_reach_everybody_too():
 
 
 def test_a_step_that_was_not_told_about_the_network_says_so():
-    with pytest.raises(InputError, match=r"Pass told=True"):
+    with pytest.raises(InputError, match=r"NETWORK_CONSTANTS"):
         _ = AgentMix(net.ring(3).mixing(), 0, KEY).reach

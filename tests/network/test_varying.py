@@ -103,7 +103,7 @@ def test_invalid_arguments_are_rejected():
     for probability in (-0.1, 1.0, float("nan")):
         with pytest.raises(decibo.InputError, match=r"probability must be"):
             decibo.networks.failing(decibo.ring(5), probability)
-    with pytest.raises(decibo.InputError, match="Only undirected"):
+    with pytest.raises(decibo.InputError, match="needs"):
         decibo.networks.sleeping(decibo.networks.directed_ring(5), 0.1)  # type: ignore[arg-type]
     with pytest.raises(decibo.InputError, match="at least one network"):
         decibo.networks.periodic([])

@@ -235,5 +235,5 @@ def test_methods_that_need_a_fixed_network():
     method = decibo.compression.compressed(
         decibo.ahead(alpha=0.01, gamma=0.05, lam=10.0), decibo.compression.top_k(0.5)
     )
-    with pytest.raises(decibo.InputError, match=r"changing links.*fixed network"):
+    with pytest.raises(decibo.InputError, match=r"failing links.*fixed network"):
         decibo.solve(decibo.problems.quadratic(), varying, method, steps=2)

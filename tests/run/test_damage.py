@@ -16,7 +16,7 @@ import pytest
 
 import decibo
 from decibo.errors import CorruptedFileError
-from decibo.files import sha256
+from decibo.files import encode_record, sha256
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
 from decibo.run.run import begin
@@ -76,14 +76,14 @@ def sealed(folder, **changes):
     for name in manifest["files"]:
         if (folder / name).is_file():
             manifest["files"][name] = sha256(folder / name)
+    del manifest["checksum"]
     for name, value in changes.items():
         if value is None:
             del manifest[name]
         else:
             manifest[name] = value
-    content = json.dumps(manifest).encode()
-    (folder / "manifest.json").write_bytes(content)
-    (folder / "manifest.sha256").write_text(f"{sha256(content)}  manifest.json\n")
+    kind, version = manifest.pop("kind"), manifest.pop("format")
+    (folder / "manifest.json").write_bytes(encode_record(kind, version, manifest))
 
 
 def arrays(folder, name, change):
@@ -135,9 +135,7 @@ def test_one_flipped_bit_anywhere(world, kept):
     assert world.is_state(world.restore(kept)[0], NEWEST)
 
 
-@pytest.mark.parametrize(
-    "name", ["manifest.json", "manifest.sha256", "shared.npz", "agents-0-3.npz"]
-)
+@pytest.mark.parametrize("name", ["manifest.json", "shared.npz", "agents-0-3.npz"])
 def test_truncated_lost_and_replaced_files(world, kept, name):
     path = kept / NEWEST / name
     content = path.read_bytes()
@@ -168,7 +166,7 @@ MANIFESTS = {
     "no fingerprint": ({"fingerprint": None}, "KeyError"),
     "a fingerprint in numbers": ({"fingerprint": {"seed": 0}}, "table of words"),
     "no software": ({"software": None}, "KeyError"),
-    "another kind": ({"kind": "something else"}, "not a checkpoint of decibo"),
+    "another kind": ({"kind": "something else"}, "not a decibo checkpoint"),
 }
 
 
@@ -268,20 +266,22 @@ def test_if_none_is_sound_there_is_one_error_and_nothing_is_run(world, kept):
     for folder in kept.glob("step-*"):
         (folder / "manifest.json").write_text("{")
     with pytest.raises(
-        CorruptedFileError, match=r"step-00000060 is damaged.*The 2 before it.*Start a new run"
+        CorruptedFileError, match=r"step-00000060.* is damaged.*The 2 before it.*Start a new run"
     ):
         world.restore(kept)
 
 
-@pytest.mark.parametrize("known", [1, 2, 3, 99])
+@pytest.mark.parametrize("known", [1, 2, 3, 4, 99])
 def test_another_format_is_rejected_and_not_called_damage(world, kept, known):
-    """Formats 1 and 2 had no checksum of the manifest."""
+    """Formats 1 to 4 had no checksum in the manifest."""
     newest = kept / NEWEST
     sealed(newest, format=known)
-    if known < 3:
-        (newest / "manifest.sha256").unlink()
+    if known < 5:
+        manifest = json.loads((newest / "manifest.json").read_text())
+        del manifest["checksum"]
+        (newest / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(
-        decibo.InputError, match=rf"of format {known}, but this version of decibo reads format 4"
+        decibo.InputError, match=rf"of format {known}, but this version of decibo reads format 5"
     ):
         world.restore(kept)
 

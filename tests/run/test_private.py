@@ -13,7 +13,7 @@ import pytest
 
 import decibo
 from decibo.errors import StorageError
-from decibo.run.data_marks import Marks
+from decibo.run.fingerprint import Marks
 
 AGES = {"age": np.array([[37.0], [81.0], [5.0]])}
 

@@ -370,9 +370,9 @@ def test_what_free_mode_refuses(four):
     masked = decibo.privacy.masked(ROBUST, 3.0)
     for words, options in {
         "needs all agents in lockstep": {"method": decibo.ahead_exact(alpha=0.1, gamma=0.1)},
-        "its masks with it": {"method": masked},
+        "adds masks that cancel between neighbours": {"method": masked},
         "cannot tell whether it is at rest": {"method": dgd},
-        "Only an undirected network whose links stay": {
+        "A site without waiting needs the same links": {
             "network": networks.failing(decibo.ring(4), 0.1)
         },
         "mode must be one of lockstep, free": {"mode": "loose"},

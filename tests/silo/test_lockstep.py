@@ -204,7 +204,7 @@ def test_what_a_site_keeps_is_for_its_user_alone_wherever_it_is(four, tmp_path):
 
 
 def test_only_undirected_networks_join_sites(four):
-    with pytest.raises(InputError, match="Sites talk in both directions"):
+    with pytest.raises(InputError, match="A site needs symmetric"):
         make_job(four, decibo.methods.fab(alpha=0.1, beta=0.1, gamma=0.1, lam=50.0),
                  network=decibo.networks.directed_ring(4))  # fmt: skip
 

@@ -23,10 +23,20 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cached_property, wraps
 from textwrap import fill
 from types import NoneType, SimpleNamespace
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints, overload
+from typing import (
+    Any,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +48,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.rule import Rule, as_rule, is_rule
 from decibo.algorithm.schedules import Rate, Schedule, number, schedule
+from decibo.capabilities import BY_DEFAULT, Needs
 from decibo.errors import InputError, short_repr
 from decibo.formatting import format_setting, in_notebook
 from decibo.network.mixing import Mix
@@ -68,6 +79,22 @@ def fields_of(state: Tree) -> dict[str, Vector]:
     return state._asdict()
 
 
+class Theory(NamedTuple):
+    """What is proved of a method.
+
+    bias      how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None if
+              exact
+    theorem   which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem B" of
+              docs/explanation/theorem.md, or None
+    """
+
+    bias: str | None = None
+    theorem: str | None = None
+
+
+UNPROVED = Theory()
+
+
 @dataclass(frozen=True, eq=False)
 class Algorithm:
     """`init` and `step` of one agent, and `view`: which part of a state is x, y, z, ...
@@ -78,31 +105,16 @@ class Algorithm:
 
     name            what reports call it
     settings        what its factory was called with; `replace` calls the factory again
-    directed        whether it works as stated on a directed network
-    centralised     whether it is for one agent only
-    stochastic      whether it draws minibatches
-    sampled         what `minibatch` uses in its place, if noise in gradients asks for something
-                    else
-    batches         whether these must be a fixed list, `decibo.data.Batches`
-    full            whether it takes gradients on all data now and then, besides minibatches
-    told            whether its agents must be told the width of the network and how slowly it
-                    agrees, `mix.reach`
-    fixed_network   whether links must not come and go
-    free            whether its agents need not wait for each other
-    masks           for each variable, the size of what neighbours add to its direction, one +, the
-                    other -
-    direction       what it follows, if it is a direction times a consensus strategy
-    answer          the variable of the view that answers for y*(x)
-    chosen          for a method that finds step sizes itself: which ones a state of one agent has
-                    come to
-    rest            for a method that can tell: by how much an agent in this state would still move
-    bias            how far a penalty keeps it from the solution: "1/lam", "1/lam^2", "1/c", or None
-                    if exact
-    products        whether it needs products with second derivatives of g; None: found out by
-                    tracing a step
-    theorem         which statement covers it: "Theorem 1" or "Corollary 2" of the paper, "Theorem
-                    B" of docs/explanation/theorem.md, or None
-    step_sizes      the settings that are step sizes or penalties: what to lower when a run diverges
+    needs       what network, problem and runtime must give, `decibo.capabilities.Need`
+    sampled     what `minibatch` uses in its place, if noise in gradients asks for something else
+    masks       for each variable, the size of what neighbours add to its direction, one +, the
+                other -
+    direction   what it follows, if it is a direction times a consensus strategy
+    answer      the variable of the view that answers for y*(x)
+    chosen      for a method that finds step sizes itself: which ones a state of one agent has come
+                to
+    rest        for a method that can tell: by how much an agent in this state would still move
+    theory      what is proved of it
     """
 
     init: Callable[..., Tree]
@@ -111,32 +123,29 @@ class Algorithm:
     name: str = "algorithm"
     settings: dict[str, Any] = field(default_factory=dict)
     factory: Callable[..., Algorithm] | None = None
-    directed: bool = False
-    centralised: bool = False
-    stochastic: bool = False
+    needs: Needs = BY_DEFAULT
     sampled: Algorithm | None = None
-    batches: bool = False
-    full: bool = False
-    told: bool = False
-    fixed_network: bool = False
-    free: bool = False
     masks: dict[str, float] = field(default_factory=dict)
     direction: Direction | None = None
     answer: str = "y"
     chosen: Callable[[Tree], dict[str, jax.Array]] | None = None
     rest: Callable[[Tree], jax.Array] | None = None
-    bias: str | None = None
-    products: bool | None = None
-    theorem: str | None = None
-    step_sizes: tuple[str, ...] = ()
-    core: Core = field(init=False, repr=False)  # the functions and the direction as one pytree
+    theory: Theory = UNPROVED
 
-    def __post_init__(self) -> None:
-        chosen = None if self.chosen is None else _partial(self.chosen)
-        rest = None if self.rest is None else _partial(self.rest)
-        parts = _partial(self.init), _partial(self.step), _partial(self.view)
-        core = Core(*parts, self.direction, chosen, rest, self.answer)
-        object.__setattr__(self, "core", core)
+    @cached_property
+    def core(self) -> Core:
+        """The functions and the direction as one pytree."""
+        parts = [
+            part if part is None or isinstance(part, Partial) else Partial(part)
+            for part in (self.init, self.step, self.view, self.chosen, self.rest)
+        ]
+        init, step, view, chosen, rest = cast("list[Any]", parts)
+        return Core(init, step, view, self.direction, chosen, rest, self.answer)
+
+    @property
+    def step_sizes(self) -> tuple[str, ...]:
+        """The settings that are step sizes or penalties: what to lower when a run diverges."""
+        return getattr(self.factory, "step_sizes", ())
 
     @property
     def one_level(self) -> bool:
@@ -211,10 +220,6 @@ def repeat(count: int, once: Callable[[T], T], state: T) -> T:
     return lax.scan(lambda state, _: (once(state), None), state, length=count)[0]
 
 
-def _partial(function: Callable[..., Any]) -> Partial:
-    return function if isinstance(function, Partial) else Partial(function)
-
-
 P = ParamSpec("P")
 
 # How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm
@@ -230,10 +235,12 @@ class Method(Protocol[P]):
     """A named method: a function from settings to an `Algorithm`.
 
     provenance   how sure we are that this is the authors' rule
+    step_sizes   which of its settings are step sizes or penalties
     """
 
     __name__: str
     provenance: str
+    step_sizes: tuple[str, ...]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Algorithm: ...
 
@@ -310,18 +317,14 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
                     f"{factory.__name__} must return a decibo.Algorithm, but it returned"
                     f" {short_repr(algorithm)}."
                 )
-            return replace(
-                algorithm,
-                name=factory.__name__,
-                settings=settings,
-                factory=make,
-                step_sizes=step_sizes,
-            )
+            return replace(algorithm, name=factory.__name__, settings=settings, factory=make)
 
         if provenance:
             words = fill(f"Provenance: {provenance}", 100)
             make.__doc__ = f"{inspect.cleandoc(factory.__doc__ or '')}\n\n{words}"
-        return _entered(cast("Method[P]", make), provenance)
+        named_method = cast("Method[P]", make)
+        named_method.step_sizes = step_sizes
+        return _entered(named_method, provenance)
 
     return name if factory is None else name(factory)
 

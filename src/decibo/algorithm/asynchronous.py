@@ -17,9 +17,9 @@ has finished:
     (5)  d = the direction at the point where the agent began to compute, once it is awake; until
          then the old one
 
-Only strategies for which that leads somewhere are allowed, `Algorithm.free`: robust_tracking is
-exact, dgd and atc land O(h) off as in lockstep. The memories of tracking, EXTRA and exact diffusion
-are right only if every message is mixed exactly once by both ends.
+Only strategies that do without LOCKSTEP are allowed: robust_tracking is exact, dgd and atc land
+O(h) off as in lockstep. The memories of tracking, EXTRA and exact diffusion are right only if every
+message is mixed exactly once by both ends.
 """
 
 from __future__ import annotations
@@ -61,14 +61,6 @@ class Free(NamedTuple):
 def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
     """Reject a method that needs agents in lockstep."""
     recipe = recipe_of(method)
-    if not method.free:
-        raise InputError(
-            f"{method.name} needs all agents in lockstep: its memory is right only if both ends of"
-            f" a link mix every message once, and with the late and lost messages of {network!r} it"
-            " would come to rest elsewhere.",
-            "Use decibo.methods.ahead_free or consensus.robust_tracking(), which stay exact, or dgd"
-            " or atc, which land O(step) off.",
-        )
     if network.relay and (recipe is None or recipe.estimator is not None):
         raise InputError(
             "An agent that relays follows the last direction that it has finished, but"

@@ -4,74 +4,66 @@ they run.
 First gradients only, nothing is undone, and nothing is used that an agent could not know: its own
 gradients, what its neighbours send, and two numbers about the network that everybody is told before
 (`mix.reach`: its width, and u, half of what one exchange takes off the slowest disagreement).
+' = of the step before; s, t, n, T, p and p' are per agent and coordinate of x.
 
-Inner level: exact diffusion of y and z along moving averages of their directions, which is heavy
-ball. Along an eigenvector of curvature l it is stable up to gamma l = 2 (2 - theta)/theta.
+Inner level: exact diffusion of c and w with the same gamma, along Nesterov averages.
 
-    (1)  a   = a + theta (d - a)                                           for y and z, with the
-                                                                           same theta
-    (2)  h   = (g_y(x, y + e w) - g_y(x, y))/e,   l = |h|,   w = h/l + noise, normalised
-                                                                           at every PROBE-th step
-    (3)  L   = max(l, FALL L)                                              a power iteration that
-                                                                           runs along
-    (4)  gamma = r SAFE (2 - theta)/theta/(the largest L of all agents),   at most GROW times it
+    (1)  a   = a + theta (d - a),   then along a + theta (d - a)
+    (2)  h   = (g_y(x, y + e v) - g_y(x, y))/e,   v = h/|h| + noise, normalised: a power iteration
+    (3)  L   = max(|h|, FALL L, |g_y(x, y) - g_y(x, z)|/|y - z|)           y, z = c +- w/lam
+    (4)  gamma = r SAFE (2 - theta)/(theta (3 - 2 theta))/(the largest L of all agents)
     (5)  log r = log r - min(PACE, u) clip(log(D/(u M)), -1, 1),           sqrt(u)/2 <= r <= 1
 
-The noise in (2), a fixed direction, is why a curvature is seen that grows where there was none. In
-(5) M is by how much y and z have moved and D by how much what they exchange has, for y + z and y -
-z, at the steps of (2): a disagreement in the slowest mode decays like u/(gamma l), so that the best
-gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M where disagreement
-decides, so that gamma should fall, and small where the inner level itself does. All agents use the
-same gamma, or exact diffusion would land elsewhere: the largest L, D and M travel by neighbours'
-maxima, and everybody switches to what they have come to at a step that all know, once in `width`
-steps. The memories are scaled with gamma.
-
 Outer level: gradient tracking, where agents and coordinates may have different step sizes s without
-harm, because t vanishes at the solution.
+harm, because t vanishes at the solution; with Nesterov averages of what neighbours change.
 
-    (6)  t   = W t' + d - d'                                           ' = of the step before
-    (7)  v   = v + 3/(k + 3) (t^2 - v),   q = t/sqrt(v), at most 1     the mean of t^2, step j with
-                                                                       weight j^2
-    (8)  c_T = sqrt|q| q m_T/max(q^2, m_T^2)                           for lags T = 1, 4, 16, 64,
-                                                                       256
-         then m_T = m_T + (q - m_T)/min(T, k + 1)                      the mean of the last T or so
-    (9)  log s = log s + UP/(1 + k/CALM) B min_T c_T   if all c_T > 0  the last T steps point the
-                                                                       same way
-         log s = log s + DOWN min_T c_T/T              otherwise       no slower than an oscillation
-                                                                       of period T
-         and log s falls with log sqrt(v), where v falls               so that s/sqrt(v) never grows
-                                                                       by itself
-    (10) x   = W (x - s B q)
-    (11) B   = (l/(average l of late))^-10, at most 1                  the brake: curvature must not
-                                                                       run ahead
+    (6)  x stands still until k |w - w'| <= SETTLED (largest |w|), k >= LEAST: hold. At this k* the
+         lag of w is k*/2; from then on  l = max(LEAST, (k*/2) (L now)/(L then))
+    (7)  t   = t' + e' + d - d',   e = b e' + (W - I)/2 (t + b e'),   b = (1 - sqrt u)/(1 + sqrt u)
+         x   = q + o,   q = x' - s B t,   o = b o' + (W - I)/2 (q + b o')
+    (8)  n   = steps since t changed its sign; T the length of the run before, 0 at first
+    (9)  A   = clip(1 - 2 |e'|/(v |t|), -1, 1),   v = u/(1 - (1 - u) b)    agree
+               if positive B A, and 0 where |t| < ROUNDING eps (largest |t|, |d| so far)
+    (10) s   = s (1 + A/P) once n > P = max(T, l)                          grow, e-fold per lag
+               s |t| <= (1 + A/P) of the longest move so far, START at first
+    (11) s   = s max((1 + p/p')^-CUT, MOST) in all during a run            cut, as half-waves grow
+               p the largest |t| of this run so far, p' that of the run before
+    (12) B   = (|h|/(average |h| of late))^-BRAKE, at most 1               curvature must not grow
+                                                                           too fast
 
-(7): with weights that grow like k^2 a past of large directions is forgotten, but only as fast as a
-power of k, so that q dies out with t and what is left is gradient tracking with constant steps
-s/sqrt(v). (8): where q decays like exp(-r k), m_T is q/(1 - r T) and c_T is sqrt|q| (1 - r T):
-while x creeps, s grows, and once x comes to rest within T steps it does not. The root is a
-compromise: with |q| in its place s freezes too early, with 1 it never does. (11): where x is a
-logarithm of curvature (a penalty, say), y must be able to follow.
+(1) is stable up to gamma l = 2 (2 - theta)/(theta (3 - 2 theta)) for curvature l, and resonates
+with x less than heavy ball. An agent whose L has grown beyond what gamma allows scales its own d_c
+and d_w down until all have switched. The noise in (2), a fixed direction, is why a curvature is
+seen that grows where there was none. In (5) M is by how much c and w have moved and D by how much
+what they exchange has: a disagreement in the slowest mode decays like u/(gamma l), so that the best
+gamma is about sqrt(u kappa)/L for condition kappa; D is large against u M where disagreement
+decides, and small where the inner level itself does. All agents use the same gamma, or exact
+diffusion would land elsewhere: the largest L, D and M travel by neighbours' maxima, and everybody
+switches to what they have come to at a step that all know, once in `width` steps.
 
-On minibatches t and l are noisy. What is noise alone must neither stop x nor let s fall, so there
+(6): at a fixed x the slowest mode of w is 1 - exp(-k/tau), of which k |w - w'|/|w| falls to .3 at
+k = 2.06 tau: the lag of the inner level is measured, not guessed. (7): with W in place of the
+averages a disagreement decays by u a step at most, with them by about sqrt(u). (9): if t is the
+slowest disagreement alone, |e'| = v |t|, and s shrinks. (10): while s grows e-fold in a lag, c and
+w can follow x. Far beyond the limit of stability, with two equal lags, a half-wave grows by 6.13 at
+most whatever s is; (11) takes off more than a half-wave adds, and T slows growth down where the lag
+was measured too short. This is an argument for one mode of a quadratic, not a proof; a recursion of
+that mode, in the tests, stays below twice the cube of the error of the lag.
 
-    (12) a   = a + max(0.1, 1/(k + 1)) (t - a),   q = a/sqrt(v), at most 1, in place of t/sqrt(v)
-    (13) c_T = sqrt|q| q m_T sqrt(T)/q^2, at most sqrt|q|                  where |m_T| < |q|, in (8)
-    (14) B   = (L/(average L of late))^-10, at most 1                      in place of (11)
+On minibatches what is noise alone must neither stop x nor let s fall, so there
 
-and the lag T = 1 is left out. (12): a tracked direction has the noise of d - d', which alternates,
-so that every other step would look like an oscillation; its average does not. (13): the mean of T
-samples of noise is smaller than one of them by sqrt(T), which says nothing against it. (14): l of a
-minibatch is below L most of the time, and may be 0.
+    (13) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
+         averaged twice; (12) takes L; p' is the root mean square of the average, step j with weight
+         j^2; CUT is divided by the number of runs, but what exceeds BIG cuts in full; A is divided
+         by the root of that number, and not below 0
 
-Sources: (1) Polyak 1964; (6) Nedic, Olshevsky & Shi 2017; (7) Adam's idea (Kingma & Ba 2015) with
-the weights of Shamir & Zhang 2013; (9) per coordinate as in delta-bar-delta (Jacobs 1988) and Rprop
-(Riedmiller & Braun 1993), here over several lags at once.
+Sources: (1) Nesterov 1983; (7) Nedic, Olshevsky & Shi 2017; (10), (11) per coordinate as in
+delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993); (13) Kesten 1958.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -80,59 +72,36 @@ from jax import lax
 from jax.tree_util import Partial
 
 from decibo.algorithm import consensus
-from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.algorithm import Algorithm, Theory
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.measure.cost import sometimes
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
 
-# of the inner moving average: momentum 0.8 suits conditions from 1 to 10^4; less is slow, more is
-# unsteady
-THETA = 0.2
-SAFE = 0.9  # of half the largest gamma that is stable: l is seen from below, and late
-# r at the start: in the middle, on a logarithmic scale, of where it ends on most networks
-FIRST = 0.3
+THETA = 0.1  # of the inner averages
+SAFE = 0.9  # of half the largest gamma that is stable: L is seen from below, and late
+FIRST = 0.3  # r at the start
 PACE = 0.02  # change of log r in a step, where the network allows it
-GROW = 1.05  # growth of gamma in a step: a smaller curvature may be that of an unlucky probe
 PROBE = 4  # steps between two probes, each of which costs a gradient of g
 STARTS = 10  # probes before the first step
 NOISE = 0.1  # of the direction of a probe
 GOLDEN = (5**0.5 - 1) / 2
 FALL = 0.95  # of L from one probe to the next
-LATE = 8  # probes that the average of l looks back
-# the power of (11): a curvature that is a quarter ahead lets x move at a tenth of its speed
-BRAKE = 10.0
-CALM = 1000  # steps after which s grows at half of its first pace: late growth is more often chance
-# of log s in a step at an oscillation of every step; one of period T is answered within T steps
-DOWN = 0.5
-TINY = 1e-3  # s at the start: too small to do harm, and soon left behind
-LARGEST = 1.0  # of q: where t grows, no coordinate moves by more than s
+LATE = 8  # probes that the average of (12) looks back
 RECENT = 0.3  # weight of the last step looked at in D and M
-
-
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class Pace:
-    """How the steps of x answer what is seen, on all data or on minibatches; part of the program,
-    never traced.
-
-    lags      T of (8)
-    up        UP of (9): of log s in a step
-    theta     weight of the newest t in (12); 1 is t itself
-    sampled   whether (13) and (14) hold
-    """
-
-    lags: tuple[float, ...]
-    up: float
-    theta: float = 1.0
-    sampled: bool = False
-
-
-FULL = Pace((1.0, 4.0, 16.0, 64.0, 256.0), up=0.08)  # from TINY to 1 in 90 steps
-# c_T of noisy q are smaller
-SAMPLED = Pace((4.0, 16.0, 64.0, 256.0), up=0.1, theta=0.1, sampled=True)
+SETTLED = 0.3  # of (6)
+LEAST = 10  # steps of the hold, and of a lag
+START = 1e-3  # the first move of a coordinate of x
+# the power of (12): a curvature that is a quarter ahead lets x move at a tenth of its speed
+BRAKE = 10.0
+ROUNDING = 10.0
+CUT = 1.5
+MOST = 0.1  # the most that (11) cuts during a run
+AVERAGE = 0.1
+BIG = 3.0
 
 
 class Plan(NamedTuple):
@@ -142,7 +111,6 @@ class Plan(NamedTuple):
     direction: Direction
     alpha: Schedule | None
     gamma: Schedule | None
-    pace: Pace
 
     @property
     def theta(self) -> float:
@@ -151,16 +119,16 @@ class Plan(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """What an agent keeps for y and z.
+    """What an agent keeps for c and w.
 
     memory   of exact diffusion
     average  a of (1)
     sent     what its last exchange has changed
-    along    w of (2)
+    along    v of (2)
     own      L of this agent, (3)
-    level    the average of log l, or of log L on minibatches
+    level    the average of log |h|, or of log L on minibatches
     news     the largest L, D and M heard of since the last switch
-    moves    D and M of this agent, squared: two numbers each, for y + z and y - z
+    moves    D and M of this agent, squared: two numbers each, for c and w
     gamma    the same for all agents, as is
     share    r of (5)
     """
@@ -178,15 +146,44 @@ class Inner(NamedTuple):
 
 
 class Outer(NamedTuple):
-    """What an agent keeps for x: W t, d, v, one m_T for each lag, s, and a on minibatches; names as
-    in (6)-(12)."""
+    """What an agent keeps for x; names as in (6)-(11).
 
-    wt: Vector
+    moved, changed   o and e: what neighbours have changed of x and t
+    s        its logarithm, which has no units that could overflow
+    peak, last   p and p'
+    longest  the longest move of each coordinate so far
+    largest  the largest |t|, |d| so far
+    lag      k*/2 of (6) times 1/L; 0 while x stands still
+    size     the largest |w| so far
+    noise    on minibatches, what (13) asks for besides
+    """
+
+    moved: Vector
+    changed: Vector
+    t: Vector
     d: Vector
-    v: Vector
-    m: tuple[Vector, ...]
     s: Vector
-    a: Vector | tuple[()]
+    sign: Vector
+    n: Vector
+    T: Vector
+    peak: Vector
+    last: Vector
+    longest: Vector
+    largest: Vector
+    lag: jax.Array
+    size: jax.Array
+    noise: Tree = ()
+
+
+class Noise(NamedTuple):
+    """Averages of t, of e', of t^2, of w, and of that average; the number of runs."""
+
+    t: Vector
+    changed: Vector
+    square: Vector
+    w: Vector
+    again: Vector
+    runs: Vector
 
 
 class State(NamedTuple):
@@ -198,40 +195,38 @@ class State(NamedTuple):
 
 
 def automatic(
-    direction: Direction, alpha: Rate | None = None, gamma: Rate | None = None, pace: Pace = FULL
+    direction: Direction,
+    alpha: Rate | None = None,
+    gamma: Rate | None = None,
+    *,
+    noisy: bool = False,
 ) -> Algorithm:
-    """The algorithm that follows a penalty's direction in x, y and z, and finds the step sizes that
-    are not given."""
+    """The algorithm that follows a centred penalty's direction in x, c and w, and finds the step
+    sizes that are not given."""
     given = {"alpha": alpha, "gamma": gamma}
-    plan = Plan(
-        direction,
-        *(None if rate is None else schedule(name, rate) for name, rate in given.items()),
-        pace=pace,
-    )
+    rates = (None if rate is None else schedule(name, rate) for name, rate in given.items())
+    plan = Plan(direction, *rates)
     return Algorithm(
-        init=Partial(_init, plan),
+        init=Partial(_init_noisy if noisy else _init, plan),
         step=Partial(_step, plan),
         view=Partial(_view, direction),
-        told=True,
+        needs=BY_DEFAULT - {Need.ONE_NETWORK} | {Need.NETWORK_CONSTANTS},
         chosen=Partial(_chosen, plan),
         direction=direction,
         answer=direction.answer,
-        bias=direction.bias,
-        products=direction.products,
-        sampled=None if pace.sampled else automatic(direction, alpha, gamma, SAMPLED),
+        theory=Theory(direction.bias),
+        sampled=None if noisy else automatic(direction, alpha, gamma, noisy=True),
     )
 
 
 def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
     variables = plan.direction.start(start)
-    x, y = variables.x, variables.y
-    dtype = y.dtype
-    group = {"y": y, "z": variables.z}
+    x, c = variables.x, variables.c
+    group = {"c": c, "w": variables.w}
     zeros = jax.tree.map(jnp.zeros_like, group)
-    along = _noise(y)
-    slope = oracle.inner(x, y)[1]
-    look = lambda _, at: _probe(oracle, x, y, slope, at[1])
-    own, along = lax.fori_loop(0, STARTS, look, (jnp.zeros((), dtype), along))
+    slope = oracle.inner(x, c).y
+    look = lambda _, at: _probe(oracle, x, c, slope, at[1])
+    own, along = lax.fori_loop(0, STARTS, look, (jnp.zeros((), c.dtype), _noise(c)))
     largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
@@ -240,20 +235,20 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
         along=along,
         own=own,
         level=_log(own),
-        news=jnp.zeros(5, dtype).at[0].set(own),
-        moves=jnp.zeros(4, dtype),
+        news=jnp.zeros(5, c.dtype).at[0].set(own),
+        moves=jnp.zeros(4, c.dtype),
         gamma=_given(plan.gamma, 0, FIRST * _most(plan.theta, largest)),
-        share=jnp.asarray(FIRST, dtype),
+        share=jnp.asarray(FIRST, c.dtype),
     )
-    outer = Outer(
-        wt=jnp.zeros_like(x),
-        d=jnp.zeros_like(x),
-        v=jnp.zeros_like(x),
-        m=tuple(jnp.zeros_like(x) for _ in plan.pace.lags),
-        s=jnp.full_like(x, TINY),
-        a=jnp.zeros_like(x) if plan.pace.theta < 1 else (),
-    )
+    zero, none = jnp.zeros_like(x), jnp.zeros((), x.dtype)
+    outer = Outer(*(zero,) * 12, lag=none, size=none)._replace(longest=zero + START)
     return State(variables, inner, outer)
+
+
+def _init_noisy(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+    state = _init(plan, oracle, mix, start)
+    x, w = jnp.zeros_like(state.variables.x), jnp.zeros_like(state.variables.w)
+    return state._replace(outer=state.outer._replace(noise=Noise(x, x, x, w, w, x)))
 
 
 def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
@@ -270,22 +265,25 @@ def _everywhere(mix: Mix, own: jax.Array) -> jax.Array:
 def _step(
     plan: Plan, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
 ) -> State:
-    v = state.variables
-    heard = RememberingOracle(oracle.functions, oracle.data, oracle)
-    d = plan.direction.at(heard, v, k)
-    inner, curvature = _looked(plan.pace, heard, v.x, v.y, state.inner, k)
+    v, inner, outer = state
+    asked = RememberingOracle(oracle.functions, oracle.data, oracle)
+    d = plan.direction.at(asked, v, k)
+    noisy = isinstance(outer.noise, Noise)
+    inner, curvature = _looked(asked, v.x, inner, k, noisy=noisy)
     inner = _agreed(plan, mix, inner, k)
-    own = {"y": v.y, "z": v.z}
-    moved, inner = _inner_step(plan, mix, own, inner, {"y": d.y, "z": d.z}, k)
-    brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0))  # (11), (14)
-    x, outer = _outer_step(plan, mix, v.x, state.outer, d.x, brake.astype(v.x.dtype), k)
-    return State(type(v)(x=x, **moved), inner, outer)
+    own = {"c": v.c, "w": v.w}
+    moved, inner = _inner_step(plan, mix, own, inner, {"c": d.c, "w": d.w}, k)
+    brake = jnp.exp(-BRAKE * jnp.maximum(curvature - inner.level, 0)).astype(v.x.dtype)  # (12)
+    if plan.alpha is None:
+        outer = _lagged(plan, outer, v.w, inner, k)
+    x, outer = _outer_step(plan, mix, v.x, outer, d.x, inner.gamma / inner.share, brake, k)
+    return State(d._replace(x=x, **moved), inner, outer)
 
 
 @dataclass(frozen=True)
 class RememberingOracle(Oracle):
-    """An oracle that remembers where it was asked for g_y, and its answers: a probe needs one that
-    the step needed."""
+    """An oracle that remembers where it was asked for g_y, and its answers: probe and secant need
+    those of the step."""
 
     wrapped: Oracle
     slopes: list[tuple[Vector, Vector]] = field(default_factory=list)
@@ -296,30 +294,30 @@ class RememberingOracle(Oracle):
             self.slopes.append((at[1], answer.y))
         return answer
 
-    def slope(self, x: Vector, y: Vector) -> Vector:
-        """g_y(x, y), computed once."""
-        known = [slope for at, slope in self.slopes if at is y]
-        return known[0] if known else self.wrapped.inner(x, y).y
-
     def on(self, data: Tree) -> Oracle:
         return self.wrapped.on(data)
 
 
 def _looked(
-    pace: Pace, oracle: RememberingOracle, x: Vector, y: Vector, inner: Inner, k: jax.Array
+    oracle: RememberingOracle, x: Vector, inner: Inner, k: jax.Array, *, noisy: bool
 ) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
+    (y, slope), (z, other) = oracle.slopes
 
-    def look(at: tuple[Vector, Vector, Vector]) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
-        seen, along = _probe(oracle.wrapped, *at, inner.along)
+    def look(_: None) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
+        seen, along = _probe(oracle.wrapped, x, y, slope, inner.along)
         own = jnp.maximum(seen, FALL * inner.own)  # (3)
-        log = _log(own if pace.sampled else seen)
+        log = _log(own if noisy else seen)
         along = _unit(along + NOISE * _noise(along))  # (2)
         return along, own, inner.level + (log - inner.level) / LATE, log
 
     kept = inner.along, inner.own, inner.level, _log(inner.own)
-    at = x, y, oracle.slope(x, y)
-    along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda at: kept, at)
+    along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda _: kept, None)
+    # A pair that is too close shows rounding in place of curvature.
+    apart = jnp.linalg.norm(y - z)
+    far = apart > 1e-2 * jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
+    secant = jnp.linalg.norm(slope - other) / jnp.where(far, apart, 1)
+    own = jnp.where(far & jnp.isfinite(secant), jnp.maximum(own, secant), own)
     return inner._replace(along=along, own=own, level=level), log
 
 
@@ -345,16 +343,12 @@ def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
     dtype = inner.news.dtype
     tiny = jnp.finfo(dtype).tiny
     u = jnp.asarray(mix.reach.slow, dtype) / 2
-    largest, d_plus, m_plus, d_minus, m_minus = inner.news
-    # D^2/M^2
-    ratio = (d_plus / jnp.maximum(m_plus, tiny) + d_minus / jnp.maximum(m_minus, tiny)) / 2
+    largest, d_c, m_c, d_w, m_w = inner.news
+    ratio = (d_c / jnp.maximum(m_c, tiny) + d_w / jnp.maximum(m_w, tiny)) / 2  # D^2/M^2
     lean = jnp.clip(jnp.log(jnp.maximum(ratio, tiny)) / 2 - jnp.log(u), -1, 1)
     least = jnp.minimum(jnp.sqrt(u) / 2, FIRST)
     share = jnp.clip(inner.share * jnp.exp(-period * jnp.minimum(PACE, u) * lean), least, 1)  # (5)
-    # (4)
-    gamma = jnp.minimum(
-        share * _most(plan.theta, largest), inner.gamma * GROW ** period.astype(dtype)
-    )
+    gamma = share * _most(plan.theta, largest)  # (4)
     memory = jax.tree.map(lambda c: gamma / inner.gamma * c, inner.memory)
     return inner._replace(gamma=gamma, share=share, memory=memory)
 
@@ -362,88 +356,148 @@ def _switched(plan: Plan, mix: Mix, inner: Inner, period: jax.Array) -> Inner:
 def _inner_step(
     plan: Plan, mix: Mix, own: dict[str, Vector], inner: Inner, d: dict[str, Vector], k: jax.Array
 ) -> tuple[dict[str, Vector], Inner]:
-    """y and z after the step, and what is kept for the next."""
-    average = {name: a + plan.theta * (d[name] - a) for name, a in inner.average.items()}  # (1)
+    """c and w after the step, and what is kept for the next."""
+    theta = plan.theta
+    if plan.gamma is None:
+        cap = jnp.minimum(1, _most(theta, inner.own) / inner.gamma)
+        d = {name: cap * each for name, each in d.items()}
+    average = {name: a + theta * (d[name] - a) for name, a in inner.average.items()}  # (1)
+    along = {name: a + theta * (d[name] - a) for name, a in average.items()}
     rates = dict.fromkeys(own, inner.gamma)
     moved, memory = consensus.exact_diffusion().step(
-        mix, lambda s, h: s, own, inner.memory, average, rates
+        mix, lambda s, h: s, own, inner.memory, along, rates
     )
     sent = jax.tree.map(jnp.subtract, memory[0], inner.memory[0])
-    moves = lax.cond(
-        k % PROBE == 0, _moves, lambda moves, *_: moves, inner.moves, sent, inner.sent, moved, own
-    )
+
+    def moves() -> Vector:
+        """D and M of (5), squared and averaged, with those of this step."""
+        changed = jax.tree.map(jnp.subtract, sent, inner.sent)
+        move = jax.tree.map(jnp.subtract, moved, own)
+        now = jnp.stack([jnp.sum(each[name] ** 2) for name in own for each in (changed, move)])
+        return inner.moves + RECENT * (now - inner.moves)
+
+    moves = lax.cond(k % PROBE == 0, moves, lambda: inner.moves)
     return moved, inner._replace(memory=memory, average=average, sent=sent, moves=moves)
 
 
-def _moves(
-    moves: Vector,
-    sent: dict[str, Vector],
-    before: dict[str, Vector],
-    moved: dict[str, Vector],
-    own: dict[str, Vector],
-) -> Vector:
-    """D and M of (5), squared and averaged, with those of this step."""
-    changed = jax.tree.map(jnp.subtract, sent, before)
-    move = jax.tree.map(jnp.subtract, moved, own)
-    pairs = [(each["y"] + each["z"], each["y"] - each["z"]) for each in (changed, move)]
-    now = jnp.stack([jnp.sum(pairs[i][j] ** 2) for j in (0, 1) for i in (0, 1)])
-    return moves + RECENT * (now - moves)
+def _lagged(plan: Plan, outer: Outer, w: Vector, inner: Inner, k: jax.Array) -> Outer:
+    """With the lag, once w has settled at the first x; (6)."""
+    noise = outer.noise
+    move, tiny = jnp.sqrt(inner.moves[3]), jnp.finfo(w.dtype).tiny
+    if isinstance(noise, Noise):
+        weight = (2 / (k + 2)).astype(w.dtype)
+        w = noise.w + weight * (w - noise.w)
+        again = noise.again + weight * (w - noise.again)
+        noise = noise._replace(w=w, again=again)
+        move = weight * jnp.linalg.norm(w - again)
+    size = jnp.maximum(outer.size, jnp.linalg.norm(w))
+    settled = (k * move <= SETTLED * jnp.maximum(size, tiny)) & (k >= LEAST) & (outer.lag == 0)
+    lag = jnp.where(settled, k / 2 * inner.gamma / inner.share, outer.lag)
+    return outer._replace(noise=noise, size=size, lag=lag.astype(outer.lag.dtype))
 
 
 def _outer_step(
-    plan: Plan, mix: Mix, x: Vector, outer: Outer, d: Vector, brake: jax.Array, k: jax.Array
+    plan: Plan,
+    mix: Mix,
+    x: Vector,
+    outer: Outer,
+    d: Vector,
+    pace: jax.Array,
+    brake: jax.Array,
+    k: jax.Array,
 ) -> tuple[Vector, Outer]:
     """x after the step, and what is kept for the next."""
-    t = outer.wt + d - outer.d  # (6)
-    if plan.alpha is not None:
-        x, wt = mix((x - plan.alpha(k) * t, t))
-        return x, outer._replace(wt=wt, d=d)
-    pace, tiny = plan.pace, jnp.finfo(x.dtype).tiny
-    v = outer.v + (3 / (k + 3)).astype(x.dtype) * (t**2 - outer.v)
-    followed, a = _averaged(pace, outer.a, t, k)  # (12)
-    q = jnp.clip(followed / (jnp.sqrt(v) + tiny), -LARGEST, LARGEST)  # (7)
-    root, size = jnp.sqrt(jnp.abs(q)), jnp.maximum(jnp.abs(q), tiny)
-    c = [root * _agreement(pace, T, m, q, size) for T, m in zip(pace.lags, outer.m, strict=True)]
-    m = tuple(
-        m + (q - m) / jnp.minimum(T, k + 1).astype(x.dtype)
-        for T, m in zip(pace.lags, outer.m, strict=True)
-    )  # (8)
-    least = reduce(jnp.minimum, c)
-    down = reduce(jnp.minimum, (each / T for T, each in zip(pace.lags, c, strict=True)))
-    up = (pace.up / (1 + k / CALM)).astype(x.dtype)
-    change = jnp.where(least > 0, up * brake * least, DOWN * down)
-    s = outer.s * jnp.exp(change) * jnp.sqrt(jnp.where(v < outer.v, v / outer.v, 1))  # (9)
-    x, wt = mix((x - s * brake * q, t))  # (10)
-    return x, Outer(wt, d, v, m, s, a)
+    t = outer.t + outer.changed + d - outer.d  # (7)
+    u = jnp.clip(jnp.asarray(mix.reach.slow, x.dtype), 1e-8, 1) / 2
+    b = (1 - jnp.sqrt(u)) / (1 + jnp.sqrt(u))
+    if plan.alpha is None:
+        move, outer = _found(outer, t, d, u / (1 - (1 - u) * b), pace, brake, k)
+    else:
+        move = plan.alpha(k) * t
+    q = x - move
+    moved, changed = mix.difference((q + b * outer.moved, t + b * outer.changed))
+    moved, changed = b * outer.moved + moved / 2, b * outer.changed + changed / 2
+    return q + moved, outer._replace(moved=moved, changed=changed, t=t, d=d)
 
 
-def _averaged(
-    pace: Pace, a: Vector | tuple[()], t: Vector, k: jax.Array
-) -> tuple[Vector, Vector | tuple[()]]:
-    """What q is made of, t or on minibatches its average, and what is kept of it."""
-    if isinstance(a, tuple):
-        return t, a
-    a = a + jnp.maximum(pace.theta, 1 / (k + 1)).astype(t.dtype) * (t - a)
-    return a, a
+def _found(
+    outer: Outer,
+    t: Vector,
+    d: Vector,
+    slowest: jax.Array,
+    pace: jax.Array,
+    brake: jax.Array,
+    k: jax.Array,
+) -> tuple[Vector, Outer]:
+    """s B t, and what is kept of (8)-(11)."""
+    info, dtype = jnp.finfo(t.dtype), t.dtype
+    largest = jnp.maximum(outer.largest, jnp.maximum(jnp.abs(t), jnp.abs(d)))
+    noise, noisy = outer.noise, isinstance(outer.noise, Noise)
+    changed, square, least = outer.changed, t, -1.0
+    if noisy:  # (13)
+        weight = jnp.maximum(AVERAGE, 1 / (k + 1)).astype(dtype)
+        t = noise.t + weight * (t - noise.t)
+        changed = noise.changed + weight * (changed - noise.changed)
+        square = noise.square + (3 / (k + 3)).astype(dtype) * (t**2 - noise.square)
+        least = 0.0
+    size = jnp.abs(t)
+    still = outer.lag == 0
+    lag = jnp.maximum(outer.lag / pace, LEAST)
 
+    # (8)
+    turned = t * outer.sign < 0
+    T = jnp.where(turned, outer.n, outer.T)
+    n = jnp.where(turned, 0, outer.n) + 1
+    last = jnp.where(turned, outer.peak, outer.last)
+    before = jnp.where(turned, 0, outer.peak)
+    peak = jnp.maximum(before, size)
 
-def _agreement(pace: Pace, lag: float, m: Vector, q: Vector, size: Vector) -> Vector:
-    """q m/max(q^2, m^2): 1 if the mean of the last steps is q, -1 if it is -q; `size` is |q|,
-    positive."""
-    mean = jnp.abs(m)
-    ratio = jnp.minimum(mean, size) / jnp.maximum(mean, size)
-    if pace.sampled:
-        ratio = jnp.where(mean < size, jnp.minimum(lag**0.5 * ratio, 1), ratio)  # (13)
-    return jnp.sign(q) * jnp.sign(m) * ratio
+    # (9), (10)
+    A = jnp.clip(1 - 2 * jnp.abs(changed) / jnp.maximum(slowest * size, info.tiny), least, 1)
+    A = jnp.where(A > 0, A * brake * (size > ROUNDING * info.eps * largest), A)
+    P = jnp.maximum(T, lag)
+    power, against = CUT, last
+    if noisy:
+        runs = jnp.where(still, 0, noise.runs + turned)
+        many = jnp.maximum(runs, 1)
+        A, power, against = A / jnp.sqrt(many), CUT / many, jnp.sqrt(square)
+        noise = Noise(t, changed, square, noise.w, noise.again, runs)
+    up = jnp.log1p(jnp.where(n > P, A / P, 0))
+
+    # (11)
+
+    def cut(p: Vector) -> Vector:
+        ratio = p / jnp.maximum(against, info.tiny)
+        far = CUT * jnp.log(jnp.maximum(ratio, BIG) / BIG) if noisy else 0
+        return jnp.maximum(-power * jnp.log1p(ratio) - far, jnp.log(MOST))
+
+    s = outer.s + up + jnp.where(last > 0, cut(peak) - cut(before), 0)
+    floor = jnp.maximum(size, jnp.maximum(ROUNDING * info.eps * largest, info.tiny**0.5))
+    most = jnp.log(outer.longest) - jnp.log(floor)
+    # While x stands still nothing is remembered.
+    s = jnp.where(still, most, jnp.minimum(s, most + up))
+    move = jnp.where(still, 0, jnp.exp(s))
+    n, T, peak, last = (jnp.where(still, 0, each) for each in (n, T, peak, last))
+    return brake * move * t, outer._replace(
+        s=s,
+        sign=jnp.where(still | (t == 0), outer.sign * ~still, jnp.sign(t)),
+        n=n,
+        T=T,
+        peak=peak,
+        last=last,
+        longest=jnp.maximum(outer.longest, move * size),
+        largest=largest,
+        noise=noise,
+    )
 
 
 def _probe(
     oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector
 ) -> tuple[jax.Array, Vector]:
-    """l and h/l of (2), where g_y is `slope`; nothing and the old direction if it does not
+    """|h| and h/|h| of (2), where g_y is `slope`; nothing and the old direction if it does not
     change."""
     e = jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
-    h = (oracle.inner(x, y + e * along)[1] - slope) / e
+    h = (oracle.inner(x, y + e * along).y - slope) / e
     size = jnp.linalg.norm(h)
     seen = jnp.isfinite(size) & (size > 0)
     return jnp.where(seen, size, 0), jnp.where(seen, h / jnp.where(seen, size, 1), along)
@@ -451,7 +505,8 @@ def _probe(
 
 def _most(theta: float, largest: jax.Array) -> jax.Array:
     """(4) with r = 1; where no curvature was seen at all, that of 1."""
-    return SAFE * (2 - theta) / theta / jnp.where(largest > 0, largest, 1)
+    limit = (2 - theta) / (theta * (3 - 2 * theta))
+    return SAFE * limit / jnp.where(largest > 0, largest, 1)
 
 
 def _given(rate: Schedule | None, k: Step, otherwise: jax.Array) -> jax.Array:
@@ -478,11 +533,9 @@ def _view(direction: Direction, state: State) -> dict[str, Vector]:
 
 
 def _chosen(plan: Plan, state: State) -> dict[str, jax.Array]:
-    """The step sizes that were not given: alpha as the median of s/sqrt(v) over the coordinates,
-    and gamma."""
-    found = {
-        "alpha": jnp.median(state.outer.s / jnp.sqrt(state.outer.v)),
-        "gamma": state.inner.gamma,
-    }
+    """The step sizes that were not given: alpha as the median of s over the coordinates, 0 while x
+    stands still; and gamma."""
+    alpha = jnp.where(state.outer.lag > 0, jnp.exp(jnp.median(state.outer.s)), 0)
+    found = {"alpha": alpha, "gamma": state.inner.gamma}
     given = {"alpha": plan.alpha, "gamma": plan.gamma}
     return {name: value for name, value in found.items() if given[name] is None}

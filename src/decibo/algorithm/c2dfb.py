@@ -24,9 +24,19 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import ABSTRACT, RUN, Algorithm, Settings, by_name, method, repeat
+from decibo.algorithm.algorithm import (
+    ABSTRACT,
+    RUN,
+    Algorithm,
+    Settings,
+    Theory,
+    by_name,
+    method,
+    repeat,
+)
 from decibo.algorithm.compression import keep_largest
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, matched
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -115,7 +125,11 @@ def c2dfb(
     rates = {"alpha": alpha, "beta": matched(beta, gamma, lam), "gamma": gamma, "lam": lam, "c": c}
     step = by_name(_step, rates, K=K, compress=compress)
     return Algorithm(
-        Partial(_init, lam), step, Partial(_view), fixed_network=True, bias="1/lam", products=False
+        Partial(_init, lam),
+        step,
+        Partial(_view),
+        needs=BY_DEFAULT | {Need.FIXED_LINKS},
+        theory=Theory("1/lam"),
     )
 
 

@@ -30,9 +30,10 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import READ, Algorithm, Settings, by_name, method, repeat
+from decibo.algorithm.algorithm import READ, Algorithm, Settings, Theory, by_name, method, repeat
 from decibo.algorithm.direction import Direction, Pair, Penalty, penalty_p
 from decibo.algorithm.schedules import Rate, matched
+from decibo.capabilities import ALONE
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -56,7 +57,7 @@ def f2sa(
     step = by_name(
         _f2sa, {"alpha": alpha, "beta": matched(beta, gamma, lam), "gamma": gamma, "lam": lam}, T=T
     )
-    return Algorithm(Partial(_start_f2sa), step, centralised=True, bias="1/lam", products=False)
+    return Algorithm(Partial(_start_f2sa), step, needs=ALONE, theory=Theory("1/lam"))
 
 
 def _start_f2sa(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Penalty:
@@ -105,10 +106,9 @@ def f2sa_p(
         Partial(_start_f2sa_p, along),
         step,
         along.view,
-        centralised=True,
+        needs=ALONE,
         answer=along.answer,
-        bias=along.bias,
-        products=along.products,
+        theory=Theory(along.bias),
     )
 
 
@@ -157,7 +157,7 @@ def v_pbgd(*, alpha: Rate, gamma: Rate, lam: Rate, T: int = 1) -> Algorithm:
     Lands: O(1/lam) from the solution, the bias of the penalty.
     """
     step = by_name(_v_pbgd, {"alpha": alpha, "gamma": gamma, "lam": lam}, T=T)
-    return Algorithm(Partial(_start_v_pbgd), step, centralised=True, bias="1/lam", products=False)
+    return Algorithm(Partial(_start_v_pbgd), step, needs=ALONE, theory=Theory("1/lam"))
 
 
 def _start_v_pbgd(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> ValueState:
@@ -187,7 +187,7 @@ def bome(*, alpha: Rate, gamma: Rate, eta: Rate = 0.5, T: int = 10) -> Algorithm
     1/|grad q|: |grad Phi| 1.4e-1, 1.5e-2, 1.8e-3 at alpha = .1, .01, .001 on a quadratic.
     """
     step = by_name(_bome, {"alpha": alpha, "gamma": gamma, "eta": eta}, T=T)
-    return Algorithm(Partial(_start_bome), step, centralised=True, products=False)
+    return Algorithm(Partial(_start_bome), step, needs=ALONE)
 
 
 def _start_bome(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Pair:

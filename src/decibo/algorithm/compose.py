@@ -13,19 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import wraps
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import Algorithm
+from decibo.algorithm.algorithm import Algorithm, Theory
 from decibo.algorithm.consensus import Consensus
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.estimator import Estimator
 from decibo.algorithm.prox import Projection, Prox, as_prox, suits
 from decibo.algorithm.rule import Rule, StepSize, as_rule, together
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, schedule
+from decibo.capabilities import Need, Needs
 from decibo.errors import InputError, short_repr
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
@@ -110,17 +112,19 @@ def compose(
         step=Partial(_step, recipe),
         view=Partial(_view, direction),
         name=f"{direction.name} x {names}{f' + {estimator.name}' if estimator else ''}",
-        directed=all(strategy.directed for strategy, _ in groups),
-        free=all(strategy.free for strategy, _ in groups),
+        needs=direction.needs.union(
+            _data_of(estimator), *(strategy.needs for strategy, _ in groups)
+        ),
         rest=Partial(_rest, recipe) if all(strategy.rest for strategy, _ in groups) else None,
         direction=direction,
         answer=direction.answer,
-        bias=direction.bias,
-        products=direction.products,
-        stochastic=estimator is not None and estimator.sampled,
-        batches=estimator is not None and estimator.batches,
-        full=estimator is not None and estimator.full,
+        theory=Theory(direction.bias),
     )
+
+
+def _data_of(estimator: Estimator | None) -> Needs:
+    """What an estimator needs of the problem; without one, every step takes all data."""
+    return frozenset({Need.FULL_DATA}) if estimator is None else estimator.needs
 
 
 def _check_parts(direction: object, consensus: object) -> None:
@@ -312,7 +316,7 @@ def minibatch(method: Algorithm) -> Algorithm:
         inside.init,
         step,
         inside.view,
-        stochastic=True,
+        needs=inside.needs - {Need.FULL_DATA} | {Need.MINIBATCHES},
         sampled=None,
     )
 
@@ -356,9 +360,7 @@ def with_estimator(method: Algorithm, estimator: Estimator) -> Algorithm:
         Partial(_init, recipe),
         Partial(_step, recipe),
         method.view,
-        stochastic=estimator.sampled,
-        batches=estimator.batches,
-        full=estimator.full,
+        needs=method.needs - {Need.FULL_DATA} | estimator.needs,
     )
 
 
@@ -393,9 +395,9 @@ def wrapped(
     What the paper proves of the method inside does not carry over.
     """
     inside = method.factory
-    factory = None if inside is None else (lambda **settings: wrap(inside(**settings)))
+    factory = inside and wraps(inside)(lambda **settings: wrap(inside(**settings)))
     name = f"{method.name} + {word}"
     if "sampled" not in changes and method.sampled is not None:
         changes["sampled"] = wrap(method.sampled)
-    changes = {"theorem": None, "rest": None} | changes
+    changes = {"theory": method.theory._replace(theorem=None), "rest": None} | changes
     return replace(method, init=init, step=step, view=view, name=name, factory=factory, **changes)

@@ -31,6 +31,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.compose import check_wrappable, wrapped
 from decibo.algorithm.schedules import Scalar
+from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.network.mixing import How, Mix, WrappedMix
 from decibo.problem.problem import Oracle
@@ -111,11 +112,13 @@ def compressed(
     eta = share("eta", eta, zero=False)
     check_wrappable(method)
     core = method.core
+    # Vectors are compressed one by one, so that nothing says which variable one belongs to.
+    needs = method.needs | {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK}
     again = lambda method: compressed(method, compressor, eta=eta, feedback=feedback)
     if not flag("feedback", feedback):
         step = Partial(_forgetful, core.step, compressor, eta)
         name = f"{compressor.name} without feedback"
-        return wrapped(method, name, again, core.init, step, core.view, directed=False)
+        return wrapped(method, name, again, core.init, step, core.view, needs=needs)
     return wrapped(
         method,
         compressor.name,
@@ -124,9 +127,7 @@ def compressed(
         Partial(_compressed, core.step, compressor, eta),
         Partial(_inside, core.view),
         chosen=None if core.chosen is None else Partial(_inside, core.chosen),
-        directed=False,
-        fixed_network=True,
-        free=False,
+        needs=needs | {Need.FIXED_LINKS, Need.LOCKSTEP},
     )
 
 

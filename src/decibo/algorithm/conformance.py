@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
+from decibo.capabilities import Need
 from decibo.errors import ConformanceError, InputError, first_line
 from decibo.measure.cost import MarkedMix, examine
 from decibo.network.graphs import from_weights, path, ring
@@ -281,7 +282,7 @@ def _compilation(method: Algorithm) -> str | None:
 
 def _light_cone(method: Algorithm) -> str | None:
     """Change the last agent's data on a path and see who notices."""
-    if method.told:
+    if Need.NETWORK_CONSTANTS in method.needs:
         return None  # what agents agree on before the first step comes from everywhere
     agents = AGENTS_CHECKED
     steps = 2
@@ -352,9 +353,9 @@ def _landing(method: Algorithm, on: bool | Problem, landed: list[str]) -> str | 
 def lands(method: Algorithm, problem: Problem | None = None) -> tuple[bool, str]:
     """Whether the mean of x rests at the solution, or closer to it with smaller steps or a larger
     lam; and where."""
-    if method.stochastic:
+    if Need.MINIBATCHES in method.needs:
         return True, "not tried, since it draws minibatches"
-    problem = quadratic(1 if method.centralised else LANDING_AGENTS) if problem is None else problem
+    problem = problem or quadratic(1 if Need.ONE_AGENT in method.needs else LANDING_AGENTS)
     if problem.agents is None or callable(problem.data) or not problem.solution:
         return (
             False,

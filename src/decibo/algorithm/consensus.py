@@ -73,6 +73,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Scalar
+from decibo.capabilities import Need, Needs
 from decibo.network.mixing import Mix
 from decibo.pytree import Tree, Vector
 from decibo.validate import fraction
@@ -95,6 +96,7 @@ Rates = dict[str, Scalar]
 Pair = tuple[Group, Group]
 Proxes = Callable[[Group, Rates], Group]
 tree_map = jax.tree.map
+SYMMETRIC = frozenset({Need.SYMMETRIC_WEIGHTS})  # of a strategy that need not be in lockstep
 
 
 @jax.tree_util.register_dataclass
@@ -105,11 +107,10 @@ class Consensus:
 
     follow        `follow(mix, memory, d)` comes before the step and returns the direction that the
                   step follows, with the memory for it: a tracked one, or by default d itself
-    directed      whether it is exact on a directed network; the others need W doubly stochastic
+    needs         of the network: symmetric weights, agents in lockstep
     needs_linear  whether it is exact only with rules that are linear and the same at all agents
     exact         whether it comes to rest where the directions of all agents sum to 0, whatever
                   each of them is
-    free          whether it may be used by agents that do not wait for each other
     rest          `rest(s, memory)`: by how much the variables will still move, for strategies that
                   know
     """
@@ -117,22 +118,23 @@ class Consensus:
     start: Callable[[Group], Tree]
     step: Callable[..., tuple[Group, Tree]]
     name: str = field(metadata={"static": True})
-    directed: bool = field(default=False, metadata={"static": True})
+    needs: Needs = field(
+        default=frozenset({Need.SYMMETRIC_WEIGHTS, Need.LOCKSTEP}), metadata={"static": True}
+    )
     follow: Callable[..., tuple[Group, Tree]] = field(default_factory=lambda: Partial(_own))
     needs_linear: bool = field(default=False, metadata={"static": True})
     exact: bool = field(default=True, metadata={"static": True})
-    free: bool = field(default=False, metadata={"static": True})
     rest: Callable[[Group, Tree], Group] | None = None
 
 
 def dgd() -> Consensus:
     """Distributed gradient descent: one vector sent; lands O(h) off if the agents differ."""
-    return Consensus(Partial(_nothing), Partial(_dgd), "dgd", exact=False, free=True)
+    return Consensus(Partial(_nothing), Partial(_dgd), "dgd", exact=False, needs=SYMMETRIC)
 
 
 def atc() -> Consensus:
     """Adapt, then combine (diffusion): one vector sent; lands O(h) off if the agents differ."""
-    return Consensus(Partial(_nothing), Partial(_atc), "atc", exact=False, free=True)
+    return Consensus(Partial(_nothing), Partial(_atc), "atc", exact=False, needs=SYMMETRIC)
 
 
 def tracking() -> Consensus:
@@ -164,15 +166,17 @@ def push_pull() -> Consensus:
     """Push-pull: two vectors sent; exact on directed networks."""
     follow = Partial(_tracked)
     return Consensus(
-        Partial(_two_zeros), Partial(_push_pull), "push_pull", directed=True, follow=follow
+        Partial(_two_zeros),
+        Partial(_push_pull),
+        "push_pull",
+        needs=frozenset({Need.LOCKSTEP}),
+        follow=follow,
     )
 
 
 def local() -> Consensus:
     """No exchange: for variables that are an agent's own, as in a personalised inner level."""
-    return Consensus(
-        Partial(_nothing), Partial(_local), "local", directed=True, exact=False, free=True
-    )
+    return Consensus(Partial(_nothing), Partial(_local), "local", needs=frozenset(), exact=False)
 
 
 def relaxed(strategy: Consensus, weight: float) -> Consensus:
@@ -200,7 +204,7 @@ def robust_tracking() -> Consensus:
         Partial(_robust),
         "robust_tracking",
         follow=follow,
-        free=True,
+        needs=SYMMETRIC,
         rest=Partial(_left),
     )
 

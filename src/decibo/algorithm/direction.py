@@ -66,6 +66,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
+from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -100,8 +101,7 @@ class Direction:
     answer   the entry of the view that answers for y*(x)
     bias     how far a penalty keeps the fixed point from the solution: "1/lam", "1/lam^2", ...,
              "1/c", None if exact
-    products  whether it needs products with second derivatives of g; None: found out by tracing a
-              step
+    needs    products with second derivatives of g, if it is known to multiply with them
 
     Variables and directions are NamedTuples of one kind, with the fields `variables`.
     """
@@ -115,7 +115,7 @@ class Direction:
     )
     answer: str = field(default="y", metadata={"static": True})
     bias: str | None = field(default=None, metadata={"static": True})
-    products: bool | None = field(default=None, metadata={"static": True})
+    needs: Needs = field(default=frozenset(), metadata={"static": True})
 
 
 class Penalty(NamedTuple):
@@ -164,9 +164,7 @@ Weights = dict[int, float]  # a_j for every j
 def penalty(lam: Rate) -> Direction:
     """AHEAD's direction: three first gradients, no second derivatives; its bias is O(1/lam)."""
     at = Partial(_penalty, schedule("lam", lam))
-    return Direction(
-        Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam", products=False
-    )
+    return Direction(Partial(_start_penalty), at, "penalty", Penalty._fields, bias="1/lam")
 
 
 def symmetric_penalty(lam: Rate) -> Direction:
@@ -179,14 +177,7 @@ def symmetric_penalty(lam: Rate) -> Direction:
     view = Partial(_with_center)
     start = Partial(_start_penalty)
     return Direction(
-        start,
-        at,
-        "symmetric_penalty",
-        Penalty._fields,
-        view,
-        answer="c",
-        bias="1/lam^2",
-        products=False,
+        start, at, "symmetric_penalty", Penalty._fields, view, answer="c", bias="1/lam^2"
     )
 
 
@@ -200,14 +191,7 @@ def centred_penalty(lam: Rate) -> Direction:
     view = Partial(_with_answer)
     start = Partial(_start_centred)
     return Direction(
-        start,
-        at,
-        "centred_penalty",
-        Centred._fields,
-        view,
-        answer="c",
-        bias="1/lam^2",
-        products=False,
+        start, at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2"
     )
 
 
@@ -224,9 +208,7 @@ def penalty_p(lam: Rate, p: int = 2) -> Direction:
     view = Partial(_with_interpolation, weights)
     names = _points(len(weights))._fields
     start = Partial(_start_penalty_p, weights)
-    return Direction(
-        start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}", products=False
-    )
+    return Direction(start, at, "penalty_p", names, view, answer="c", bias=f"1/lam^{p}")
 
 
 def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> Direction:
@@ -243,43 +225,31 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     at = Partial(_implicit, products)
     if ridge is not None:
         at = Partial(_ridged, products, schedule("ridge", ridge))
-    return Direction(
-        Partial(_start_implicit), at, "implicit", Implicit._fields, products=difference is None
-    )
+    needs = frozenset({Need.SECOND_DERIVATIVES} if difference is None else ())
+    return Direction(Partial(_start_implicit), at, "implicit", Implicit._fields, needs=needs)
 
 
 def minimax() -> Direction:
     """Gradient descent ascent, for problems with g = -f; uses f only."""
-    return Direction(
-        Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields, products=False
-    )
+    return Direction(Partial(_start_pair), Partial(_minimax), "minimax", Pair._fields)
 
 
 def minimax_penalty(lam: Rate) -> Direction:
     """AHEAD's minimax case, for problems with g = -f; uses f only."""
     at = Partial(_minimax_penalty, schedule("lam", lam))
-    return Direction(
-        Partial(_start_penalty),
-        at,
-        "minimax_penalty",
-        Penalty._fields,
-        bias="1/lam",
-        products=False,
-    )
+    return Direction(Partial(_start_penalty), at, "minimax_penalty", Penalty._fields, bias="1/lam")
 
 
 def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
     """The gradient of the Moreau-envelope penalty; proximity is the g1 of (15) and (17)."""
     at = Partial(_moreau, schedule("c", c), schedule("proximity", proximity))
-    return Direction(
-        Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c", products=False
-    )
+    return Direction(Partial(_start_moreau), at, "moreau", Moreau._fields, bias="1/c")
 
 
 def single() -> Direction:
     """One level only: both x and y descend f. For checks, and for comparison with one-level
     libraries."""
-    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields, products=False)
+    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
 
 
 def _start_penalty(values: Mapping[str, Vector]) -> Penalty:

@@ -43,15 +43,18 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
+from decibo.capabilities import Need, Needs
 from decibo.data.stream import Batches
 from decibo.errors import InputError
 from decibo.measure.cost import sometimes
-from decibo.problem.problem import BATCHES, Oracle
+from decibo.problem.problem import Oracle
 from decibo.pytree import Tree
 from decibo.validate import fraction, integer
 from decibo.validate import seed as check_seed
 
 IN = "promise_in_bounds"
+BOTH = frozenset({Need.MINIBATCHES, Need.FULL_DATA})
+NUMBERED = frozenset({Need.MINIBATCHES, Need.NUMBERED_BATCHES})
 __all__ = ["Estimator", "minibatch", "page", "saga", "sarah", "snapshot", "storm"]
 
 
@@ -61,17 +64,13 @@ class Estimator:
     """An estimator: `start(oracle, s)` creates its memory; `at(direction, oracle, s, memory, k,
     key)` returns d and the new memory.
 
-    sampled   whether it draws minibatches
-    batches   whether these must be a fixed list, `decibo.data.Batches`
-    full      whether it also takes gradients on all data, which a stream does not have
+    needs   of the problem: minibatches, a fixed list of them, gradients on all data
     """
 
     start: Callable[[Oracle, Tree], Tree]
     at: Callable[..., tuple[Tree, Tree]]
     name: str = field(metadata={"static": True})
-    sampled: bool = field(default=True, metadata={"static": True})
-    batches: bool = field(default=False, metadata={"static": True})
-    full: bool = field(default=False, metadata={"static": True})
+    needs: Needs = field(default=frozenset({Need.MINIBATCHES}), metadata={"static": True})
 
 
 class Past(NamedTuple):
@@ -134,16 +133,14 @@ def page(p: float, *, seed: int = 0) -> Estimator:
     seed   of the coin, which all agents share
     """
     due = Due(fraction("p", p, zero=False), seed=check_seed(seed))
-    return Estimator(
-        Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", full=True
-    )
+    return Estimator(Partial(_past), Partial(_recursive, due), f"page({due.probability:g})", BOTH)
 
 
 def sarah(period: int) -> Estimator:
     """SARAH or SPIDER: `page` with full gradients at every `period`-th step."""
     period = integer("period", period)
     return Estimator(
-        Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", full=True
+        Partial(_past), Partial(_recursive, Due(1 / period, period)), f"sarah({period})", BOTH
     )
 
 
@@ -154,7 +151,7 @@ def saga() -> Estimator:
     The problem must have a fixed list of batches. The table holds as many directions as there are
     batches.
     """
-    return Estimator(Partial(_empty_table), Partial(_saga), "saga", batches=True)
+    return Estimator(Partial(_empty_table), Partial(_saga), "saga", NUMBERED)
 
 
 def snapshot(p: float, *, seed: int = 0) -> Estimator:
@@ -168,8 +165,7 @@ def snapshot(p: float, *, seed: int = 0) -> Estimator:
         Partial(_zero),
         Partial(_snapshot, due),
         f"snapshot({due.probability:g})",
-        sampled=False,
-        full=True,
+        frozenset({Need.FULL_DATA}),
     )
 
 
@@ -195,7 +191,8 @@ def _list_of_batches(oracle: Oracle) -> Batches:
     batches = oracle.functions.sample
     if not isinstance(batches, Batches):
         raise InputError(
-            "saga needs a fixed list of batches, which the problem does not have.", BATCHES
+            "saga needs a fixed list of batches, which the problem does not have.",
+            Need.NUMBERED_BATCHES.remedy,
         )
     return batches
 

@@ -42,7 +42,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Count
 from decibo.algorithm.compose import check_wrappable, wrapped
-from decibo.errors import InputError
+from decibo.capabilities import Need, require
 from decibo.network.mixing import How, Mix, WrappedMix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree
@@ -61,18 +61,12 @@ def local_steps(method: Algorithm, K: int) -> Algorithm:
     """
     check_wrappable(method)
     count = Count(integer("K", K))
-    if method.told:
-        raise InputError(
-            f"{method!r} finds its step sizes from what neighbours send at every step, and most"
-            " would be without.",
-            "Pass alpha and gamma.",
-        )
-    if method.fixed_network:
-        raise InputError(
-            f"{method.name} keeps sums of what neighbours sent, which steps without an exchange"
-            " would invalidate.",
-            "Wrap in the other order: compressed(local_steps(method, K), compressor).",
-        )
+    giver = "local_steps, most of whose steps are without an exchange,"
+    finds = method.needs & {Need.NETWORK_CONSTANTS}
+    require(method.name, finds, (), giver, "Pass alpha and gamma.", method=True)
+    sums = method.needs & {Need.FIXED_LINKS}
+    other = "Wrap in the other order: compressed(local_steps(method, K), compressor)."
+    require(method.name, sums, (), giver, other, method=True)
     step = Partial(_round, method.core.step, count)
     again = lambda method: local_steps(method, K)
     return wrapped(method, f"{K} local steps", again, method.init, step, method.view)

@@ -20,6 +20,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import READ, RUN, Algorithm, Settings, by_name, method, repeat
 from decibo.algorithm.schedules import Rate, Scalar, Weight
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -67,7 +68,9 @@ def ma_dsbo(
     rates = {"alpha": alpha, "beta": beta, "gamma": gamma}
     rates["theta"] = alpha if theta is None else theta
     step = by_name(_step, rates, T=T, N=N, warm=flag("warm", warm))
-    return Algorithm(Partial(_init), step, Partial(_view), products=True)
+    return Algorithm(
+        Partial(_init), step, Partial(_view), needs=BY_DEFAULT | {Need.SECOND_DERIVATIVES}
+    )
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> MaDsboState:

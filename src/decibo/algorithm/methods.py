@@ -65,8 +65,8 @@ def ahead_exact(
             number kappa it takes about sqrt(kappa) steps instead of kappa
 
     Without alpha or gamma the agents find the step sizes themselves while they run
-    (decibo.algorithm.automatic), with momentum for y and z and gradient tracking for x: half a
-    gradient of g more, and it sends n + 5 numbers more.
+    (decibo.algorithm.automatic), with momentum for c and w = lam (y - z)/2 in place of y and z and
+    gradient tracking for x: a quarter of a gradient of g more, and it sends n + 5 numbers more.
 
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
@@ -77,12 +77,11 @@ def ahead_exact(
             raise InputError(
                 "momentum goes with given step sizes only.", "Pass alpha and gamma too."
             )
+        along = direction.centred_penalty(lam)
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
-    return replace(
-        compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner),
-        theorem=None if any(map(is_rule, (alpha, inner))) else "Theorem B",
-    )
+    composed = compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner)
+    return composed if any(map(is_rule, (alpha, inner))) else _covered(composed, "Theorem B")
 
 
 @method(
@@ -142,7 +141,7 @@ def ahead(
         )
     inner = matched(None, cast("Rate", gamma), lam) if beta is None else beta
     along = compose(direction.penalty(lam), consensus.dgd(), x=alpha, y=inner, z=gamma)
-    return replace(along, theorem=None if any(map(is_rule, (alpha, beta, gamma))) else "Theorem 1")
+    return along if any(map(is_rule, (alpha, beta, gamma))) else _covered(along, "Theorem 1")
 
 
 @method(provenance=READ)
@@ -159,7 +158,7 @@ def ahead_minimax(*, alpha: StepSize, beta: StepSize, gamma: StepSize, lam: Rate
     Lands: O(step) from the solution if the agents differ.
     """
     along = compose(direction.minimax_penalty(lam), consensus.dgd(), x=alpha, y=beta, z=gamma)
-    return replace(along, theorem="Corollary 2")
+    return _covered(along, "Corollary 2")
 
 
 @method(provenance=READ)
@@ -327,7 +326,7 @@ def sparkle_ed(
     Lands: exact.
     """
     along = _implicit(consensus.exact_diffusion(), alpha, beta, gamma, theta)
-    return replace(along, theorem="Theorem B" if theta is None else None)
+    return _covered(along, "Theorem B") if theta is None else along
 
 
 @method(
@@ -503,3 +502,7 @@ def _implicit(
         y=beta,
         v=gamma,
     )
+
+
+def _covered(method: Algorithm, theorem: str) -> Algorithm:
+    return replace(method, theory=method.theory._replace(theorem=theorem))

@@ -29,9 +29,9 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import MASK, check_wrappable, recipe_of, wrapped
+from decibo.capabilities import Need, require
 from decibo.errors import InputError
 from decibo.formatting import listed
-from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import AGENTS, AgentMix, How, Mixing
 from decibo.network.network import Network
@@ -62,7 +62,8 @@ def masked(method: Algorithm, scale: float | Mapping[str, float]) -> Algorithm:
     check_wrappable(method)
     recipe = recipe_of(method)
     if recipe is None:
-        given = "Pass alpha and gamma." if method.told else "Mask first, and wrap it after that."
+        finds = Need.NETWORK_CONSTANTS in method.needs
+        given = "Pass alpha and gamma." if finds else "Mask first, and wrap it after that."
         raise InputError(
             f"{method.name} is not just a direction times a consensus strategy, so that there is"
             " nothing to mask.",
@@ -88,8 +89,9 @@ def masked(method: Algorithm, scale: float | Mapping[str, float]) -> Algorithm:
     masks = {name: positive(f"The scale of {name}", value) for name, value in scales.items()}
     again = lambda method: masked(method, scale)
     return wrapped(
-        method, "masks", again, method.init, method.step, method.view, masks=masks, rest=method.rest
-    )
+        method, "masks", again, method.init, method.step, method.view, masks=masks,
+        rest=method.rest, needs=method.needs | {Need.ALL_NEIGHBOURS},
+    )  # fmt: skip
 
 
 def masks_of(
@@ -149,14 +151,10 @@ def messages(
     """
     check_wrappable(method)
     problem.check_agents(network.agents)
-    if isinstance(network, AsynchronousNetwork):
-        raise InputError(
-            "Agents that do not wait have no common steps whose messages could be listed."
-        )
-    if method.told:
-        raise InputError(
-            f"{method!r} finds its step sizes from further messages.", "Pass alpha and gamma."
-        )
+    lists = "A list of messages"
+    require(lists, {Need.LOCKSTEP}, network.gives, repr(network), "Use the network inside it.")
+    finds = method.needs & {Need.NETWORK_CONSTANTS}
+    require(method.name, finds, (), lists.lower(), "Pass alpha and gamma.", method=True)
     key = jax.random.key(check_seed(seed))
     start = problem.start_rows(network.agents)
     start = start | masks_of(network, method, start, seed)

@@ -332,6 +332,27 @@ def report(
     """
 
 
+@app.command()
+@work_of("predict.predict")
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.json", help="What save() wrote.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or parquet file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="OUT.csv", help="Where to write.")
+    ] = None,
+    silo: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Whose personal model predicts which row.")
+    ] = None,
+    as_json: Json = False,
+):
+    """Predict the rows of a table by a saved model.
+
+    \b
+    Example:
+      decibo predict models/heart.json patients.csv -o predicted.csv
+    """
+
+
 @app.command("list")
 @work_of("list.listing")
 def listing(

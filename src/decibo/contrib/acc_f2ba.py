@@ -24,9 +24,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import READ, Algorithm, Settings, by_name, method, repeat
+from decibo.algorithm.algorithm import READ, Algorithm, Settings, Theory, by_name, method, repeat
 from decibo.algorithm.rule import Rule, below_one, nesterov, restarted
 from decibo.algorithm.schedules import Rate
+from decibo.capabilities import ALONE
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -86,7 +87,7 @@ def acc_f2ba(
     )
     step = by_name(_step, {"lam": lam}, outer=rules[0], inner=rules[1], T=T)
     return Algorithm(
-        Partial(_init, *rules), step, Partial(_view), centralised=True, bias="1/lam", products=False
+        Partial(_init, *rules), step, Partial(_view), needs=ALONE, theory=Theory("1/lam")
     )
 
 

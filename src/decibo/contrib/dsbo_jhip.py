@@ -23,6 +23,7 @@ from jax.tree_util import Partial
 from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, Settings, by_name, method, repeat
 from decibo.algorithm.ma_dsbo import inner_loop
 from decibo.algorithm.schedules import Rate
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -51,7 +52,9 @@ def dsbo_jhip(*, alpha: Rate, beta: Rate, gamma: Rate, T: int = 20, N: int = 80)
     .05, 3.6e-3 at .005 (heterogeneous quadratic, ring of 10).
     """
     step = by_name(_step, {"alpha": alpha, "beta": beta, "gamma": gamma}, T=T, N=N)
-    return Algorithm(Partial(_init), step, Partial(_view), products=True)
+    return Algorithm(
+        Partial(_init), step, Partial(_view), needs=BY_DEFAULT | {Need.SECOND_DERIVATIVES}
+    )
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> JhipState:

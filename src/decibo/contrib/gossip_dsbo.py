@@ -21,6 +21,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import RECALLED, RUN, Algorithm, Settings, by_name, method
 from decibo.algorithm.schedules import Rate, Weight
+from decibo.capabilities import BY_DEFAULT, Need
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -64,7 +65,9 @@ def gossip_dsbo(*, alpha: Rate, beta: Rate, theta: Weight, eta: Rate, N: int = 5
     3.4e-1 at theta = 1.
     """
     step = by_name(_step, {"alpha": alpha, "beta": beta, "theta": theta, "eta": eta}, N=N)
-    return Algorithm(Partial(_init), step, Partial(_view), products=True)
+    return Algorithm(
+        Partial(_init), step, Partial(_view), needs=BY_DEFAULT | {Need.SECOND_DERIVATIVES}
+    )
 
 
 def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> GossipState:

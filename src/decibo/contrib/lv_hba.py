@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from jax.tree_util import Partial
 
-from decibo.algorithm.algorithm import READ, Algorithm, Settings, by_name, method
+from decibo.algorithm.algorithm import READ, Algorithm, Settings, Theory, by_name, method
 from decibo.algorithm.direction import Moreau
 from decibo.algorithm.prox import Projection, Prox, as_prox
 from decibo.algorithm.schedules import Rate, Weight, polynomial
+from decibo.capabilities import ALONE
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
 from decibo.pytree import Vector
@@ -53,7 +54,7 @@ def lv_hba(
         "proximity": proximity,
     }
     step = by_name(_step, rates, prox_x=maps[0], prox_y=maps[1])
-    return Algorithm(Partial(_init, *maps), step, centralised=True, bias="1/c", products=False)
+    return Algorithm(Partial(_init, *maps), step, needs=ALONE, theory=Theory("1/c"))
 
 
 def _init(prox_x: Prox, prox_y: Prox, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Moreau:

@@ -28,6 +28,7 @@ from decibo.algorithm.compose import compose
 from decibo.algorithm.direction import Direction, Pair, single
 from decibo.algorithm.rule import StepSize
 from decibo.algorithm.schedules import Rate, Schedule, Step, Weight
+from decibo.capabilities import Need
 from decibo.problem.problem import Oracle
 
 
@@ -61,7 +62,13 @@ def mdbo(
     """
     # N is a Count, so that it is part of the program
     at = Partial(_at, eta, N)
-    along = Direction(single().start, at, "local_neumann", Pair._fields, products=True)
+    along = Direction(
+        single().start,
+        at,
+        "local_neumann",
+        Pair._fields,
+        needs=frozenset({Need.SECOND_DERIVATIVES}),
+    )
     agree = consensus.relaxed(consensus.tracking(), weight)
     thetas = {"x": theta_x, "y": theta_y}
     average = {name: theta for name, theta in thetas.items() if theta is not None}

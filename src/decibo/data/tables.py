@@ -74,8 +74,9 @@ def read_table(
     label: str | None = None,
     *,
     silo: str | None = None,
-    missing: Iterable[str] = MISSING,
+    missing: Iterable[str] = (),
     categories: Iterable[str] = (),
+    columns: Iterable[str] | None = None,
     drop: Iterable[str] = (),
 ) -> Table:
     """CSV or parquet files as columns, labels and the silo of each row.
@@ -84,41 +85,47 @@ def read_table(
                  {silo: file}
     label        the column to predict; every row must have it
     silo         the column that names the silo of each row, if there is one
-    missing      words that stand for a missing value
+    missing      words that stand for a missing value, besides "", ?, NA, N/A, nan, null and None
     categories   columns of codes: numbers that are to be read as text
-    drop         columns to leave out
+    columns      the columns to read besides label and silo; all if left out
+    drop         columns to leave out; a file need not have them
     """
     files = _files(source)
     try:
         import pandas
     except ImportError as error:
         raise missing_package("pandas", "Reading tables", "table") from error
-    absent = frozenset(missing)
+    absent = frozenset(MISSING) | frozenset(missing)
     coded = frozenset(categories)
     left_out = frozenset(drop)
     named = [name for name in (label, silo) if name is not None]
+    wanted = None if columns is None else [*columns, *named]
+    found: set[str] = set()
     frames: list[DataFrame] = []
     before: dict[str, np.ndarray] = {}
     groups: list[object] = []
     holds: dict[str, tuple[Path, bool]] = {}  # the first file with values; whether they are text
     for group, path in files.items():
         raw = _parquet(path, pandas) if path.suffix in (".parquet", ".pq") else _csv(path)
-        for column in (*coded, *left_out, *named):
+        found |= set(raw)
+        for column in (*coded, *(wanted or named)):
             if column not in raw:
                 raise InputError(
                     f"{path} has no column {column!r}. It has {short(', '.join(raw))}."
                 )
         line = lambda row, path=path: f"{path}, line {row + 2}"
-        columns: dict[str, np.ndarray] = {}
-        for name in (name for name in raw if name not in left_out):
+        read: dict[str, np.ndarray] = {}
+        for name in raw if wanted is None else wanted:
+            if name in left_out:
+                continue
             cells = [None if isinstance(c, str) and c in absent else c for c in raw[name]]
             if name in coded or name == silo:  # in the words of the file; NaN is not itself
                 text = [None if cell is None or cell != cell else str(cell) for cell in cells]
-                columns[name] = np.array(text, dtype=object)
+                read[name] = np.array(text, dtype=object)
             else:
-                columns[name] = column_of(name, [_number(cell) for cell in cells], line)
+                read[name] = column_of(name, [_number(cell) for cell in cells], line)
         for name in named:
-            gaps = np.flatnonzero(pandas.isna(columns[name]))
+            gaps = np.flatnonzero(pandas.isna(read[name]))
             if len(gaps):
                 raise InputError(
                     f"Every row must have a value in column {name!r}, but {line(gaps[0])} has none"
@@ -127,12 +134,12 @@ def read_table(
 
         # The files must have the same columns, each with numbers in all files or text in all.
         first = next(iter(files.values()))
-        if frames and (odd := sorted({*columns} ^ {*before})):
+        if frames and (odd := sorted({*read} ^ {*before})):
             raise InputError(
                 f"{first} and {path} must have the same columns, but differ in {short(odd)}."
             )
-        before = columns
-        for name, column in columns.items():
+        before = read
+        for name, column in read.items():
             if pandas.isna(column).all():
                 continue
             is_text = column.dtype == object
@@ -143,8 +150,10 @@ def read_table(
                     f"Column {name!r} holds text in {text} and numbers in {other}.",
                     f"If the numbers are codes, pass categories=[{name!r}].",
                 )
-        frames.append(pandas.DataFrame(columns))
-        groups += [group] * len(frames[-1]) if silo is None else columns[silo].tolist()
+        frames.append(pandas.DataFrame(read))
+        groups += [group] * len(frames[-1]) if silo is None else read[silo].tolist()
+    if unknown := sorted(left_out - found):
+        raise InputError(f"drop names {unknown[0]!r}, but no file has such a column.")
     whole = pandas.concat(frames, ignore_index=True)
     if silo is not None:
         whole.pop(silo)

@@ -24,7 +24,8 @@ from jax.extend.core import ClosedJaxpr
 from decibo.data.stream import Streamed
 from decibo.errors import InputError
 from decibo.network.mixing import How, Mix
-from decibo.network.per_variable import Share, places_of
+from decibo.network.network import Share
+from decibo.network.per_variable import places_of
 from decibo.problem.problem import Functions, Gradient, Oracle
 from decibo.programs import jitted
 from decibo.pytree import Tree, Vector

@@ -23,15 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.network.mixing import Mixing, Step
-from decibo.network.network import Network, entries
+from decibo.network.network import Network, check_plain, entries
 from decibo.network.varying import neighbour_slots
 from decibo.validate import flag, fraction, integer, table
 
@@ -111,6 +112,7 @@ class AsynchronousNetwork(Network):
     """A network whose agents do not wait for each other; W, rho and edges are those of all
     links."""
 
+    lacks: ClassVar[Needs] = frozenset({Need.LOCKSTEP})
     speeds: tuple[float, ...] = ()
     delay: int = 1
     loss: float = 0.0
@@ -121,8 +123,8 @@ class AsynchronousNetwork(Network):
     split: bool = False
 
     @property
-    def rate(self) -> str:
-        """All that it has beside its links, in words."""
+    def words(self) -> str:
+        """All that it has beside its links."""
         parts = (
             self.speeds,
             self.delay,
@@ -134,6 +136,12 @@ class AsynchronousNetwork(Network):
             self.split,
         )
         return repr(parts)
+
+    @property
+    def active(self) -> tuple[float, float]:
+        """As fast as agents are on average; one that relays talks in every tick."""
+        speed = float(np.mean(self.speeds))
+        return speed, 1.0 if self.relay else speed
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """Follows the links, whatever the size."""
@@ -179,12 +187,8 @@ def asynchronous(
     split      whether every variable travels by itself, so that those of one agent may be of
                different age
     """
-    if type(network) is not Network:
-        raise InputError(
-            "Only an undirected network whose links stay can be asynchronous, but this is"
-            f" {network!r}.",
-            "Use delay and loss in place of failing links.",
-        )
+    remedy = "Use a fixed undirected network, with delay and loss in place of failing links."
+    check_plain("An asynchronous network", network, remedy=remedy)
     table("away", {} if away is None else away, "{3: (100, 200)}")
     if fraction("loss", loss) == 1:
         raise InputError("loss must be below 1, but it is 1.")

@@ -30,17 +30,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.errors import InputError
-from decibo.network.asynchronous import AsynchronousNetwork
+from decibo.capabilities import Need, Needs
 from decibo.network.mixing import How, Mixing, Reach, Step
-from decibo.network.network import Network, dense
-from decibo.network.varying import VaryingNetwork
+from decibo.network.network import Exchange, Network, check_plain, dense
 from decibo.network.weights import Spectrum, spectrum_of
 from decibo.validate import integer
 
@@ -93,6 +91,7 @@ class ChebyshevNetwork(Network):
     (2).
     """
 
+    lacks: ClassVar[Needs] = frozenset({Need.ONE_EXCHANGE})
     rounds: int = 1
 
     @cached_property
@@ -123,10 +122,13 @@ class ChebyshevNetwork(Network):
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """The network's own mixing, `rounds` times."""
-        return self.around(super().mixing(kernel))
+        return self._rounds_of(super().mixing(kernel))
 
-    def around(self, exchange: Mixing) -> Chebyshev:
-        """This network's mixing made of single exchanges."""
+    def made_of(self, exchange: Exchange) -> Mixing:
+        """The same, made of single exchanges."""
+        return self._rounds_of(exchange(self, self.weights))
+
+    def _rounds_of(self, exchange: Mixing) -> Chebyshev:
         return Chebyshev(exchange, self.recursion.omegas, self.recursion.gain)
 
 
@@ -137,13 +139,7 @@ def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:
     All methods run on it unchanged. A step sends `rounds` times as much; on poor networks (paths,
     rings, trees) that is repaid several times over.
     """
-    if not isinstance(network, Network) or isinstance(
-        network, VaryingNetwork | AsynchronousNetwork | ChebyshevNetwork
-    ):
-        raise InputError(
-            "chebyshev needs an undirected network with the same links in every step and one"
-            f" exchange in it, but this is {network!r}."
-        )
+    check_plain("chebyshev", network)
     rounds = integer("rounds", rounds)
     return ChebyshevNetwork(
         network.weights,

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import numpy as np
 
+from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.formatting import in_notebook
 from decibo.network.graphs import check_graph, node_pairs, powers_of_two, shifted
 from decibo.network.mixing import How, Mixing, Step, choose_mixing
-from decibo.network.network import dense, entries
+from decibo.network.network import AnyNetwork, Exchange, dense, entries
 from decibo.network.weights import (
     check_connected,
     check_nonnegative,
@@ -59,7 +60,7 @@ class PushPull(Mixing):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DirectedNetwork:
+class DirectedNetwork(AnyNetwork):
     """Agents 0, 1, ... on a strongly connected digraph, a matrix to pull and one to push; checked
     on construction."""
 
@@ -68,6 +69,7 @@ class DirectedNetwork:
     name: str = "directed network"
     labels: tuple[Hashable, ...] | None = None
     directed: ClassVar[bool] = True
+    lacks: ClassVar[Needs] = frozenset({Need.SYMMETRIC_WEIGHTS, Need.NETWORK_CONSTANTS})
 
     def __post_init__(self) -> None:
         for field, name, axis in (("pull", "A", 1), ("push", "B", 0)):
@@ -84,9 +86,9 @@ class DirectedNetwork:
             )
 
     @property
-    def agents(self) -> int:
-        """The number of agents."""
-        return self.pull.shape[0]
+    def matrices(self) -> tuple[csr_array, ...]:
+        """Those of receivers and of senders."""
+        return self.pull, self.push
 
     @property
     def A(self) -> Float[np.ndarray, "agents agents"]:
@@ -133,6 +135,10 @@ class DirectedNetwork:
         )
 
     _repr_html_ = in_notebook
+
+    def made_of(self, exchange: Exchange) -> PushPull:
+        """The same, made of single exchanges."""
+        return PushPull(exchange(self, self.pull), exchange(self, self.push))
 
     def __repr__(self) -> str:
         return f"DirectedNetwork({self.name}, agents={self.agents}, edges={len(self.edges)})"

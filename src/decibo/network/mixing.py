@@ -202,7 +202,7 @@ class AgentMix(Mix):
             raise InputError(
                 "The step uses mix.reach, but the method does not say so, and the agents were not"
                 " told.",
-                "Pass told=True to decibo.Algorithm.",
+                "Pass needs=... with Need.NETWORK_CONSTANTS to decibo.Algorithm.",
             )
         return self.constants
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from decibo.errors import InputError
+from decibo.capabilities import ON_NETWORK, PLAIN, Need, Needs, require
+from decibo.errors import InputError, short
 from decibo.formatting import in_notebook
 from decibo.network.mixing import Mixing, Reach, choose_mixing
 from decibo.network.weights import (
@@ -25,7 +26,7 @@ from decibo.network.weights import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable
 
     import networkx
     from jaxtyping import Float, Int
@@ -35,8 +36,70 @@ W_LIMIT = 20_000  # a dense W of more agents would take over 3 GB
 RHO_LIMIT = 500  # up to here rho is computed at once, and shown; beyond, when somebody asks for it
 
 
+class Share(NamedTuple):
+    """Variables that share a network: over all links, on average, `messages` for each that they
+    exchange."""
+
+    group: tuple[str, ...]
+    messages: float
+
+
+class Exchange(Protocol):
+    """One exchange by these weights of a network: between blocks of agents, or between sites."""
+
+    def __call__(self, network: AnyNetwork, weights: csr_array, /) -> Mixing: ...
+
+
+class AnyNetwork:
+    """What every kind of network answers. A new kind says what it lacks of what methods and
+    runtimes may need, and how its mixing is made."""
+
+    lacks: ClassVar[Needs] = frozenset()
+    directed: ClassVar[bool] = False
+    name: str
+
+    @property
+    def agents(self) -> int:
+        """The number of agents."""
+        return self.matrices[0].shape[0]
+
+    @property
+    def gives(self) -> Needs:
+        """What methods and runtimes have here."""
+        return ON_NETWORK - self.lacks - (set() if self.agents == 1 else {Need.ONE_AGENT})
+
+    @property
+    def matrices(self) -> tuple[csr_array, ...]:
+        """All its weights."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """What it is beside its weights, by which networks are compared."""
+        return ""
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """With a network for each variable, how much of the traffic each group has."""
+        return ()
+
+    @property
+    def active(self) -> tuple[float, float]:
+        """In which share of the steps an agent computes, and in which it talks."""
+        return 1.0, 1.0
+
+    def mixing(self, kernel: str | None = None) -> Mixing:
+        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is
+        fastest."""
+        raise NotImplementedError
+
+    def made_of(self, exchange: Exchange) -> Mixing:
+        """The same, made of single exchanges between agents that are in different places."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Network:
+class Network(AnyNetwork):
     """Agents 0, 1, ... and a symmetric, doubly stochastic matrix of weights; checked on
     construction.
 
@@ -51,7 +114,6 @@ class Network:
     name: str = "network"
     labels: tuple[Hashable, ...] | None = None
     shape: tuple[int, ...] | None = None
-    directed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         weights = check_doubly_stochastic("W", self.weights)
@@ -63,9 +125,9 @@ class Network:
             _ = self.spectrum
 
     @property
-    def agents(self) -> int:
-        """The number of agents."""
-        return self.weights.shape[0]
+    def matrices(self) -> tuple[csr_array, ...]:
+        """All its weights: those of all links, and those that take turns."""
+        return (self.weights,)
 
     @property
     def W(self) -> Float[np.ndarray, "agents agents"]:
@@ -149,9 +211,22 @@ class Network:
 
     _repr_html_ = in_notebook
 
+    def made_of(self, exchange: Exchange) -> Mixing:
+        """The same, made of single exchanges between agents that are in different places."""
+        return exchange(self, self.weights)
+
     def __repr__(self) -> str:
         rho = f", rho={self.rho:.4g}" if "spectrum" in self.__dict__ else ""
         return f"Network({self.name}, agents={self.agents}, edges={len(self.edges)}{rho})"
+
+
+def check_plain(
+    who: str, network: object, needs: Collection[Need] = PLAIN, remedy: str = ""
+) -> None:
+    """Reject what a wrapper of a network cannot be around."""
+    if not isinstance(network, AnyNetwork):
+        raise InputError(f"{who} needs a decibo network, but this is {short(repr(network))}.")
+    require(who, needs, network.gives, repr(network), remedy)
 
 
 def entries(matrix: csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -7,16 +7,17 @@ its variable. Variables with the same network share their messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 
+from decibo.capabilities import Need, Needs
 from decibo.errors import InputError, short
 from decibo.network.mixing import Mixing
-from decibo.network.network import Network
+from decibo.network.network import Exchange, Network, Share, check_plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -56,16 +57,22 @@ class EachNetwork(Network):
     groups: tuple[Group, ...] = ()
 
     @property
-    def turns(self) -> tuple[csr_array, ...]:
-        """The weights of all networks."""
-        return tuple(network.weights for network in self.networks)
+    def gives(self) -> Needs:
+        """What all of them give."""
+        apart = {Need.ONE_NETWORK, Need.NETWORK_CONSTANTS}
+        return super().gives.intersection(*(one.gives for one in self.networks)) - apart
 
     @property
-    def rate(self) -> str:
-        """All else that they consist of, in words."""
+    def matrices(self) -> tuple[csr_array, ...]:
+        """Their mean, and the weights of all networks."""
+        return self.weights, *(network.weights for network in self.networks)
+
+    @property
+    def words(self) -> str:
+        """All else that they consist of."""
         return "; ".join(
-            f"{group} {network!r} {getattr(network, 'rate', '')}"
-            f" {[turn.data.tolist() for turn in _turns(network)]}"
+            f"{group} {network!r} {network.words}"
+            f" {[turn.data.tolist() for turn in network.matrices[1:]]}"
             for group, network in zip(self.groups, self.networks, strict=True)
         )
 
@@ -81,36 +88,22 @@ class EachNetwork(Network):
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """Each variable by its own network."""
-        return self.around(lambda network: network.mixing(kernel))
+        return Each(tuple(network.mixing(kernel) for network in self.networks), self.groups)
 
-    def around(self, mixing: Callable[[Network], Mixing]) -> Each:
-        """The mixing made of those of the networks."""
-        return Each(tuple(mixing(network) for network in self.networks), self.groups)
-
-    def check_variables(self, name: str, variables: Group | None) -> None:
-        """Reject a method, called so, with other variables than those that have a network."""
-        own = {variable for group in self.groups for variable in group}
-        if variables is None:
-            raise InputError(
-                f"{name} does not say which variable a message carries, so there cannot be a"
-                " network for each.",
-                "Use one network for all, or a method that is a direction times a consensus"
-                " strategy.",
-            )
-        if own != set(variables):
-            raise InputError(
-                f"{name} moves {', '.join(variables)}, but there are networks for"
-                f" {', '.join(sorted(own))}.",
-                "Pass exactly one for each variable.",
-            )
+    def made_of(self, exchange: Exchange) -> Mixing:
+        """The same, made of single exchanges."""
+        return Each(tuple(network.made_of(exchange) for network in self.networks), self.groups)
 
 
-class Share(NamedTuple):
-    """Variables that share a network: over all links, on average, `messages` for each that they
-    exchange."""
-
-    group: Group
-    messages: float
+def check_variables(name: str, variables: Group, shares: Sequence[Share]) -> None:
+    """Reject a method, called so, with other variables than those that have a network."""
+    own = {variable for share in shares for variable in share.group}
+    if own != set(variables):
+        raise InputError(
+            f"{name} moves {', '.join(variables)}, but there are networks for"
+            f" {', '.join(sorted(own))}.",
+            "Pass exactly one for each variable.",
+        )
 
 
 def each(networks: Mapping[str, Network]) -> EachNetwork:
@@ -130,11 +123,8 @@ def each(networks: Mapping[str, Network]) -> EachNetwork:
             f" {short(repr(networks))}."
         )
     for name, network in networks.items():
-        if not isinstance(network, Network) or isinstance(network, EachNetwork):
-            raise InputError(
-                f"The network of {name} must be an undirected decibo network, but it is"
-                f" {short(repr(network))}."
-            )
+        needs = {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK, Need.LOCKSTEP}
+        check_plain(f"A network for each variable, such as {name},", network, needs)
     sizes = sorted({network.agents for network in networks.values()})
     if len(sizes) > 1:
         raise InputError(
@@ -178,7 +168,3 @@ def places_of(tree: object, groups: tuple[Group, ...]) -> list[list[int]]:
             )
         found[owner].append(place)
     return found
-
-
-def _turns(network: Network) -> tuple[csr_array, ...]:
-    return getattr(network, "turns", ())

@@ -18,15 +18,14 @@ rows travels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from decibo.network.chebyshev import ChebyshevNetwork
-from decibo.network.directed import DirectedNetwork, PushPull
+from decibo.capabilities import Need
 from decibo.network.mixing import (
     How,
     Mixing,
@@ -37,9 +36,8 @@ from decibo.network.mixing import (
     split_hubs,
     suits_dense,
 )
-from decibo.network.network import Network
-from decibo.network.per_variable import EachNetwork
-from decibo.network.varying import Varying, VaryingNetwork, make_varying
+from decibo.network.network import AnyNetwork
+from decibo.network.varying import Varying
 from decibo.parallel.placement import DEVICES, Placement
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ M = TypeVar("M", bound=Mixing)
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Exchange(Mixing):
+class BlockExchange(Mixing):
     """Send the rows that cross a border, then mix the block with what was received.
 
     Works inside `jax.shard_map` over the axis DEVICES. Arrays have a leading axis of devices, of
@@ -87,29 +85,20 @@ class Exchange(Mixing):
         return local, jnp.concatenate([S, *received])
 
 
-def sharded_mixing(network: Network | DirectedNetwork, placement: Placement) -> Mixing:
+def sharded_mixing(network: AnyNetwork, placement: Placement) -> Mixing:
     """The network's mixing for agents in blocks; its arrays have a leading axis of devices."""
-    if isinstance(network, EachNetwork):
-        return network.around(lambda one: sharded_mixing(one, placement))
-    if isinstance(network, DirectedNetwork):
-        return PushPull(
-            _exchange(network, network.pull, placement), _exchange(network, network.push, placement)
-        )
-    exchange = _exchange(network, network.weights, placement)
-    return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
 
+    def exchange(network: AnyNetwork, weights: csr_array) -> BlockExchange:
+        plan = make_plan(weights, placement.agents)
+        blocks = list(zip(placement.agents, plan.received, strict=True))
+        if Need.FIXED_LINKS in network.gives:
+            local = _blocks([_block(weights, *rows) for rows in blocks])
+        else:
+            whole = cast("Varying", network.mixing())
+            local = _stacked([_varying_block(whole, *rows) for rows in blocks])
+        return BlockExchange(local, tuple(jnp.asarray(send) for send in plan.sends), plan.parts)
 
-def _exchange(
-    network: Network | DirectedNetwork, weights: csr_array, placement: Placement
-) -> Exchange:
-    plan = make_plan(weights, placement.agents)
-    if isinstance(network, VaryingNetwork):
-        local = _varying_blocks(make_varying(network), plan, placement)
-    else:
-        local = _blocks(
-            [_block(weights, *rows) for rows in zip(placement.agents, plan.received, strict=True)]
-        )
-    return Exchange(local, tuple(jnp.asarray(send) for send in plan.sends), plan.parts)
+    return network.made_of(exchange)
 
 
 def _block(weights: csr_array, agents: np.ndarray, received: np.ndarray) -> csr_array:
@@ -150,12 +139,6 @@ def _blocks(blocks: list[csr_array]) -> Mixing:
     )
 
 
-def _varying_blocks(whole: Varying, plan: Plan, placement: Placement) -> Varying:
-    return _stacked(
-        [_varying_block(whole, *rows) for rows in zip(placement.agents, plan.received, strict=True)]
-    )
-
-
 def _varying_block(whole: Varying, agents: np.ndarray, received: np.ndarray) -> Varying:
     of = lambda array: np.asarray(array)[..., agents]
     neighbours = of(whole.neighbours)
@@ -167,14 +150,15 @@ def _varying_block(whole: Varying, agents: np.ndarray, received: np.ndarray) -> 
     return Varying(*arrays, rate=whole.rate, unreliable=whole.unreliable, count=whole.count)
 
 
-def mixing_of_one(network: Network, agent: int) -> tuple[Mixing, np.ndarray]:
+def mixing_of_one(network: AnyNetwork, weights: csr_array, agent: int) -> tuple[Mixing, np.ndarray]:
     """How one agent mixes its row with those that its neighbours send; and whose rows these are,
     its own first."""
-    row = network.weights[[agent]].tocoo()
+    row = weights[[agent]].tocoo()
     received = np.concatenate([[agent], np.sort(row.col[row.col != agent])]).astype(int)
-    if isinstance(network, VaryingNetwork):
-        return _varying_block(make_varying(network), np.array([agent]), received), received
-    return make_dense(_block(network.weights, np.array([agent]), received)), received
+    if Need.FIXED_LINKS not in network.gives:
+        whole = cast("Varying", network.mixing())
+        return _varying_block(whole, np.array([agent]), received), received
+    return make_dense(_block(weights, np.array([agent]), received)), received
 
 
 def _stacked(mixings: list[M]) -> M:

@@ -14,16 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from decibo.capabilities import PLAIN, Need, Needs
 from decibo.errors import InputError, short
 from decibo.network.mixing import Mixing, Step
-from decibo.network.network import Network
+from decibo.network.network import Network, check_plain
 from decibo.network.weights import check_doubly_stochastic
 from decibo.validate import fraction
 
@@ -95,9 +96,20 @@ class VaryingNetwork(Network):
     """A network whose links change from step to step; W, rho and edges are those of all links
     together."""
 
+    lacks: ClassVar[Needs] = frozenset({Need.FIXED_LINKS})
     turns: tuple[csr_array, ...] = ()
     rate: float = 0.0
     unreliable: str = "links"
+
+    @property
+    def matrices(self) -> tuple[csr_array, ...]:
+        """Those of all links, and those that take turns."""
+        return self.weights, *self.turns
+
+    @property
+    def words(self) -> str:
+        """How often links fail."""
+        return str(self.rate)
 
     @cached_property
     def width(self) -> int:
@@ -114,7 +126,15 @@ class VaryingNetwork(Network):
 
     def mixing(self, kernel: str | None = None) -> Mixing:
         """Follows the links, whatever the size."""
-        return make_varying(self)
+        neighbours, links, slot, row = neighbour_slots(self)
+        column = neighbours[slot, row]
+        weights = np.zeros((len(self.turns), *neighbours.shape))
+        for t, turn in enumerate(self.turns):
+            weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
+        agents = np.arange(self.agents)
+        arrays = agents, neighbours, neighbours, weights, links, self.rate
+        count = self.agents if self.unreliable == "agents" else len(self.edges)
+        return Varying(*map(jnp.asarray, arrays), unreliable=self.unreliable, count=count)
 
 
 def failing(network: Network, probability: float) -> VaryingNetwork:
@@ -164,14 +184,10 @@ def periodic(networks: Sequence[Network | ArrayLike | sparray]) -> VaryingNetwor
 def _unreliable(
     network: Network, probability: float, unreliable: str, words: str
 ) -> VaryingNetwork:
-    if type(network) not in (Network, VaryingNetwork):
-        raise InputError(
-            f"Only undirected networks, mixed once a step, can have {words}, but this is"
-            f" {network!r}."
-        )
+    check_plain(f"A network with {words}", network, PLAIN - {Need.FIXED_LINKS})
     if fraction("probability", probability) == 1:
         raise InputError("probability must be below 1, but it is 1.")
-    turns = network.turns if isinstance(network, VaryingNetwork) else (network.weights,)
+    turns = network.matrices[1:] or (network.weights,)
     return VaryingNetwork(
         network.weights,
         f"{network.name} with {words}",
@@ -211,20 +227,3 @@ def neighbour_slots(network: Network) -> Slots:
     links = np.zeros((slots, agents), np.int32)
     links[slot, row] = np.tile(np.arange(len(network.edges), dtype=np.int32), 2)[order]
     return Slots(neighbours, links, slot, row)
-
-
-def make_varying(network: VaryingNetwork) -> Varying:
-    """Its mixing, with the agents all in one place."""
-    agents = network.agents
-    neighbours, links, slot, row = neighbour_slots(network)
-    column = neighbours[slot, row]
-    slots = len(neighbours)
-    weights = np.zeros((len(network.turns), slots, agents))
-    for t, turn in enumerate(network.turns):
-        weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
-    arrays = [
-        jnp.asarray(array)
-        for array in (np.arange(agents), neighbours, neighbours, weights, links, network.rate)
-    ]
-    count = agents if network.unreliable == "agents" else len(network.edges)
-    return Varying(*arrays, unreliable=network.unreliable, count=count)

@@ -235,14 +235,39 @@ def _call(
     wait: float = WAIT,
 ) -> Member:
     """Connect to the hub and authenticate each other with the secret of the run."""
+    address = f"{host}:{port}"
     line = connect(host, port, wait)
     # A reason must not wait in a buffer for the acknowledgement of the last sign of life (Nagle).
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    nonce = secrets.token_hex(16)
     try:
-        return _greet(line, f"{host}:{port}", processes, process, secret, heartbeat)
+        try:
+            greeting, unread = next_message(line, b"")
+            theirs = str(greeting.get("nonce"))
+            proof = proof_of(secret, "process", theirs, nonce, str(process))
+            me = {"process": process, "processes": processes, "nonce": nonce, "proof": proof}
+            send(line, me | {"pid": os.getpid(), "host": socket.gethostname()})
+            answer, unread = next_message(line, unread)
+        except (OSError, ValueError) as error:
+            raise unreachable(address, first_line(error)) from error
+        if "refused" in answer:
+            raise InputError(
+                f"Process 0 at {address} refused this process: {answer['refused']}.",
+                "Start every process of a run once, with the same number of processes and the same"
+                " DECIBO_SECRET.",
+            )
+        expected = proof_of(secret, "hub", nonce, theirs, str(process))
+        if not hmac.compare_digest(str(answer.get("proof")), expected):
+            raise InputError(
+                f"The server at {address} failed authentication: it does not know the secret of"
+                " this run.",
+                "Choose another port, and give every process the same DECIBO_SECRET.",
+            )
+        line.settimeout(None)
     except BaseException:
         line.close()
         raise
+    return Member(line, process, heartbeat, (str(answer["host"]), int(str(answer["pid"]))), unread)
 
 
 def connect(host: str, port: int, wait: float = WAIT) -> socket.socket:
@@ -256,37 +281,6 @@ def connect(host: str, port: int, wait: float = WAIT) -> socket.socket:
             reason = error.strerror or str(error)
         time.sleep(0.1)
     raise unreachable(f"{host}:{port}", reason, wait)
-
-
-def _greet(
-    line: socket.socket, address: str, processes: int, process: int, secret: bytes, heartbeat: float
-) -> Member:
-    nonce = secrets.token_hex(16)
-    try:
-        greeting, unread = next_message(line, b"")
-        theirs = str(greeting.get("nonce"))
-        proof = proof_of(secret, "process", theirs, nonce, str(process))
-        me = {"process": process, "processes": processes, "nonce": nonce, "proof": proof}
-        send(line, me | {"pid": os.getpid(), "host": socket.gethostname()})
-        answer, unread = next_message(line, unread)
-    except (OSError, ValueError) as error:
-        raise unreachable(address, first_line(error)) from error
-    if "refused" in answer:
-        raise InputError(
-            f"Process 0 at {address} refused this process: {answer['refused']}.",
-            "Start every process of a run once, with the same number of processes and the same"
-            " DECIBO_SECRET.",
-        )
-    if not hmac.compare_digest(
-        str(answer.get("proof")), proof_of(secret, "hub", nonce, theirs, str(process))
-    ):
-        raise InputError(
-            f"The server at {address} failed authentication: it does not know the secret of this"
-            " run.",
-            "Choose another port, and give every process the same DECIBO_SECRET.",
-        )
-    line.settimeout(None)
-    return Member(line, process, heartbeat, (str(answer["host"]), int(str(answer["pid"]))), unread)
 
 
 def unreachable(coordinator: str, reason: str, wait: float = WAIT) -> UnreachableError:
@@ -398,7 +392,7 @@ def announce(error: BaseException, text: str | None = None) -> str | None:
         return None
     same = reason.endswith(f" failed: {words}")
     if is_lost(error) and not same:
-        _tell(conclusion(reason))
+        _report(conclusion(reason))
     return reason if same or is_lost(error) else None
 
 
@@ -424,13 +418,10 @@ def is_transport(error: BaseException) -> bool:
 
 def summary(error: BaseException) -> str:
     """An error in one line: its message if it is a sentence of decibo's, otherwise its type too."""
-    line = (
-        " ".join(str(error).split())[:500]
-        if isinstance(error, InputError)
-        else first_line(error)[:300]
-    )
-    kind = type(error).__name__
-    return line if isinstance(error, InputError) or line == kind else f"{kind}: {line}"
+    if isinstance(error, InputError):
+        return " ".join(str(error).split())[:500]
+    line, kind = first_line(error)[:300], type(error).__name__
+    return line if line == kind else f"{kind}: {line}"
 
 
 def _leave() -> None:
@@ -454,7 +445,15 @@ def _leave() -> None:
 def end(code: int, line: str = "") -> NoReturn:
     """Print a line, unless a supervisor prints it for all processes, and end this process at once:
     at a normal end, JAX's runtime would wait for the others, which wait for this one."""
-    flushing = threading.Thread(target=_flush, args=(line,), daemon=True)
+
+    def flush() -> None:
+        if line:
+            _report(line)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+
+    flushing = threading.Thread(target=flush, daemon=True)
     flushing.start()
     flushing.join(PATIENCE)  # a full pipe that is not read would block for good
     if _hub is not None:
@@ -467,21 +466,13 @@ def end(code: int, line: str = "") -> NoReturn:
     os._exit(code)
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     """Print why the run ends, or leave it to the supervisor, which prints it once for all
     processes."""
     if STATUS in os.environ:
-        write_status(f"process-{_member.process if _member else 0}.said", line)
+        write_status(f"process-{_member.process if _member else 0}.last", line)
     else:
         say(line)
-
-
-def _flush(line: str) -> None:
-    if line:
-        _tell(line)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
 
 
 def write_status(name: str, text: str) -> None:

@@ -1,10 +1,9 @@
 """`decibo launch`: start local processes, watch them, and restart them from the last checkpoint if
 one is lost.
 
-The processes themselves end when one of them fails (failure_detection.py). The supervisor says
-once, for all of
-them, who failed, with which agents and why, and leaves no process behind, even if it is killed
-itself.
+The processes themselves end when one of them fails (failure_detection.py). The supervisor reports
+once, for all of them, who failed, with which agents and why, and leaves no process behind, even if
+it is killed itself.
 """
 
 from __future__ import annotations
@@ -224,20 +223,26 @@ def _lost(group: ProcessGroup, report: Report) -> int:
         time.sleep(INTERVAL)
     codes = group.codes()
     stopped = group.frozen(0)
-    killed = {
-        number: -code
-        for number, code in enumerate(codes)
-        if code and code < 0 and -code != signal.SIGABRT
-    }
-    failed = {
-        number: code for number, code in enumerate(codes) if code and code > 0 and code != LOST
-    }
+    by_signal = {number: -code for number, code in enumerate(codes) if code and code < 0}
+    killed = {number: what for number, what in by_signal.items() if what != signal.SIGABRT}
+    failed = {number: code for number, code in enumerate(codes) if code and 0 < code != LOST}
     for number in stopped:
         report(f"{group.name(number)} stopped answering (it is frozen)")
     for number, what in killed.items():
         report(f"{group.name(number)} was killed by {signal.Signals(what).name}")
     if not stopped and not killed:
-        for reason in _reasons(group, codes, failed):
+        # Why they failed, each reason once: in their own words, or by their exit codes. Those that
+        # only followed have left a last line; JAX's runtime aborts processes that were too slow.
+        own = {number: group.word(number, "failed") for number in failed}
+        words = [text for text in own.values() if text]
+        reasons = {text.partition(" failed: ")[2] or text: text for text in reversed(words)}
+        last = [group.word(number, "last") for number in range(len(codes))]
+        for reason in (
+            [*reversed(reasons.values())]
+            or [f"{group.name(n)} ended with exit code {failed[n]}" for n in own]
+            or [text for text in last if text][:1]
+            or [f"{group.name(number)} ended with SIGABRT" for number in by_signal]
+        ):
             report(reason)
     running = [
         number for number, code in enumerate(codes) if code is None and number not in stopped
@@ -245,23 +250,3 @@ def _lost(group: ProcessGroup, report: Report) -> int:
     if running:
         report(f"ending process {', '.join(map(str, running))}")
     return LOST if stopped or killed else next(iter(failed.values()), LOST)
-
-
-def _reasons(group: ProcessGroup, codes: list[int | None], failed: dict[int, int]) -> list[str]:
-    """Why processes failed, each reason once: in their own words, or by their exit codes."""
-    own = {number: group.word(number, "failed") for number in failed}
-    texts = {
-        text.partition(" failed: ")[2] or text: text for text in reversed(own.values()) if text
-    }
-    said = [group.word(number, "said") for number in range(len(codes))]
-    silent = [
-        f"{group.name(number)} ended with exit code {failed[number]}"
-        for number, text in own.items()
-        if not text
-    ]
-    aborted = [
-        f"{group.name(number)} ended with SIGABRT"
-        for number, code in enumerate(codes)
-        if (code or 0) < 0
-    ]
-    return [*reversed(texts.values())] or silent or [text for text in said if text][:1] or aborted

@@ -40,6 +40,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decibo.capabilities import Need, Needs
 from decibo.data.stream import Batches, FirstBatch, Samples, Stream
 from decibo.errors import InputError, first_line, short
 from decibo.formatting import in_notebook
@@ -60,11 +61,9 @@ Sampler = Callable[[Tree, jax.Array], Tree]
 ClosedForm = Callable[[Tree, Tree], Tree]  # (x, data of all agents) -> y*(x)
 Share = Callable[[Any], list[Any]]  # what this process has -> what each process has
 
-BATCHES = "Pass Problem(..., sample=decibo.data.Batches(count))."
 # how JAX begins when asked to differentiate a call of the host
 OUTSIDE_JAX = "Pure callbacks do not support JVP"
 OUTSIDE = "it is computed outside JAX"
-FIRST_GRADIENTS = "Use a method that needs first gradients only: decibo.ahead_exact()."
 
 
 class Gradient(NamedTuple):
@@ -203,6 +202,19 @@ class Problem:
             self.outer_gradient,
             self.inner_gradient,
         )
+
+    @property
+    def gives(self) -> Needs:
+        """What methods and runtimes have of this problem. Whether there are second derivatives is
+        found out by a trace: `require_products`."""
+        gives = {Need.SECOND_DERIVATIVES}
+        if self.sample is not None:
+            gives |= {Need.MINIBATCHES}
+        if isinstance(self.sample, Batches):
+            gives |= {Need.NUMBERED_BATCHES}
+        if not isinstance(self.sample, Stream):
+            gives |= {Need.FULL_DATA}
+        return frozenset(gives)
 
     def restored(self, solution: Any) -> Any:
         """A run's solution as its caller stated the problem; `decibo.rescaled` changes it."""
@@ -565,7 +577,7 @@ def _check_numbers(name: str, leaf: object) -> None:
 class NoSecondDerivativesError(InputError):
     """The inner objective has first gradients only, and `reason` is why; `what` needs more."""
 
-    def __init__(self, what: str, reason: str, remedy: str = FIRST_GRADIENTS):
+    def __init__(self, what: str, reason: str, remedy: str = Need.SECOND_DERIVATIVES.remedy):
         has = "which has first gradients only"
         super().__init__(
             f"{what} needs products with second derivatives of inner, {has}: {reason}.", remedy
@@ -674,7 +686,7 @@ class Oracle:
         """The same agent on batch j of a fixed list."""
         batches = self.functions.sample
         if not isinstance(batches, Batches):
-            raise InputError("This needs a fixed list of batches.", BATCHES)
+            raise InputError("This needs a fixed list of batches.", Need.NUMBERED_BATCHES.remedy)
         return self.on(batches.batch(self.data, j))
 
     def on(self, data: Tree) -> Oracle:
@@ -693,7 +705,7 @@ def why_no_products(functions: Functions, data: Tree) -> str:
 
 
 def require_products(
-    what: str, functions: Functions, data: Tree, remedy: str = FIRST_GRADIENTS
+    what: str, functions: Functions, data: Tree, remedy: str = Need.SECOND_DERIVATIVES.remedy
 ) -> None:
     """Reject an inner objective without second derivatives, on behalf of `what`, which needs
     them."""

@@ -21,7 +21,7 @@ EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """Its kind (good, bad, floor or open), a title of a word or two, and a sentence."""
 
     kind: str
@@ -29,21 +29,21 @@ class Verdict:
     sentence: str
 
 
-def judge(run: RunRecord, measure: str | None) -> Verdict:
+def judge(run: RunRecord, measure: str | None) -> RunVerdict:
     """The verdict on a run, from its status and the course of this measure."""
     if not run.sound:
-        return Verdict("bad", run.status, run.message)
+        return RunVerdict("bad", run.status, run.message)
     if run.status == "converged":
-        return Verdict("good", "converged", run.message)
+        return RunVerdict("good", "converged", run.message)
     trend = _trend(run, measure) if measure in run.history else None
-    trend = trend or Verdict("open", str(run.status), "Too few records to see a trend.")
+    trend = trend or RunVerdict("open", str(run.status), "Too few records to see a trend.")
     if run.status in ("interrupted", "stopped"):
-        return Verdict("open", str(run.status), f"{run.message} {trend.sentence}")
+        return RunVerdict("open", str(run.status), f"{run.message} {trend.sentence}")
     message = run.message.removeprefix(f"All {run.steps} steps done.").strip()
-    return Verdict(trend.kind, trend.title, f"{trend.sentence} {message}".strip())
+    return RunVerdict(trend.kind, trend.title, f"{trend.sentence} {message}".strip())
 
 
-def judge_group(group: Group, measure: str | None) -> Verdict:
+def judge_group(group: Group, measure: str | None) -> RunVerdict:
     """The verdict on the runs of one setting: that of the median seed, after a count if the seeds
     do not agree.
 
@@ -60,14 +60,14 @@ def judge_group(group: Group, measure: str | None) -> Verdict:
     sentence = f"Seed {run.seed}, the median: {middle.sentence}" if run.sound else ""
     lost = [k for k, run in enumerate(group.runs) if not run.sound]
     if not lost:
-        return Verdict(middle.kind, title, sentence)
+        return RunVerdict(middle.kind, title, sentence)
     first = f"Seed {group.runs[lost[0]].seed} {group.runs[lost[0]].status}:"
     others = f" {len(lost)} of {len(group.runs)} seeds gave no answer." if len(lost) > 1 else ""
     reason = f"{first} {verdicts[lost[0]].sentence}{others} {sentence}".strip()
-    return Verdict("bad", title, reason)
+    return RunVerdict("bad", title, reason)
 
 
-def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
+def _trend(run: RunRecord, measure: str | None) -> RunVerdict | None:
     """What the course of a measure tells; None if there are too few records."""
     name = str(measure)
     values = run.history[name].astype(float)
@@ -81,7 +81,7 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     rounding = EPSILON.get(run.precision, 1e-3) ** 1.5
     if zero and 0 <= after <= rounding * max(first, float(values.max())):
         sentence = f"{name} is at {typeset_number(after)}: rounding error is all that is left."
-        return Verdict("good", "solved", sentence)
+        return RunVerdict("good", "solved", sentence)
 
     # A gradient that grew is a good sign where it was small at a start that was bad.
     if last > 10 * first > 0:
@@ -93,8 +93,8 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
                 fall = f"{objective} fell from {typeset_number(high)} to {typeset_number(low)}"
                 path = f"{name} rose from {began} to {peak} and came to {end}"
                 sentence = f"{fall}; {path}: the gradient was small where it began."
-                return Verdict("open", PLATEAU, sentence)
-        return Verdict("bad", "grew", f"{name} ended at {end}, above {began} at the start.")
+                return RunVerdict("open", PLATEAU, sentence)
+        return RunVerdict("bad", "grew", f"{name} ended at {end}, above {began} at the start.")
 
     # A straight line through the last third is flat, or its slope is lost in the noise. Measures
     # that vanish are judged on a logarithmic scale, others relative to their range.
@@ -109,8 +109,10 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
         since = f"since step {int(run.history['step'][-third]):,}"
         change = f"from about {typeset_number(before)} to about {typeset_number(after)} {since}"
         if after > before:
-            return Verdict("open", "wavering", f"{name} no longer falls: it went {change}.")
-        return Verdict("open", "improving", f"{name} was still falling, {change}: more steps help.")
+            return RunVerdict("open", "wavering", f"{name} no longer falls: it went {change}.")
+        return RunVerdict(
+            "open", "improving", f"{name} was still falling, {change}: more steps help."
+        )
 
     # Since when everything has stayed near that level, and what would lower it.
     width = max(abs(after) if zero else LEVEL / 4 * span, 3 * float(np.std(end)))
@@ -119,12 +121,12 @@ def _trend(run: RunRecord, measure: str | None) -> Verdict | None:
     since = int(run.history["step"][settled])
     level = f"{name} has stayed near {typeset_number(after)} since about step {since:,}"
     if not zero:
-        return Verdict("good", "settled", f"{level}.")
+        return RunVerdict("good", "settled", f"{level}.")
     if after > 0.5 * first:
         began = f"it began at {typeset_number(first)}. Larger step sizes may move it."
-        return Verdict("bad", "stuck", f"{level}; {began}")
+        return RunVerdict("bad", "stuck", f"{level}; {began}")
     advice = "more steps will not lower it, smaller step sizes or an exact method may"
     if run.method["name"] in PENALISED and "lam" in run.method["settings"]:
         advice = "neither more nor smaller steps will lower it, a larger lam does, as far as"
         advice += " rounding allows"
-    return Verdict("floor", "floor", f"{level}: {advice}.")
+    return RunVerdict("floor", "floor", f"{level}: {advice}.")

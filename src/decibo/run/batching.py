@@ -10,7 +10,7 @@ is faster than one after another:
     (3)  if a long sweep lies ahead, one run alone is timed as well, and the faster way is taken
 
 Runs that stream more memory than they share gain nothing from running together; then (2) gives 1.
-What was found is kept for the next sweep of the same program: a search makes many.
+What was found is remembered for the next sweep of the same program: a search makes many.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from decibo.run import loop
 from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Chunk, Inputs, Program, Progress
-from decibo.run.outcome import SMALL_Y, unmoved
+from decibo.run.outcome import SMALL_Y
 from decibo.run.run import SECONDS, Clock, Ended, Plan
 from decibo.run.solution import Status
 
@@ -62,15 +62,13 @@ class Batch(NamedTuple):
 
     def take(self, places: np.ndarray) -> Batch:
         """These runs only; all of them, in order, are taken as they are, which compiles nothing."""
-        if len(places) == self.size and (places == np.arange(len(places))).all():
+        if np.array_equal(places, np.arange(self.size)):
             return self
         pick = lambda name, tree: (
             jax.tree.map(lambda leaf: leaf[places], tree) if name in self.own else tree
         )
-        parts = {
-            name: pick(name, getattr(self.inputs, name))
-            for name in ("core", "mixing", "reach", "key")
-        }
+        names = ("core", "mixing", "reach", "key")
+        parts = {name: pick(name, getattr(self.inputs, name)) for name in names}
         return Batch(self.inputs._replace(**parts), pick("start", self.start), self.own)
 
 
@@ -179,52 +177,34 @@ class BatchStepper:
         pass
 
 
-class Look(NamedTuple):
-    """The largest number of each run's state in absolute value; and the means of its y and z, if
-    they are small."""
-
-    largest: np.ndarray
-    inner: tuple[np.ndarray, ...]
-
-    def kept_since(self, first: Look) -> np.ndarray:
-        """Whether y or z of a run has not moved."""
-        kept = np.zeros(len(self.largest), bool)
-        for before, now in zip(first.inner, self.inner, strict=True):
-            kept |= [unmoved(start, end) for start, end in zip(before, now, strict=True)]
-        return kept
-
-
-def look(program: Program, batch: Batch, state: Tree) -> Look:
-    """What is looked at before the first step and after the last one."""
-    return jax.tree.map(np.asarray, _seen(program, batch.own, batch.inputs, state))
-
-
 @jitted(static=2)
-def _seen(program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree) -> Look:
-    def one(inputs: Inputs, state: Tree) -> Look:
+def _seen(
+    program: Program, own: tuple[str, ...], inputs: Inputs, state: Tree
+) -> tuple[jax.Array, list[jax.Array]]:
+    def one(inputs: Inputs, state: Tree) -> tuple[jax.Array, list[jax.Array]]:
         rows = jax.vmap(inputs.core.view)(state) if program.functions.y.size <= SMALL_Y else {}
         inner = [jnp.mean(rows[name], axis=0) for name in (inputs.core.answer, "z") if name in rows]
-        return Look(loop.largest(state), tuple(inner))  # type: ignore[arg-type]
+        return loop.largest(state), inner
 
     return _each(one, own, inputs, state, True)
 
 
-class Size(NamedTuple):
-    """Runs to run together, and the bytes that they take."""
+def look(program: Program, batch: Batch, state: Tree) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The largest number of each run's state in absolute value; and the means of its y and z, if
+    they are small."""
+    return jax.tree.map(np.asarray, _seen(program, batch.own, batch.inputs, state))
 
-    size: int
-    bytes: float
 
-
-_found: dict[Hashable, Size] = {}
+# by program: the runs to run together, and the bytes that they take
+_found: dict[Hashable, tuple[int, float]] = {}
 
 
 def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: int) -> int:
     """Runs to run together, all batches being about equal."""
     limit = SHARE * free_memory()
     key = (weak(program), batch.own, types((batch.inputs, batch.start)), count, steps)
-    if (known := _found.get(key)) is not None and known.bytes <= limit:
-        return known.size
+    if key in _found and _found[key][1] <= limit:
+        return _found[key][0]
     # (1), (2): from a first guess, until the compiled program says what it needs.
     best = limit if jax.default_backend() != "cpu" else min(limit, max(CACHE, nbytes(data)))
     state = jax.eval_shape(lambda: begin(program, batch.take(np.arange(1))))
@@ -247,7 +227,7 @@ def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: in
     if best < limit or size == count:
         while len(_found) >= KEPT:
             _found.pop(next(iter(_found)))
-        _found[key] = Size(size, size * need if size > 1 else 0.0)
+        _found[key] = (size, size * need if size > 1 else 0.0)
     return size
 
 
@@ -259,11 +239,9 @@ def memory(program: Program, batch: Batch) -> int:
     lowered = _advance.lower(program, batch.own, batch.inputs, state, jnp.int32(0), none)
     analysis = lowered.compile().memory_analysis()
     own = nbytes(state)
-    return (
-        4 * own
-        if analysis is None
-        else own + int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
-    )
+    if analysis is None:
+        return 4 * own
+    return own + int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
 
 
 def nbytes(tree: Tree) -> int:

@@ -1,6 +1,6 @@
 """Checkpoints: when a run keeps its state, and how a run resumes.
 
-Every process keeps the rows of its own agents. A run resumes from the newest checkpoint that is
+Every process saves the rows of its own agents. A run resumes from the newest checkpoint that is
 sound in every respect: its files are what was written (checkpoint_files.py), they are of this run
 (fingerprint.py), and they hold what the state of this run consists of. A checkpoint of another run
 is rejected; one that is damaged is named, and the one before is used.
@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from decibo.errors import CorruptedFileError, InputError, first_line, short, warn
 from decibo.files import PUBLIC, check_writable
@@ -28,8 +29,7 @@ from decibo.parallel.processes import all_gather, barrier, check_same, share
 from decibo.pytree import Tree
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint_files import Saved, damaged
-from decibo.run.data_marks import Marks
-from decibo.run.fingerprint import PROGRAMS, software
+from decibo.run.fingerprint import PROGRAMS, Marks, software
 from decibo.run.lock import hold
 from decibo.validate import flag, integer
 
@@ -109,11 +109,6 @@ class Checkpointer:
     mode: int = PUBLIC
 
     @property
-    def every(self) -> int:
-        """How many steps between two checkpoints."""
-        return self.checkpoints.every
-
-    @property
     def own(self) -> bool:
         """Whether each process has a folder of its own."""
         return not self.checkpoints.shared and jax.process_count() > 1
@@ -133,8 +128,8 @@ class Checkpointer:
 
     def save(self, run: RunState) -> None:
         """Write a checkpoint now, together with all other processes, while the folder is held."""
-        rows = {}
-        shared = {}
+        rows: dict[str, ArrayLike] = {}
+        shared: dict[str, np.ndarray] = {}
         for name, leaf in _named(run).items():
             if isinstance(leaf, jax.Array):
                 rows[name] = _LocalRows(self.placement, leaf)
@@ -180,7 +175,12 @@ class Checkpointer:
                     f"There is no checkpoint in {folder} to resume from.",
                     'Leave resume out to start a new run, or pass resume="auto".',
                 )
-            self._mark()
+            # Mark the data of a new run, after the marks of one that never came to its first
+            # checkpoint are gone.
+            if self.leads:
+                self.marks.clear()
+            barrier("marks of earlier runs are gone")
+            self.marks.write()
             return start
         if run.step > steps:
             raise InputError(
@@ -189,14 +189,6 @@ class Checkpointer:
             )
         self.marks.check()
         return run
-
-    def _mark(self) -> None:
-        """Mark the data of a new run, and remove the marks of a run that never came to its first
-        checkpoint."""
-        if self.leads:
-            self.marks.clear()
-        barrier("marks of earlier runs are gone")
-        self.marks.write()
 
     def _newest(self, start: RunState) -> RunState | None:
         """The state of the newest sound checkpoint, which must be the same for all processes; None
@@ -225,17 +217,19 @@ class Checkpointer:
     def _restored(self, start: RunState, saved: Saved) -> RunState:
         """The state in a checkpoint, in the structure of the state that the run would start
         from."""
-        compare(saved, self.fingerprint)
+        self._check_identity(saved)
         named = _named(start)
-        kept = self.local if self.own or self.placement is None else np.arange(self.placement.count)
-        if self.own and f"agents-{kept[0]}-{kept[-1]}.npz" not in saved.files:
+        there = self.local
+        if not self.own and self.placement is not None:
+            there = np.arange(self.placement.count)
+        if self.own and f"agents-{there[0]}-{there[-1]}.npz" not in saved.files:
             raise InputError(
-                f"{saved.folder} holds other agents than this process now has ({kept[0]} to"
-                f" {kept[-1]}).",
+                f"{saved.folder} holds other agents than this process now has ({there[0]} to"
+                f" {there[-1]}).",
                 "Resume with as many processes as before, each with its own folder.",
             )
         try:
-            arrays = _checked(saved, named, kept, self.local)
+            arrays = _checked(saved, named, there, self.local)
         except CorruptedFileError:
             raise
         except Exception as error:  # whatever a damaged file may lead to
@@ -251,8 +245,38 @@ class Checkpointer:
                 leaves.append(jnp.asarray(array))
             else:
                 leaves.append(self.placement.split(array, self.local))
-        _warn_of_versions(saved)
+        if saved.software != software():
+            listed = [
+                " and ".join(f"{name} {version}" for name, version in versions.items())
+                for versions in (saved.software, software())
+            ]
+            warn(
+                f"{saved.folder} was written by {listed[0]}, and this is {listed[1]}: whether the"
+                " objectives and the method are the same was not checked, and the result may"
+                " differ from that of an uninterrupted run."
+            )
         return jax.tree.unflatten(jax.tree.structure(start), leaves)
+
+    def _check_identity(self, saved: Saved) -> None:
+        """Reject a checkpoint of another run, and say what differs."""
+        there, here = saved.fingerprint, self.fingerprint
+        keys = dict.fromkeys([*here, *there])
+        other = [key for key in keys if there.get(key) != here.get(key)]
+        if saved.software != software():  # which trace another program for the same function
+            other = [key for key in other if key not in PROGRAMS]
+        if {"problem", "method", "outer", "inner", "sample"} & set(other):
+            other = [key for key in other if key != "step"]  # it follows from the others
+        if other:
+            both = {
+                key: f"{short(there.get(key))} there, {short(here.get(key))} here" for key in other
+            }
+            both |= {key: "another function there than here" for key in other if key in PROGRAMS}
+            raise InputError(
+                f"{saved.folder} belongs to another run"
+                f" ({'; '.join(f'{key}: {both[key]}' for key in other)}), and a run resumes only"
+                " from a checkpoint of its own.",
+                "Pass the same problem, network, method and seed, or choose another folder.",
+            )
 
 
 def _named(run: RunState) -> dict[str, object]:
@@ -307,12 +331,8 @@ def _checked(
     if arrays["step"] != saved.step or arrays["step"].dtype.kind != "i":
         raise damaged(saved.folder, f"its state is of step {arrays['step']}")
     within = not times.size or 0 <= times[0] <= times[-1] <= saved.step
-    if (
-        lengths != {len(times)}
-        or times.dtype.kind != "i"
-        or (np.diff(times) < 0).any()
-        or not within
-    ):
+    ordered = times.dtype.kind == "i" and not (np.diff(times) < 0).any()
+    if lengths != {len(times)} or not (within and ordered):
         raise damaged(saved.folder, "its records do not belong together")
     return arrays
 
@@ -334,39 +354,3 @@ def check_folder(folder: Path) -> Path:
     check_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def compare(saved: Saved, fingerprint: Mapping[str, str]) -> None:
-    """Reject a checkpoint of another run, and say what differs."""
-    keys = dict.fromkeys([*fingerprint, *saved.fingerprint])
-    other = [key for key in keys if saved.fingerprint.get(key) != fingerprint.get(key)]
-    if saved.software != software():  # which trace another program for the same function
-        other = [key for key in other if key not in PROGRAMS]
-    if {"problem", "method", "outer", "inner", "sample"} & set(other):
-        other = [key for key in other if key != "step"]  # it follows from the others
-    if other:
-        words = {
-            key: f"{short(saved.fingerprint.get(key))} there, {short(fingerprint.get(key))} here"
-            for key in other
-        }
-        words |= {key: "another function there than here" for key in other if key in PROGRAMS}
-        raise InputError(
-            f"{saved.folder} belongs to another run"
-            f" ({'; '.join(f'{key}: {words[key]}' for key in other)}), and a run resumes only from"
-            " a checkpoint of its own.",
-            "Pass the same problem, network, method and seed, or choose another folder.",
-        )
-
-
-def _warn_of_versions(saved: Saved) -> None:
-    there = saved.software
-    here = software()
-    if there != here:
-        listed = lambda versions: " and ".join(
-            f"{name} {version}" for name, version in versions.items()
-        )
-        warn(
-            f"{saved.folder} was written by {listed(there)}, and this is {listed(here)}: whether"
-            " the objectives and the method are the same was not checked, and the result may"
-            " differ from that of an uninterrupted run."
-        )

@@ -1,13 +1,12 @@
 """A checkpoint on disk: complete or not there, and used only if every byte is what was written.
 
     DIR/step-00001000/manifest.json     format, step, what the run is (fingerprint), versions,
-                                        checksums of the files
-    DIR/step-00001000/manifest.sha256   the checksum of the manifest, as sha256sum writes it
+                                        checksums of the files and of the manifest itself
     DIR/step-00001000/agents-0-4.npz    the state of agents 0 to 4; every process writes its own
                                         agents
     DIR/step-00001000/shared.npz        what is the same for all agents: the step and the history
 
-Processes that have no file system in common keep a folder each, with their own agents and all that
+Processes that have no file system in common have a folder each, with their own agents and all that
 is shared. A checkpoint is written under another name and renamed when it is complete and on the
 disk, so a crash at any instant leaves the one before. Plain arrays and JSON, nothing that could be
 executed, and nothing about processes: any number of them can continue from it.
@@ -15,7 +14,6 @@ executed, and nothing about processes: any number of them can continue from it.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -29,14 +27,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.errors import CorruptedFileError, InputError, first_line, warn
-from decibo.files import PRIVATE, PUBLIC, encode, named, read_checked, sha256, sync_folder, synced
+from decibo.files import (
+    PRIVATE,
+    PUBLIC,
+    encode_record,
+    named,
+    read_record,
+    sha256,
+    sync_folder,
+    synced,
+)
 from decibo.parallel.processes import check_same
 from decibo.run.lock import Lock
 
-FORMAT = 4
+FORMAT = 5
 KIND = "decibo checkpoint"
 MANIFEST = "manifest.json"
-SEAL = "manifest.sha256"
 SHARED = "shared.npz"
 AGENTS = "agents-"  # how the names of the others begin
 DONE = re.compile(r"step-(\d{8,})")
@@ -76,20 +82,16 @@ class Saved:
         parts = [_load(paths[place]) for place in needed]
         there = [part.pop("agents") for part in parts]
         for part, numbered in zip(parts, there, strict=True):
-            if part.keys() != parts[0].keys() or any(
-                rows.shape[:1] != numbered.shape for rows in part.values()
-            ):
+            lengths = {rows.shape[:1] for rows in part.values()}
+            if part.keys() != parts[0].keys() or lengths - {numbered.shape}:
                 raise damaged(self.folder, "the states of its agents do not have the same parts")
         read = np.concatenate(there)
         place = np.argsort(read)[np.searchsorted(np.sort(read), own)]
         joined = {}
         for name in list(parts[0]):  # leaf by leaf: what was joined is let go
             pieces = [part.pop(name) for part in parts]
-            joined[name] = (
-                pieces[0]
-                if np.array_equal(read, own) and len(pieces) == 1
-                else np.concatenate(pieces)[place]
-            )
+            whole = len(pieces) == 1 and np.array_equal(read, own)
+            joined[name] = pieces[0] if whole else np.concatenate(pieces)[place]
         return joined
 
     def shared(self) -> dict[str, np.ndarray]:
@@ -128,17 +130,28 @@ def write(
     """
     draft = folder / f"{WRITING}{step:08d}-{lock.token}"
     final = folder / name_of(step)
+
+    def save(name: str, arrays: Mapping[str, ArrayLike]) -> None:
+        # One array after the other, so that no more than one of those that come from a device is
+        # on the host.
+        with synced(draft / name, mode) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
     try:
         with named(final):
             if leader:
                 lock.check()
                 draft.mkdir(0o700 if mode == PRIVATE else 0o777)
             barrier("a checkpoint is begun")
-            _save(draft / f"agents-{agents[0]}-{agents[-1]}.npz", {"agents": agents, **rows}, mode)
+            save(f"{AGENTS}{agents[0]}-{agents[-1]}.npz", {"agents": agents, **rows})
             barrier("all agents are written")
             if leader:
-                _save(draft / SHARED, shared, mode)
-                _seal(draft, step, about, mode)
+                save(SHARED, shared)
+                files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
+                manifest = {"step": step, **about, "files": files}
+                with synced(draft / MANIFEST, mode) as file:
+                    file.write(encode_record(KIND, FORMAT, manifest))
+                sync_folder(draft)
                 lock.check()
                 remove(final)  # one that is damaged
                 draft.rename(final)
@@ -150,7 +163,12 @@ def write(
         raise
     barrier("a checkpoint is complete")
     if leader:
-        _prune(folder, step, keep)
+        # The newest ones stay. Those beyond the step just written cannot be used, or the run would
+        # have begun there.
+        complete = steps(folder)
+        upto = [path for path in complete if step_of(path) <= step]
+        for old in (*complete[len(upto) :], *upto[:-keep]):
+            remove(old)
 
 
 def newest_of_all(
@@ -212,7 +230,26 @@ def newest(folder: Path, take: Callable[[Saved], T]) -> T | None:
 def read(folder: Path) -> Saved:
     """A checkpoint, after all its checksums were compared."""
     try:
-        return _read(folder)
+        # What is not a file, one had better not open: it may be a pipe.
+        if not (folder / MANIFEST).is_file():
+            raise damaged(folder, f"{MANIFEST} is missing")
+        manifest = read_record(folder / MANIFEST, KIND, FORMAT)
+        step, files = manifest["step"], manifest["files"]
+        if folder.name != name_of(step):
+            raise damaged(folder, f"it holds step {step}")
+        tables = {name: manifest[name] for name in ("fingerprint", "software", "files")}
+        for name, entries in tables.items():
+            if not isinstance(entries, dict) or {*map(type, entries.values())} - {str}:
+                raise damaged(folder, f"{name!r} in its manifest is not a table of words")
+        if SHARED not in files:
+            raise damaged(folder, f"{SHARED} is missing")
+        for name, checksum in files.items():
+            path = folder / name
+            if Path(name).name != name or not path.is_file():
+                raise damaged(folder, f"{name} is missing")
+            if sha256(path) != checksum:
+                raise damaged(folder, f"{name} is not what was written (checksum)")
+        return Saved(folder, step, tables["fingerprint"], tables["software"], tuple(files))
     except (InputError, CorruptedFileError):
         raise
     except Exception as error:  # whatever a damaged file may lead to
@@ -223,10 +260,8 @@ def read(folder: Path) -> Saved:
 
 def steps(folder: Path) -> list[Path]:
     """The completed checkpoints, oldest first."""
-    complete = (
-        [path for path in folder.iterdir() if DONE.fullmatch(path.name)] if folder.is_dir() else []
-    )
-    return sorted(complete, key=step_of)
+    there = folder.iterdir() if folder.is_dir() else ()
+    return sorted((path for path in there if DONE.fullmatch(path.name)), key=step_of)
 
 
 def step_of(path: Path) -> int:
@@ -254,93 +289,9 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _prune(folder: Path, step: int, keep: int) -> None:
-    """Keep the newest ones. Those beyond the step just written cannot be used, or the run would
-    have begun there."""
-    complete = steps(folder)
-    beyond = [path for path in complete if step_of(path) > step]
-    for old in (*beyond, *complete[: len(complete) - len(beyond)][:-keep]):
-        remove(old)
-
-
-def _seal(draft: Path, step: int, about: Mapping[str, Mapping[str, str]], mode: int) -> None:
-    """Write the manifest and its checksum, the last two files."""
-    files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
-    parts = {name: dict(part) for name, part in about.items()}
-    content = encode(
-        json.dumps(
-            {"kind": KIND, "format": FORMAT, "step": step, **parts, "files": files}, indent=1
-        )
-    )
-    for name, text in {MANIFEST: content, SEAL: encode(_seal_of(content))}.items():
-        with synced(draft / name, mode) as file:
-            file.write(text)
-    sync_folder(draft)
-
-
-def _seal_of(manifest: bytes) -> str:
-    return f"{sha256(manifest)}  {MANIFEST}\n"
-
-
-def _read(folder: Path) -> Saved:
-    content = _content(folder, MANIFEST)
-    if not (folder / SEAL).is_file():
-        _check_format(folder, json.loads(content))  # formats 1 and 2 had no seal
-    if _content(folder, SEAL) != encode(_seal_of(content)):
-        raise damaged(folder, "its manifest is not what was written (checksum)")
-    manifest = json.loads(content)
-    _check_format(folder, manifest)
-    step = manifest["step"]
-    files = manifest["files"]
-    if folder.name != name_of(step):
-        raise damaged(folder, f"it holds step {step}")
-    words = {name: manifest[name] for name in ("fingerprint", "software", "files")}
-    for name, entries in words.items():
-        if not (
-            isinstance(entries, dict) and all(isinstance(entry, str) for entry in entries.values())
-        ):
-            raise damaged(folder, f"{name!r} in its manifest is not a table of words")
-    if SHARED not in files:
-        raise damaged(folder, f"{SHARED} is missing")
-    for name, checksum in files.items():
-        path = folder / name
-        if Path(name).name != name or not path.is_file():
-            raise damaged(folder, f"{name} is missing")
-        if sha256(path) != checksum:
-            raise damaged(folder, f"{name} is not what was written (checksum)")
-    return Saved(folder, step, words["fingerprint"], words["software"], tuple(files))
-
-
-def _content(folder: Path, name: str) -> bytes:
-    if not (folder / name).is_file():  # not there, or something that one had better not open
-        raise damaged(folder, f"{name} is missing")
-    return read_checked(folder / name)
-
-
-def _check_format(folder: Path, manifest: object) -> None:
-    """Another format is no damage: another version of decibo can read it."""
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise damaged(folder, "this is not a checkpoint of decibo")
-    if manifest.get("format") != FORMAT:
-        raise InputError(
-            f"{folder} is a checkpoint of format {manifest.get('format')!r}, but this version of"
-            f" decibo reads format {FORMAT}.",
-            "Resume with the version that wrote it, or start a new run in another folder.",
-        )
-
-
 def _load(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in (file.files if names is None else names)}
     # numpy does not know bfloat16, and reads it as two bytes of no type
-    return {
-        name: array.view(jnp.bfloat16) if array.dtype == "V2" else array
-        for name, array in arrays.items()
-    }
-
-
-def _save(path: Path, arrays: Mapping[str, ArrayLike], mode: int) -> None:
-    """Write arrays one after the other, so that no more than one of those that come from a device
-    is on the host."""
-    with synced(path, mode) as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    restored = lambda array: array.view(jnp.bfloat16) if array.dtype == "V2" else array
+    return {name: restored(array) for name, array in arrays.items()}

@@ -1,22 +1,34 @@
 """What a run was given, as one line of text for each part: all processes must agree on it, and so
-must a resumed run.
+must a resumed run. And marks of its data, which only those can compare who have the data.
 
 Functions are compared by what they compute. An objective is traced together with its gradient, and
 a method by its first step; the checksum is that of the traced program with every constant in it,
 wherever it came from: a closure, a global variable, a default argument, a `functools.partial`, a
 leaf of a callable. Another name, comment or layout of the code changes nothing. Functions that a
-program calls back on the host (`jax.pure_callback`) count by name only.
+program calls back on the host (`jax.pure_callback`) count by name only. How a program is traced
+depends on the versions of decibo and JAX, so programs are compared between equal versions.
 
-How a program is traced depends on the versions of decibo and JAX, so programs are compared between
-equal versions.
+Every process marks the data of its own agents with a key that it draws itself,
+
+    mark of agent i = HMAC-SHA256(key, data of agent i)
+
+and writes both to a file of its own beside the checkpoints, DIR/data-0-4.json, which only its user
+may read. No other process sees the marks, and without the key they reveal nothing, not even a
+single bit.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +38,8 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.data.stream import Stream
+from decibo.errors import CorruptedFileError, InputError, warn
+from decibo.files import PRIVATE, read_record, write_record
 from decibo.measure.cost import first_step
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
@@ -37,6 +51,9 @@ PARTS = ("problem", "method", "network", "start", "seed", "measures", *PROGRAMS)
 # of an equation's parameters: what a function is called, and where it was traced
 UNNAMED = ("name", "ctx_mesh")
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+KIND = "decibo data marks"
+FORMAT = 1
+MARKS = "data-*.json"
 
 
 def fingerprint(
@@ -66,20 +83,13 @@ def settings(
     start: Mapping[str, jax.Array],
 ) -> dict[str, str]:
     """What can be told without the data."""
-    matrices = (
-        [network.pull, network.push] if isinstance(network, DirectedNetwork) else [network.weights]
-    )
-    turns = getattr(network, "turns", ())
-    parts = [
-        part
-        for matrix in (*matrices, *turns)
-        for part in (matrix.indptr, matrix.indices, matrix.data)
-    ]
+    matrices = network.matrices
+    parts = [part for one in matrices for part in (one.indptr, one.indices, one.data)]
     chosen = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
         "method": f"{method.name}({chosen})",
-        "network": f"{network!r} {digest(*parts, str(getattr(network, 'rate', '')))}",
+        "network": f"{network!r} {digest(*parts, network.words)}",
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
     }
@@ -189,11 +199,8 @@ def _name(function: object) -> str:
 
 def _shapes(tree: Tree) -> str:
     leaves = jax.tree.leaves(tree)
-    return (
-        " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
-        + " "
-        + digest(*map(np.asarray, leaves))
-    )
+    words = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves]
+    return " ".join([*words, digest(*map(np.asarray, leaves))])
 
 
 def _parts(value: object) -> Iterator[str | np.ndarray]:
@@ -248,3 +255,70 @@ def _array(value: object) -> np.ndarray:
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The data of this process's agents, and the folder of their marks."""
+
+    folder: Path
+    agents: np.ndarray
+    data: Tree
+
+    def write(self) -> None:
+        """Mark the data of a new run, with a new key."""
+        key = secrets.token_bytes(32)
+        marks = dict(zip(map(str, self.agents), self._marks(key), strict=True))
+        path = self.folder / f"data-{self.agents[0]}-{self.agents[-1]}.json"
+        write_record(path, KIND, FORMAT, {"key": key.hex(), "marks": marks}, PRIVATE)
+
+    def clear(self) -> None:
+        """Remove all marks and their drafts; for a new run, before any process writes its own."""
+        for path in (*self.folder.glob(MARKS), *self.folder.glob(".data-*")):
+            path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Reject other data than those with which the run began; warn where this cannot be found
+        out."""
+        # The key and the mark of each agent, as far as this process may read them.
+        known: dict[int, tuple[bytes, str]] = {}
+        for path in sorted(self.folder.glob(MARKS)):
+            # damage, or another version's file, does not mean other data
+            with suppress(CorruptedFileError, InputError):
+                content = read_record(path, KIND, FORMAT)
+                key = bytes.fromhex(content["key"])
+                known |= {int(agent): (key, str(mark)) for agent, mark in content["marks"].items()}
+        agents = self.agents.tolist()
+        for key in {key for key, _ in known.values()}:
+            for agent, mark in zip(agents, self._marks(key), strict=True):
+                theirs, expected = known.get(agent, (b"", ""))
+                if theirs == key and not hmac.compare_digest(expected, mark):
+                    raise InputError(
+                        f"The run in {self.folder} began with other data of agent {agent}, and a"
+                        " run resumes only with the same data.",
+                        "Pass the same data, or choose another folder.",
+                    )
+        unknown = [agent for agent in agents if agent not in known]
+        if unknown:
+            warn(
+                f"Whether agent {unknown[0]} still has the data with which the run in {self.folder}"
+                f" began cannot be checked: no file {MARKS} there that this process can read"
+                f" knows it ({len(unknown)} such agents)."
+            )
+
+    def _marks(self, key: bytes) -> Iterator[str]:
+        """The marks of this process's agents, in their order."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.data)]
+        return (marked(key, [leaf[row] for leaf in leaves]) for row in range(len(self.agents)))
+
+
+def marked(key: bytes, arrays: Iterable[np.ndarray]) -> str:
+    """The mark of arrays of numbers or words."""
+    total = hmac.new(key, digestmod=hashlib.sha256)
+    for array in arrays:
+        total.update(f"{array.dtype}{array.shape}".encode())
+        if array.dtype == object:
+            total.update(json.dumps(array.tolist(), default=str).encode())
+        else:
+            total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()

@@ -1,5 +1,5 @@
-"""Steps whose gradients come from outside JAX, run by the host: compiled pieces, and the gradients
-in between.
+"""Steps whose gradients are computed by other libraries: compiled pieces, and the gradients in
+between.
 
 A compiled loop that calls the host back hands arrays over through the host's memory. Where a
 gradient can take them where they are (`on_device`, as PyTorch does on a GPU), the step is cut at
@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,25 +29,15 @@ from decibo.run.jaxpr_split import Pieces, cut, is_flat, shapes, traced, types
 from decibo.run.loop import INTERVALS, Chunk, Inputs, Program, Progress
 from decibo.run.run import CompiledStepper
 
-PROGRAMS = 16  # how many are kept
+PROGRAMS = 16  # how many are remembered
 # a compiled program calls back from a thread of its own, in which JAX must not be called
 _here = threading.local()
-
-
-@runtime_checkable
-class OnDevice(Protocol):
-    """A gradient from outside JAX."""
-
-    @property
-    def on_device(self) -> bool:
-        """Whether it takes arrays where they are, and returns such arrays."""
-        ...
 
 
 def are_wanted(program: Program) -> bool:
     """Whether a gradient takes arrays where they are, and all agents are on one device."""
     gradients = (program.functions.outer_gradient, program.functions.inner_gradient)
-    on_device = any(isinstance(gradient, OnDevice) and gradient.on_device for gradient in gradients)
+    on_device = any(getattr(gradient, "on_device", False) for gradient in gradients)
     return program.placement is None and on_device
 
 

@@ -11,8 +11,8 @@ in an exception that says who is missing. Gradients from outside JAX are compute
 the device where they are. Where a stop stands inside a loop or a branch of the program (a
 `lax.scan` of inner steps), the program is compiled as a whole and calls the host back.
 
-Pieces are the same for all arguments of the same shapes, and are kept by whoever cuts, so that the
-same bits come out again after a restart within a process; a new process compiles the same program.
+Pieces are the same for all arguments of the same shapes, and callers cache them, so that the same
+bits come out again after a restart within a process; a new process compiles the same program.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Piece(NamedTuple):
 
     takes, gives   numbers of values; the host keeps the values of all pieces by number
     stop           the equation after the piece; None after the last
-    says, hears    the values that go into the stop, and where those that come out are put
+    ins, outs      the values that go into the stop, and where those that come out are put
     """
 
     run: Callable[..., Sequence[jax.Array]]
     takes: tuple[int, ...]
     gives: tuple[int, ...]
     stop: JaxprEqn | None
-    says: tuple[int, ...]
-    hears: tuple[int, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
 
 
 class Pieces(NamedTuple):
@@ -68,8 +68,8 @@ class Pieces(NamedTuple):
                 made = piece.run(*[values[number] for number in piece.takes])
                 values.update(zip(piece.gives, made, strict=True))
             if piece.stop is not None:
-                found = host(piece.stop, *[values[number] for number in piece.says])
-                values.update(zip(piece.hears, found, strict=True))
+                found = host(piece.stop, *[values[number] for number in piece.ins])
+                values.update(zip(piece.outs, found, strict=True))
         return jax.tree.unflatten(self.structure, [values[number] for number in self.outs])
 
 
@@ -140,12 +140,24 @@ def cut(closed: ClosedJaxpr, structure: Any, at: At) -> Pieces:
     outs = tuple(map(number, jaxpr.outvars))
     needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     pieces: list[Piece] = []
-    # a piece gives what is needed
+    # From the last to the first: a piece gives what is needed after it.
     for equations, stop in zip(reversed(groups), reversed(ends), strict=True):
         if stop is not None:
             needed = (needed - set(stop.outvars)) | _read([stop])
-        pieces.append(_piece(jaxpr, equations, needed, stop, number))
         made = {var for equation in equations for var in equation.outvars}
+        gives = sorted(made & needed, key=number)
+        takes = sorted(_read(equations) - made, key=number)
+        part = jaxpr.replace(constvars=[], invars=takes, outvars=gives, eqns=equations)
+        pieces.append(
+            Piece(
+                jax.jit(jaxpr_as_fun(ClosedJaxpr(part, []))),
+                tuple(map(number, takes)),
+                tuple(map(number, gives)),
+                stop,
+                () if stop is None else tuple(map(number, stop.invars)),
+                () if stop is None else tuple(map(number, stop.outvars)),
+            )
+        )
         needed = (needed | _read(equations)) - made
     constants = dict(zip(map(number, jaxpr.constvars), closed.consts, strict=True))
     return Pieces(tuple(reversed(pieces)), ins, outs, fixed | constants, structure)
@@ -157,31 +169,10 @@ def opening(closed: ClosedJaxpr, at: At) -> Callable[..., jax.Array]:
     jaxpr = closed.jaxpr
     place = next(place for place, equation in enumerate(jaxpr.eqns) if at(equation))
     ins = [*jaxpr.constvars, *jaxpr.invars]
-    said = jaxpr.eqns[place].invars[0]
-    part = jaxpr.replace(constvars=[], invars=ins, outvars=[said], eqns=jaxpr.eqns[:place])
+    sent = jaxpr.eqns[place].invars[0]
+    part = jaxpr.replace(constvars=[], invars=ins, outvars=[sent], eqns=jaxpr.eqns[:place])
     run = jax.jit(jaxpr_as_fun(ClosedJaxpr(part, [])))
     return lambda *arguments: run(*closed.consts, *jax.tree.leaves(arguments))[0]
-
-
-def _piece(
-    jaxpr: Jaxpr,
-    equations: list[JaxprEqn],
-    needed: set[Var],
-    stop: JaxprEqn | None,
-    number: Callable[[Atom], int],
-) -> Piece:
-    made = {var for equation in equations for var in equation.outvars}
-    gives = sorted(made & needed, key=number)
-    takes = sorted(_read(equations) - made, key=number)
-    part = jaxpr.replace(constvars=[], invars=takes, outvars=gives, eqns=equations)
-    return Piece(
-        jax.jit(jaxpr_as_fun(ClosedJaxpr(part, []))),
-        tuple(map(number, takes)),
-        tuple(map(number, gives)),
-        stop,
-        () if stop is None else tuple(map(number, stop.invars)),
-        () if stop is None else tuple(map(number, stop.outvars)),
-    )
 
 
 def _read(equations: list[JaxprEqn]) -> set[Var]:

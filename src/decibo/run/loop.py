@@ -134,8 +134,6 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
         own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))
         return jax.tree.map(own, state)
 
-    if program.placement is None:
-        return here(inputs, start)
     return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
 
 
@@ -218,9 +216,7 @@ def _intervals(
         n = chunk.steps[at.interval]
         state = lax.fori_loop(0, n, lambda i, s: step(program, inputs, s, at.k + i), at.state)
         k = at.k + n
-        finite = all_finite(state)
-        if program.placement is not None:
-            finite = all_true(finite)
+        finite = all_true(all_finite(state))
 
         def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
             # A lost run must not keep others of its batch waiting: exact measures iterate until all
@@ -242,11 +238,9 @@ def _intervals(
             state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed
         )
 
-    finite = jnp.zeros(size, bool)
-    missed = jnp.asarray(chunk.missed)
-    start = Progress(
-        state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed
-    )
+    finite, missed = jnp.zeros(size, bool), jnp.asarray(chunk.missed)
+    yes, no = jnp.array(True), jnp.array(False)
+    start = Progress(state, k, jnp.int32(0), rows, finite, yes, missed, no, agreed)
     return lax.while_loop(more, interval, start)
 
 
@@ -259,10 +253,8 @@ def last_finite(
         end = advance(program, inputs, state, np.int32(step), Chunk.silent(count, count))
         if not end.alive:
             good = int(end.interval) - 1
-            return (
-                advance(program, inputs, state, np.int32(step), Chunk.silent(good)).state,
-                step + good,
-            )
+            last = advance(program, inputs, state, np.int32(step), Chunk.silent(good))
+            return last.state, step + good
         state = end.state
         step += count
     return state, step
@@ -336,7 +328,5 @@ def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Arra
 def _gathered(
     program: Program, part: Callable[[Core], Any], inputs: Inputs, state: Tree
 ) -> dict[str, jax.Array]:
-    if program.placement is None:
-        return jax.vmap(part(inputs.core))(state)
     here = lambda inputs, state: jax.tree.map(gather, jax.vmap(part(inputs.core))(state))
     return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)

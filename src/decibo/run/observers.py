@@ -88,8 +88,8 @@ class Callbacks:
                         f" {_name(callback)} returned {short_repr(vote)}."
                     )
                 if vote:
-                    said = f": {vote.rstrip('.')}" if isinstance(vote, str) else ""
-                    votes.append(f"Stopped by {_name(callback)} at step {step}{said}.")
+                    reason = f": {vote.rstrip('.')}" if isinstance(vote, str) else ""
+                    votes.append(f"Stopped by {_name(callback)} at step {step}{reason}.")
         self.seen = len(state.history["step"])
         if jax.process_count() > 1:  # all of them are here, after the same chunk
             votes = [vote for process in share(votes) for vote in process]
@@ -132,7 +132,7 @@ def saving(
         if ended is not None and ended.status is Status.diverged:
             return
         over = ended is not None or state.step == plan.steps
-        due = over or state.step % checkpointer.every == 0
+        due = over or state.step % checkpointer.checkpoints.every == 0
         if due and state.step > saved and len(state.history["step"]):
             checkpointer.save(whole(state))
             saved = state.step
@@ -147,8 +147,8 @@ def watched(progress: bool | Report | None) -> AbstractContextManager[Report | N
         return nullcontext(progress)
     if not isinstance(progress, bool | None):
         raise InputError(
-            "progress must be True, False or a function (step, steps, latest measures), but it is "
-            f"{short_repr(progress)}."
+            "progress must be True, False or a function (step, steps, latest measures), but it is"
+            f" {short_repr(progress)}."
         )
     return Line() if (sys.stderr.isatty() if progress is None else progress) else nullcontext(None)
 
@@ -203,37 +203,23 @@ class Line:
     def _rate(self, now: float, step: int) -> float:
         """Steps a second since the first report, or since the beginning while there is only one."""
         since, first = self.mark or (now, step)
-        return (
-            (step - first) / (now - since) if step > first else step / max(now - self.begun, 1e-9)
-        )
+        if step > first:
+            return (step - first) / (now - since)
+        return step / max(now - self.begun, 1e-9)
 
 
 def line(step: int, steps: int, rate: float, latest: Mapping[str, Any], noun: str = "step") -> str:
     """The text: step, rate, time left, |grad Phi|, consensus error; other measures where these are
     not recorded."""
-    left = f"{_clock((steps - step) / rate)} left" if rate > 0 else ""
-    numbers = {
-        name: float(value) for name, value in latest.items() if not getattr(value, "ndim", 0)
-    }
-    shown = _slope(numbers) | {
-        name: value for name, value in numbers.items() if name == "consensus_x"
-    }
+    parts = [f"{noun} {step}/{steps}", f"{rate:.0f}/s"]
+    if rate > 0:
+        minutes, seconds = divmod(round((steps - step) / rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{hours}:{minutes:02}" if hours else f"{minutes}"
+        parts.append(f"{clock}:{seconds:02} left")
+    numbers = {name: float(row) for name, row in latest.items() if not getattr(row, "ndim", 0)}
+    slope = next((name for name in SLOPES if name in numbers), None)
+    shown = {} if slope is None else {SLOPES[slope]: math.sqrt(max(numbers[slope], 0.0))}
+    shown |= {name: value for name, value in numbers.items() if name == "consensus_x"}
     shown = shown or dict(list(numbers.items())[:3])
-    parts = [
-        f"{noun} {step}/{steps}",
-        f"{rate:.0f}/s",
-        left,
-        *(f"{k} {v:.2g}" for k, v in shown.items()),
-    ]
-    return "  ".join(part for part in parts if part)
-
-
-def _slope(numbers: Mapping[str, float]) -> dict[str, float]:
-    name = next((name for name in SLOPES if name in numbers), None)
-    return {} if name is None else {SLOPES[name]: math.sqrt(max(numbers[name], 0.0))}
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return "  ".join([*parts, *(f"{name} {value:.2g}" for name, value in shown.items())])

@@ -19,21 +19,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
+from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.formatting import format_number, listed
 from decibo.measure.measures import SOLVED, as_trees
 from decibo.problem.reference import Reference, not_strongly_convex
 from decibo.run import loop
 from decibo.run.checkpoint import RunState
-from decibo.run.loop import INTERVALS, Chunk, Inputs, Program
+from decibo.run.loop import INTERVALS, Chunk
 from decibo.run.run import Ended, Setup
 from decibo.run.solution import Solution, Status
 
@@ -55,38 +54,31 @@ PATIENCE = 5.0  # seconds: a run that took longer is not repeated to find out wh
 MOREAU = "1/c"  # the bias of methods for inner levels that need not be convex
 
 
-class Outcome(NamedTuple):
-    """The status, if it is not what the loop says, and why; the note may also be about a run that
-    is sound."""
-
-    status: Status | None
-    note: str
-
-
-def judge(history: Mapping[str, np.ndarray], first: float, last: float) -> Outcome:
-    """The outcome of a run from its records and the largest number of its state, at the start and
-    at the end."""
+def judge(
+    history: Mapping[str, np.ndarray], first: float, last: float
+) -> tuple[Status | None, str]:
+    """The status, if the numbers say another one than the loop, and why; the note may also be about
+    a run that is sound. From the records and the largest number of the state, at the start and at
+    the end."""
     if grown(history, first, last):
-        return Outcome(
-            Status.diverged, f"The largest number has grown from {first:.1g} to {last:.1g}."
-        )
+        return Status.diverged, f"The largest number has grown from {first:.1g} to {last:.1g}."
     bad = {name: _bad_records(values) for name, values in history.items() if name != "step"}
     ended = [name for name, records in bad.items() if records[-1:].any()]
     if ended:
-        since = {int(history["step"][_bad_since(bad[name])]) for name in ended}
-        when = f"from step {min(since)} on" if min(since) else "from the start"
+        # since when all records are bad
+        since = [np.append(0, np.flatnonzero(~bad[name]) + 1)[-1] for name in ended]
+        step = int(history["step"][min(since)])
+        when = f"from step {step} on" if step else "from the start"
         are = "are not finite numbers" if len(ended) > 1 else "is not a finite number"
-        return Outcome(Status.failed, f"{listed(ended)} {are} {when}.")
+        return Status.failed, f"{listed(ended)} {are} {when}."
     some = {name: int(records.sum()) for name, records in bad.items() if records.any()}
     if not some:
-        return Outcome(None, "")
+        return None, ""
     name, count = max(some.items(), key=lambda pair: pair[1])
-    others = (
-        f" (and {listed([each for each in some if each != name])} in some)" if len(some) > 1 else ""
-    )
-    return Outcome(
-        None, f"{name} was not a finite number in {count} of {len(bad[name])} records{others}."
-    )
+    rest = [each for each in some if each != name]
+    others = f" (and {listed(rest)} in some)" if rest else ""
+    records = len(bad[name])
+    return None, f"{name} was not a finite number in {count} of {records} records{others}."
 
 
 def grown(history: Mapping[str, np.ndarray], first: float, last: float) -> bool:
@@ -133,12 +125,6 @@ def _bad_records(values: np.ndarray) -> np.ndarray:
     return np.asarray(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
 
 
-def _bad_since(bad: np.ndarray) -> int:
-    """The first record from which on all are bad."""
-    good = np.flatnonzero(~bad)
-    return int(good[-1]) + 1 if len(good) else 0
-
-
 def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solution:
     """The solution: whether the result is valid, and if not, why.
 
@@ -167,7 +153,9 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             flat = _flat_inner(setup, solution) if suspect else ""
             found = Status.failed if flat else None
             reasons += [moved, flat]
-        reasons += [_far_apart(setup, solution), _chosen(setup, run)]
+        reasons.append(_far_apart(setup, solution))
+        if setup.method.chosen is not None:
+            reasons.append(step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents)))
         if found is not None and status is not Status.interrupted:
             status = found
         if not status.sound:
@@ -196,13 +184,11 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
 
 
 def _solution(setup: Setup, run: RunState) -> Solution:
-    functions = setup.program.functions
-    method = setup.method
+    functions, method = setup.program.functions, setup.method
     rows = loop.rows_of(setup.program, setup.inputs, run.agents)
     if setup.program.placement:
         # here, for this process alone
         rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}
-    links = len(setup.network.edges) * (1 if setup.network.directed else 2)
     return Solution(
         x=functions.x.unravel(jnp.mean(rows["x"], axis=0)),
         y=functions.y.unravel(jnp.mean(rows[method.answer], axis=0)),
@@ -211,7 +197,7 @@ def _solution(setup: Setup, run: RunState) -> Solution:
         cost=replace(
             setup.cost,
             agents=setup.network.agents,
-            links=links,
+            links=len(setup.network.edges) * (1 if setup.network.directed else 2),
             steps=run.step,
             seconds=run.seconds.steps,
             compiling=run.seconds.compiling,
@@ -256,13 +242,6 @@ def ran_away(setup: Setup, solution: Solution) -> str:
     return f"{'; '.join(found)}." if found else ""
 
 
-def _chosen(setup: Setup, run: RunState) -> str:
-    """Which step sizes the agents have come to, if they chose any."""
-    if setup.method.chosen is None:
-        return ""
-    return step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents))
-
-
 def step_sizes(rows: Mapping[str, jax.Array]) -> str:
     """The step sizes that agents have found, in a sentence."""
     found = {name: float(np.median(np.asarray(row))) for name, row in rows.items()}
@@ -279,7 +258,7 @@ def step_sizes(rows: Mapping[str, jax.Array]) -> str:
 def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
     """A sentence, if the inner level has no curvature at the start, or at the end; not looked at
     where data is spread over devices."""
-    if setup.program.placement or setup.method.bias == MOREAU:
+    if setup.program.placement or setup.method.theory.bias == MOREAU:
         return ""
     functions = setup.program.functions
     if end is None:
@@ -308,7 +287,7 @@ def _far_apart(setup: Setup, solution: Solution) -> str:
     """A sentence, if y and z of a penalty have run away from each other: they leave along
     directions in which g bends down, where lam (y - z) does not settle, and nothing else shows
     it, since their mean stays."""
-    if not (setup.method.bias or "").startswith("1/lam") or setup.program.placement:
+    if not (setup.method.theory.bias or "").startswith("1/lam") or setup.program.placement:
         return ""
     y, z = (getattr(solution.agents, name, None) for name in ("y", "z"))
     if y is None or z is None:
@@ -334,7 +313,7 @@ def _why_grown(setup: Setup, run: RunState) -> str:
         return "No step sizes kept it bounded: is the outer objective bounded below?"
     if run.seconds.steps > PATIENCE:
         return "Lower the step sizes, or check that the outer objective is bounded below."
-    return _explained(setup, run, run.step)
+    return explain(setup, run, run.step)
 
 
 def _why_failed(setup: Setup, run: RunState, solution: Solution) -> str:
@@ -353,79 +332,56 @@ def _why_not_finite(setup: Setup, run: RunState, failed: int | None) -> str:
     """What to do about a state that stopped being finite at this step; None if the one before is
     gone."""
     if failed is not None:
-        return _flat_inner(setup) or _explained(setup, run, failed)
+        return _flat_inner(setup) or explain(setup, run, failed)
     # The objectives of a large run were not computed before it.
     if setup.program.placement is None:
         start = setup.rows()
-        key = setup.inputs.key if setup.method.stochastic and setup.source is None else None
+        key = (
+            setup.inputs.key
+            if Need.MINIBATCHES in setup.method.needs and setup.source is None
+            else None
+        )
         both = loop.values(setup.program.functions, setup.inputs.data, start["x"], start["y"], key)
         for name, row in zip(("outer", "inner"), map(np.asarray, both), strict=True):
             for agent in np.flatnonzero(~np.isfinite(row))[:1]:
-                return (
-                    f"Already at the start {name} of agent {agent} was {row[agent]}: check the data"
-                    " of this agent."
-                )
+                where = f"{name} of agent {agent} was {row[agent]}"
+                return f"Already at the start {where}: check the data of this agent."
     return "Lower the step sizes."
 
 
-def _explained(setup: Setup, run: RunState, failed: int) -> str:
-    """What to lower, found by trials from the same start, if it can be made again: a stream cannot
-    be read from its beginning."""
-    if setup.source is not None or loop.is_large(run.agents):
-        return "Lower the step sizes."
-    return explain(setup.program, setup.inputs, setup.method, setup.rows(), failed)
-
-
-def explain(
-    program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], failed: int
-) -> str:
-    """One or two sentences: what keeps the run bounded, or what was tried without success."""
-    names = [name for name in method.step_sizes if _is_number(method.settings[name])]
-    if not names:
+def explain(setup: Setup, run: RunState, failed: int) -> str:
+    """What keeps the run bounded, or what was tried without success: found by trials from the same
+    start, if it can be made again. A stream cannot be read from its beginning."""
+    program, inputs, method = setup.program, setup.inputs, setup.method
+    settings = {name: method.settings[name] for name in method.step_sizes}
+    names = [name for name, value in settings.items() if isinstance(value, int | float)]
+    if setup.source is not None or loop.is_large(run.agents) or not names:
         return "Lower the step sizes."
     if failed > LIMIT:
         return f"Lower {listed(names)}, one at a time, starting with the step size of x."
     patience = max(4 * failed, 50)
+    start = setup.rows()
+    bound = GROWN * (1 + float(loop.largest(start)))
+    chunk = Chunk.silent(patience, min(patience, INTERVALS))
+
+    def survives(names: list[str], factor: int) -> bool:
+        lowered = method.replace(**{name: settings[name] / factor for name in names})
+        changed = inputs._replace(core=core_for(inputs.mixing, lowered))
+        state = loop.begin(program, changed, start)
+        end = loop.advance(program, changed, state, np.int32(0), chunk)
+        return bool(end.alive) and float(loop.largest(end.state)) <= bound
+
     begun = time.perf_counter()
-    survives = lambda names, factor: _survives(
-        program, inputs, _lowered(method, names, factor), start, patience
-    )
     factor = FACTORS[0]
     for factor in FACTORS:
         helpful = [name for name in names if survives([name], factor)]
         if helpful:
-            values = " or ".join(
-                f"{name} (try {method.settings[name] / factor:g})" for name in helpful
-            )
+            values = " or ".join(f"{name} (try {settings[name] / factor:g})" for name in helpful)
             return f"Lower {values}: that alone keeps {patience} steps from the same start finite."
         if time.perf_counter() - begun > SECONDS:
             break
     if survives(names, factor):
-        return (
-            f"Lower {listed(names)} together: one alone does not help, {factor} times less of all"
-            " does."
-        )
-    return (
-        f"Lower {listed(names)} by more than {factor}: with that much less of all, it still"
-        " blows up."
-    )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _lowered(method: Algorithm, names: list[str], factor: int) -> Algorithm:
-    return method.replace(**{name: method.settings[name] / factor for name in names})
-
-
-def _survives(
-    program: Program, inputs: Inputs, method: Algorithm, start: dict[str, jax.Array], patience: int
-) -> bool:
-    changed = inputs._replace(core=core_for(inputs.mixing, method))
-    state = loop.begin(program, changed, start)
-    chunk = Chunk.silent(patience, min(patience, INTERVALS))
-    end = loop.advance(program, changed, state, np.int32(0), chunk)
-    return bool(end.alive) and float(loop.largest(end.state)) <= GROWN * (
-        1 + float(loop.largest(start))
-    )
+        enough = f"one alone does not help, {factor} times less of all does"
+        return f"Lower {listed(names)} together: {enough}."
+    still = "with that much less of all, it still blows up"
+    return f"Lower {listed(names)} by more than {factor}: {still}."

@@ -6,8 +6,8 @@ the one of step k by its index and never waits for Python; chunks of steps end w
 Each process reads for its own agents. What a batch is depends on neither blocks nor processes
 (stream.py).
 
-An error while reading is kept until the block is needed. With several processes the one that failed
-runs the next chunk on zeros and says so in its vote, and then all of them end: nobody waits for it.
+An error while reading is raised when the block is needed. With several processes the one that
+failed runs the next chunk on zeros and votes for an end, and all of them end: none waits for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from decibo.run.run import Clock, CompiledStepper, Plan, Setup
 class Source:
     """The readers of this process's agents, and their first batches, stacked."""
 
-    stream: Stream
     readers: dict[int, Reader]
     first: Tree
     sampler: Streamed
@@ -58,19 +57,17 @@ def open_stream(stream: Stream, agents: np.ndarray, count: int, seed: int) -> So
     except Exception as error:
         failure = error
     check_same({}, failure)
-    words: list[Json] = [
-        [agent, _looks(batch)] for agent, batch in zip(readers, batches, strict=True)
-    ]
-    everyone = [found for process in share(words) for found in process]
-    for agent, other in everyone:
-        if other != everyone[0][1]:
+    looks: list[Json] = [[agent, _looks(one)] for agent, one in zip(readers, batches, strict=True)]
+    (first, whole), *rest = [found for process in share(looks) for found in process]
+    for agent, other in rest:
+        if other != whole:
             raise InputError(
                 "The batches of all agents must have the same structure, shapes and types, but"
-                f" agent {everyone[0][0]} has {everyone[0][1]} and agent {agent} has {other}."
+                f" agent {first} has {whole} and agent {agent} has {other}."
             )
-    first = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
     sampler = Streamed(Layout.of(batches[0]), stream.join)
-    return Source(stream, readers, first, sampler, stream.steps_of_block(batches[0], count))
+    return Source(readers, stacked, sampler, stream.steps_of_block(batches[0], count))
 
 
 class StreamStepper(CompiledStepper):
@@ -138,7 +135,6 @@ class _Reading(threading.Thread):
         self.failure: StreamError | None = None
 
     def run(self) -> None:
-        """Read batch after batch."""
         try:
             rows = _rows(self.source)
             wanted = self.source.sampler.layout
@@ -146,7 +142,13 @@ class _Reading(threading.Thread):
                 for row, (agent, reader) in enumerate(self.source.readers.items()):
                     if self.stopped.is_set():
                         return
-                    batch = _checked(_read(reader, agent, step), wanted, agent, step)
+                    batch = _read(reader, agent, step)
+                    if Layout.of(batch) != wanted:
+                        looks = _looks(jax.tree.unflatten(wanted.treedef, _shapes(wanted)))
+                        raise StreamError(
+                            f"All batches must look like the first one, {looks}, but that of agent"
+                            f" {agent} for step {step} has {_looks(batch)}."
+                        )
                     for leaf, part in zip(rows, jax.tree.leaves(batch), strict=True):
                         leaf[row, step - self.step] = part
             self.block = _placed(self.source, rows, self.placement)
@@ -168,17 +170,6 @@ def _read(reader: Reader, agent: int, step: int) -> Tree:
             f"The batch of agent {agent} for step {step} could not be read: {type(error).__name__}:"
             f" {first_line(error)}"
         ) from error
-
-
-def _checked(batch: Tree, wanted: Layout, agent: int, step: int) -> Tree:
-    """The batch, if it looks like the first one."""
-    if Layout.of(batch) != wanted:
-        looks = _looks(jax.tree.unflatten(wanted.treedef, _shapes(wanted)))
-        raise StreamError(
-            f"All batches must look like the first one, {looks}, but that of agent {agent} for step"
-            f" {step} has {_looks(batch)}."
-        )
-    return batch
 
 
 def _shapes(layout: Layout) -> list[jax.ShapeDtypeStruct]:

@@ -182,8 +182,9 @@ def repeat(
         solutions.append(run)
         if run.status is Status.interrupted:  # the request is meant for the seeds after it, too
             break
-    given = [tuple(part[: len(solutions)]) for part in (numbers, problems, networks)]
-    return Repeats(*given, method, tuple(solutions))
+    count = len(solutions)
+    made = tuple(problems[:count]), tuple(networks[:count])
+    return Repeats(tuple(numbers[:count]), *made, method, tuple(solutions))
 
 
 def sharing(problem: Problem, first: Problem) -> Problem:

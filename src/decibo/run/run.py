@@ -3,15 +3,14 @@
 A stepper makes steps: chunks of a compiled program (CompiledStepper, below), with minibatches from
 a stream (prefetch.py) or gradients from the host (host_gradients.py), a batch of runs of a sweep
 (batching.py), or one site among others (silo/). Whatever looks at a run or may end it is an
-observer, which looks after every chunk (observers.py): the user's callbacks, progress, checkpoints.
-That a target is reached and that numbers stop being finite the steppers say themselves, since a
+observer, called after every chunk (observers.py): the user's callbacks, progress, checkpoints. The
+steppers report themselves that a target is reached, or that numbers stop being finite, since a
 compiled program sees it at the very step.
 
-Time is kept apart: steps, compiling, measures. What was compiling JAX says itself: it reports each
-span as it ends, and spans lie inside each other, so their union counts. Steps and records are one
-compiled program; to tell them apart, the record that ends a chunk is made in a call of its own now
-and then, and so are the steps of the first intervals. Both are timed, and the time of other calls
-is shared out in the same proportion.
+Time is split into steps, compiling and measures. JAX reports each span of compiling as it ends, and
+spans lie inside each other, so their union counts. Steps and records are one compiled program: now
+and then the record that ends a chunk is made in a call of its own, and so are the steps of the
+first intervals. Both are timed, and the time of other calls is split in the same proportion.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -123,7 +123,7 @@ class Stepper(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """After the last step."""
         ...
 
 
@@ -320,23 +320,21 @@ class CompiledStepper:
     ) -> tuple[RunState, Ended]:
         """The records and the state before the first number that is not finite."""
         steps = self.plan.steps
+        k = int(end.k)
         if not is_gone(state.agents):
-            good, step = loop.last_finite(
-                self.setup.program, inputs, state.agents, state.step, int(end.k)
-            )
+            good, step = loop.last_finite(self.setup.program, inputs, state.agents, state.step, k)
             state = _recorded(state, ends[ends <= step], record, end)
             reason = f"The state stopped being finite at step {step + 1} of {steps}."
-            return state._replace(step=step, agents=good), Ended(
-                Status.diverged, reason, failed=step + 1
-            )
+            ended = Ended(Status.diverged, reason, failed=step + 1)
+            return state._replace(step=step, agents=good), ended
         last = [state.step, *ends[: int(end.interval) - 1].tolist()][-1]
         state = _recorded(state, ends[ends <= last], record, end)
-        return state._replace(step=int(end.k), agents=end.state), Ended(
-            Status.diverged,
-            f"The state stopped being finite between steps {last} and {int(end.k)} of {steps}."
-            " It is returned as it is: a state this large is changed in place, and only a"
-            " checkpoint has the one before.",
+        reason = (
+            f"The state stopped being finite between steps {last} and {k} of {steps}. It is"
+            " returned as it is: a state this large is changed in place, and only a checkpoint has"
+            " the one before."
         )
+        return state._replace(step=k, agents=end.state), Ended(Status.diverged, reason)
 
 
 class SpreadStepper(CompiledStepper):
@@ -381,49 +379,44 @@ def _recorded(state: RunState, ends: np.ndarray, record: np.ndarray, end: Progre
     marked = np.flatnonzero(record[: len(ends)])
     if not len(marked):
         return state
-    rows = {"step": ends[marked]} | {
-        name: np.asarray(row)[marked] for name, row in jax.device_get(end.rows).items()
-    }
-    joined = {
-        name: np.concatenate([old, rows[name]]) if len(old) else rows[name]
-        for name, old in state.history.items()
-    }
-    return state._replace(history=joined)
+    rows = {name: np.asarray(row)[marked] for name, row in jax.device_get(end.rows).items()}
+    rows["step"] = ends[marked]
+    join = lambda old, new: np.concatenate([old, new]) if len(old) else new
+    return state._replace(history={n: join(old, rows[n]) for n, old in state.history.items()})
 
 
 # Where the time goes ------------------------------------------------------------------------------
 
 
 class _Compiled(threading.local):
-    """What this thread has spent on compiling: spans that have ended and do not overlap."""
+    """What this thread has spent on compiling, and the latest spans, which a longer one may still
+    cover."""
 
-    def __init__(self) -> None:
-        self.total = 0.0
-        # the latest spans, which a longer one may still cover
-        self.open: list[tuple[float, float]] = []
+    total = 0.0
+    spans: tuple[tuple[float, float], ...] = ()
 
 
 _compiled = _Compiled()
-_listening = threading.Event()
 
 
 def _listen(event: str, duration_secs: float, **_: str | int) -> None:
-    if not event.startswith(COMPILING):
-        return
-    start = time.perf_counter() - duration_secs
-    inside = [span for span in _compiled.open if span[0] >= start]
-    before = [span for span in _compiled.open if span[0] < start]
-    _compiled.open = [*before[-8:], (start, duration_secs)]
-    _compiled.total += duration_secs - sum(length for _, length in inside)
+    if event.startswith(COMPILING):
+        start = time.perf_counter() - duration_secs
+        covered = sum(length for begun, length in _compiled.spans if begun >= start)
+        before = [span for span in _compiled.spans if span[0] < start]
+        _compiled.spans = (*before[-8:], (start, duration_secs))
+        _compiled.total += duration_secs - covered
+
+
+# once for all runs, and only when there is one
+_start_listening = cache(partial(jax.monitoring.register_event_duration_secs_listener, _listen))
 
 
 class Clock:
     """A stopwatch whose laps say how much of them was compiling."""
 
     def __init__(self) -> None:
-        if not _listening.is_set():  # once for all runs, and only when there is one
-            jax.monitoring.register_event_duration_secs_listener(_listen)
-            _listening.set()
+        _start_listening()
         self.begun = time.perf_counter()
         self.compiled = _compiled.total
 

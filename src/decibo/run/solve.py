@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from decibo.algorithm.asynchronous import check_free, core_for
 from decibo.algorithm.compose import MASK
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
+from decibo.capabilities import SEVERAL_DEVICES, Need, check
 from decibo.data.stream import Batches, FirstBatch, Stream
 from decibo.errors import InputError, short_repr, warn
 from decibo.measure.cost import Cost, Found, Seconds, examine
@@ -28,21 +29,19 @@ from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.graphs import is_graph
 from decibo.network.mixing import Reach
-from decibo.network.network import Network
-from decibo.network.per_variable import EachNetwork, Share, each
+from decibo.network.network import AnyNetwork, Network, Share
+from decibo.network.per_variable import check_variables, each
 from decibo.network.sharded import sharded_mixing
-from decibo.network.varying import VaryingNetwork
 from decibo.parallel.failure_detection import inside, loading
 from decibo.parallel.launch import report_agents
 from decibo.parallel.placement import EVERYWHERE, Placement, place_agents
 from decibo.parallel.processes import check_same, share
 from decibo.parallel.signals import GracefulStop
-from decibo.problem.problem import BATCHES, Functions, Problem, require_products, why_no_products
+from decibo.problem.problem import Functions, Problem, require_products, why_no_products
 from decibo.pytree import Tree, one_of
 from decibo.run import loop
 from decibo.run.checkpoint import Checkpointer, Checkpoints, check_folder
-from decibo.run.data_marks import Marks
-from decibo.run.fingerprint import PARTS, fingerprint
+from decibo.run.fingerprint import PARTS, Marks, fingerprint
 from decibo.run.host_gradients import PiecesStepper, are_wanted
 from decibo.run.loop import LARGE, Inputs, Program
 from decibo.run.observers import Callbacks, Report, reporting, saving, watched
@@ -126,8 +125,8 @@ def solve(
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
-    if placement and isinstance(network, AsynchronousNetwork):
-        raise InputError("Agents that do not wait are simulated on one device.", "Pass devices=1.")
+    if placement:
+        check(SEVERAL_DEVICES, problem, network)
     if checkpoint is not None:
         check_folder(checkpoint.path)
 
@@ -160,7 +159,7 @@ def solve(
         plan = Plan(steps, every, tuple(name for name, _ in setup.program.measures))
         if checkpointer is not None:
             state = checkpointer.restore(state, steps)
-            saves = checkpointer.every
+            saves = checkpointer.checkpoints.every
             plan = replace(plan, step=state.step, history=state.history, saves=saves)
 
         # What makes the steps, and what looks at them; checkpoints last, so that what is saved has
@@ -230,78 +229,17 @@ def check_types(problem: object, network: object, method: object) -> None:
         raise InputError(f"{name} must be {wanted}, but it is {short_repr(value)}.", remedy)
 
 
-def check_fit(problem: Problem, network: Network | DirectedNetwork, method: Algorithm) -> None:
+def check_fit(problem: Problem, network: AnyNetwork, method: Algorithm) -> None:
     """The method must be able to solve this problem on this network."""
     problem.check_agents(network.agents)
-    if isinstance(network, EachNetwork):
-        if method.told:
-            raise InputError(
-                f"{method!r} finds its step sizes over one network, but there is one for each"
-                " variable.",
-                "Pass alpha and gamma, or one network.",
-            )
-        network.check_variables(
-            method.name, method.direction.variables if method.direction else None
-        )
-    if network.directed and not method.directed:
-        raise InputError(
-            f"{method.name} needs symmetric, doubly stochastic weights, which the directed"
-            f" {network!r} does not have.",
-            "Use a method with push_pull, such as decibo.methods.fab, or an undirected network.",
-        )
-    if method.stochastic and problem.sample is None:
-        raise InputError(
-            f"{method.name} draws minibatches, but the problem does not say how.",
-            BATCHES if method.batches else "Pass Problem(..., sample=lambda d, key: ...).",
-        )
-    if method.batches and not isinstance(problem.sample, Batches):
-        raise InputError(
-            f"{method.name} remembers what it found on every batch, but the problem draws"
-            " minibatches that have no number.",
-            BATCHES,
-        )
-    if isinstance(problem.sample, Stream):
-        _check_streamed(method)
-    parts = network.networks if isinstance(network, EachNetwork) else (network,)
-    if method.fixed_network and any(isinstance(part, VaryingNetwork) for part in parts):
-        raise InputError(
-            f"{method.name} keeps sums of what neighbours sent, which the changing links of"
-            f" {network!r} would invalidate.",
-            "Use a fixed network, or a method without compression.",
-        )
-    if isinstance(network, AsynchronousNetwork):
-        check_free(method, network)
-    if network not in parts and any(isinstance(part, AsynchronousNetwork) for part in parts):
-        raise InputError(
-            "There cannot be a network for each variable if agents do not wait for each other.",
-            "Use one asynchronous network for all; with split=True variables are late by"
-            " themselves.",
-        )
-    if method.centralised and network.agents > 1:
-        raise InputError(
-            f"{method.name} is a centralised method and runs on one agent, but the network has"
-            f" {network.agents}.",
-            "Use decibo.complete(1).",
-        )
+    check(method, problem, network)
+    if Need.LOCKSTEP not in network.gives:
+        check_free(method, cast("AsynchronousNetwork", network))
+    if network.shares:
+        assert method.direction is not None  # or it would need one network for all variables
+        check_variables(method.name, method.direction.variables, network.shares)
     _warn_of_small_lam(problem, method)
     _warn_of_large_lam(problem, method)
-
-
-def _check_streamed(method: Algorithm) -> None:
-    """A method for a problem whose minibatches come in a stream."""
-    if not method.stochastic:
-        raise InputError(
-            f"{method.name} takes gradients on all data at every step, but the data comes in a"
-            " stream.",
-            "Use decibo.minibatch(method), or decibo.with_estimator(method,"
-            " decibo.estimator.storm(0.1)).",
-        )
-    if method.full:
-        raise InputError(
-            f"{method.name} takes gradients on all data now and then, but the data comes in a"
-            " stream.",
-            "Use estimator.minibatch() or estimator.storm(a).",
-        )
 
 
 def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
@@ -309,7 +247,7 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
     2)."""
     lam = method.settings.get("lam")
     constants = problem.constants
-    if constants is None or not isinstance(lam, int | float) or method.bias != "1/lam":
+    if constants is None or not isinstance(lam, int | float) or method.theory.bias != "1/lam":
         return
     least = 2 * constants["L_f1"] / constants["mu_g"]
     if lam < least:
@@ -323,7 +261,7 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
 def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
     """The penalty multiplies differences of gradients, and their rounding errors, by lam."""
     lam = method.settings.get("lam")
-    if not isinstance(lam, int | float) or not (method.bias or "").startswith("1/lam"):
+    if not isinstance(lam, int | float) or not (method.theory.bias or "").startswith("1/lam"):
         return
     dtype = problem.y_layout.dtype
     lost = lam * float(jnp.finfo(dtype).eps)
@@ -385,13 +323,11 @@ def prepare(
             checkpointer = Checkpointer(checkpoints, placement, local, identity, marks)
 
     # What stays the same during the run, where its agents are.
-    reach = network_constants(network) if method.told else None
+    reach = network_constants(network) if Need.NETWORK_CONSTANTS in method.needs else None
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     if placement is None:
         mixing = network.mixing()
-        core = method.core
-        if isinstance(network, AsynchronousNetwork):
-            core = core_for(mixing, method)
+        core = core_for(mixing, method)
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, reach)
     else:
         everywhere = NamedSharding(placement.mesh, EVERYWHERE)
@@ -400,9 +336,8 @@ def prepare(
         here = [placement.everywhere(part) for part in (known, goals, reach)]
         inputs = Inputs(method.core, mixing, placement.split(data, local), key, *here)
     cost = cost.with_rounds(mixing.rounds)
-    if isinstance(network, AsynchronousNetwork):
-        speed = float(np.mean(network.speeds))
-        cost = cost.at_speed(speed, 1.0 if network.relay else speed)
+    if Need.LOCKSTEP not in network.gives:
+        cost = cost.at_speed(*network.active)
     program = Program(functions, recorded, tuple(targets), placement, memory=memory)
     center = np.asarray(rows["x"]).mean(axis=0)
     return Setup(
@@ -456,8 +391,7 @@ def _checked(
         )
 
     # The method, traced once: what it needs of the problem, what it shows and what it costs.
-    shares = network.shares if isinstance(network, EachNetwork) else ()
-    found = examined(problem, method, functions, data, shares)
+    found = examined(problem, method, functions, data, network.shares)
     rows = problem.start_rows(agents)
     if start is not None:
         rows = starting_rows(problem, agents, start, method, found.variables)
@@ -486,9 +420,9 @@ def _checked(
     # The objectives where the run starts; beyond LARGE, no second program is compiled for this.
     here = rows if len(local) == agents else {name: row[local] for name, row in rows.items()}
     if agents * found.cost.state * problem.y_layout.dtype.itemsize <= LARGE:
-        key = jax.random.key(seed) if method.stochastic and source is None else None
+        key = jax.random.key(seed) if Need.MINIBATCHES in method.needs and source is None else None
         finite_at_start(functions, data, here, local, key)
-    if isinstance(problem.sample, Batches) and method.stochastic:
+    if isinstance(problem.sample, Batches) and Need.MINIBATCHES in method.needs:
         batches_add_up(functions, problem.sample.count, data, here, local)
     return Given(functions, data, rows, known, recorded, targets, source, found.cost)
 
@@ -594,9 +528,6 @@ def batches_add_up(
             )
 
 
-def network_constants(network: Network | DirectedNetwork) -> Reach | None:
-    """The width and the spectral gap of an undirected network as arrays, for methods that use
-    them."""
-    if isinstance(network, DirectedNetwork):
-        return None
-    return Reach(*(jnp.asarray(number) for number in network.reach))
+def network_constants(network: AnyNetwork) -> Reach:
+    """The width and the spectral gap of a network as arrays, for methods that use them."""
+    return Reach(*(jnp.asarray(number) for number in cast("Network", network).reach))

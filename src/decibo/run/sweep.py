@@ -21,7 +21,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
 from decibo.algorithm.privacy import masks_of
-from decibo.data.stream import Stream
+from decibo.capabilities import SWEEP, Need, check
 from decibo.errors import InputError, missing
 from decibo.formatting import format_setting, in_notebook
 from decibo.network.directed import DirectedNetwork
@@ -29,13 +29,12 @@ from decibo.network.network import Network
 from decibo.network.per_variable import each
 from decibo.problem.problem import Problem
 from decibo.problem.reference import not_strongly_convex
-from decibo.pytree import Tree
 from decibo.run.batching import Batch, BatchStepper, batch_size, look, stack
 from decibo.run.checkpoint import RunState
 from decibo.run.jaxpr_split import types
 from decibo.run.loop import Inputs, Program
 from decibo.run.observers import Callbacks, Report, watched
-from decibo.run.outcome import MOREAU, judge, worsened
+from decibo.run.outcome import MOREAU, judge, unmoved, worsened
 from decibo.run.run import Clock, Ended, Observer, Plan, run
 from decibo.run.seeds import seed_numbers
 from decibo.run.solution import Status
@@ -245,11 +244,8 @@ def sweep(
     cases: list[Any] = list(zip(*columns, strict=True))
     for over, by, _ in cases:
         check_types(problem, over, by)
-    if isinstance(problem.sample, Stream):
-        raise InputError(
-            "A sweep runs many settings in one program, and a stream of minibatches feeds one run.",
-            "Use decibo.solve for each setting, or decibo.repeat for several seeds.",
-        )
+    for over, _, _ in cases:
+        check(SWEEP, problem, over)
     steps = integer("steps", steps, most=MOST_STEPS)
     every = max(1, steps // 100) if every is None else integer("every", every)
     agents = cases[0][0].agents
@@ -273,57 +269,52 @@ def sweep(
             numbers = [0] if seeds is None else seed_numbers(seeds)
             cells += [Cell(settings, one, number, case) for number in numbers]
     watchers = Callbacks(callbacks)
-    prepared = _prepared(problem, cases, cells, measures)
-    plan = Plan(steps, every, tuple(name for name, _ in prepared.program.measures))
     with watched(progress) as report:
-        swept = _run(prepared, plan, report, watchers)
+        swept = _run(problem, cases, cells, measures, steps, every, report, watchers)
     watchers.end(swept)
     return swept
 
 
-class _Prepared(NamedTuple):
-    """What a sweep was given, checked: the starting rows by case and seed, and for each program the
-    places of its runs and what they are given."""
-
-    cases: list[Any]
-    cells: list[Cell]
-    program: Program
-    data: Tree
-    starts: dict[tuple[int, int], dict[str, jax.Array]]
-    groups: list[tuple[list[int], Batch]]
-
-
-def _prepared(
-    problem: Problem, cases: list[Any], cells: list[Cell], measures: Measures
-) -> _Prepared:
+def _run(
+    problem: Problem,
+    cases: list[Any],
+    cells: list[Cell],
+    measures: Measures,
+    steps: int,
+    every: int,
+    report: Report | None,
+    callbacks: Callbacks,
+) -> Sweep:
+    """Prepare the runs, and make them batch after batch; an interruption leaves what there is."""
     # What all runs share; and where they start, by case and seed. Cases with the same points share
     # their rows, which are then in memory once.
-    functions, agents, first = problem.functions, cases[0][0].agents, cells[0].method
+    functions, agents = problem.functions, cases[0][0].agents
     data = problem.local(range(agents))
     found = [examined(problem, cell.method, functions, data) for cell in cells]
     variables = found[0].variables
     shared: dict[int, dict[str, jax.Array]] = {}
     starts: dict[tuple[int, int], dict[str, jax.Array]] = {}
     for cell in cells:
-        over, by, start = cases[cell.case]
+        over, by, given = cases[cell.case]
         if (cell.case, cell.seed) in starts:
             continue
-        rows = None if callable(start) else shared.get(id(start))
+        rows = None if callable(given) else shared.get(id(given))
         if rows is None:
-            points: Any = start(cell.seed) if callable(start) else start
+            points: Any = given(cell.seed) if callable(given) else given
             rows = problem.start_rows(agents)
             if points is not None:
                 rows = starting_rows(problem, agents, points, by, variables)
-            shared[id(start)] = rows
+            shared[id(given)] = rows
         finite_at_start(functions, data, rows, np.arange(agents))
         masks = masks_of(over, by, rows, cell.seed) if by.masks else {}
         starts[cell.case, cell.seed] = rows | masks if masks else rows
     several = len({id(over) for over, _, _ in cases}) > 1
     mixings = [over.mixing("dense") for over, _, _ in cases] if several else [cases[0][0].mixing()]
     reaches = [
-        network_constants(over) if by.told else None for over, by, _ in cases[: len(mixings)]
+        network_constants(over) if Need.NETWORK_CONSTANTS in by.needs else None
+        for over, by, _ in cases[: len(mixings)]
     ]
-    recorded = recorded_of(problem, first, functions, data, variables, measures)
+    recorded = recorded_of(problem, cells[0].method, functions, data, variables, measures)
 
     # Runs that differ in numbers only share a program.
     kinds: dict[object, list[int]] = {}
@@ -360,39 +351,46 @@ def _prepared(
         groups.append(
             (group, Batch(Inputs(core, mixing, data, key, problem.known, {}, reach), start, own))
         )
-    program = Program(functions, recorded, early=False)
-    return _Prepared(cases, cells, program, data, starts, groups)
 
+    # The places of the runs that are made together, with what they are given; the last batch of a
+    # program is padded, and its places are fewer. How many fit together is found out when it is
+    # their turn, since it takes a compilation.
+    def batches() -> Iterator[tuple[np.ndarray, Batch]]:
+        for group, batch in groups:
+            size = batch_size(program, batch, len(group), data, steps)
+            for at in range(0, len(group), size):
+                members = np.arange(at, at + size).clip(max=len(group) - 1)
+                yield np.array(group)[np.unique(members)], batch.take(members)
 
-def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbacks) -> Sweep:
-    """Batch after batch; what an interruption leaves is kept."""
     clock = Clock()
-    program, cells, count = sweep.program, sweep.cells, len(sweep.cells)
-    step = np.concatenate([np.arange(0, plan.steps, plan.every), [plan.steps]])
+    program = Program(functions, recorded, early=False)
+    plan = Plan(steps, every, tuple(name for name, _ in recorded))
+    count = len(cells)
+    step = np.concatenate([np.arange(0, steps, every), [steps]])
     status = [Status.interrupted] * count
-    rows: dict[str, np.ndarray] = {}
-    kept = np.zeros(count, bool)  # whether y or z is where it began
+    records: dict[str, np.ndarray] = {}
+    still = np.zeros(count, bool)  # whether y or z is where it began
     sizes: list[int] = []
     seconds = 0.0
     done = 0
 
     def reporting(state: RunState, ended: Ended | None) -> None:
-        if report and state.step < plan.steps:
-            now = plan.steps * done + state.step * len(places)
-            report(now, plan.steps * count, {"runs": count, "done": done})
+        if report and state.step < steps:
+            now = steps * done + state.step * len(places)
+            report(now, steps * count, {"runs": count, "done": done})
 
     with suppress(KeyboardInterrupt):
-        for places, batch in _batches(sweep, plan):
+        for places, batch in batches():
             stepper = BatchStepper(program, batch, plan, len(places))
             state = stepper.begin()
-            first = look(program, batch, state.agents)
+            before = look(program, batch, state.agents)
             stepper.clock.lap()
             observers: list[Observer] = [reporting]
             if len(callbacks):
                 callbacks.start(replace(plan, runs=tuple(places.tolist())))
                 observers.insert(0, callbacks.look)
             state, ended = run(stepper, plan, state, observers, at_records=len(callbacks) > 0)
-            last = look(program, batch, state.agents)
+            after = look(program, batch, state.agents)
             seconds += state.seconds.steps
             sizes.append(batch.size)
 
@@ -403,16 +401,16 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbac
                 row = np.moveaxis(state.history[name], 1, 0)
                 dtype = row.dtype if np.issubdtype(row.dtype, np.inexact) else np.float64
                 shape = (count, len(step), *row.shape[2:])
-                full = rows.setdefault(name, np.full(shape, np.nan, dtype))
+                full = records.setdefault(name, np.full(shape, np.nan, dtype))
                 full[places, :there] = row
                 if ended.status is Status.stopped:
                     full[places, there:] = row[:, -1:]
-            kept[places] = last.kept_since(first)[: len(places)]
             for number, place in enumerate(places):
+                inner = zip(before[1], after[1], strict=True)
+                still[place] = any(unmoved(one[number], other[number]) for one, other in inner)
                 history = {"step": state.history["step"]}
-                history |= {name: full[place, :there] for name, full in rows.items()}
-                largest = float(first.largest[number]), float(last.largest[number])
-                judged = judge(history, *largest).status
+                history |= {name: full[place, :there] for name, full in records.items()}
+                judged, _ = judge(history, float(before[0][number]), float(after[0][number]))
                 if not stepper.alive[number]:
                     status[place] = Status.diverged
                 elif ended.status is not Status.interrupted:
@@ -421,42 +419,31 @@ def _run(sweep: _Prepared, plan: Plan, report: Report | None, callbacks: Callbac
                 break
             done += len(places)
             if report:
-                report(plan.steps * done, plan.steps * count, {"runs": count, "done": done})
+                report(steps * done, steps * count, {"runs": count, "done": done})
 
     # A run that got far worse, or whose y never moved, has failed if its inner level is flat.
     for place, cell in enumerate(cells):
-        history = {name: values[place] for name, values in rows.items()}
-        suspect = worsened(history) or (kept[place] and not cell.method.one_level)
-        if status[place] is Status.done and cell.method.bias != MOREAU and suspect:
-            start = sweep.starts[cell.case, cell.seed]
-            x, y = (jnp.mean(start[name], axis=0) for name in ("x", "y"))
-            if not_strongly_convex(program.functions, sweep.data, x, y, "at the start"):
+        history = {name: values[place] for name, values in records.items()}
+        suspect = worsened(history) or (still[place] and not cell.method.one_level)
+        if status[place] is Status.done and cell.method.theory.bias != MOREAU and suspect:
+            x, y = (jnp.mean(starts[cell.case, cell.seed][name], axis=0) for name in ("x", "y"))
+            if not_strongly_convex(program.functions, data, x, y, "at the start"):
                 status[place] = Status.failed
-    names = {by.name: None for _, by, _ in sweep.cases}
-    networks = {repr(over): None for over, _, _ in sweep.cases}
+    names = {by.name: None for _, by, _ in cases}
+    networks = {repr(over): None for over, _, _ in cases}
     return Sweep(
         settings=tuple(cell.settings for cell in cells),
         seeds=tuple(cell.seed for cell in cells),
         cases=tuple(cell.case for cell in cells),
         status=tuple(status),
-        history={"step": step, **rows},
-        steps=plan.steps,
+        history={"step": step, **records},
+        steps=steps,
         method=", ".join(names),
         network=", ".join(networks) if len(networks) < 4 else f"{len(networks)} networks",
         batches=tuple(sizes),
         seconds=seconds,
         compiling=clock.lap().compiling,
     )
-
-
-def _batches(sweep: _Prepared, plan: Plan) -> Iterator[tuple[np.ndarray, Batch]]:
-    """The places of the runs that are made together, with what they are given; the last batch of a
-    program is padded, and its places are fewer."""
-    for group, batch in sweep.groups:
-        size = batch_size(sweep.program, batch, len(group), sweep.data, plan.steps)
-        for at in range(0, len(group), size):
-            members = np.arange(at, at + size).clip(max=len(group) - 1)
-            yield np.array(group)[np.unique(members)], batch.take(members)
 
 
 def _combinations(grid: Grid) -> list[Settings]:

@@ -24,13 +24,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.capabilities import Need
 from decibo.errors import CorruptedFileError, InputError, first_line, missing, short, short_repr
 from decibo.files import (
     atomic_write_all,
@@ -59,7 +60,7 @@ KEPT = {"figures", "checkpoint"}
 
 
 class ProblemRecord(TypedDict):
-    """The name of a problem, and how many numbers x and y have."""
+    """A problem, and how many numbers x and y have."""
 
     name: str
     x: NotRequired[int]
@@ -92,10 +93,11 @@ Table: TypeAlias = dict[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunFile:
-    """run.json, as far as pages rely on it.
+    """The content of run.json.
 
-    measures  the columns of history worth a curve
+    seconds   of all steps, without compiling and measuring
     cost      what a step costs, as in Solution.cost
+    measures  the columns of history worth a curve
     config    the settings that a command used, or those passed to write_run
     setting   the same text in runs that differ in their seed only, if it is known
     files     the checksum of each other file
@@ -192,7 +194,14 @@ def write_run(
         raise InputError(
             f"config must be a mapping or a dataclass, but it is {short_repr(config)}."
         )
-    arrays = _arrays(solution)
+    # All processes come here: the arrays of some agents are elsewhere.
+    trees = {"x": solution.x, "y": solution.y}
+    trees |= {f"agents.{name}": tree for name, tree in vars(solution.agents).items()}
+    arrays = {
+        name + jax.tree_util.keystr(path): _host(leaf)
+        for name, tree in trees.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
     if jax.process_index() != 0:
         return folder
     cost = solution.cost
@@ -206,34 +215,32 @@ def write_run(
     contents |= {f"code/{name}": content for name, content in (code or {}).items()}
     noted = None if config is None else config.get("seed")
     seed = noted if seed is None and isinstance(noted, int) else seed
-    record = {
-        "label": repr(method) if label is None else str(label),
-        "problem": describe_problem(problem),
-        "method": describe_method(method),
-        "network": describe_network(network),
-        "seed": None if seed is None else int(seed),
-        "setting": setting,
-        "config": to_json(config, nonfinite_as_text=True),
-        "steps": int(solution.steps),
-        "every": int(table["step"][1] - table["step"][0]) if len(table["step"]) > 1 else None,
-        "status": str(solution.status),
-        "message": str(solution.message),
-        "seconds": float(cost.seconds),
-        "seconds of a record": (
-            "those of all steps, without compiling and measuring, shared out equally"
-        ),
-        "cost": (
-            asdict(cost)
-            | {"gradients": cost.gradients, "products": cost.products, "work": cost.work}
-        ),
-        "precision": str(jax.tree.leaves(solution.x)[0].dtype),
-        "versions": versions(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "measures": measures,
-        "files": {name: sha256(content) for name, content in contents.items()},
-    }
+    settings = {name: value for name, value in method.settings.items() if value is not None}
+    as_json = lambda value: cast("Any", to_json(value, nonfinite_as_text=True))
+    step = table["step"]
+    record = RunFile(
+        label=repr(method) if label is None else str(label),
+        problem=describe_problem(problem),
+        method={"name": str(method.name), "settings": as_json(settings), "text": repr(method)},
+        network=describe_network(network),
+        seed=None if seed is None else int(seed),
+        setting=setting,
+        config=as_json(config),
+        steps=int(solution.steps),
+        every=int(step[1] - step[0]) if len(step) > 1 else None,
+        status=str(solution.status),
+        message=str(solution.message),
+        seconds=float(cost.seconds),
+        cost=asdict(cost)
+        | {"gradients": cost.gradients, "products": cost.products, "work": cost.work},
+        precision=str(jax.tree.leaves(solution.x)[0].dtype),
+        versions=versions(),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        measures=measures,
+        files={name: sha256(content) for name, content in contents.items()},
+    )
     # it comes first
-    contents = {"run.json": encode_record(KIND, FORMAT, record), **contents}
+    contents = {"run.json": encode_record(KIND, FORMAT, asdict(record)), **contents}
     for name in contents:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     atomic_write_all(folder, contents, outdated=sorted(_own_files(folder) - set(contents)))
@@ -257,20 +264,11 @@ def write_runs(
         encode(" ".join([*parts, network.name, str(network.agents), *repeats[0].history]))
     )
     folders = [check_target(Path(folder) / seed_folder(seed)) for seed in repeats.seeds]
-    runs = zip(folders, repeats.seeds, repeats, repeats.problems, repeats.networks, strict=True)
+    same: dict[str, Any] = {"label": label, "history": history, "setting": setting}
+    runs = zip(folders, repeats, repeats.problems, repeats.networks, repeats.seeds, strict=True)
     return [
-        write_run(
-            place,
-            run,
-            problem,
-            over,
-            method,
-            label=label,
-            seed=seed,
-            history=history,
-            setting=setting,
-        )
-        for place, seed, run, problem, over in runs
+        write_run(place, run, problem, over, method, seed=seed, **same)
+        for place, run, problem, over, seed in runs
     ]
 
 
@@ -398,16 +396,6 @@ def _read_json(folder: Path) -> dict:
     return read_record(path, KIND, FORMAT, LARGEST)
 
 
-def _arrays(solution: Solution) -> dict[str, np.ndarray]:
-    trees = {"x": solution.x, "y": solution.y}
-    trees |= {f"agents.{name}": tree for name, tree in vars(solution.agents).items()}
-    return {
-        name + jax.tree_util.keystr(path): _host(leaf)
-        for name, tree in trees.items()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
 def _host(leaf: ArrayLike) -> np.ndarray:
     """The array on this host; parts that other processes hold are fetched, which is why all must
     call."""
@@ -428,18 +416,6 @@ def describe_problem(problem: Problem) -> ProblemRecord:
     return {"name": str(problem.name), "x": problem.x_layout.size, "y": problem.y_layout.size}
 
 
-def describe_method(method: Algorithm) -> MethodRecord:
-    """Its name and settings; settings that are functions by their name."""
-    settings = {name: value for name, value in method.settings.items() if value is not None}
-    return {
-        "name": str(method.name),
-        "settings": {
-            str(name): to_json(value, nonfinite_as_text=True) for name, value in settings.items()
-        },
-        "text": repr(method),
-    }
-
-
 def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
     """Its links with their weights (pull weights if directed), unless there are too many, and rho
     where it is cheap."""
@@ -447,17 +423,14 @@ def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
     edges = None
     if len(network.edges) <= EDGES:
         ends = network.edges.T
-        if isinstance(network, DirectedNetwork):
-            weights = entries(network.pull, ends[1], ends[0])  # the receiver is the row
-        else:
-            weights = entries(network.weights, ends[0], ends[1])
+        weights = entries(network.matrices[0], ends[1], ends[0])  # the receiver is the row
         listed = zip(*ends, weights.ravel(), strict=True)
         edges = [(int(i), int(j), float(weight)) for i, j, weight in listed]
     rho = None
-    if not isinstance(network, DirectedNetwork) and (
-        "spectrum" in network.__dict__ or network.shifts is not None
-    ):
-        rho = float(network.rho)
+    if Need.SYMMETRIC_WEIGHTS in network.gives:
+        undirected = cast("Network", network)
+        if "spectrum" in network.__dict__ or undirected.shifts is not None:
+            rho = float(undirected.rho)
     return {
         "name": str(network.name),
         "agents": network.agents,

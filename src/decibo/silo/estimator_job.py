@@ -60,7 +60,13 @@ def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
             f"{site.folder / 'site.toml'} does not say where this site's samples are.",
             'Add table = "ours.csv", the path of a CSV or parquet file.',
         )
-    own = read_table(site.folder / site.table, label=label)
+    own = read_table(
+        site.folder / site.table,
+        label=label,
+        missing=site.missing,
+        columns=site.columns,
+        drop=site.drop,
+    )
     assert own.y is not None  # since a column of labels was named
     return own.X, own.y
 

@@ -29,7 +29,8 @@ from decibo.files import PRIVATE, atomic_write, read_checked, read_toml
 
 DEFAULT = "~/.decibo/site"
 DAYS = 36500
-KEYS = ("name", "address", "listen", "data", "table")
+LISTS = ("missing", "columns", "drop")  # of read_table
+KEYS = ("name", "address", "listen", "data", "table", *LISTS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 CONFIG = (
@@ -39,6 +40,8 @@ CONFIG = (
 COMMENTS = """\
 # data = "module:function"   what loads this site's data; no other site learns of it
 # table = "ours.csv"         or the file with its samples, for jobs with an [estimator]
+# missing = ["unknown"]      and of it: more words for a missing value, columns = [...] to read,
+# drop = ["room"]            columns to leave out
 """
 
 
@@ -101,7 +104,8 @@ class Identity:
     address   where others can call it, if they can
     listen    where it listens, if that differs from its address: behind a router, say
     data      what loads its data, as "module:function"
-    table     the CSV or parquet file with its samples, for jobs with an estimator
+    table     the CSV or parquet file with its samples, for jobs with an estimator; missing, columns
+              and drop are those of `decibo.data.read_table`
     """
 
     folder: Path
@@ -110,6 +114,9 @@ class Identity:
     listen: str | None = None
     data: str | None = None
     table: str | None = None
+    missing: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, folder: str | Path | None = None) -> Identity:
@@ -120,13 +127,15 @@ class Identity:
                 f"There is no site in {place}.", "Make one with: decibo site init --name NAME"
             )
         table = read_toml(path, KEYS)
-        bad = [key for key, value in table.items() if not isinstance(value, str)]
+        lists = {key: tuple(table.pop(key)) for key in LISTS if isinstance(table.get(key), list)}
+        bad = [key for key, value in table.items() if not isinstance(value, str) or key in LISTS]
+        bad += [key for key, words in lists.items() if not all(isinstance(w, str) for w in words)]
         if bad or "name" not in table:
             raise InputError(
-                f"{path} must hold texts, and a name among them, but {bad or 'the name'} is"
-                " missing."
+                f"{path} must hold texts, lists of texts for {', '.join(LISTS)}, and a name among"
+                f" them, but {bad or 'the name'} is missing."
             )
-        return cls(place, **table)
+        return cls(place, **(table | lists))  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def make(cls, folder: str | Path | None, name: str, address: str | None = None) -> Identity:

@@ -30,7 +30,7 @@ from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import check_free
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masked
-from decibo.data.stream import Stream
+from decibo.capabilities import FREE_SITES, SECURE_SUMS, SITES, check
 from decibo.errors import InputError, short_repr
 from decibo.formatting import listed
 from decibo.methods import CATALOG
@@ -49,7 +49,6 @@ from decibo.silo.consortium import (
     with_agents,
 )
 from decibo.silo.identity import Site
-from decibo.silo.mix import silo_mixing
 from decibo.silo.secure_sum import check_secure
 from decibo.validate import MOST_STEPS, at_least, flag, integer, positive
 from decibo.validate import one_of as one_word
@@ -110,10 +109,7 @@ class Job:
         check_seed(self.seed)
         object.__setattr__(self, "sites", self.consortium.sites)
         check_fit(self.problem, self.network, self.method)
-        if isinstance(self.problem.sample, Stream):
-            raise InputError(
-                "A site has its data in memory, but this problem reads minibatches from a stream."
-            )
+        check(SITES, self.problem, self.network)
         one_word("mode", self.mode, MODES)
         for name in ("rest", "pace"):
             value = getattr(self, name)
@@ -126,17 +122,12 @@ class Job:
         if self.is_asynchronous:
             self._check_free_mode()
         if flag("secure_sums", self.secure_sums):
-            if self.method.told:
-                raise InputError(
-                    f"{self.method!r} finds step sizes by the largest of its neighbours' numbers,"
-                    " which is not a sum.",
-                    "Pass alpha and gamma.",
-                )
+            check(SECURE_SUMS, self.problem, self.network)
+            check(self.method, self.problem, self.network, SECURE_SUMS)
             check_secure(self.network, self.consortium.names)
         if self.every is not None:
             integer("every", self.every)
         self._check_together()
-        silo_mixing(self.network, 0)
         for name, layout in (("x", self.problem.x_layout), ("y", self.problem.y_layout)):
             if layout.dtype.name not in ("float32", "float64"):
                 raise InputError(
@@ -189,19 +180,10 @@ class Job:
         return self.every or max(1, self.steps // 100)
 
     def _check_free_mode(self) -> None:
+        check(FREE_SITES, self.problem, self.network)
+        check(self.method, self.problem, self.network, FREE_SITES)
         if self.secure_sums:
-            raise InputError(
-                "Secure sums need all neighbours of a site in the same exchange, but in free mode"
-                " it mixes messages of different age.",
-                'Use mode = "lockstep".',
-            )
-        if self.method.masks:
-            raise InputError(
-                f"{self.method.name} adds masks that cancel between neighbours, but in free mode a"
-                " neighbour that is silent is left out, and its masks with it: the others would go"
-                " elsewhere.",
-                'Use masks with mode = "lockstep", or the method without masks.',
-            )
+            check(SECURE_SUMS, self.problem, self.network, FREE_SITES)
         check_free(self.method, networks.asynchronous(self.network, relay=self.pace is not None))
         if self.rest is not None and self.method.rest is None:
             raise InputError(

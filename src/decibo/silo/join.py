@@ -2,7 +2,7 @@
 
     DIR/step-00000120/    checkpoints: the state after 120 steps, the records, the messages that a
                           neighbour may have missed
-    DIR/data-1-1.json     the mark of the data with which the run began (run.data_marks)
+    DIR/data-1-1.json     the mark of the data with which the run began (run.fingerprint)
     DIR/finished          there once all neighbours have everything: nobody needs this site any more
     DIR/status.json       where the run is, and for whom it waits
     DIR/solution.json     how the run ended at this site, and its x and y

@@ -19,22 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Jaxpr, JaxprEqn, Primitive
 
-from decibo.errors import InputError
-from decibo.network.asynchronous import AsynchronousNetwork
-from decibo.network.chebyshev import ChebyshevNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.mixing import AgentMix, How, Mixing, Step, as_one
-from decibo.network.network import Network
-from decibo.network.per_variable import EachNetwork
+from decibo.network.network import AnyNetwork, Network
 from decibo.network.sharded import mixing_of_one
 from decibo.run.jaxpr_split import stops
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 T = TypeVar("T")
 # what this site sends -> rows: the same, and what each neighbour sends
@@ -101,29 +100,17 @@ class SiloMix(AgentMix):
         return self.mixing.shared_out(tree, over)
 
 
-def silo_mixing(network: Network | DirectedNetwork, agent: int, *, sums: bool = False) -> Mixing:
+def silo_mixing(network: AnyNetwork, agent: int, *, sums: bool = False) -> Mixing:
     """The mixing of one agent whose neighbours are elsewhere; with `sums` the host finds the sum
     over them."""
     if sums:
         return SiteMixing(SummedNeighbours(), 2)
-    if isinstance(network, DirectedNetwork):
-        raise InputError(
-            f"Sites talk in both directions, but {network!r} is directed.",
-            "Use an undirected network between sites.",
-        )
-    if isinstance(network, EachNetwork):
-        raise InputError(
-            f"Sites have one network, but {network!r} has one for each variable.",
-            "Use one network between sites.",
-        )
-    if isinstance(network, AsynchronousNetwork):
-        raise InputError(
-            f"Sites wait for each other, but {network!r} simulates agents that do not.",
-            "Use the network inside it.",
-        )
-    local, received = mixing_of_one(network, agent)
-    exchange = SiteMixing(local, len(received))
-    return network.around(exchange) if isinstance(network, ChebyshevNetwork) else exchange
+
+    def exchange(network: AnyNetwork, weights: csr_array) -> SiteMixing:
+        local, received = mixing_of_one(network, weights, agent)
+        return SiteMixing(local, len(received))
+
+    return network.made_of(exchange)
 
 
 def neighbours_of(network: Network | DirectedNetwork, agent: int) -> list[int]:

@@ -22,7 +22,7 @@ algorithm/privacy.py.
 What hides the message of exchange (k, c), a mask or a pad of secure_sum.py, follows from the
 secret, k and c, and is the same when a site that has crashed repeats the exchange. Two messages
 under it that differ would show by how much. A site repeats itself bit for bit as long as its own
-data and programs and all that it receives are the same. So a mark of the data (run.data_marks) is
+data and programs and all that it receives are the same. So a mark of the data (run.fingerprint) is
 kept beside the shares, and other data need another run; and, since a neighbour may lie,
 
     (6)  H(m_i[k, c]) is on the disk of i before m_i[k, c] is sent for the first time, and with it
@@ -56,7 +56,7 @@ import numpy as np
 from decibo.algorithm.compose import MASK
 from decibo.errors import CorruptedFileError, InputError, LostError
 from decibo.files import PRIVATE, named, read_checked, read_record, write_record
-from decibo.run.data_marks import marked
+from decibo.run.fingerprint import marked
 from decibo.silo.frame import SHARE
 
 UNIFORM = 12  # numbers whose sum is nearly normal, with deviation 1

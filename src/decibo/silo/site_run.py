@@ -24,7 +24,7 @@ from decibo.programs import jitted
 from decibo.pytree import Tree, one_of
 from decibo.run import loop, outcome
 from decibo.run.checkpoint import Checkpointer, Checkpoints, RunState
-from decibo.run.data_marks import Marks
+from decibo.run.fingerprint import Marks
 from decibo.run.loop import Inputs, Program
 from decibo.run.run import Ended
 from decibo.run.solution import Solution, Status

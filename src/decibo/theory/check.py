@@ -7,16 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
-from typing import Any
+from typing import Any, cast
 
 from decibo.algorithm.algorithm import Algorithm
+from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.formatting import to_json
-from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
-from decibo.network.per_variable import EachNetwork
-from decibo.network.varying import VaryingNetwork
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.theory.constants import Constants
@@ -186,14 +184,15 @@ def check(
             f" of type {types}."
         )
     problem.check_agents(network.agents)
-    constants = constants_of(problem, x, radius=radius, minimax=method.theorem == MINIMAX)
-    rho = None if isinstance(network, DirectedNetwork | EachNetwork) else float(network.rho)
+    constants = constants_of(problem, x, radius=radius, minimax=method.theory.theorem == MINIMAX)
+    one_matrix = {Need.SYMMETRIC_WEIGHTS, Need.ONE_NETWORK} <= network.gives
+    rho = float(cast("Network", network).rho) if one_matrix else None
     theorem: Theorem1 | ExactSteps | None = None
     floor: Bound | ExactBound | None = None
     settings: dict[str, float] = {}
     slacks: dict[str, Slack] = {}
     scope = _scope(network, method)
-    exact = method.theorem == EXACT or method.chosen is not None
+    exact = method.theory.theorem == EXACT or method.chosen is not None
     if exact and isinstance(network, Network) and scope is None:
         # Theorem B: alpha, gamma and lam as far as the method has them; agents find the others.
         names = [n for n in ("gamma", "alpha", "lam") if method.settings.get(n) is not None]
@@ -206,7 +205,7 @@ def check(
             zero = ExactBound(0.0, 0.0, 0.0, theorem.zeta, math.inf)
             floor = theorem.bound(math.inf, settings["lam"]) if "lam" in settings else zero
         advice = _exact_advice(theorem, slacks, ahead_exact_steps(fine, network))
-    elif method.theorem not in (None, EXACT) and rho is not None:
+    elif method.theory.theorem not in (None, EXACT) and rho is not None:
         settings = _settings(method, ("alpha", "beta", "gamma", "lam"))
         theorem = Theorem1(constants, rho, settings["lam"])
         floor = bound(constants, rho, **settings)
@@ -260,20 +259,22 @@ def _advice(theorem: Theorem1, slacks: dict[str, Slack], floor: Bound) -> str:
 
 def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
     """Why no theorem speaks of this method on this network; None if nothing is in the way."""
-    if isinstance(network, DirectedNetwork):
-        return "Theorem 1 and Theorem B are about undirected networks only"
-    if isinstance(network, EachNetwork):
-        return "Theorem 1 and Theorem B are about one network for all variables"
-    if isinstance(network, AsynchronousNetwork):
-        return "Theorem 1 and Theorem B are about agents in lockstep"
-    if method.theorem is None and method.chosen is None:
+    about = {
+        Need.SYMMETRIC_WEIGHTS: "undirected networks only",
+        Need.ONE_NETWORK: "one network for all variables",
+        Need.LOCKSTEP: "agents in lockstep",
+    }
+    for need, words in about.items():
+        if need not in network.gives:
+            return f"Theorem 1 and Theorem B are about {words}"
+    if method.theory.theorem is None and method.chosen is None:
         ahead = "Theorem 1 is about AHEAD (decibo.ahead, decibo.methods.ahead_minimax) only"
         return (
             f"{ahead}, Theorem B about ahead_exact, and sparkle_ed with theta=None and beta=gamma"
         )
-    if method.theorem == EXACT and isinstance(network, VaryingNetwork):
+    if method.theory.theorem == EXACT and Need.FIXED_LINKS not in network.gives:
         return "Theorem B is about networks that do not change"
-    if method.theorem == EXACT and "beta" in method.settings:
+    if method.theory.theorem == EXACT and "beta" in method.settings:
         beta, gamma = method.settings["beta"], method.settings["gamma"]
         if beta is not gamma and beta != gamma:  # schedules are equal if they are the same one
             return "Theorem B covers sparkle_ed with beta = gamma only"
