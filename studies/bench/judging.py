@@ -41,6 +41,7 @@ from decibo.problems.logistic import accuracy
 from decibo.pytree import Tree
 from decibo.run.solution import Status
 from decibo.run.solve import solve
+from studies.bench.sceptic import judged
 from studies.bench.tasks import Task
 
 CHUNK = 48  # points that are judged together: one shape, one program
@@ -231,6 +232,9 @@ def judged_run(
     if task.held_out is not None:
         features, labels = task.held_out(seed)
         columns["accuracy"] = _accuracies(problem, task, history["mean_y"], features, labels)
+        if not task.trained:
+            answers = jax.vmap(problem.functions.y.unravel)(jnp.asarray(history["mean_y"]))
+            columns["loss"] = np.array([judged(w, features, labels)[0] for w in answers])
     cost = asdict(found.cost)
     cost |= {
         "gradients": found.cost.gradients,

@@ -22,7 +22,7 @@ from decibo.files import atomic_write, check_own
 from decibo.formatting import format_number, format_seconds, listed, plural, to_csv, typeset_number
 from decibo.report.figures import DARK, LIGHT
 from decibo.report.page import GENERATOR
-from studies.bench import pictures
+from studies.bench import pictures, sceptic
 from studies.bench.methods import all_methods
 from studies.bench.ranks import LEVEL, WITHIN, Costs, Standing, costs, standings
 from studies.bench.storage import AXES, UNITS, Result, Run, shown
@@ -468,7 +468,7 @@ def _networks(results: Sequence[Result]) -> list[Block]:
 
 def _ends(results: Sequence[Result]) -> Block:
     """Everything that is judged, at the end."""
-    names = ("stationarity", "phi", "gap", "consensus", "accuracy")
+    names = ("stationarity", "phi", "gap", "consensus", "accuracy", "loss")
     rows = []
     for result in results:
         ends = [
@@ -478,12 +478,20 @@ def _ends(results: Sequence[Result]) -> Block:
             for name in names
         ]
         rows.append((", ".join(result.scenario), result.method, *ends))
+    for name in dict.fromkeys(result.task for result in results):
+        seeds = [run.seed for run in next(r for r in results if r.task == name).runs]
+        for rival, (loss, right) in sceptic.rows(TASKS[name], seeds).items():
+            rows.append(
+                (name, f"{rival} (a sceptic)", "", "", "", "", f"{right:.3g}", f"{loss:.3g}")
+            )
     sentence = (
         "Medians over the seeds that gave an answer, after the last step: the true squared"
         " hypergradient and objective, the gap of the lower level, the consensus error of x, and"
-        " the accuracy on a test set where there is one."
+        " the accuracy and the log-loss on a test set where there is one. A sceptic solves something"
+        " simpler exactly, on the same samples in one place."
     )
     head = ("task, network", "method", "|grad Phi|^2", "Phi", "gap", "consensus", "accuracy")
+    head = (*head, "held-out loss")
     return Block("Where they end", [sentence], head, rows)
 
 
@@ -534,7 +542,8 @@ def _rules(results: Sequence[Result]) -> Block:
             "Judged by the exact reference of the averaged problem. Stationarity is the squared"
             " norm of the true hypergradient at the mean x; its targets are fractions of its value"
             " at the start. Phi is the true objective; its targets are fractions of the difference"
-            " between its start and the lowest value that any method reached with the same seed."
+            " between its start and the least, by an exact solver for l2 selection, elsewhere the"
+            " lowest value that any method reached with the same seed."
         ),
         (
             "Tuning: the same number of settings and steps for every method, on seeds that are not"

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from decibo.run.seeds import Band, Course, band
+from studies.bench import sceptic
 from studies.bench.storage import AXES, Result, Run
+from studies.bench.tasks import TASKS
 
 DRAWS = 1000
 LEVEL = 0.9  # of the confidence intervals
@@ -111,9 +114,18 @@ def costs(results: Sequence[Result], scenarios: Sequence[tuple[str, str]] | None
 
 
 def lowest_phi(results: Sequence[Result], k: int) -> float:
-    """The lowest Phi that any method reached in its k-th run."""
+    """The least Phi of the k-th run's problem by an exact solver, or else the lowest that any
+    method reached in it."""
+    task = TASKS.get(results[0].task) if results else None
+    if task is not None and task.exact:
+        return _least(task.name, results[0].runs[k].seed)
     values = [result.runs[k].history["phi"] for result in results if result.runs[k].sound]
     return min((float(each.min()) for each in values), default=np.nan)
+
+
+@cache
+def _least(task: str, seed: int) -> float:
+    return sceptic.least_of(TASKS[task].make, seed)
 
 
 def relative(run: Run, judged: str, lowest: float) -> np.ndarray:

@@ -4,8 +4,9 @@ are judged.
     judged by   "stationarity", |grad Phi(xbar)|^2, where Phi has no plateaus; "phi", Phi(xbar),
                 where it has: far out on a plateau the gradient is small and the answer is bad
     targets     an easy and a hard one: fractions of |grad Phi|^2 at the start, or of Phi(x0) - the
-                lowest Phi that any method reached with this seed; easier ones for minibatches,
-                whose noise remains
+                least Phi, by an exact solver for l2 selection, whose penalties have a prior so that
+                a minimiser exists, and otherwise the lowest that any method reached with this seed;
+                easier ones for minibatches, whose noise remains
 
 Tasks of one family share their functions and shapes, and so the compiled programs of a method. The
 small budget has a few of every kind, made of data that come with decibo or scikit-learn or are
@@ -43,6 +44,7 @@ RING: tuple[str, ...] = ("ring",)
 WIDE = ("ring", "exponential")
 EVERY = ("ring", "exponential", "path", "complete")
 RARE = np.linspace(0.02, 0.14, 10)  # shares of positives among the agents, where one in twelve is
+PRIOR = 4.0  # of the log-penalties of l2 selection
 QUARTER = np.linspace(0.05, 0.43, 10)
 
 
@@ -55,6 +57,7 @@ class Task:
                linear
     networks   those of the small budget, and `more` those of the full one
     sampled    whether gradients are those of minibatches
+    exact      whether the least Phi is found by an exact solver
     trained    whether the inner level has many minima: there is no y*(x), and models are
                retrained to be judged
     tables     the tables of data that it needs and that may be absent
@@ -72,6 +75,7 @@ class Task:
     networks: tuple[str, ...] = RING
     more: tuple[str, ...] = RING
     held_out: Callable[[int], HeldOut] | None = field(default=None, repr=False)
+    exact: bool = False
     scores: Callable[[Tree, jax.Array], jax.Array] | None = field(default=None, repr=False)
     sampled: bool = False
     trained: bool = False
@@ -124,12 +128,15 @@ def selection(dataset: Draw, seed: int, batch: int | None = None, **options: obj
     """l2 selection with means over samples; all seeds have the same shapes, so that programs are
     compiled once."""
     data = dataset(seed)
-    # rows of length about 1
-    scale = float(np.sqrt(np.mean(data.features**2) * data.features.shape[1]))
     made = logistic_hyperparameters(
-        data, loss="mean", scale=scale, seed=seed, batch=batch, **options
+        data, loss="mean", scale=_length(data), seed=seed, batch=batch, **options
     )  # type: ignore[arg-type]
     return _padded(made, len(data.labels))
+
+
+def _length(data: Dataset) -> float:
+    """Of a row, about."""
+    return float(np.sqrt(np.mean(data.features**2) * data.features.shape[1]))
 
 
 def _padded(problem: Problem, samples: int) -> Problem:
@@ -143,7 +150,8 @@ def _padded(problem: Problem, samples: int) -> Problem:
             return leaf
         return np.pad(leaf, [(0, 0), (0, rows - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2))
 
-    whole = ("curvature", "least")  # of features, not of samples
+    # of features, not of samples
+    whole = ("curvature", "least", "expected", "prior")
     data = {
         name: part if name in whole else jax.tree.map(wider, part)
         for name, part in problem.data.items()
@@ -151,9 +159,10 @@ def _padded(problem: Problem, samples: int) -> Problem:
     return replace(problem, data=data)
 
 
-def _held(dataset: Draw, seed: int) -> HeldOut:
+def _held(dataset: Draw, seed: int, scaled: bool = False) -> HeldOut:
     data = dataset(seed)
-    return np.asarray(data.test_features), np.asarray(data.test_labels)
+    unit = _length(data) if scaled else 1.0
+    return np.asarray(data.test_features) / unit, np.asarray(data.test_labels)
 
 
 def _l2(
@@ -162,6 +171,7 @@ def _l2(
     """A task of selection, and its version with minibatches; `small` names those of the small
     budget."""
     tables = () if name not in material.SOURCES else (name,)
+    options = {"prior": PRIOR, **options}
     plain = Task(
         f"l2-{name}",
         f"l2 selection on {about}",
@@ -169,7 +179,8 @@ def _l2(
         kind="selection of penalties",
         family=f"l2-{name}",
         steps=600,
-        held_out=partial(_held, dataset),
+        held_out=partial(_held, dataset, scaled=True),
+        exact=True,
         tables=tables,
         small="plain" in small,
     )
@@ -309,7 +320,7 @@ ALL: tuple[Task, ...] = (
         split="by_label",
         ratios=RARE,
     ),
-    *_l2("ijcnn1", "ijcnn1, by label", _ijcnn1, split="by_label"),
+    *_l2("ijcnn1", "ijcnn1, by label", _ijcnn1, split="by_label", ratios=RARE),
     *_l2("mnist", "MNIST 1 and 3 in 7 x 7 pixels, by label", _mnist, split="by_label"),
     *_clean("cleaning", "digits 1 and 3", _digits, 10),
     *_clean("cleaning", "digits 1 and 3", _digits, 30, small="batch"),

@@ -60,6 +60,11 @@ def _outer(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
     return logistic_loss(y, d["validation"])  # (2)
 
 
+def _outer_prior(x: jax.Array, y: jax.Array, d: dict[str, jax.Array]) -> jax.Array:
+    far = x - d["expected"]
+    return _outer(x, y, d) + d["prior"] * far @ far  # type: ignore[arg-type]
+
+
 def _inner(x: jax.Array, y: jax.Array, d: dict[str, Samples]) -> jax.Array:
     return logistic_loss(y, d["training"]) + y @ (jnp.exp(x) * y)  # (3)
 
@@ -85,6 +90,7 @@ def logistic_hyperparameters(
     scale: float = 1.0,
     scaled: bool = False,
     floor: float = 0.0,
+    prior: float = 0.0,
     batch: int | None = None,
     batches: int | None = None,
     seed: int = 0,
@@ -104,6 +110,9 @@ def logistic_hyperparameters(
                 and solutions in the units of the paper
     floor       what penalties have at least, in units of the features' own curvature; 0.01 is
                 usual, 0 the paper's
+    prior       how far log-penalties are expected from a twentieth of the features' own curvature,
+                as strongly as one validation sample counts: then Phi has a minimiser; 4 is usual, 0
+                the paper's, which has none
     batch       samples of each kind in a minibatch, drawn with replacement, for stochastic methods
     batches     instead of that: the number of batches into which the samples are divided once, as
                 `saba` needs them
@@ -119,16 +128,22 @@ def logistic_hyperparameters(
     }
     n = data.features.shape[1]
     sample = chosen_sampler(batch, batches, stacked)
+    outer = _outer
     inner = _inner
-    if flag("scaled", scaled) or at_least("floor", floor, 0.0):
+    if flag("scaled", scaled) or at_least("floor", floor, 0.0) or at_least("prior", prior, 0.0):
         samples = stacked["training"]
         own = np.einsum("ms,msn->mn", samples["weights"], samples["features"] ** 2) / 8
         c = np.maximum(own.mean(axis=0), 1e-3 * own.mean())  # (5), exchanged once
         each = lambda row: np.tile(row, (len(own), 1))
         stacked |= {"curvature": each(c), "least": each(floor * c)}  # type: ignore[dict-item]
         inner = _inner_floor
+        if prior:
+            one = stacked["validation"]["weights"].max() / len(own)
+            stacked["expected"] = each(np.log(c / 20))  # type: ignore[assignment]
+            stacked["prior"] = np.full(len(own), one / (2 * prior**2))  # type: ignore[assignment]
+            outer = _outer_prior
     name = f"logistic, {data.name}"
-    problem = Problem(_outer, inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=name)
+    problem = Problem(outer, inner, stacked, np.zeros(n), np.zeros(n), sample=sample, name=name)
     return rescaled(problem, _unit) if scaled else problem  # type: ignore[arg-type]
 
 
