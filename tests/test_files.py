@@ -14,7 +14,6 @@ from decibo.files import (
     read_checked,
     read_record,
     read_toml,
-    replace_folder,
     sha256,
     synced,
     write_record,
@@ -39,11 +38,7 @@ def test_permissions_follow_the_umask(tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("")
     path = atomic_write(tmp_path / "ours", "")
-    with replace_folder(tmp_path / "folder") as draft:
-        (draft / "a").write_text("")
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-    (tmp_path / "other").mkdir()
-    assert (tmp_path / "folder").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
@@ -106,67 +101,6 @@ def test_links_at_names_that_could_be_guessed_are_left_alone(tmp_path):
     atomic_write(folder / "a", "ours")
     assert precious.read_text() == "thesis"
     assert names(folder) == sorted([*before, "a"])
-
-
-def test_a_folder_is_replaced_as_a_whole(tmp_path):
-    target = tmp_path / "up" / "results"
-    with replace_folder(target) as draft:
-        (draft / "old").write_text("")
-        assert not target.exists()
-    with replace_folder(target) as draft:
-        (draft / "new").write_text("")
-        assert names(target) == ["old"]
-    assert names(target) == ["new"]
-    assert names(target.parent) == ["results"]
-
-
-def test_a_link_to_a_folder_is_replaced_and_not_emptied(tmp_path):
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "thesis").write_text("")
-    (tmp_path / "link").symlink_to(tmp_path / "precious")
-    with replace_folder(tmp_path / "link") as draft:
-        (draft / "new").write_text("")
-    assert names(tmp_path / "precious") == ["thesis"]
-    assert names(tmp_path / "link") == ["new"]
-    assert names(tmp_path) == ["link", "precious"]
-
-
-def test_a_failure_leaves_the_old_folder_or_none(tmp_path):
-    target = tmp_path / "a" / "b" / "results"
-
-    def fail():
-        with replace_folder(target) as draft:
-            (draft / "half").write_text("")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert names(tmp_path) == []
-    with replace_folder(target) as draft:
-        (draft / "old").write_text("")
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert names(target) == ["old"]
-    assert names(target.parent) == ["results"]
-
-
-def test_a_folder_whose_renaming_fails_gets_its_old_content_back(tmp_path, monkeypatch):
-    target = tmp_path / "results"
-    with replace_folder(target) as draft:
-        (draft / "old").write_text("")
-    calls = iter(range(10))
-    replace = os.replace
-
-    def second_fails(source, destination):
-        if next(calls) == 1:
-            raise OSError(5, "Input/output error")
-        replace(source, destination)
-
-    monkeypatch.setattr(files.os, "replace", second_fails)
-    with pytest.raises(OSError, match="Input/output"), replace_folder(target) as draft:
-        (draft / "new").write_text("")
-    assert names(target) == ["old"]
-    assert names(tmp_path) == ["results"]
 
 
 def test_checksums_of_bytes_and_files(tmp_path):

@@ -52,7 +52,8 @@ class EarlyStopping:
 
     def start(self, plan: Plan) -> None:
         one_of("The measure of EarlyStopping", self.measure, plan.measures)
-        self.best, self.waited = np.array(np.inf), np.array(0)
+        self.best = np.array(np.inf)
+        self.waited = np.array(0)
         for value in plan.history.get(self.measure, ()):
             self._see(value)
 

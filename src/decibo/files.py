@@ -15,7 +15,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,38 +67,6 @@ def atomic_write_all(
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def replace_folder(target: Path) -> Iterator[Path]:
-    """A new folder that takes the place of the target at the end; if anything fails, the target
-    stays as it was."""
-    missing = [parent for parent in target.parents if not parent.exists()]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = temporary(target)
-    old = temporary(target)
-    draft.mkdir()
-    try:
-        yield draft
-        if os.path.lexists(target):
-            os.replace(target, old)
-        try:
-            os.replace(draft, target)
-        except BaseException:
-            if os.path.lexists(old):
-                os.replace(old, target)
-            raise
-        sync_folder(target.parent)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            for parent in missing:
-                parent.rmdir()
-        raise
-    if old.is_dir() and not old.is_symlink():
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        old.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decibo.run.seeds import Band, Course, band
+from decibo.run.repeat import Band, Course, band
 from studies.bench import sceptic
 from studies.bench.storage import AXES, Result, Run
 from studies.bench.tasks import TASKS

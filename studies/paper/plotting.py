@@ -12,7 +12,8 @@ import numpy as np
 from decibo.errors import missing
 from decibo.files import atomic_write
 from decibo.report.figures import STYLE, saved
-from decibo.run import seeds
+from decibo.run.repeat import Course
+from decibo.run.repeat import band as band_of
 from decibo.run.solution import Status
 from studies.paper.experiment import Result
 from studies.paper.tables import Table, groups
@@ -76,9 +77,9 @@ def band(
 ) -> None:
     """The median of the rows as a line, with the range from the 10th to the 90th percentile unless
     alpha is 0."""
-    courses = [seeds.Course(x, row, Status.done) for row in rows]
+    courses = [Course(x, row, Status.done) for row in rows]
     # not minimised: where every run diverged there is nothing to draw
-    step, low, middle, high = seeds.band(courses, "deciles", minimised=False)
+    step, low, middle, high = band_of(courses, "deciles", minimised=False)
     ax.plot(step, middle, linestyle=line, color=colour, label=label)  # type: ignore[arg-type]
     if alpha:
         ax.fill_between(step, low, high, color=colour, alpha=alpha, linewidth=0)

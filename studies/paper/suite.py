@@ -6,11 +6,14 @@ of them, and paper.json beside it has the same as data.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +24,7 @@ import numpy as np
 
 import decibo
 from decibo.errors import InputError
-from decibo.files import atomic_write, check_writable, replace_folder
+from decibo.files import atomic_write, check_writable, sync_folder, temporary
 from decibo.formatting import listed, to_csv, to_json
 from decibo.validate import one_of
 from studies.machine import in_words, machine
@@ -186,6 +189,38 @@ def save(result: Result, folder: Path) -> Path:
         (draft / f"{result.name}.json").write_text(json.dumps(as_dict(result), indent=2) + "\n")
         plotting.save(EXPERIMENTS[result.name].draw, result, draft)
     return target
+
+
+@contextlib.contextmanager
+def replace_folder(target: Path) -> Iterator[Path]:
+    """A new folder that takes the place of the target at the end; if anything fails, the target
+    stays as it was."""
+    missing = [parent for parent in target.parents if not parent.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = temporary(target)
+    old = temporary(target)
+    draft.mkdir()
+    try:
+        yield draft
+        if os.path.lexists(target):
+            os.replace(target, old)
+        try:
+            os.replace(draft, target)
+        except BaseException:
+            if os.path.lexists(old):
+                os.replace(old, target)
+            raise
+        sync_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
+        raise
+    if old.is_dir() and not old.is_symlink():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)
 
 
 def as_dict(result: Result) -> dict[str, object]:

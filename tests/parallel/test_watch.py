@@ -345,7 +345,7 @@ SENT = {
     "maximum": "whether its numbers are finite",
     "check_same": "32-bit digests of what must be the same everywhere",
     "share": "the shapes of its agents' data",
-    "_newest": "the newest checkpoint that it sees",
+    "newest": "the newest checkpoint that it sees",
     "hold": "the newest checkpoint that it sees",
     "barrier": "that it has come to a point where all wait",
     "process": "its number, host name, process number",

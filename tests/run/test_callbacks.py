@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -228,3 +230,38 @@ def test_a_second_ctrl_c_before_the_first_record(monkeypatch):
     assert len(stopped.history["outer"]) == 0
     assert len(stopped.to_pandas()) == 0
     assert "Solution(interrupted" in repr(stopped)
+
+
+VOTING = """
+import sys
+from pathlib import Path
+import jax
+import decibo
+
+me = decibo.init_distributed()
+ends = []
+
+class One:
+    def record(self, step, measures):
+        return "enough" if jax.process_index() == 1 and step >= 20 else None
+
+    def end(self, solution):
+        ends.append(solution.status)
+
+method = decibo.ahead_exact(alpha=0.03, gamma=0.05, lam=4.0)
+found = decibo.solve(decibo.problems.quadratic(4, seed=1), decibo.ring(4), method, steps=100, every=10,
+                     callbacks=[One()], progress=False)
+Path(sys.argv[1], str(me)).write_text(f"{found.status} {found.steps} {ends[0]} {found.message}")
+"""
+
+
+@pytest.mark.slow
+def test_the_vote_of_one_process_ends_the_run_of_all(tmp_path):
+    (tmp_path / "run.py").write_text(VOTING)
+    words = [sys.executable, "-m", "decibo", "launch", "-n", "2", "python"]
+    command = [*words, str(tmp_path / "run.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stderr
+    said = [(tmp_path / str(process)).read_text() for process in (0, 1)]
+    assert said[0] == said[1]
+    assert said[0].startswith("stopped 20 stopped Stopped by One at step 20: enough.")

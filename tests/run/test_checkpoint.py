@@ -281,21 +281,22 @@ def other(steps, sound=()):
 
 def test_folders_of_their_own_continue_from_the_newest_step_that_all_have(kept):
     step_of = lambda saved: saved.step
+    newest = lambda folder, share: checkpoint_files.newest(folder, step_of, True, share)
     # the other never completed 120
-    assert checkpoint_files.newest_of_all(kept, step_of, other([50, 100], [True])) == 100
-    assert checkpoint_files.newest_of_all(kept.with_name("none"), step_of, other([])) is None
-    assert (
-        checkpoint_files.newest_of_all(kept, step_of, other([])) is None
-    )  # killed before the other's first
+    assert newest(kept, other([50, 100], [True])) == 100
+    assert newest(kept.with_name("none"), other([])) is None
+    assert newest(kept, other([])) is None  # killed before the other's first
     with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 1"):
-        assert checkpoint_files.newest_of_all(kept, step_of, other([50, 100], [False, True])) == 50
+        assert newest(kept, other([50, 100], [False, True])) == 50
     (kept / "step-00000100" / "shared.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match="step 100 is damaged in the folder of process 0"):
-        assert checkpoint_files.newest_of_all(kept, step_of, other([50, 100], [True, True])) == 50
+        assert newest(kept, other([50, 100], [True, True])) == 50
     with pytest.raises(
         CorruptedFileError, match=r"no checkpoint of the same step.*\[50, 100, 120\], \[70\]"
     ):
-        checkpoint_files.newest_of_all(kept, step_of, other([70]))
+        newest(kept, other([70]))
+    with pytest.raises(decibo.InputError, match=r"different checkpoints .*steps \[70, 120\]"):
+        checkpoint_files.newest(kept, step_of, share=other([70]))
 
 
 def test_an_own_folder_is_an_ordinary_one_in_a_run_of_one_process(tmp_path, kept):

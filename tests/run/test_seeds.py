@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.run.repeat import sharing
-from decibo.run.seeds import Course, band, seed_numbers, spread
+from decibo.run.repeat import Course, band, seed_numbers, sharing, spread
 
 METHOD = decibo.ahead(alpha=0.1, gamma=0.1, lam=10.0)
 STEP = np.arange(0, 50, 10)

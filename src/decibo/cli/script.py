@@ -39,7 +39,7 @@ from decibo.errors import OWN_FILES, InputError, short, short_repr, warn
 from decibo.files import read_file
 from decibo.formatting import distinct, to_json
 from decibo.network.per_variable import each
-from decibo.run.seeds import seed_numbers
+from decibo.run.repeat import seed_numbers
 from decibo.run.solve import check_fit, check_types
 from decibo.validate import did_you_mean, integer, one_of, only_known
 from decibo.validate import seed as check_seed

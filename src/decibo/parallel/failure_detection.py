@@ -420,7 +420,8 @@ def summary(error: BaseException) -> str:
     """An error in one line: its message if it is a sentence of decibo's, otherwise its type too."""
     if isinstance(error, InputError):
         return " ".join(str(error).split())[:500]
-    line, kind = first_line(error)[:300], type(error).__name__
+    line = first_line(error)[:300]
+    kind = type(error).__name__
     return line if line == kind else f"{kind}: {line}"
 
 

@@ -26,7 +26,7 @@ from decibo.report.summary import (
     main_measure,
     symbols,
 )
-from decibo.run.seeds import BANDS
+from decibo.run.repeat import BANDS
 from decibo.runs.folder import RunRecord
 from decibo.validate import one_of, positive
 

@@ -1,7 +1,7 @@
 """Runs of one setting with several seeds, as pages, figures and tables show them: as one.
 
 Runs belong together if their folders name the same setting, their labels agree and their seeds
-differ; a run that stands alone is a group of one. `decibo.run.seeds` defines what a group shows:
+differ; a run that stands alone is a group of one. `decibo.run.repeat` defines what a group shows:
 a curve is the median with a band, a number is mean and deviation, and seeds that failed are
 counted, never left out.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from decibo.formatting import distinct, listed, plural, plus_minus, typeset_number
 from decibo.report.summary import cost_per_step, last_value, starts_positive, steps_to_targets
-from decibo.run.seeds import Band, Course, Spread, band, is_minimised, spread
+from decibo.run.repeat import Band, Course, Spread, band, is_minimised, spread
 from decibo.runs.folder import RunRecord
 from decibo.validate import one_of
 

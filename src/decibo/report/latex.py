@@ -9,7 +9,7 @@ from decibo.errors import InputError
 from decibo.formatting import latex_number, latex_plus_minus
 from decibo.report.group import best, grouped
 from decibo.report.summary import TARGETS, Folders, all_measures, is_maximised, load, main_measure
-from decibo.run.seeds import Spread, is_minimised
+from decibo.run.repeat import Spread, is_minimised
 from decibo.validate import one_of
 
 COUNTS = ("step", "work", "gradients", "bytes", "seconds")

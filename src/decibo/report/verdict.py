@@ -73,7 +73,8 @@ def _trend(run: RunRecord, measure: str | None) -> RunVerdict | None:
     values = run.history[name].astype(float)
     if len(values) < FEWEST or not np.isfinite(values).all():
         return None
-    first, last = float(values[0]), float(values[-1])
+    first = float(values[0])
+    last = float(values[-1])
     third = len(values) // 3
     before, after = (float(np.median(part)) for part in np.array_split(values[-third:], 2))
     zero = vanishes(name)
@@ -88,7 +89,8 @@ def _trend(run: RunRecord, measure: str | None) -> RunVerdict | None:
         began, peak, end = map(typeset_number, (first, float(values.max()), last))
         for objective in ("phi", "outer") if name in ("stationarity", "direction_norm") else ():
             course = run.history.get(objective, np.zeros(2))
-            high, low = float(course[0]), float(course[-1])
+            high = float(course[0])
+            low = float(course[-1])
             if low < high - 0.01 * abs(high):
                 fall = f"{objective} fell from {typeset_number(high)} to {typeset_number(low)}"
                 path = f"{name} rose from {began} to {peak} and came to {end}"

@@ -162,7 +162,8 @@ class BatchStepper:
             row = np.asarray(values)[:, : len(ends)]
             if not always.all():
                 row = np.where(always.reshape(*always.shape, *(1,) * (row.ndim - 2)), row, np.nan)
-            new, old = np.moveaxis(row[: self.runs, record], 0, 1), state.history[name]
+            new = np.moveaxis(row[: self.runs, record], 0, 1)
+            old = state.history[name]
             history[name] = np.concatenate([old, new]) if len(old) else new
         state = RunState(int(ends[-1]), end.state, history, seconds)
         growth = min(8.0, SECONDS / max(time.perf_counter() - begun, 1e-6))

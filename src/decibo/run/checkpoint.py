@@ -25,7 +25,7 @@ from decibo.files import PUBLIC, check_writable
 from decibo.measure.cost import Seconds
 from decibo.parallel.launch import RESTARTED
 from decibo.parallel.placement import Placement
-from decibo.parallel.processes import all_gather, barrier, check_same, share
+from decibo.parallel.processes import barrier, check_same, share
 from decibo.pytree import Tree
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint_files import Saved, damaged
@@ -166,7 +166,7 @@ class Checkpointer:
                 'Pass resume=True, or "auto", to continue from it, or choose another folder.',
             )
         check_same({}, failure)
-        run = self._newest(start)
+        run = checkpoint_files.newest(folder, lambda saved: self._restored(start, saved), self.own)
         if run is None:
             # killed before all had completed their first checkpoint
             begun = self.own and any(share(bool(there)))
@@ -188,30 +188,6 @@ class Checkpointer:
                 f"Pass at least {run.step}, or start a new run in another folder.",
             )
         self.marks.check()
-        return run
-
-    def _newest(self, start: RunState) -> RunState | None:
-        """The state of the newest sound checkpoint, which must be the same for all processes; None
-        if there is none."""
-        folder = self.checkpoints.path
-        if self.own:
-            return checkpoint_files.newest_of_all(
-                folder, lambda saved: self._restored(start, saved), share
-            )
-        failure: InputError | CorruptedFileError | None = None
-        run: RunState | None = None
-        try:
-            run = checkpoint_files.newest(folder, lambda saved: self._restored(start, saved))
-        except (InputError, CorruptedFileError) as error:
-            failure = error
-        check_same({}, failure)
-        steps = all_gather(np.array([-1 if run is None else run.step], np.int32))[:, 0]
-        if (steps != steps[0]).any():
-            raise InputError(
-                f"Processes see different checkpoints in {folder} (steps"
-                f" {sorted(set(steps.tolist()))}), but all processes must see the same folder.",
-                "Put it on a file system that all hosts share.",
-            )
         return run
 
     def _restored(self, start: RunState, saved: Saved) -> RunState:
@@ -259,7 +235,8 @@ class Checkpointer:
 
     def _check_identity(self, saved: Saved) -> None:
         """Reject a checkpoint of another run, and say what differs."""
-        there, here = saved.fingerprint, self.fingerprint
+        there = saved.fingerprint
+        here = self.fingerprint
         keys = dict.fromkeys([*here, *there])
         other = [key for key in keys if there.get(key) != here.get(key)]
         if saved.software != software():  # which trace another program for the same function

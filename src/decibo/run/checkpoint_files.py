@@ -37,7 +37,7 @@ from decibo.files import (
     sync_folder,
     synced,
 )
-from decibo.parallel.processes import check_same
+from decibo.parallel.processes import check_same, share
 from decibo.run.lock import Lock
 
 FORMAT = 5
@@ -171,57 +171,52 @@ def write(
             remove(old)
 
 
-def newest_of_all(
-    folder: Path, take: Callable[[Saved], T], share: Callable[[Any], list[Any]]
+def newest(
+    folder: Path,
+    take: Callable[[Saved], T],
+    own: bool = False,
+    share: Callable[[Any], list[Any]] = share,
 ) -> T | None:
-    """As `newest`, where each process has a folder of its own: of the newest step that is sound in
-    all of them.
+    """What `take` returns for the newest checkpoint that is sound in all processes; None if there
+    is none at all. All processes call it together.
 
-    None if a process has no checkpoint: a run that was killed before all had completed their first
-    one begins again.
+    Those that cannot be read, or that `take` finds damaged, are named in a warning.
+
+    own   whether each process has a folder of its own. A run that was killed before all had
+          completed their first checkpoint has none, and begins again
     """
     everyone = share([step_of(path) for path in steps(folder)])
-    common = sorted(set.intersection(*map(set, everyone)))
-    while common:
-        step = common.pop()
-        taken = broken = failure = None
+    if not own and any(there != everyone[0] for there in everyone):
+        last = sorted({max(there, default=-1) for there in everyone})
+        raise InputError(
+            f"Processes see different checkpoints in {folder} (steps {last}), but all processes"
+            " must see the same folder.",
+            "Put it on a file system that all hosts share.",
+        )
+    broken: list[str] = []
+    for step in sorted(set.intersection(*map(set, everyone)), reverse=True):
+        taken = damage = failure = None
         try:
             taken = take(read(folder / name_of(step)))
         except CorruptedFileError as error:
-            broken = error
+            damage = error
         except InputError as error:
             failure = error
         check_same({}, failure)
-        bad = [process for process, sound in enumerate(share(broken is None)) if not sound]
+        bad = [process for process, sound in enumerate(share(damage is None)) if not sound]
         if not bad:
+            for sentence in broken:
+                warn(f"{sentence} Continuing from step {step} instead.")
             return taken
-        warn(f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}.")
-    if all(everyone):  # else the first checkpoint was never completed
+        elsewhere = f"The checkpoint of step {step} is damaged in the folder of process {bad[0]}."
+        broken.append(elsewhere if own or damage is None else str(damage))
+    if own and all(everyone):  # else the first checkpoint was never completed
         raise CorruptedFileError(
             "The folders of the processes have no checkpoint of the same step that is sound in all"
             f" of them: they have steps {', '.join(map(str, everyone))}. Start a new run in another"
             " folder."
         )
-    return None
-
-
-def newest(folder: Path, take: Callable[[Saved], T]) -> T | None:
-    """What `take` returns for the newest sound checkpoint; None if there is no checkpoint at all.
-
-    Those that cannot be read, or that `take` finds damaged, are named in a warning.
-    """
-    broken: list[CorruptedFileError] = []
-    for path in reversed(steps(folder)):
-        try:
-            saved = read(path)
-            taken = take(saved)
-        except CorruptedFileError as error:
-            broken.append(error)
-            continue
-        for error in broken:
-            warn(f"{error} Continuing from step {saved.step} instead.")
-        return taken
-    if broken:
+    if broken and not own:
         others = f" The {len(broken) - 1} before it are damaged, too." if len(broken) > 1 else ""
         raise CorruptedFileError(f"{broken[0]}{others} Start a new run in another folder.")
     return None
@@ -234,7 +229,8 @@ def read(folder: Path) -> Saved:
         if not (folder / MANIFEST).is_file():
             raise damaged(folder, f"{MANIFEST} is missing")
         manifest = read_record(folder / MANIFEST, KIND, FORMAT)
-        step, files = manifest["step"], manifest["files"]
+        step = manifest["step"]
+        files = manifest["files"]
         if folder.name != name_of(step):
             raise damaged(folder, f"it holds step {step}")
         tables = {name: manifest[name] for name in ("fingerprint", "software", "files")}

@@ -238,9 +238,11 @@ def _intervals(
             state, k, at.interval + 1, rows, always, at.alive & finite, missed, reached, agreed
         )
 
-    finite, missed = jnp.zeros(size, bool), jnp.asarray(chunk.missed)
-    yes, no = jnp.array(True), jnp.array(False)
-    start = Progress(state, k, jnp.int32(0), rows, finite, yes, missed, no, agreed)
+    finite = jnp.zeros(size, bool)
+    missed = jnp.asarray(chunk.missed)
+    start = Progress(
+        state, k, jnp.int32(0), rows, finite, jnp.array(True), missed, jnp.array(False), agreed
+    )
     return lax.while_loop(more, interval, start)
 
 

@@ -139,7 +139,8 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
         last = float(loop.largest(run.agents))
         first = float(loop.largest(setup.start)) if last > WORSE else 0.0
         found, note = judge(run.history, first, last)
-        moved = hardly_moved(setup.center, np.asarray(setup.program.functions.x.ravel(solution.x)))
+        begun = np.asarray(setup.start["x"]).mean(axis=0)
+        moved = hardly_moved(begun, np.asarray(setup.program.functions.x.ravel(solution.x)))
         reasons = [note]
         if found is Status.diverged:
             reasons.append(_why_grown(setup, run))
@@ -184,7 +185,8 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
 
 
 def _solution(setup: Setup, run: RunState) -> Solution:
-    functions, method = setup.program.functions, setup.method
+    functions = setup.program.functions
+    method = setup.method
     rows = loop.rows_of(setup.program, setup.inputs, run.agents)
     if setup.program.placement:
         # here, for this process alone
@@ -294,7 +296,8 @@ def _far_apart(setup: Setup, solution: Solution) -> str:
         return ""
     norm = lambda tree: sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
     half = lambda sign: jax.tree.map(lambda a, b: jnp.mean(a + sign * b, axis=0) / 2, y, z)
-    apart, centre = norm(half(-1)), norm(half(1))
+    apart = norm(half(-1))
+    centre = norm(half(1))
     if not apart > FAR * (1 + centre):
         return ""
     return (
@@ -352,7 +355,9 @@ def _why_not_finite(setup: Setup, run: RunState, failed: int | None) -> str:
 def explain(setup: Setup, run: RunState, failed: int) -> str:
     """What keeps the run bounded, or what was tried without success: found by trials from the same
     start, if it can be made again. A stream cannot be read from its beginning."""
-    program, inputs, method = setup.program, setup.inputs, setup.method
+    program = setup.program
+    inputs = setup.inputs
+    method = setup.method
     settings = {name: method.settings[name] for name in method.step_sizes}
     names = [name for name, value in settings.items() if isinstance(value, int | float)]
     if setup.source is not None or loop.is_large(run.agents) or not names:

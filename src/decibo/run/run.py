@@ -43,8 +43,6 @@ LONGEST = 1000  # the most steps of an interval, so that the host can look in be
 SECONDS = 0.5  # how long a chunk should take: often enough for progress, too seldom to be felt
 APART = 8  # every so many chunks, the last record is timed
 SAMPLES = 3  # so many times, the steps of an interval are timed
-# seconds: records that take longer are always timed, since a call costs little beside them
-LONG = 5e-4
 COMPILING = "/jax/core/compile/"  # JAX's names of what it reports
 
 
@@ -176,7 +174,6 @@ class Setup:
     run.
 
     start   the starting rows of all agents, on the host where there are several devices
-    center  their mean x
     cost    what one step costs one agent
     source  where minibatches come from, if they are a stream
     """
@@ -189,7 +186,6 @@ class Setup:
     program: Program
     inputs: Inputs
     start: dict[str, jax.Array]
-    center: np.ndarray
     cost: Cost
     targets: dict[str, float]
     checkpointer: Checkpointer | None
@@ -341,8 +337,8 @@ class SpreadStepper(CompiledStepper):
     """The same on several devices, and the same chunks in all processes.
 
     Processes of one run must call the compiled program alike, but each has its own clock and
-    receives its own signals. So each votes with every chunk how long the last one and a record took
-    and whether it was asked to stop, and all get the maximum.
+    receives its own signals. So each votes with every chunk how long the last one took and whether
+    it was asked to stop, and all get the maximum.
     """
 
     last = (1, 0.0)  # intervals and seconds of the last chunk
@@ -359,14 +355,14 @@ class SpreadStepper(CompiledStepper):
     ) -> Progress:
         placement = self.setup.program.placement
         assert placement is not None
-        row = [self.asked, self.last[1], self.timing.record, self.failure is not None]
+        row = [self.asked, self.last[1], self.failure is not None]
         rows = np.tile(np.array(row, np.float32), (placement.mesh.size, 1))
         return super().call(inputs, state, step, chunk, placement.split_devices(rows))
 
     def agreed(self, end: Progress, took: float, stop: str | None) -> tuple[int, float, bool]:
         if jax.process_count() == 1:
             return super().agreed(end, took, stop)
-        asked, seconds, self.timing.agreed, failed = map(float, end.votes)
+        asked, seconds, failed = map(float, end.votes)
         if failed:
             check_same({}, self.failure)  # raises, in all processes
         count = self.last[0]  # what is agreed on is a chunk old
@@ -439,14 +435,12 @@ class Timing:
         self.samples = 0  # how often steps were timed alone
         self.step = math.inf  # seconds
         self.record = 0.0
-        self.agreed: float | None = None  # the seconds of a record, as all processes know it
         self.idle = math.inf  # seconds of a call that does nothing
 
     def apart(self) -> bool:
         """Whether the last record of the next chunk is made in a call of its own."""
         self.chunks += 1
-        record = self.record if self.agreed is None else self.agreed
-        return self.samples < SAMPLES or self.chunks % APART == 1 or record > LONG
+        return self.samples < SAMPLES or self.chunks % APART == 1
 
     def split(self, lap: Seconds, steps: int, records: int) -> Seconds:
         """The time of a call with so many steps and records, as steps and measuring."""

@@ -339,9 +339,8 @@ def prepare(
     if Need.LOCKSTEP not in network.gives:
         cost = cost.at_speed(*network.active)
     program = Program(functions, recorded, tuple(targets), placement, memory=memory)
-    center = np.asarray(rows["x"]).mean(axis=0)
     return Setup(
-        problem, network, method, steps, every, program, inputs, rows, center, cost, targets,
+        problem, network, method, steps, every, program, inputs, rows, cost, targets,
         checkpointer, source,
     )  # fmt: skip
 

@@ -35,8 +35,8 @@ from decibo.run.jaxpr_split import types
 from decibo.run.loop import Inputs, Program
 from decibo.run.observers import Callbacks, Report, watched
 from decibo.run.outcome import MOREAU, judge, unmoved, worsened
+from decibo.run.repeat import seed_numbers
 from decibo.run.run import Clock, Ended, Observer, Plan, run
-from decibo.run.seeds import seed_numbers
 from decibo.run.solution import Status
 from decibo.run.solve import (
     Measures,
@@ -118,7 +118,8 @@ class Sweep:
         sound = np.array([status.sound for status in self.status])
         values = np.where(sound, self.history[measure][:, -1], np.nan)
         # runs come case by case, setting by setting, seed by seed
-        cases, seeds = len(set(self.cases)), len(set(self.seeds))
+        cases = len(set(self.cases))
+        seeds = len(set(self.seeds))
         means = values.reshape(cases, -1, seeds).mean(axis=(0, 2))
         if not np.isfinite(means).any():
             raise InputError(
@@ -288,7 +289,8 @@ def _run(
     """Prepare the runs, and make them batch after batch; an interruption leaves what there is."""
     # What all runs share; and where they start, by case and seed. Cases with the same points share
     # their rows, which are then in memory once.
-    functions, agents = problem.functions, cases[0][0].agents
+    functions = problem.functions
+    agents = cases[0][0].agents
     data = problem.local(range(agents))
     found = [examined(problem, cell.method, functions, data) for cell in cells]
     variables = found[0].variables
@@ -331,7 +333,8 @@ def _run(
         keys = [jax.random.key(cell.seed) for cell in chosen]
         begun = [starts[cell.case, cell.seed] for cell in chosen]
         methods = [cell.method for cell in chosen]
-        mixing, reach = mixings[0], reaches[0]
+        mixing = mixings[0]
+        reach = reaches[0]
         if several:
             mixing = stack([mixings[cell.case] for cell in chosen])
             reach = stack([reaches[cell.case] for cell in chosen])
