@@ -21,8 +21,7 @@ from decibo.problem.problem import Problem
 from decibo.problem.reference import Reference
 from decibo.report.group import with_spread
 from decibo.report.network_svg import network_svg
-from decibo.run.repeat import Repeats
-from decibo.run.seeds import Band
+from decibo.run.repeat import Band, Repeats
 from decibo.run.solution import Solution
 from decibo.run.sweep import Sweep
 from decibo.runs.folder import describe_network
