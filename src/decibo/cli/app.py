@@ -111,22 +111,27 @@ Trusted = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 
-def work_of(place: str, joined: bool = False) -> Callable[[Callable[..., Any]], Callable[..., int]]:
+def work_of(
+    place: str, joined: bool = False, compiles: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., int]]:
     """What a command does: a function somewhere in decibo.cli, with the same arguments, imported
     when the command is called. Options and help are here, since JAX takes a second to import.
 
-    joined   before it touches a device, the processes join each other, if a launcher started
-             several, and the cache of compiled programs is set up
+    joined    before it touches a device, the processes join each other, if a launcher started
+              several
+    compiles  the cache of compiled programs is set up, as for all that are joined
     """
 
     def carried_out(command: Callable[..., Any]) -> Callable[..., int]:
         @wraps(command)
         def call(**options: Any) -> int:
             if joined:
-                from decibo.cli import cache
                 from decibo.parallel.processes import init_distributed
 
                 init_distributed()
+            if joined or compiles:
+                from decibo.cli import cache
+
                 cache.enable()
             module, _, name = place.partition(".")
             return getattr(import_module(f"decibo.cli.{module}"), name)(**options)
@@ -266,14 +271,7 @@ def sweep(
 
 @app.command()
 @work_of("run.check", joined=True)
-def check(
-    path: File,
-    method: Method = None,
-    radius: Annotated[
-        float, typer.Option(help="Around the start, for constants that are estimated.")
-    ] = 1.0,
-    as_json: Json = False,
-):
+def check(path: File, method: Method = None, as_json: Json = False):
     """Check the objectives, and show what the theory guarantees.
 
     \b
@@ -301,12 +299,6 @@ def report(
     measure: Annotated[
         str | None, typer.Option(help="The measure of the figures and the LaTeX table.")
     ] = None,
-    axis: Annotated[
-        str, typer.Option(help="Unit of the table: step, work, gradients, bytes, seconds.")
-    ] = "step",
-    band: Annotated[
-        str, typer.Option(help="Of several seeds in figures: quartiles or range.")
-    ] = "quartiles",
     size: Annotated[
         str | None, typer.Option(metavar="WxH", help="Inches of a panel: 3.3x2.4.")
     ] = None,
@@ -435,6 +427,7 @@ app.add_typer(site, name="site")
 
 
 @site.command("init")
+@work_of("site.init")
 def init_site(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What other sites call it.")],
     address: Annotated[
@@ -445,91 +438,74 @@ def init_site(
     ] = None,
     home: HomeFolder = None,
     as_json: Json = False,
-) -> int:
+):
     """Make a key for this site, which never leaves it, and its card.
 
     \b
     Example:
       decibo site init --name north --address north.example.org:7400
     """
-    from decibo.cli.site import init as make_site
-
-    return make_site(name, address, home, as_json)
 
 
 @site.command()
-def card(home: HomeFolder = None, as_json: Json = False) -> int:
+@work_of("site.card")
+def card(home: HomeFolder = None, as_json: Json = False):
     """Show the card of this site: what goes into job files."""
-    from decibo.cli.site import card as show_card
-
-    return show_card(home, as_json)
 
 
 @site.command("check")
+@work_of("site.check")
 def check_site(
-    job: JobFile,
+    path: JobFile,
     home: HomeFolder = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the neighbours.")] = 5.0,
     synthetic: Synthetic = False,
     trusted: Trusted = None,
     same_programs: SamePrograms = False,
     as_json: Json = False,
-) -> int:
+):
     """Show what would leave this site, how often and to whom.
 
     Also asks the neighbours whether they run the same job.
     """
-    from decibo.cli.site import check as check_job
-
-    return check_job(job, home, wait, synthetic, trusted or (), same_programs, as_json)
 
 
 @app.command()
+@work_of("join.join", compiles=True)
 def join(
-    job: JobFile,
+    path: JobFile,
     home: HomeFolder = None,
     synthetic: Synthetic = False,
     trusted: Trusted = None,
     same_programs: SamePrograms = False,
     as_json: Json = False,
-) -> int:
+):
     """Take part in a job as the site of this machine.
 
     After a crash the same command goes on from the last checkpoint.
     """
-    from decibo.cli import cache
-    from decibo.cli.join import join as take_part
-
-    cache.enable()
-    return take_part(job, home, synthetic, trusted or (), same_programs, as_json)
 
 
 @app.command()
+@work_of("join.relay")
 def relay(
-    job: JobFile,
+    path: JobFile,
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")],
     home: HomeFolder = None,
-) -> int:
+):
     """Connect sites of a job that can only call out.
 
     It copies what it cannot read: the sites' own encryption goes through.
     """
-    from decibo.cli.join import relay as run_relay
-
-    return run_relay(job, listen, home)
 
 
 @app.command()
-def rehearse(job: JobFile, trusted: Trusted = None, as_json: Json = False) -> int:
+@work_of("join.rehearse", compiles=True)
+def rehearse(path: JobFile, trusted: Trusted = None, as_json: Json = False):
     """Try a job on this machine: each site a process.
 
     The data is that of the job's problem; the result is compared with solve.
     """
-    from decibo.cli import cache
-    from decibo.cli.join import rehearse as try_job
-
-    cache.enable()
-    return try_job(job, trusted or (), as_json)
 
 
 def main(

@@ -79,7 +79,16 @@ def compare(
             found = tuned(script, choices, tune)
             choices = [each.choice for each in found]
             if is_first() and not as_json:
-                _show_tuned(script, found, tune)
+                cells = []
+                for each in found:
+                    best = [f"{name}={format_setting(v)}" for name, v in each.settings.items()]
+                    cells.append((each.choice.label, ", ".join(best) or "as given", each.remark))
+                terminal.table(("method", f"best of {tune}", "remark"), cells, left=3)
+                numbers = listed([str(seed) for seed in _tuning_seeds(script)])
+                terminal.say(
+                    f"Tuned for {_measure(script)} with the seeds {numbers}, judged with others:",
+                    "",
+                )
         places = by_folder(choices, folder)
         tasks = [Task(choice.label, choice, places[choice.label]) for choice in choices]
         done = solve_all(script, tasks, resumed=resumed)
@@ -107,8 +116,7 @@ class Tuned(NamedTuple):
 
 def tuned(script: Script, choices: Sequence[Choice], tries: int) -> list[Tuned]:
     """Every method with the best of so many settings, each tried with the tuning seeds."""
-    judging = [seed for seed in script.seeds if seed is not None] or [script.settings.seed]
-    seeds = [max(judging) + 1 + k for k in range(SEEDS)]
+    seeds = _tuning_seeds(script)
     built = [script.build(seed) for seed in seeds]
     measure = _measure(script)
     if is_first() and not script.varied:
@@ -180,6 +188,12 @@ def tuned(script: Script, choices: Sequence[Choice], tries: int) -> list[Tuned]:
     return found
 
 
+def _tuning_seeds(script: Script) -> list[int]:
+    """Those after the seeds of the comparison."""
+    judging = [seed for seed in script.seeds if seed is not None] or [script.settings.seed]
+    return [max(judging) + 1 + k for k in range(SEEDS)]
+
+
 def _measure(script: Script) -> str:
     """What is judged: the first that a reader looks for of what the file records."""
     listed = script.arguments(None)["measures"]
@@ -222,14 +236,3 @@ def _scores(
         lost = np.array([not status.sound for status in ran.status])
         total += np.where(lost, np.inf, later.mean(axis=1))
     return np.where(np.isfinite(total), total / len(seeds), np.inf)
-
-
-def _show_tuned(script: Script, found: Sequence[Tuned], tries: int) -> None:
-    rows = []
-    for each in found:
-        settings = ", ".join(f"{name}={format_setting(v)}" for name, v in each.settings.items())
-        rows.append((each.choice.label, settings or "as given", each.remark))
-    terminal.table(("method", f"best of {tries}", "remark"), rows, left=3)
-    first = max([seed for seed in script.seeds if seed is not None] or [script.settings.seed]) + 1
-    numbers = listed([str(first + k) for k in range(SEEDS)])
-    terminal.say(f"Tuned for {_measure(script)} with the seeds {numbers}, judged with others:", "")

@@ -70,32 +70,104 @@ def demo(out: Path, as_json: bool) -> int:
     folders = {
         label: check_target(out / label.replace(", ", "-").replace(" ", "_")) for label in choices
     }
-    visible = is_first() and not as_json
-    if visible:
-        _introduce(data)
+    say = terminal.say if is_first() and not as_json else lambda *lines: None
+    say(
+        "Who has heart disease? Four hospitals want one model from the records of all,",
+        f"and no record may leave its hospital. {len(data.labels)} patients to learn from, "
+        f"{len(data.test_labels)} new.",
+        "",
+    )
     first: dict[str, Trial] = {}
     scores: dict[str, list[float]] = {}
+
+    def row(text: str, width: int, shares: list[float], before: str = "") -> None:
+        """A line as soon as it is known."""
+        if is_first() and not as_json:
+            print(f"{text}{before}{shares[0]:12.3f}{_mean(shares):>{width}}", flush=True)
+
+    if is_first() and not as_json:
+        print(f"{'':38}{'patients':>9}{'correct on the 254 new ones':>31}")
+        print(f"{'':38}{'':>9}{'this split':>12}{f'mean of {len(SPLITS)} splits':>19}", flush=True)
     with interruptible():
         for label, chosen in choices.items():
             if label == TOGETHER:
                 scores[POOLED] = [pooled(split) for split in splits]
-                _show(visible, POOLED, len(data.labels), scores[POOLED])
+                row(f"{POOLED:38}", 19, scores[POOLED], f"{len(data.labels):9}")
             trials = [learn(split, network, chosen) for split in splits]
             first[label] = trials[0]
             write_run(folders[label], trials[0].solution, trials[0].problem, network, label=label)
             scores[label] = [trial.accuracy for trial in trials]
-            _show(visible, label, int(np.isin(data.silos(), chosen).sum()), scores[label])
-        if visible:
-            _compare(scores, first[TOGETHER].solution)
+            patients = int(np.isin(data.silos(), chosen).sum())
+            row(f"{label:38}", 19, scores[label], f"{patients:9}")
+        solution = first[TOGETHER].solution
+        published = ", ".join(f"{name} {share:.3f}" for name, share in PUBLISHED.items())
+        say(
+            "",
+            "Published by FLamby (NeurIPS 2022) for this split, means of five seeds:",
+            f"{published}.",
+            "A share of 254 patients has a standard error of 0.025. Together minus one place, "
+            f"over {len(SPLITS)} splits: {_mean(np.subtract(scores[TOGETHER], scores[POOLED]))}.",
+            f"No step size was chosen by hand: {solution.steps} steps,"
+            f" {format_seconds(solution.cost.seconds)}. In a step a hospital sends"
+            f" {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
+            "",
+        )
         mistakes = [mistaken(split, network) for split in splits]
+
+    # What one hospital's mistake costs, and who is asked about it.
+    ways = {
+        "nobody notices": [found.nothing for found in mistakes],
+        "only the checked records train": [found.checked_alone for found in mistakes],
+        "each hospital weighs as far as it can be trusted": [found.trust for found in mistakes],
+    }
+    asked = sum(SWAPPED in each.asked for each in mistakes)
+    honest = sum(bool(set(each.asked) - {SWAPPED}) for each in mistakes)
+    say(
+        f"One hospital, {SWAPPED}, enters sick and healthy the wrong way round, and {CHECKED}"
+        " records of each were read a second time. Who is it? On this split:",
+        "",
+    )
+    if is_first() and not as_json:
+        print(mistakes[0].audit)
+    say(
+        "",
+        f"Over {len(mistakes)} splits the audit asks {SWAPPED} in {asked}, and an"
+        f" honest hospital in {honest}. Correct on new patients:",
+    )
+    for label, shares in ways.items():
+        row(f"{label:50}", 18, shares)
     if is_first():
         page = report(list(reversed(folders.values())), out / "report.html")
+        say(
+            "",
+            f"Open {terminal.path_of(page)} in a browser: curves, network, costs.",
+            "Next: docs/how-to/owners.md has your own tables, docs/tutorial.md your own problem.",
+        )
+        by = "FLamby, NeurIPS 2022, means of five seeds"
+        found = {
+            "splits": SPLITS,
+            "accuracy": scores,
+            "published": {"by": by, "accuracy": PUBLISHED},
+            "mistaken": {
+                "hospital": SWAPPED,
+                "accuracy": ways,
+                "asked": [each.asked for each in mistakes],
+                "audit": [entry._asdict() for entry in mistakes[0].audit],
+            },
+            "runs": {
+                label: terminal.run_as_dict(trial.solution, folders[label])
+                for label, trial in first.items()
+            },
+            "page": page,
+        }
         if as_json:
-            _as_json(scores, first, mistakes, folders, page)
-        else:
-            _show_mistakes(mistakes)
-            _close(page)
+            terminal.print_json(found)
     return max(code_of(trial.solution.status) for trial in first.values())
+
+
+def _mean(values: Sequence[float] | np.ndarray) -> str:
+    """A mean with its standard error."""
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
 
 
 # Alone, together, pooled
@@ -200,120 +272,19 @@ def mistaken(data: Dataset, network: decibo.Network) -> Mistake:
     model = SiloTrust(network=network, random_state=0).fit(
         data.features, labels, data.silos(), checked, first=entered
     )
-    right = lambda rows: learn(replace(data, **_rows(data, labels, rows)), network, names).accuracy
+
+    def right(rows: np.ndarray) -> float:
+        """The accuracy if these records train."""
+        some = {
+            "features": data.features[rows],
+            "labels": labels[rows],
+            "groups": data.silos()[rows],
+        }
+        return learn(replace(data, **some), network, names).accuracy
+
     return Mistake(
         right(np.ones_like(checked)),
         right(checked),
         float(model.score(data.test_features, data.test_labels)),
         model.audit(),
-    )
-
-
-def _rows(data: Dataset, labels: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Some of the training records, with other labels."""
-    return {"features": data.features[rows], "labels": labels[rows], "groups": data.silos()[rows]}
-
-
-# What is shown
-
-
-def _introduce(data: Dataset) -> None:
-    terminal.say(
-        "Who has heart disease? Four hospitals want one model from the records of all,",
-        f"and no record may leave its hospital. {len(data.labels)} patients to learn from, "
-        f"{len(data.test_labels)} new.",
-        "",
-    )
-    print(f"{'':38}{'patients':>9}{'correct on the 254 new ones':>31}")
-    print(f"{'':38}{'':>9}{'this split':>12}{f'mean of {len(SPLITS)} splits':>19}", flush=True)
-
-
-def _show(visible: bool, label: str, patients: int, shares: list[float]) -> None:
-    """A line as soon as it is known."""
-    if visible:
-        print(f"{label:38}{patients:9}{shares[0]:12.3f}{_mean(shares):>19}", flush=True)
-
-
-def _mean(values: Sequence[float] | np.ndarray) -> str:
-    """A mean with its standard error."""
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
-
-
-def _compare(scores: dict[str, list[float]], solution: decibo.Solution) -> None:
-    terminal.say(
-        "",
-        "Published by FLamby (NeurIPS 2022) for this split, means of five seeds:",
-        f"{_listed(PUBLISHED)}.",
-        "A share of 254 patients has a standard error of 0.025. Together minus one place, "
-        f"over {len(SPLITS)} splits: {_mean(np.subtract(scores[TOGETHER], scores[POOLED]))}.",
-        f"No step size was chosen by hand: {solution.steps} steps,"
-        f" {format_seconds(solution.cost.seconds)}. In a step a hospital sends"
-        f" {format_bytes(solution.cost.bytes)} to each neighbour, and never a record.",
-        "",
-    )
-
-
-def _listed(shares: dict[str, float]) -> str:
-    return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
-
-
-def _show_mistakes(mistakes: Sequence[Mistake]) -> None:
-    found = sum(SWAPPED in each.asked for each in mistakes)
-    honest = sum(bool(set(each.asked) - {SWAPPED}) for each in mistakes)
-    terminal.say(
-        f"One hospital, {SWAPPED}, enters sick and healthy the wrong way round, and {CHECKED}"
-        " records of each were read a second time. Who is it? On this split:",
-        "",
-    )
-    print(mistakes[0].audit)
-    terminal.say(
-        "",
-        f"Over {len(mistakes)} splits the audit asks {SWAPPED} in {found}, and an"
-        f" honest hospital in {honest}. Correct on new patients:",
-    )
-    for label, shares in _mistake_rows(mistakes).items():
-        print(f"{label:50}{shares[0]:12.3f}{_mean(shares):>18}")
-
-
-def _mistake_rows(mistakes: Sequence[Mistake]) -> dict[str, list[float]]:
-    return {
-        "nobody notices": [found.nothing for found in mistakes],
-        "only the checked records train": [found.checked_alone for found in mistakes],
-        "each hospital weighs as far as it can be trusted": [found.trust for found in mistakes],
-    }
-
-
-def _as_json(
-    scores: dict[str, list[float]],
-    trials: dict[str, Trial],
-    mistakes: Sequence[Mistake],
-    folders: dict[str, Path],
-    page: Path,
-) -> None:
-    runs = {
-        label: terminal.run_as_dict(trial.solution, folders[label])
-        for label, trial in trials.items()
-    }
-    terminal.print_json(
-        {
-            "splits": SPLITS,
-            "accuracy": scores,
-            "published": {"by": "FLamby, NeurIPS 2022, means of five seeds", "accuracy": PUBLISHED},
-            "mistaken": {
-                "hospital": SWAPPED,
-                "accuracy": _mistake_rows(mistakes),
-                "asked": [found.asked for found in mistakes],
-                "audit": [row._asdict() for row in mistakes[0].audit],
-            },
-            "runs": runs,
-            "page": page,
-        }
-    )
-
-
-def _close(page: Path) -> None:
-    terminal.say(
-        "",
-        f"Open {terminal.path_of(page)} in a browser: curves, network, costs.",
-        "Next: docs/how-to/owners.md has your own tables, docs/tutorial.md your own problem.",
     )

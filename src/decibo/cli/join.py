@@ -47,7 +47,7 @@ def join(
     path: Path,
     home: Path | None,
     synthetic: bool,
-    trusted: Iterable[str],
+    trusted: Iterable[str] | None,
     same_programs: bool,
     as_json: bool,
 ) -> Exit:
@@ -56,7 +56,7 @@ def join(
     site = Identity.at(home)
     if "estimator" in read_tables(path):
         return _fit(path, site, same_programs, as_json)
-    trust = trust_for(path, trusted, as_json)
+    trust = trust_for(path, trusted or (), as_json)
     with computing_in(read_dtype(path)), interruptible():
         job = load_job(path, trust)
         data = load_data(site, trust, synthetic)
@@ -112,10 +112,10 @@ def relay(path: Path, listen: str, home: Path | None) -> Exit:
     return Exit.RAN
 
 
-def rehearse(path: Path, trusted: Iterable[str], as_json: bool) -> Exit:
+def rehearse(path: Path, trusted: Iterable[str] | None, as_json: bool) -> Exit:
     """All sites of a job as processes of this machine, with the data that its problem has; compared
     with solve."""
-    names = list(trusted)
+    names = list(trusted or ())
     trust = trust_for(path, names, as_json)
     with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
         job = load_job(path, trust)

@@ -19,8 +19,6 @@ def report(
     latex: Path | None,
     figures: bool,
     measure: str | None,
-    axis: str,
-    band: str,
     size: str | None,
     font: float | None,
     log: bool,
@@ -39,11 +37,7 @@ def report(
         raise InputError(f"--size must be inches as 3.3x2.4, but it is {size}.")
     labels = [] if order is None else re.split(r",\s*(?![^\[(]*[\])])", order)
 
-    table = (
-        ""
-        if latex is None
-        else pages.latex_table(folders, measure=measure, axis=axis, order=labels)
-    )
+    table = "" if latex is None else pages.latex_table(folders, measure=measure, order=labels)
     page = pages.report(folders, place, order=labels)
     written = [page]
     if latex is not None and str(latex) != "-":
@@ -53,7 +47,6 @@ def report(
             folders,
             place.parent / f"{place.stem}-figures",
             measures=None if measure is None else [measure],
-            band=band,
             size=(float(inches[1]), float(inches[2])),
             font=font,
             log=log,

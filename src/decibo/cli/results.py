@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,35 @@ def show(
     several = seeds != [None]
     varied, fixed = [*done.script.varied, "the seed of solve"], done.script.fixed
     if as_json:
+        settings = []
+        for group in groups:
+            measures = {}
+            for name in group.measures:
+                end = group.end(name)
+                curve = group.band(name)
+                names = ("median", "low", "high") if len(curve.step) else ()
+                last = {part: getattr(curve, part)[-1] for part in names}
+                measures[name] = asdict(end) | last
+            settings.append(
+                {
+                    "label": group.label,
+                    "seeds": [run.seed for run in group.runs],
+                    "ended": dict(Counter(run.status for run in group.runs)),
+                    "measures": measures,
+                }
+            )
+        same = ("label", "seed", "status", "message", "steps", "seconds")
+        runs = [
+            {name: getattr(record, name) for name in same}
+            | {
+                "method": record.method["text"],
+                "last": {name: last_value(record, name) for name in record.measures},
+                "network": record.network["name"],
+                "cost": record.cost | _totals(record),
+                "folder": str(record.folder),
+            }
+            for record in records
+        ]
         terminal.print_json(
             {
                 "seeds": seeds,
@@ -36,8 +66,8 @@ def show(
                 "fixed": fixed,
                 "kept": done.kept,
                 **({"tuned": tuned} if tuned else {}),
-                "settings": [_group_as_dict(group) for group in groups],
-                "runs": [_run_as_dict(record) for record in records],
+                "settings": settings,
+                "runs": runs,
                 "folder": str(folder),
             }
         )
@@ -143,32 +173,4 @@ def _totals(run: RunRecord) -> dict[str, float]:
         "gradients_total": cost["gradients"] * cost["agents"] * run.steps,
         "work_total": cost["work"] * cost["agents"] * run.steps,
         "bytes_total": cost["bytes"] * cost["links"] * run.steps,
-    }
-
-
-def _group_as_dict(group: Group) -> dict[str, object]:
-    measures = {}
-    for name in group.measures:
-        end = group.end(name)
-        curve = group.band(name)
-        names = ("median", "low", "high") if len(curve.step) else ()
-        last = {part: getattr(curve, part)[-1] for part in names}
-        spread = {part: getattr(end, part) for part in ("mean", "deviation", "count", "of")}
-        measures[name] = spread | last
-    return {
-        "label": group.label,
-        "seeds": [run.seed for run in group.runs],
-        "ended": dict(Counter(run.status for run in group.runs)),
-        "measures": measures,
-    }
-
-
-def _run_as_dict(record: RunRecord) -> dict[str, object]:
-    same = ("label", "seed", "status", "message", "steps", "seconds")
-    return {name: getattr(record, name) for name in same} | {
-        "method": record.method["text"],
-        "last": {name: last_value(record, name) for name in record.measures},
-        "network": record.network["name"],
-        "cost": record.cost | _totals(record),
-        "folder": str(record.folder),
     }

@@ -28,7 +28,6 @@ from decibo.files import sha256
 from decibo.run import checkpoint_files
 from decibo.run.solution import Status
 from decibo.runs.folder import seed_folder
-from decibo.validate import positive
 
 
 def run(
@@ -92,11 +91,10 @@ def resume(folder: Path, steps: int | None, as_json: bool) -> int:
         return _run(script, choice, kept.seed, folder, True, True, as_json)
 
 
-def check(path: Path, method: str | None, radius: float, as_json: bool) -> int:
+def check(path: Path, method: str | None, as_json: bool) -> int:
     """What is wrong with the objectives, and which conditions of the theorem hold for this method.
     The exit code does not depend on the answer: the conditions are sufficient, and many runs
     converge outside them."""
-    positive("--radius", radius)
     with opened(path) as script:
         choice = script.choose(method)
         try:
@@ -105,7 +103,7 @@ def check(path: Path, method: str | None, radius: float, as_json: bool) -> int:
                 decibo.check_problem(parts.problem)
             except decibo.ConformanceError as error:
                 note(str(error))
-            result = decibo.theory.check(*parts, radius=radius)
+            result = decibo.theory.check(*parts)
             text = result.to_json() if as_json else f"{result}\n"
         except ArithmeticError as error:
             raise InputError(

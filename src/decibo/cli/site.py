@@ -75,7 +75,7 @@ def check(
     home: Path | None,
     wait: float,
     synthetic: bool,
-    trusted: Iterable[str],
+    trusted: Iterable[str] | None,
     same_programs: bool,
     as_json: bool,
 ) -> Exit:
@@ -84,7 +84,7 @@ def check(
     site = Identity.at(home)
     if "estimator" in read_tables(path):
         return _check_fit(path, site, wait, same_programs, as_json)
-    trust = trust_for(path, trusted, as_json)
+    trust = trust_for(path, trusted or (), as_json)
     with computing_in(read_dtype(path)):
         job = load_job(path, trust)
         run = prepare(job, site.name, load_data(site, trust, synthetic))

@@ -171,8 +171,14 @@ def solve_into(
     """Solve and write the run folder."""
     check_target(folder)
     code = script.code()
-    if checkpoint and not continued:
-        _check_no_checkpoints(folder)
+    # Only a run that a launcher restarts after a failure replaces the checkpoints of an old one.
+    fresh = checkpoint and not continued and RESTARTED not in os.environ
+    if fresh and checkpoint_files.steps(folder / "checkpoint"):
+        place = terminal.path_of(folder)
+        raise InputError(
+            f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
+            f"Continue with: decibo resume {place}, or choose another folder with --out.",
+        )
     if jax.process_count() > 1:
         check_same({"--checkpoint": checkpoint, "the folder of the run": folder})
     place = folder / "checkpoint"
@@ -280,17 +286,6 @@ def kept_settings(folder: Path) -> ResumeRecord:
     return kept
 
 
-def _check_no_checkpoints(folder: Path) -> None:
-    """A new run does not replace the checkpoints of an old one, unless a launcher restarts it after
-    a failure."""
-    if RESTARTED not in os.environ and checkpoint_files.steps(folder / "checkpoint"):
-        place = terminal.path_of(folder)
-        raise InputError(
-            f"{place} holds checkpoints of an earlier run, which a new run does not overwrite.",
-            f"Continue with: decibo resume {place}, or choose another folder with --out.",
-        )
-
-
 def judged(script: Script, problem: decibo.Problem) -> Script:
     """The script with measures by which methods and settings can be compared, unless it names its
     own.
@@ -299,24 +294,20 @@ def judged(script: Script, problem: decibo.Problem) -> Script:
     time. What a method believes to be its gradient (direction_norm) is small wherever it rests, and
     f(x, y) is low where y is not y*(x).
     """
-    if script.settings.measures is not None or not _is_cheap(problem):
+    # An exact reference needs data that is all here, and should be a matter of milliseconds.
+    if script.settings.measures is not None or jax.process_count() > 1:
         return script
-    return script.changed(measures=("cheap", "phi", "stationarity"))
-
-
-def _is_cheap(problem: decibo.Problem) -> bool:
-    """Whether there is an exact reference, for data that is all here, and it is a matter of
-    milliseconds."""
-    if jax.process_count() > 1 or callable(problem.data) or isinstance(problem.sample, Stream):
-        return False
+    if callable(problem.data) or isinstance(problem.sample, Stream):
+        return script
     numbers = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(problem.data))
     if problem.y_layout.size > DENSE or problem.y_layout.size * numbers > CHEAP:
-        return False
+        return script
     if why_no_products(problem.functions, one_of(problem.data)):
-        return False
+        return script
     start = problem.x_layout.ravel(problem.x0), problem.y_layout.ravel(problem.y0)
-    # not if inner is flat in y
-    return bool(exact(problem.functions, problem.data, *start).converged)
+    if not exact(problem.functions, problem.data, *start).converged:  # inner is flat in y
+        return script
+    return script.changed(measures=("cheap", "phi", "stationarity"))
 
 
 def code_of(status: Status) -> Exit:

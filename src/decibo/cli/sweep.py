@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import decibo
@@ -37,8 +38,6 @@ from decibo.run.sweep import Sweep, joined
 RECORD = "sweep.json"
 LONGEST = 30  # rows of the table on the terminal; the file has all
 
-Row = Mapping[str, object]
-
 
 def sweep(
     path: Path,
@@ -64,24 +63,42 @@ def sweep(
         result = _run(script, choice.method, varied)
         rows = [dict(row) for row in result.table]
         measure = next((name for name in terminal.ordered(result.history) if name in rows[0]), None)
-        best = _best(result, measure)
+        # None if no setting gave an answer with every seed, which the table shows.
+        best: dict[str, object] = {}
+        with suppress(InputError):
+            best = dict(result.best(measure)) if measure is not None else {}
         if is_first():
+            # The code, and checksums of all files, by which a later sweep knows them.
             table = to_csv({name: [row[name] for row in rows] for name in rows[0]})
-            _write(folder, script.code(), table)
+            code = script.code()
+            sums = {f"code/{name}": sha256(content) for name, content in code.items()}
+            record = {"files": sums | {"sweep.csv": sha256(encode(table))}}
+            folder.mkdir(parents=True, exist_ok=True)
+            write_code(folder / "code", code)
+            contents = {RECORD: encode_record("decibo sweep", 1, record), "sweep.csv": table}
+            atomic_write_all(folder, contents)
+
+            place = terminal.path_of(folder)
             if as_json:
                 terminal.print_json(
                     {"rows": rows, "measure": measure, "best": best, "folder": str(folder)}
                 )
-            else:
+            else:  # settings, status, and as many measures as fit
+                names = list(rows[0])
+                count = names.index("status") + 1
+                names = names[:count] + terminal.ordered(names[count:])[:3]
+                cells = [[row[name] for name in names] for row in rows[:LONGEST]]
+                terminal.table(names, cells, left=0)
+                if len(rows) > LONGEST:
+                    terminal.say(f"... and {len(rows) - LONGEST} more, in {place}/sweep.csv")
+                terminal.say(f"Written to {place}")
+            if best and not as_json:
                 changed = ", ".join(f"{name}={format_setting(v)}" for name, v in best.items())
-                spec = f"{choice.method.name}[{changed}]"
-                _show(rows, folder, f"Least {measure}: {changed}" if best else "")
-                if best:
-                    terminal.say(f"Next: decibo run {typed(script, spec)}")
-    statuses = [Status(str(row["status"])) for row in rows]
-    if Status.interrupted in statuses:
+                command = typed(script, f"{choice.method.name}[{changed}]")
+                terminal.say(f"Least {measure}: {changed}", f"Next: decibo run {command}")
+    if Status.interrupted in result.status:
         return Exit.INTERRUPTED
-    return Exit.RAN if any(status.sound for status in statuses) else Exit.DIVERGED
+    return Exit.RAN if any(status.sound for status in result.status) else Exit.DIVERGED
 
 
 def _run(script: Script, method: decibo.Algorithm, grid: Mapping[str, list]) -> Sweep:
@@ -138,37 +155,3 @@ def _check_target(folder: Path) -> None:
             " of a sweep or was changed since.",
             "Choose a new or empty folder with --out.",
         )
-
-
-def _write(folder: Path, code: dict[str, bytes], table: str) -> None:
-    """The table, the code, and sweep.json with their checksums, by which a later sweep knows
-    them."""
-    sums = {f"code/{name}": sha256(content) for name, content in code.items()}
-    record = {"files": sums | {"sweep.csv": sha256(encode(table))}}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_code(folder / "code", code)
-    contents = {RECORD: encode_record("decibo sweep", 1, record), "sweep.csv": table}
-    atomic_write_all(folder, contents)
-
-
-def _best(result: decibo.Sweep, measure: str | None) -> dict[str, object]:
-    """The best settings; none if no setting gave an answer with every seed, which the table
-    shows."""
-    if measure is None:
-        return {}
-    try:
-        return dict(result.best(measure))
-    except InputError:
-        return {}
-
-
-def _show(rows: Sequence[Row], folder: Path, best: str) -> None:
-    """Settings, status, and as many measures as fit."""
-    names = list(rows[0])
-    count = names.index("status") + 1
-    names = names[:count] + terminal.ordered(names[count:])[:3]
-    terminal.table(names, [[row[name] for name in names] for row in rows[:LONGEST]], left=0)
-    place = terminal.path_of(folder)
-    if len(rows) > LONGEST:
-        terminal.say(f"... and {len(rows) - LONGEST} more, in {place}/sweep.csv")
-    terminal.say(f"Written to {place}", *([best] if best else []))
