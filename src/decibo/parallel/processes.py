@@ -149,7 +149,8 @@ def find_launcher(env: Mapping[str, str]) -> Launcher | None:
         if count > 1:
             port = _number(env, port_at, int, PORT)
             address = hosts[0] if not port_at and ":" in hosts[0] else f"{hosts[0]}:{port}"
-            local, device = False, None
+            local = False
+            device = None
             if "TORCHELASTIC_RUN_ID" in env:
                 # torchrun itself listens at MASTER_PORT: another port follows from it.
                 here = _number(env, "LOCAL_WORLD_SIZE", int, 1)

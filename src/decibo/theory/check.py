@@ -145,7 +145,8 @@ class Check:
         return "\n".join([*rows, "", *wrap(self.advice, 80), "", self.note])
 
     def _floor(self) -> list[str]:
-        floor, title = self.floor, "floor of |grad Phi|^2:"
+        floor = self.floor
+        title = "floor of |grad Phi|^2:"
         if isinstance(floor, Bound):
             parts = f"penalty C {floor.penalty:.3g}, heterogeneity B {floor.heterogeneity:.3g}"
             rows = [f"{title} {floor.floor:.3g} ({parts})"]
@@ -275,7 +276,8 @@ def _scope(network: Network | DirectedNetwork, method: Algorithm) -> str | None:
     if method.theory.theorem == EXACT and Need.FIXED_LINKS not in network.gives:
         return "Theorem B is about networks that do not change"
     if method.theory.theorem == EXACT and "beta" in method.settings:
-        beta, gamma = method.settings["beta"], method.settings["gamma"]
+        beta = method.settings["beta"]
+        gamma = method.settings["gamma"]
         if beta is not gamma and beta != gamma:  # schedules are equal if they are the same one
             return "Theorem B covers sparkle_ed with beta = gamma only"
     return None

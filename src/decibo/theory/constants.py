@@ -128,7 +128,8 @@ class Constants:
         """The contraction of y."""
         if self.minimax:
             return (lam - 1) * self.w_gamma  # (13)
-        mu, L = self.mu_lam(lam), self.L_lam(lam)
+        mu = self.mu_lam(lam)
+        L = self.L_lam(lam)
         return mu * L / (2 * (mu + L))  # (5)
 
     def U_over_w(self, lam: float) -> float:

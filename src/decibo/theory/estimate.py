@@ -91,7 +91,8 @@ def constants(
     start = problem.y_layout.ravel(problem.y0)
     ys, solved, slope, b_f2, b_g2 = map(np.asarray, _first_order(functions, data, points, start))
     subset = np.unique(np.linspace(0, len(points) - 1, samples).astype(int))
-    xs, near = points[subset], jnp.asarray(np.where(solved[subset, None], ys[subset], start))
+    xs = points[subset]
+    near = jnp.asarray(np.where(solved[subset, None], ys[subset], start))
     away = jax.random.normal(jax.random.fold_in(key, 1), near.shape, start.dtype)
     away = near + radius * away / jnp.linalg.norm(away, axis=1, keepdims=True)
     pairs = jnp.concatenate([xs, xs, xs[:1]]), jnp.concatenate([near, away, start[None]])
@@ -111,7 +112,8 @@ def constants(
         exact_problem.at(problem.x_layout.unravel(unsolved))  # raises: there is no y*(x), and why
     # Quadratic: the same products at all points, and (8) zero; NaN, as of y**2.0 at y = 0, says
     # nothing.
-    probes, bends = curvature["probe"], curvature["bend"]
+    probes = curvature["probe"]
+    bends = curvature["bend"]
     rounding = np.finfo(probes.dtype).eps * np.abs(probes).max()
     quadratic = np.ptp(probes, axis=0).max() <= 1e3 * rounding and bool(
         np.abs(bends[np.isfinite(bends)]).max(initial=0.0) <= 8 * rounding
@@ -194,7 +196,8 @@ def _second_order(
 
     def one(d: Tree, x: Vector, y: Vector) -> dict[str, jax.Array]:
         oracle = Oracle(functions, d)
-        f, g = joined(oracle.outer_value, x.size), joined(oracle.inner_value, x.size)
+        f = joined(oracle.outer_value, x.size)
+        g = joined(oracle.inner_value, x.size)
         p = jnp.concatenate([x, y.astype(x.dtype)])
         # The same directions at every point and for every agent: products are compared between
         # points.

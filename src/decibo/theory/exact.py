@@ -187,13 +187,15 @@ class ExactSteps:
     @property
     def Lambda_c(self) -> float:
         """How fast the reference of c moves with x."""
-        c, memory = self.constants, self.chi * self.gamma
+        c = self.constants
+        memory = self.chi * self.gamma
         return math.hypot(c.L_ystar, memory * (c.L_xy + c.L_yy * c.L_ystar))  # (8)
 
     @property
     def Lambda_w(self) -> float:
         """How fast the reference of w moves with x."""
-        c, memory = self.constants, self.chi * self.gamma
+        c = self.constants
+        memory = self.chi * self.gamma
         return math.hypot(c.L_wstar, memory * (c.M_y * c.s + c.L_yy * c.L_wstar))  # (8)
 
     @property
@@ -243,14 +245,16 @@ class ExactSteps:
     @property
     def gammas(self) -> dict[str, float]:
         """The two numbers of which the rule (12) takes the smaller one for gamma."""
-        c, gap = self.constants, 1 - self.sigma
+        c = self.constants
+        gap = 1 - self.sigma
         return {"gamma <= 1/L_yy": 1 / c.L_yy, "gamma <= (1 - sigma)/mu_g": gap / c.mu_g}
 
     @property
     def alphas(self) -> dict[str, float]:
         """The two of which it takes the smaller one for alpha, with this gamma."""
         motion = self.constants.L_Phi + 2 * self.G1 + math.sqrt(2 * self.G2)
-        mixing, gap = 4 * self.sigma * self.N, 1 - self.sigma
+        mixing = 4 * self.sigma * self.N
+        gap = 1 - self.sigma
         return {
             "alpha <= 1/(L_Phi + 2 G1 + sqrt(2 G2))": 1 / motion if motion > 0 else math.inf,
             "alpha <= (1 - sigma)/(4 sigma N)": gap / mixing if mixing > 0 else math.inf,
@@ -265,7 +269,8 @@ class ExactSteps:
     @property
     def slacks(self) -> dict[str, Slack]:
         """The rows of (11); those of alpha have a meaning only if the one of gamma holds."""
-        alpha, sigma = self.alpha, self.sigma
+        alpha = self.alpha
+        sigma = self.sigma
         rows = {"gamma L_yy < 2": Slack("gamma", self.gamma * self.constants.L_yy, 2.0)}
         if rows["gamma L_yy < 2"].holds:
             moved = alpha * (self.constants.L_Phi + 2 * self.G1) + 2 * alpha**2 * self.G2
@@ -278,7 +283,8 @@ class ExactSteps:
     def largest_alpha(self) -> float:
         """The largest alpha for which Theorem B holds with this gamma; zeta is infinite there."""
         # `holds` is monotone in alpha: nu and xi grow with it, and its room shrinks.
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
         while replace(self, alpha=high).holds and high < 1e300:
             high *= 2
         # high is 1, or at most twice the limit, so that this ends at 1e-60 or at rounding.
@@ -307,7 +313,8 @@ class ExactSteps:
         if c.L_g2 == 0:
             return 0.0
         R = self.R() if R is None else at_least("R", R, 0.0)
-        eps_c, eps_w = c.L_g2 * R**2 / (2 * lam**2), c.L_g2 * c.V * R / (2 * lam)  # (15)
+        eps_c = c.L_g2 * R**2 / (2 * lam**2)
+        eps_w = c.L_g2 * c.V * R / (2 * lam)  # (15)
         if c.L_g3 is not None:
             eps_w = c.L_g3 * c.V * R**2 / (6 * lam**2)
         return self.tau / c.mu_g * (self.L_G * eps_c + c.L_xy * eps_w) + eps_w  # (16)
@@ -392,7 +399,8 @@ def start_errors(problem: Problem, network: Network | None, steps: ExactSteps) -
     """The errors at the start of a run, for `steps.bound`; None as the network means one agent."""
     agents = 1 if network is None else network.agents
     exact = reference(problem, agents=agents if problem.agents is None else None)
-    x, y0 = exact.flat(problem.x0), problem.y_layout.ravel(problem.y0)
+    x = exact.flat(problem.x0)
+    y0 = problem.y_layout.ravel(problem.y0)
     answer = exact.at(problem.x0)
     y = problem.y_layout.ravel(answer.y)
     w, g_y, rest_w, D = map(np.asarray, _at_rest(problem.functions, exact.data, x, y))

@@ -78,8 +78,10 @@ class Theorem1:
     @cached_property
     def gammas(self) -> dict[str, float]:
         """The bounds (2) on gamma, by name."""
-        c, gap = self.constants, 1 - self.rho
-        root_1, root_3 = math.sqrt(c.p_1(self.lam)), math.sqrt(c.p_3)
+        c = self.constants
+        gap = 1 - self.rho
+        root_1 = math.sqrt(c.p_1(self.lam))
+        root_3 = math.sqrt(c.p_3)
         return {
             "2/(mu_g + L_g1)": 2 / (c.mu_g + c.L_g1),
             "(mu_g + L_g1)/(2 mu_g L_g1)": (c.mu_g + c.L_g1) / (2 * c.mu_g * c.L_g1),
@@ -91,8 +93,11 @@ class Theorem1:
     @cached_property
     def betas(self) -> dict[str, float]:
         """The bounds (3) on beta, by name."""
-        c, gap, lam = self.constants, 1 - self.rho, self.lam
-        root_1, root_2 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_2(lam))
+        c = self.constants
+        gap = 1 - self.rho
+        lam = self.lam
+        root_1 = math.sqrt(c.p_1(lam))
+        root_2 = math.sqrt(c.p_2(lam))
         # beta w_beta <= 1/4 below it; if g = -f and lam = 1, y moves nothing and has no limit
         inner = 1 / (2 * c.L_lam(lam)) + 1 / (lam * c.mu_g) if not c.minimax else math.inf
         if c.minimax and lam != 1:
@@ -107,8 +112,11 @@ class Theorem1:
 
     def alphas(self, beta: float, gamma: float) -> dict[str, float]:
         """The bounds (4) on alpha, by name."""
-        c, gap, lam = self.constants, 1 - self.rho, self.lam
-        root_1, root_3 = math.sqrt(c.p_1(lam)), math.sqrt(c.p_3)
+        c = self.constants
+        gap = 1 - self.rho
+        lam = self.lam
+        root_1 = math.sqrt(c.p_1(lam))
+        root_3 = math.sqrt(c.p_3)
         return {
             "1/(2 L)": 1 / (2 * c.L) if c.L > 0 else math.inf,
             "w_gamma gamma/(10 L_y* L_g1 lam)": c.w_gamma * gamma / (10 * c.L_ystar * c.L_g1 * lam),
