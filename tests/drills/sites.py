@@ -352,6 +352,8 @@ class Folders:
                 return
         code = site.process.wait(120)
         print(f"   read-only: {site.name} ended with {code}: {site.words()}", flush=True)
+        if code == 0:
+            return  # all that it writes was written
         self.count["kills"] += 1
         self.count["wrong"] += code not in (2, 74)  # with a sentence that names the folder
         site.start()
