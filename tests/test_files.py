@@ -1,13 +1,15 @@
 """Files and folders are complete or not there at all, whatever fails."""
 
+import errno
 import hashlib
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from decibo import files
-from decibo.errors import CorruptedFileError, InputError
+from decibo.errors import CorruptedFileError, InputError, StorageError
 from decibo.files import (
     atomic_write,
     check_writable,
@@ -32,6 +34,16 @@ def test_text_and_bytes_into_a_new_folder(tmp_path):
     atomic_write(path, b"\x00\xff")
     assert path.read_bytes() == b"\x00\xff"
     assert names(path.parent) == ["a.txt"]
+
+
+def test_a_disk_that_becomes_read_only_is_named_with_the_file(tmp_path, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(files, "synced", read_only)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(StorageError, match=r"a\.txt could not be written: Read-only file system"):
+        atomic_write(tmp_path / "a.txt", "")
 
 
 def test_permissions_follow_the_umask(tmp_path):

@@ -25,7 +25,8 @@ from decibo.errors import CorruptedFileError, InputError, StorageError, first_li
 from decibo.validate import only_known
 
 PUBLIC, PRIVATE = 0o666, 0o600  # who may read a new file: whom the umask allows, or only its owner
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk is full, or fails
+# the disk is full, fails, or has become read-only
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 DOTS = 10  # in a key of a TOML file
 # comments and texts of a TOML file, which may have as many dots as they like
@@ -65,8 +66,10 @@ def atomic_write_all(
             os.replace(draft, folder / name)
         sync_folder(folder)
     finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+        # This may fail for the same reason, which it must not hide.
+        with contextlib.suppress(OSError):
+            for draft in drafts.values():
+                draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
