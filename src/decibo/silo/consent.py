@@ -16,6 +16,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -54,9 +55,8 @@ def trust_for(path: Path, modules: Iterable[str] | None, as_json: bool) -> Trust
     return Trust(folders, tops, terminal and not as_json and jax.process_count() == 1)
 
 
-def import_module(name: str, where: str, trust: Trust) -> ModuleType:
-    """Import a module that a configuration names, if the user agrees. A bug in it goes through with
-    its traceback."""
+def _imported(name: str, where: str, trust: Trust) -> ModuleType:
+    """The module of this name, if the user agrees. A bug in it goes through with its traceback."""
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         raise InputError(
@@ -64,75 +64,51 @@ def import_module(name: str, where: str, trust: Trust) -> ModuleType:
             " functions.",
             "Name a function of a module of your own, under another name.",
         )
-    spec = _find(top, trust.folders)
+
+    # Where is it? Only top-level modules are looked for: to find one inside a package would import
+    # the package.
+    importlib.invalidate_caches()
+    found = (PathFinder.find_spec(top, [str(each)]) for each in trust.folders)
+    spec = next(filter(None, found), None)
+    if spec is None:
+        with suppress(ValueError):  # a module without a spec, such as __main__
+            spec = importlib.util.find_spec(top)
     if spec is None:
         raise InputError(
             f"{where}: there is no module {top}.", f"Put {top}.py beside the job file."
         )
-    _require(spec, where, trust)
+    place = _place(spec)
+
+    # Does the user agree?
+    if top not in trust.modules and place not in trust.agreed:
+        relative = os.path.relpath(place)
+        shown = str(place) if relative.startswith("..") else relative
+        names = f"{where} names a function of the module {top}, which"
+        message = f"{names} would run the code in {shown}."
+        if not trust.asks:
+            raise InputError(message, f"If you trust this code, add --trust {top}.")
+        print(f"decibo: {plain(message)}", file=sys.stderr)
+        print("Do you trust it? [y] yes, [N] no: ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise InputError(f"{names} you do not trust; nothing was run.")
+        trust.agreed.add(place)
+
+    # Import it as for a script, which may import what lies beside it.
     loaded = getattr(sys.modules.get(top), "__spec__", None)
-    if loaded is not None and _place(loaded) != _place(spec):
+    if loaded is not None and _place(loaded) != place:
         raise InputError(
-            f"{where}: the module {top} in {_place(spec)} has the name of another one,"
-            f" {_place(loaded)}.",
+            f"{where}: the module {top} in {place} has the name of another one, {_place(loaded)}.",
             "Rename it.",
         )
-    folder = _place(spec).parent
-    if folder in [each.resolve() for each in trust.folders] and sys.path[:1] != [str(folder)]:
-        sys.path.insert(0, str(folder))  # as for a script, since it may import what lies beside it
-    return _import(name, spec, where)
-
-
-def _find(top: str, folders: Iterable[Path]) -> ModuleSpec | None:
-    """Where a top-level module is; finding those inside a package would import the package."""
-    importlib.invalidate_caches()
-    for folder in folders:
-        spec = PathFinder.find_spec(top, [str(folder)])
-        if spec is not None:
-            return spec
-    try:
-        return importlib.util.find_spec(top)
-    except ValueError:  # a module without a spec, such as __main__
-        return None
-
-
-def _place(spec: ModuleSpec) -> Path:
-    """The file of a module, or the folder of a package."""
-    if spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).resolve()
-    return Path(spec.origin or spec.name).resolve()
-
-
-def _require(spec: ModuleSpec, where: str, trust: Trust) -> None:
-    place = _place(spec)
-    if spec.name in trust.modules or place in trust.agreed:
-        return
-    relative = os.path.relpath(place)
-    shown = str(place) if relative.startswith("..") else relative
-    message = (
-        f"{where} names a function of the module {spec.name}, which would run the code in {shown}."
-    )
-    if not trust.asks:
-        raise InputError(message, f"If you trust this code, add --trust {spec.name}.")
-    print(f"decibo: {plain(message)}", file=sys.stderr)
-    print("Do you trust it? [y] yes, [N] no: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError(
-            f"{where} names a function of the module {spec.name}, which you do not trust; nothing"
-            " was run."
-        )
-    trust.agreed.add(place)
-
-
-def _import(name: str, spec: ModuleSpec, where: str) -> ModuleType:
-    if spec.origin is not None:
-        OWN_FILES.add(spec.origin)
+    folder = str(place.parent)
+    if place.parent in [each.resolve() for each in trust.folders] and sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    OWN_FILES.add(spec.origin or "")
     try:
         inner = importlib.util.find_spec(name)
         if inner is None:
             raise InputError(f"{where}: there is no module {name}.")
-        if inner.origin is not None:
-            OWN_FILES.add(inner.origin)
+        OWN_FILES.add(inner.origin or "")
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if f"{name}.".startswith(f"{error.name}."):  # it, or a package above it
@@ -140,6 +116,13 @@ def _import(name: str, spec: ModuleSpec, where: str) -> ModuleType:
         raise
     except SystemExit as error:
         raise InputError(f"{where}: importing {name} ended the program (SystemExit).") from error
+
+
+def _place(spec: ModuleSpec) -> Path:
+    """The file of a module, or the folder of a package."""
+    if spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).resolve()
+    return Path(spec.origin or spec.name).resolve()
 
 
 def own_function(name: str, where: str, trust: Trust) -> Callable[..., object]:
@@ -150,7 +133,7 @@ def own_function(name: str, where: str, trust: Trust) -> Callable[..., object]:
             'Example: "my_module:make".',
         )
     module, _, function = name.partition(":")
-    found = import_module(module, where, trust)
+    found = _imported(module, where, trust)
     value = getattr(found, function, None)
     if not callable(value):
         names = [key for key, item in vars(found).items() if callable(item) and key[0] != "_"]

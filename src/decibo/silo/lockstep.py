@@ -193,11 +193,10 @@ class LockstepStepper:
             extra = (extra or {}) | {f"mean.{n}": v for n, v in self.together.mean.items()}
         lap = self.clock.lap()
         seconds = state.seconds.plus(lap._replace(steps=0.0, measuring=lap.steps))
-        return state._replace(
-            history=appended(state.history, {"step": state.step, **row}),
-            seconds=seconds,
-            extra=extra,
-        )
+        new = {n: np.asarray(value)[None] for n, value in {"step": state.step, **row}.items()}
+        both = lambda n, old: np.concatenate([old, new[n]]) if len(old) else new[n]
+        history = {n: both(n, old) for n, old in state.history.items()}
+        return state._replace(history=history, seconds=seconds, extra=extra)
 
     def _no_further(self, step: int, error: Exception) -> Ended:
         """Why no site can go on, in words that all of them get."""
@@ -211,14 +210,6 @@ class LockstepStepper:
         self.mailbox.leave(status, why)
         self.gone = True
         return Ended(Status.stopped if status == STOPPED else Status.diverged, why)
-
-
-def appended(history: Mapping[str, np.ndarray], row: Mapping[str, object]) -> dict[str, np.ndarray]:
-    new = {name: np.asarray(value)[None] for name, value in row.items()}
-    return {
-        name: np.concatenate([old, new[name]]) if len(old) else new[name]
-        for name, old in history.items()
-    }
 
 
 @jax.jit
