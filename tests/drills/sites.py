@@ -199,7 +199,9 @@ def round_of(
                 count["fell"] += 1
                 print(f"   {site.name} ended with {site.code}: {site.words()}", flush=True)
                 site.start()
-        if time.monotonic() > next_strike and callable(strike):
+        # One that is killed while the others have ended waits for them until it gives up.
+        all_run = all(site.code is None for site in sites)
+        if time.monotonic() > next_strike and callable(strike) and all_run:
             strike([site for site in sites if site.code is None])
             next_strike = time.monotonic() + shown.uniform(*pauses)
         if time.monotonic() - moved > END:

@@ -224,6 +224,20 @@ def test_a_site_that_lost_its_state_ends_and_so_do_the_others():
         other.exchange(50, 0, np.zeros(1))
 
 
+def test_that_nobody_needs_a_site_is_noted_before_all_know_it():
+    noted = []
+    mailbox = make_mailbox(Silent(), "a")
+    words = {"status": "done", "why": "", "received": False, "waiting": []}
+    mailbox.deliver("b", pack(Kind.BYE, JOB, 1, 9, 0, words=words))
+
+    def note():
+        noted.append(time.monotonic())
+
+    assert mailbox.finish(note)
+    assert len(noted) == 1
+    assert time.monotonic() - noted[0] >= mailbox.again  # b had not acknowledged it
+
+
 def test_what_was_said_survives_a_checkpoint():
     mailbox = greeted(make_mailbox(Silent(), "a"))
     for step in range(3):

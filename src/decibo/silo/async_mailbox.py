@@ -163,7 +163,7 @@ class AsyncMailbox(Mailbox):
         with self._changed:
             return {peer: self.clock() - self._newest[peer].when for peer in sorted(self._newest)}
 
-    def finish(self) -> bool:
+    def finish(self, all_done: Callable[[], object] = lambda: None) -> bool:
         """Stay until all neighbours that are there have ended too; False if one of them went away
         before."""
         with self._changed:
@@ -187,6 +187,8 @@ class AsyncMailbox(Mailbox):
             if waits:
                 last = self.clock()
             elif not ending & set(deaf) or self.clock() - last > LINGER * self.again:
+                if len(ending) == len(self.peers):
+                    all_done()
                 return len(ending) == len(self.peers)
             self._send_bye(deaf)
 

@@ -197,12 +197,11 @@ def carry_out(
             mailbox.leave(STOPPED, f"{site.site}: {ended.reason}")
         elif ended.status in (Status.done, Status.converged, Status.stopped) and not stepper.gone:
             stepper.log("done; waiting for the neighbours to have all messages")
+            words = "All neighbours have all messages.\n"
             finished = False
             with suppress(KeyboardInterrupt):
-                finished = mailbox.finish()
-            if finished:
-                atomic_write(folder / FINISHED, "All neighbours have all messages.\n", PRIVATE)
-            else:
+                finished = mailbox.finish(lambda: atomic_write(folder / FINISHED, words, PRIVATE))
+            if not finished:
                 stepper.log(
                     f"not all of {listed(site.peers)} have finished; restart this site if they"
                     " ask for it"

@@ -361,9 +361,13 @@ class Mailbox:
                 if all(peer not in self.shares for peer in missing) and self._failure is None:
                     self._changed.wait(self.again)
 
-    def finish(self) -> bool:
+    def finish(self, all_done: Callable[[], object] = lambda: None) -> bool:
         """Wait for all neighbours to have all messages; False if one of them has been silent for
-        too long."""
+        too long.
+
+        all_done   called as soon as no neighbour needs this site any more, before they know that
+                   it knows: a site that is killed then need not wait for them again
+        """
         with self._changed:
             self._over = DONE
             self._missing = ()
@@ -379,7 +383,9 @@ class Mailbox:
             now = time.monotonic()
             gone = [peer for peer, end in ends.items() if end is not None and end.status == DONE]
             if len(gone) == len(ends):
-                grace = grace or now
+                if grace is None:
+                    all_done()
+                    grace = now
                 if (
                     all(end is not None and end.acknowledged for end in ends.values())
                     or now - grace > FRESH * self.again
