@@ -108,7 +108,7 @@ def test_the_name_of_the_site_that_is_gone_reaches_all():
     memory = Memory()
 
     def run(me):
-        mailbox = make_mailbox(memory.wire(me), me, patience=0.5)
+        mailbox = make_mailbox(memory.wire(me), me, patience=1.5, again=0.1)
         mailbox.start()
         for step in range(9):
             mailbox.exchange(step, 0, np.zeros(2))
@@ -116,7 +116,7 @@ def test_the_name_of_the_site_that_is_gone_reaches_all():
     results = in_threads(run, ("a", "b", "c"))
     for name, error in results.items():
         assert isinstance(error, LostError), error
-        assert f"{name} has waited 0.5 seconds for d in step" in str(error)
+        assert f"{name} has waited 1.5 seconds for d in step" in str(error)
 
 
 def test_a_neighbour_with_another_job_is_named_with_what_differs():
