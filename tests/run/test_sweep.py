@@ -127,7 +127,7 @@ def test_the_size_of_a_batch_is_found_once_for_a_program(monkeypatch):
     assert sweep(shared, RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (1, 1)
     monkeypatch.setattr(batching, "free_memory", lambda: 1e9)  # and have given it back
     assert sweep(shared, RING, exact(), {"alpha": [0.01, 0.02]}, **ASKED).batches == (2,)
-    monkeypatch.setattr(batching, "KEPT", 1)
+    monkeypatch.setattr(batching, "REMEMBERED", 1)
     sweep(shared, RING, exact(), {"alpha": [0.01, 0.02, 0.03, 0.04]}, **ASKED)
     assert len(batching._found) == 1
 

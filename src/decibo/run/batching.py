@@ -41,7 +41,7 @@ SHARE = 0.25  # of the free memory
 CACHE = 8 << 20  # bytes
 LONG = 20.0  # seconds from which on timing a run alone is worth its compilation
 TRIAL = 0.02  # seconds that a trial should take at least
-KEPT = 64  # sizes that were found
+REMEMBERED = 64  # batch sizes: a search makes many sweeps of the same program
 
 Result = TypeVar("Result")
 
@@ -226,7 +226,7 @@ def batch_size(program: Program, batch: Batch, count: int, data: Tree, steps: in
             size = 1
     # Where memory is short now, there may be more the next time: then nothing is remembered.
     if best < limit or size == count:
-        while len(_found) >= KEPT:
+        while len(_found) >= REMEMBERED:
             _found.pop(next(iter(_found)))
         _found[key] = (size, size * need if size > 1 else 0.0)
     return size

@@ -82,7 +82,7 @@ def settings(
     seed: int,
     start: Mapping[str, jax.Array],
 ) -> dict[str, str]:
-    """What can be told without the data."""
+    """The parts that need no data."""
     matrices = network.matrices
     parts = [part for one in matrices for part in (one.indptr, one.indices, one.data)]
     chosen = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())

@@ -53,7 +53,7 @@ class Inputs(NamedTuple):
     """What stays the same during a chunk: the method with its numbers, the network, the data, the
     seed.
 
-    reach     what the agents are told about the network, if the method wants it
+    reach     width and spectral gap of the network, for methods that use them
     batches   a block of minibatches of all agents from a stream, (agents, steps, ...), if there is
               one
     first     the step that the first of them is for

@@ -110,7 +110,7 @@ class StreamStepper(CompiledStepper):
         return inputs, min(until, self.first + self.source.block)
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading: the thread ends after the batch that it is at."""
         if self.coming is not None:
             self.coming.stopped.set()
 

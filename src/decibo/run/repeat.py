@@ -229,7 +229,7 @@ def repeat(
     method = ahead_exact() if method is None else method
     problems: list[Problem] = []
     networks: list[AnyNetwork] = []
-    for seed in numbers:  # all of them first: what is wrong is said before anything runs
+    for seed in numbers:  # all of them first: errors come before anything runs
         made = _of_seed("problem", problem, seed, Problem)
         over = _of_seed("network", network, seed, Network | DirectedNetwork | Mapping)
         over = for_each(over) if isinstance(over, Mapping) else over

@@ -56,7 +56,7 @@ KIND = "decibo run"
 FORMAT = 2
 LARGEST = 1 << 30  # bytes of a file that is read
 FILES = {"run.json", "history.csv", "history.parquet", "solution.npz"}
-KEPT = {"figures", "checkpoint"}
+OTHERS = {"figures", "checkpoint"}  # may lie beside them
 
 
 class ProblemRecord(TypedDict):
@@ -339,7 +339,7 @@ def check_target(folder: str | Path) -> Path:
     if not folder.exists():
         return folder
     own = _own_files(folder)
-    there = {path.name for path in folder.iterdir() if path.name[0] != "."} - KEPT
+    there = {path.name for path in folder.iterdir() if path.name[0] != "."} - OTHERS
     code = {
         f"code/{path.relative_to(folder / 'code').as_posix()}"
         for path in (folder / "code").rglob("*")
