@@ -100,6 +100,6 @@ def test_a_list_is_short_and_one_of_them_in_full(decibo_call):
     assert max(map(len, text.splitlines())) <= 80
     one = " ".join(decibo_call("list", "methods", "ahead").out.split())
     assert one.startswith("ahead(alpha, [beta], gamma, lam)")
-    assert "The rule was read in the source." in one
+    assert "The rule was read in the source of the paper." in one
     wrong = decibo_call("list", "methods", "ahaed")
     assert (wrong.code, "Did you mean 'ahead'?" in wrong.err) == (2, True)

@@ -162,7 +162,7 @@ def test_the_axis_can_be_chosen(page):
     assert "10,000" in seen["work"]  # of 900 steps, 3 gradients and 4 agents: 10,800
     assert "500k" in seen["bytes"]  # of 900 steps, 72 bytes and 8 links: 518,400
     assert shape(page) != before  # it took half as long as the other, and as many steps
-    assert "shared out equally" in page.inner_text("#axis-note")
+    assert "divided equally" in page.inner_text("#axis-note")
     page.select_option("#axis", "step")
     assert page.inner_text("#axis-note") == ""
 

@@ -224,11 +224,11 @@ P = ParamSpec("P")
 
 # How sure we are of a rule. Runs were made with exact gradients and a known solution: they confirm
 # where a rule lands, not that it is letter for letter the authors'.
-READ = "The rule was read in the source."
+READ = "The rule was read in the source of the paper."
 ABSTRACT = "The paper's abstract confirms the ingredients; the equations are recalled."
 RECALLED = "The rule is recalled from the paper and was not compared with it."
 INFERRED = "The rule is inferred from what is known of the method."
-RUN = "Run on a heterogeneous quadratic, it lands where stated."
+RUN = "On a heterogeneous quadratic, runs end where the description says."
 
 
 class Method(Protocol[P]):

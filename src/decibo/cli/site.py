@@ -66,7 +66,7 @@ def _show_card(home: Identity, as_json: bool, first: str) -> Exit:
         print(f"{first}\n", file=sys.stderr)
     print(home.card())
     pairs = " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
-    print(f"Fingerprint, to be read out on the telephone:\n{pairs}", file=sys.stderr)
+    print(f"Fingerprint, for comparing by telephone:\n{pairs}", file=sys.stderr)
     return Exit.RAN
 
 

@@ -49,7 +49,7 @@ AXIS_LABELS = {
     "step": "steps",
     "work": "work, in gradients (all agents)",
     "bytes": "bytes sent (all links)",
-    "seconds": "seconds of steps (shared out equally)",
+    "seconds": "seconds of steps, divided equally among them",
 }
 STYLE = {
     "font.size": 9,

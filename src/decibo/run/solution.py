@@ -81,7 +81,7 @@ class Solution:
         every measure.
 
         work, gradients and products are those of all agents, bytes those of all links; seconds are
-        those of the steps, shared out equally.
+        those of the steps, divided equally among them.
 
         A measure that is an array becomes several columns: name[0], name[1], ...
         """

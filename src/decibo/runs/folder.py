@@ -463,7 +463,7 @@ def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, 
     """The table of a run, and the names of the measures worth a curve.
 
     work, gradients and products (all agents) and bytes (all links) are cumulative. seconds are
-    those of the steps, without compiling and measuring, shared out equally, since single steps are
+    those of the steps, without compiling and measuring, divided equally, since single steps are
     not timed. A measure with several components gets a column for each.
     """
     step = np.asarray(history["step"], dtype=np.int64)

@@ -11,7 +11,7 @@
     bytes: { name: "bytes sent, all links", unit: "bytes" },
     seconds: {
       name: "seconds", unit: "seconds",
-      note: "Seconds are the time of all steps, without compiling and measuring, shared out equally: single steps are not timed.",
+      note: "Seconds are the time of all steps, without compiling and measuring, divided equally among them: single steps are not timed.",
     },
   };
   const SVG = "http://www.w3.org/2000/svg";
