@@ -6,7 +6,8 @@ Held-out log-loss (squared error for schools of `hsb82` and `exam`, targets stan
 records of the same owners, means of five draws, each record equal. "own only": each owner's model
 of its own records, one ridge penalty for all owners by 4 folds. "pooled": one model of all records
 in one place, one penalty by folds. "one strength": ridge of each owner towards the pooled model,
-one strength by folds, what a sceptic would do with the records in one place. "joint": what
+one strength by folds, what a sceptic would do with the records in one place. "base rates": the
+pooled model with an intercept for each owner in closed form. "joint": what
 `SiloLogisticRegression` or `SiloRidge` learns between owners; "personal": the same with
 personal=True. No record leaves its owner in the last two.
 
@@ -174,6 +175,16 @@ def rivals(kind, S, t, owner, new, new_t, new_owner, seed):
 
     ridge = lambda g, n: free(g)
     found["own only"] = each(GRID[::2], [zero] * K, zero, ridge)
+    # in closed form: Newton's step of each owner's intercept, as if five records more had none
+    total = 0.0
+    for name in np.unique(new_owner):
+        a, b = owner == name, new_owner == name
+        s = S[a] @ whole
+        p = expit(s) if kind == "log" else s
+        bent = (p * (1 - p)).sum() + 5 * (p * (1 - p)).mean() if kind == "log" else a.sum() + 5
+        shift = np.r_[np.zeros(S.shape[1] - 1), (t[a] - p).sum() / bent] if a.any() else 0
+        total += losses(kind, new[b], new_t[b], whole + shift).sum()
+    found["base rates"] = total / len(new_t)
     towards = lambda g, n: np.full(p, g / n)
     found["one strength"] = each(STRENGTHS[::2], models, whole, towards)
     return found
@@ -205,14 +216,14 @@ def compared(place, seed):
 def main():
     warnings.simplefilter("ignore")
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    columns = ("own only", "pooled", "one strength", "joint", "personal")
-    print("| place | " + " | ".join(columns) + " | personal to pooled | to own only | to one strength"
-          " | ln strengths |\n|---|" + "---|" * 9)  # fmt: skip
+    columns = ("own only", "pooled", "base rates", "one strength", "joint", "personal")
+    print("| place | " + " | ".join(columns) + " | personal to pooled | to own only | to base rates"
+          " | to one strength | ln strengths |\n|---|" + "---|" * 11)  # fmt: skip
     for place in words or PLACES:
         rows = [compared(place, seed) for seed in list(DRAWS)[: 1 if "--quick" in sys.argv else 5]]
         of = {name: np.array([row[name] for row in rows]) for name in columns}
         cells = [f"{of[name].mean():.4f}" for name in columns]
-        for name in ("pooled", "own only", "one strength"):
+        for name in ("pooled", "own only", "base rates", "one strength"):
             gain = 100 * (of["personal"] / of[name] - 1)
             error = np.std(gain) / np.sqrt(max(len(gain) - 1, 1))
             cells.append(f"{gain.mean():+.1f} ± {error:.1f} %")
