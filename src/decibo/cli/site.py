@@ -135,7 +135,7 @@ def _check_fit(path: Path, site: Identity, wait: float, same_programs: bool, as_
         "They read how many samples they have together, and the sums of all columns and of their"
         f" squares; {part} what this {'one' if hidden else 'site'} adds.",
         "In every step a message with gradients goes from here to each of"
-        f" {listed(own.consortium.peers)}.",
+        f" {listed(own.consortium.peers)}. Neither masks nor secure sums hide these gradients.",
         ENCRYPTED + REVEALS,
     )
     return _code(answers)
