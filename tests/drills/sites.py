@@ -370,7 +370,9 @@ def many(agents: int = 200, steps: int = 100) -> float:
     jax.config.update("jax_enable_x64", True)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        ports = random.Random(1).sample(range(20_000, 32_000), agents)
+        ports: set[int] = set()
+        while len(ports) < agents:
+            ports.add(free_port())
         homes = [
             Identity.make(root / f"s{i}", f"s{i}", f"127.0.0.1:{port}")
             for i, port in enumerate(ports)
