@@ -302,7 +302,9 @@ class TlsLink(Connection):
 
     def send(self, content: bytes) -> None:
         inner = self._inner
-        if inner is not None and self.transport.get_write_buffer_size() < BACKLOG:
+        if inner is None or self.transport.is_closing():
+            return  # asyncio would print a line for each frame that is written to it
+        if self.transport.get_write_buffer_size() < BACKLOG:
             self.guarded(lambda: inner.send(len(content).to_bytes(LENGTH, "little") + content))
 
     def _frames(self, plain: bytes) -> None:
