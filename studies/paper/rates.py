@@ -63,7 +63,7 @@ class Curve:
     distance: float
     K: tuple[int, ...]
     R: tuple[float, ...]
-    rules: tuple[decibo.theory.Rule, ...]
+    rules: tuple[decibo.theory.StepRule, ...]
 
     @property
     def slope(self) -> float:

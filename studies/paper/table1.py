@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import decibo
-from decibo.measure.measures import Consensus
+from decibo.measure.measures import ConsensusError
 from decibo.report.figures import letter, new_figure
 from studies.paper.datasets import AGENTS, SAMPLES, accuracy, describe, is_mnist, mean_y, regression
 from studies.paper.experiment import (
@@ -132,7 +132,7 @@ def one_seed(
         [decibo.ahead(alpha=c.alpha, beta=c.beta, gamma=c.gamma, lam=float(c.lam)) for c in chosen],
         steps=steps,
         every=steps,
-        measures=[("y", mean_y), *((name, Consensus(name[-1])) for name in NAMES)],
+        measures=[("y", mean_y), *((name, ConsensusError(name[-1])) for name in NAMES)],
         start=decibo.random_start(seed, {"x": 0.0, "y": 1.0, "z": 1.0}, common=True),
     )
     ends = {name: runs.history[name][:, -1] for name in NAMES} | {

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.algorithm.c2dfb import Largest, c2dfb
+from decibo.algorithm.c2dfb import KeepLargest, c2dfb
 from decibo.problems.quadratic import quadratic
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
@@ -90,11 +90,11 @@ def test_conforms():
 
 def test_the_compressor_keeps_the_largest_entries():
     s = jnp.array([0.1, -3.0, 2.0, 0.0, 1.0])
-    np.testing.assert_array_equal(Largest(0.4)(s), [0.0, -3.0, 2.0, 0.0, 0.0])
-    np.testing.assert_array_equal(Largest(1.0)(s), s)
-    assert [Largest(keep).count(5) for keep in (0.01, 0.5, 1.0)] == [1, 3, 5]
-    assert Largest(0.4).bits(s) == 2 * (64 + 3)
-    assert Largest(1.0).bits(s) == 5 * 64
+    np.testing.assert_array_equal(KeepLargest(0.4)(s), [0.0, -3.0, 2.0, 0.0, 0.0])
+    np.testing.assert_array_equal(KeepLargest(1.0)(s), s)
+    assert [KeepLargest(keep).count(5) for keep in (0.01, 0.5, 1.0)] == [1, 3, 5]
+    assert KeepLargest(0.4).bits(s) == 2 * (64 + 3)
+    assert KeepLargest(1.0).bits(s) == 5 * 64
 
 
 @pytest.mark.slow

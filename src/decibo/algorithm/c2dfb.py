@@ -73,7 +73,7 @@ class C2dfbState(NamedTuple):
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
-class Largest:
+class KeepLargest:
     """Q: the entries of largest size, a share `keep` of them; part of the program."""
 
     keep: float
@@ -121,7 +121,7 @@ def c2dfb(
     Lands: O(1/lam) from the solution, the bias of the penalty, compressed or not: |grad Phi|
     4.5e-2, 4.9e-3, 5.0e-4 at lam = 10, 100, 1000 (heterogeneous quadratic, ring of 10).
     """
-    compress = Largest(fraction("keep", keep, zero=False))
+    compress = KeepLargest(fraction("keep", keep, zero=False))
     rates = {"alpha": alpha, "beta": matched(beta, gamma, lam), "gamma": gamma, "lam": lam, "c": c}
     step = by_name(_step, rates, K=K, compress=compress)
     return Algorithm(

@@ -37,7 +37,7 @@ from decibo.validate import table
 MASK = "mask of "  # before the name of a variable: what its agents add to its direction, in a start
 
 
-class State(NamedTuple):
+class ComposedState(NamedTuple):
     """The state of one agent: its variables, moving averages, and the memories of strategies,
     estimator and rule."""
 
@@ -221,7 +221,7 @@ def _among(what: str, names: Collection[str], direction: Direction) -> None:
         )
 
 
-def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> State:
+def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> ComposedState:
     s = recipe.direction.start(start)
     for _, maps in recipe.strategies:
         s = s._replace(**{name: prox(getattr(s, name), 0.0) for name, prox in maps.items() if prox})
@@ -232,12 +232,12 @@ def _init(recipe: Recipe, oracle: Oracle, mix: Mix, start: dict[str, Vector]) ->
     average = {name: jnp.zeros_like(getattr(s, name)) for name in recipe.average}
     estimate = recipe.estimator.start(oracle, s) if recipe.estimator else ()
     mask = {name: start[MASK + name] for name in recipe.direction.variables if MASK + name in start}
-    return State(s, memory, average, estimate, recipe.rule.start(s._asdict()), mask)
+    return ComposedState(s, memory, average, estimate, recipe.rule.start(s._asdict()), mask)
 
 
 def _step(
-    recipe: Recipe, oracle: Oracle, mix: Mix, state: State, k: jax.Array, key: jax.Array
-) -> State:
+    recipe: Recipe, oracle: Oracle, mix: Mix, state: ComposedState, k: jax.Array, key: jax.Array
+) -> ComposedState:
     if recipe.estimator is None:
         # (1)
         return moved(recipe, mix, state, recipe.direction.at(oracle, state.variables, k), k)
@@ -247,7 +247,7 @@ def _step(
     return moved(recipe, mix, state._replace(estimate=estimate), d, k)
 
 
-def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> State:
+def moved(recipe: Recipe, mix: Mix, state: ComposedState, d: Tree, k: jax.Array) -> ComposedState:
     """The state after a step along d."""
     s = state.variables
     average = {
@@ -270,7 +270,7 @@ def moved(recipe: Recipe, mix: Mix, state: State, d: Tree, k: jax.Array) -> Stat
         moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (6)
         new |= moved
         memories.append(memory)
-    return State(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)
+    return ComposedState(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)
 
 
 class _Proxes(NamedTuple):
@@ -282,11 +282,11 @@ class _Proxes(NamedTuple):
         return s | {name: prox(s[name], h[name]) for name, prox in self.maps.items() if prox}
 
 
-def _view(direction: Direction, state: State) -> dict[str, Vector]:
+def _view(direction: Direction, state: ComposedState) -> dict[str, Vector]:
     return direction.view(state.variables)
 
 
-def _rest(recipe: Recipe, state: State) -> jax.Array:
+def _rest(recipe: Recipe, state: ComposedState) -> jax.Array:
     """The largest entry of what the agent would still move."""
     moves = [
         strategy.rest({name: getattr(state.variables, name) for name in maps}, memory)

@@ -80,7 +80,7 @@ class Past(NamedTuple):
     d: Tree
 
 
-class Table(NamedTuple):
+class BatchTable(NamedTuple):
     """The direction last found on each batch, and their mean.
 
     What a step finds is written into the table at the next one, before it is read: a table that is
@@ -181,10 +181,10 @@ def _past(oracle: Oracle, s: Tree) -> Past:
     return Past(s, _zero(oracle, s))
 
 
-def _empty_table(oracle: Oracle, s: Tree) -> Table:
+def _empty_table(oracle: Oracle, s: Tree) -> BatchTable:
     batches = _list_of_batches(oracle)
     rows = jax.tree.map(lambda v: jnp.zeros((batches.count, *v.shape), v.dtype), s)
-    return Table(rows, _zero(oracle, s), jnp.int32(0), _zero(oracle, s))
+    return BatchTable(rows, _zero(oracle, s), jnp.int32(0), _zero(oracle, s))
 
 
 def _list_of_batches(oracle: Oracle) -> Batches:
@@ -233,8 +233,8 @@ def _recursive(
 
 
 def _saga(
-    direction: Direction, oracle: Oracle, s: Tree, table: Table, k: Step, key: jax.Array
-) -> tuple[Tree, Table]:
+    direction: Direction, oracle: Oracle, s: Tree, table: BatchTable, k: Step, key: jax.Array
+) -> tuple[Tree, BatchTable]:
     batches = _list_of_batches(oracle)
     j = batches.draw(key)
     # (5)
@@ -246,7 +246,7 @@ def _saga(
     d = jax.tree.map(jnp.add, change, table.mean)  # (4)
     # (5)
     mean = jax.tree.map(lambda mean, change: mean + change / batches.count, table.mean, change)
-    return d, Table(rows, mean, j, found)
+    return d, BatchTable(rows, mean, j, found)
 
 
 def _snapshot(

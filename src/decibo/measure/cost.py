@@ -49,7 +49,7 @@ T = TypeVar("T")
 Marks = dict[str, float]  # how often each mark was met
 
 
-class Core(Protocol):
+class TracedMethod(Protocol):
     """What is traced of an algorithm: a pytree with its functions."""
 
     @property
@@ -292,7 +292,7 @@ def examine(
     functions: Functions,
     data: Tree,
     start: Mapping[str, Tree],
-    core: Core,
+    core: TracedMethod,
     shares: Sequence[Share] = (),
 ) -> Found:
     """Trace the first step of one agent, and count. `data` and `start` are one agent's, or just
@@ -336,7 +336,7 @@ def examine(
 
 
 def first_step(
-    functions: Functions, data: Tree, start: Mapping[str, Tree], core: Core
+    functions: Functions, data: Tree, start: Mapping[str, Tree], core: TracedMethod
 ) -> ClosedJaxpr:
     """The first step of one agent as a traced program, derivatives and all, whose arguments are the
     numbers of the method among others."""
@@ -359,7 +359,7 @@ def _first_step(
     functions: Functions,
     groups: tuple[tuple[str, ...], ...],
     derivatives: bool,
-    core: Core,
+    core: TracedMethod,
     data: Tree,
     start: Mapping[str, Tree],
     key: jax.Array,

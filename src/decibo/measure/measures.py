@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
 
-class Direction(Protocol):
+class FollowedDirection(Protocol):
     """What a measure needs of a direction, which is a `decibo.direction.Direction`."""
 
     @property
@@ -80,7 +80,7 @@ class Snapshot:
     local: dict[str, jax.Array]  # their variables
     step: jax.Array
     known: dict[str, jax.Array]
-    direction: Direction | None = None
+    direction: FollowedDirection | None = None
     answer: str = "y"
     left: jax.Array | None = None
 
@@ -258,7 +258,7 @@ def distance_y(s: Snapshot) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class Consensus:
+class ConsensusError:
     """How far apart the agents are in one variable s: sum_i |s_i - sbar|^2."""
 
     variable: str
@@ -288,7 +288,7 @@ def available(
         measures["direction_norm"] = direction_norm
     if has_rest:
         measures["rest"] = rest
-    measures |= {f"consensus_{name}": Consensus(name) for name in variables}
+    measures |= {f"consensus_{name}": ConsensusError(name) for name in variables}
     measures |= {"outer_local": outer_local, "inner_local": inner_local}
     measures |= {"phi": phi, "stationarity": stationarity, "inner_error": inner_error}
     return measures | {

@@ -166,7 +166,7 @@ def _stacked(mixings: list[M]) -> M:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Transfers:
     """An exchange between devices.
 
     parts      for each transfer, the pairs (from, to) of devices taking part
@@ -179,7 +179,7 @@ class Plan:
     received: Int[np.ndarray, "devices rows"]
 
 
-def make_plan(weights: csr_array, agents: Int[np.ndarray, "devices rows"]) -> Plan:
+def make_plan(weights: csr_array, agents: Int[np.ndarray, "devices rows"]) -> Transfers:
     """The plan for agents laid out in blocks that receive with these weights."""
     devices = len(agents)
     needs = _needs(weights, agents)  # (1)
@@ -201,7 +201,7 @@ def make_plan(weights: csr_array, agents: Int[np.ndarray, "devices rows"]) -> Pl
             sends.append(send)
             received.append(arriving)
             done += width
-    return Plan(tuple(parts), tuple(sends), np.concatenate(received, axis=1))
+    return Transfers(tuple(parts), tuple(sends), np.concatenate(received, axis=1))
 
 
 def _needs(weights: csr_array, agents: np.ndarray) -> dict[tuple[int, int], np.ndarray]:

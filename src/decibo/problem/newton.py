@@ -57,7 +57,7 @@ class Point(NamedTuple):
     gradient_size: jax.Array
 
 
-class Inner(NamedTuple):
+class InnerSolve(NamedTuple):
     """The state of the inner solve."""
 
     point: Point
@@ -74,7 +74,7 @@ class Inner(NamedTuple):
 
 def newton(
     functions: Functions, data: Tree, x: Vector, y_guess: Vector, dense: int | None = None
-) -> Inner:
+) -> InnerSolve:
     """(1) from a guess, or from the closed form if there is one: a wrong formula costs time, never
     truth."""
 
@@ -94,14 +94,14 @@ def newton(
             average(jnp.linalg.norm(gradients, axis=1)),
         )
 
-    def body(s: Inner) -> Inner:
+    def body(s: InnerSolve) -> InnerSolve:
         now = s.point
         p, solved = linear_solver(functions, data, x, now.y, dense)(-now.gradient, 1e-3)  # (1)
         small = _is_small(now, p)
         after, fell = _halve(at, now, p, small)
         better = solved & (norm(after.gradient) < norm(now.gradient))
         point = jax.tree.map(lambda new, old: jnp.where(better, new, old), after, now)
-        return Inner(point, solved, small, s.steps + 1, ~solved | ~fell)
+        return InnerSolve(point, solved, small, s.steps + 1, ~solved | ~fell)
 
     # The closed form needs the data of all agents, and they may be elsewhere.
     guess = (
@@ -110,7 +110,9 @@ def newton(
         else closed_form(functions, data, x)
     )
     false = jnp.array(False)
-    start = Inner(at(jnp.where(jnp.isfinite(guess), guess, 0)), false, false, jnp.array(0), false)
+    start = InnerSolve(
+        at(jnp.where(jnp.isfinite(guess), guess, 0)), false, false, jnp.array(0), false
+    )
     return jax.lax.while_loop(lambda s: ~s.done & (s.steps < STEPS), body, start)
 
 

@@ -364,7 +364,7 @@ class Problem:
             check_traces(traces, x, y)
 
 
-class Extras(TypedDict, total=False):
+class ProblemOptions(TypedDict, total=False):
     """The optional arguments of `Problem` that make sense without an inner level."""
 
     sample: Sampler | None
@@ -375,7 +375,10 @@ class Extras(TypedDict, total=False):
 
 
 def single_level(
-    objective: Callable[[Tree, Tree], jax.Array], data: Tree, x0: Tree, **extras: Unpack[Extras]
+    objective: Callable[[Tree, Tree], jax.Array],
+    data: Tree,
+    x0: Tree,
+    **extras: Unpack[ProblemOptions],
 ) -> Problem:
     """The problem min_x mean_i objective(x, d_i), as a bilevel problem whose inner level is a dummy
     y of one number.

@@ -20,7 +20,7 @@ from decibo.errors import InputError, short
 from decibo.formatting import in_notebook
 from decibo.problem.newton import (
     Exact,
-    Inner,
+    InnerSolve,
     exact,
     hypergradient,
     mean_hessian,
@@ -151,7 +151,7 @@ class Reference:
             self._remedy(inner),
         )
 
-    def _remedy(self, inner: Inner) -> str:
+    def _remedy(self, inner: InnerSolve) -> str:
         if not bool(jnp.all(jnp.isfinite(inner.point.gradient))):
             return (
                 "The gradient is not finite at this x: check x and the objectives (decibo needs"

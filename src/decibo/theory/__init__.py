@@ -3,7 +3,7 @@ of settings."""
 
 from decibo.theory.check import check
 from decibo.theory.constants import Constants
-from decibo.theory.corollaries import Rule, corollary1, corollary2
+from decibo.theory.corollaries import StepRule, corollary1, corollary2
 from decibo.theory.estimate import constants
 from decibo.theory.exact import (
     ExactBound,
@@ -24,8 +24,8 @@ __all__ = [
     "ExactSteps",
     "FineConstants",
     "Potential",
-    "Rule",
     "StartErrors",
+    "StepRule",
     "Theorem1",
     "ahead_exact_steps",
     "bound",

@@ -35,7 +35,7 @@ from decibo.validate import only_known, positive
 
 
 @dataclass(frozen=True)
-class Rule:
+class StepRule:
     """Step sizes and penalty for one K; `admitted` says whether Theorem 1's conditions hold."""
 
     alpha: float
@@ -52,7 +52,7 @@ class Rule:
 
 def corollary1(
     constants: Constants, rho: float, K: float, *, first: Mapping[str, float] | None = None
-) -> Rule:
+) -> StepRule:
     """The step sizes of Corollary 1 for K steps, (1).
 
     first   {"alpha": a, "beta": b, "gamma": c, "lam": l} replaces some or all of the steps at K = 1
@@ -68,7 +68,7 @@ def corollary2(
     *,
     lam: float = 2.0,
     first: Mapping[str, float] | None = None,
-) -> Rule:
+) -> StepRule:
     """The step sizes of Corollary 2 for K steps, (2), for g = -f and any lam >= 1; `first` as in
     `corollary1`."""
     powers = {"alpha": -1 / 3, "beta": -1 / 3, "gamma": -1 / 3, "lam": 0.0}
@@ -82,7 +82,7 @@ def _scaled(
     lam: float,
     powers: Mapping[str, float],
     first: Mapping[str, float] | None,
-) -> Rule:
+) -> StepRule:
     network_rho(rho)
     positive("K", K)
     first = first or {}
@@ -101,4 +101,6 @@ def _scaled(
         scaled["beta"] = min(scaled["beta"], at_K.beta)
         bounds = at_K.alphas(scaled["beta"], scaled["gamma"])
         scaled["alpha"] = min(scaled["alpha"], BELOW * min(bounds.values()))
-    return Rule(**scaled, admitted=at_K.admits(scaled["alpha"], scaled["beta"], scaled["gamma"]))
+    return StepRule(
+        **scaled, admitted=at_K.admits(scaled["alpha"], scaled["beta"], scaled["gamma"])
+    )
