@@ -189,8 +189,9 @@ def require(
     for need in Need:
         if need in needs and need not in gives:
             why = f"{need.why} and " if method and need.why else ""
+            where = giver if isinstance(giver, str) else repr(giver)
             raise InputError(
-                f"{who} {why}needs {need.what}, which {giver} does not offer.",
+                f"{who} {why}needs {need.what}, which {where} does not offer.",
                 need.remedy if remedy is None else remedy,
             )
 
@@ -200,11 +201,7 @@ def check(who: Asker, problem: Giver, network: Giver, runtime: Runtime = ONE_DEV
     that needs what network or problem do not give."""
     is_method = not isinstance(who, Runtime)
     remedy = who.remedy if isinstance(who, Runtime) else None
-    require(
-        who.name, who.needs & ON_NETWORK, network.gives, repr(network), remedy, method=is_method
-    )
-    require(
-        who.name, who.needs - ON_NETWORK, problem.gives, repr(problem), remedy, method=is_method
-    )
+    require(who.name, who.needs & ON_NETWORK, network.gives, network, remedy, method=is_method)
+    require(who.name, who.needs - ON_NETWORK, problem.gives, problem, remedy, method=is_method)
     where = runtime.name[0].lower() + runtime.name[1:]
     require(who.name, who.needs & runtime.lacks, (), where, remedy, method=is_method)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -36,17 +37,17 @@ class Layout:
             treedef, tuple(leaf.shape for leaf in leaves), tuple(leaf.dtype for leaf in leaves)
         )
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers in each leaf."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Numbers in the whole tree."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype:
         """The type of the flat vector: the widest among the leaves."""
         return jnp.result_type(*self.dtypes)

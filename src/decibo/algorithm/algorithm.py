@@ -132,6 +132,9 @@ class Algorithm:
     rest: Callable[[Tree], jax.Array] | None = None
     theory: Theory = UNPROVED
 
+    def __post_init__(self) -> None:
+        _ = self.core
+
     @cached_property
     def core(self) -> Core:
         """The functions and the direction as one pytree."""
@@ -146,11 +149,6 @@ class Algorithm:
     def step_sizes(self) -> tuple[str, ...]:
         """The settings that are step sizes or penalties: what to lower when a run diverges."""
         return getattr(self.factory, "step_sizes", ())
-
-    @property
-    def one_level(self) -> bool:
-        """Whether it minimises f alone, without an inner level."""
-        return self.direction is not None and self.direction.name == "single"
 
     def replace(self, **settings: Any) -> Algorithm:
         """The same method with some settings changed: `method.replace(alpha=1e-3)`."""

@@ -91,6 +91,9 @@ __all__ = [
 ]
 
 
+SINGLE = "single"  # the name of the direction without an inner level
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Direction:
@@ -249,7 +252,7 @@ def moreau(c: Rate, proximity: Rate = 1.0) -> Direction:
 def single() -> Direction:
     """One level only: both x and y descend f. For checks, and for comparison with one-level
     libraries."""
-    return Direction(Partial(_start_pair), Partial(_single), "single", Pair._fields)
+    return Direction(Partial(_start_pair), Partial(_single), SINGLE, Pair._fields)
 
 
 def _start_penalty(values: Mapping[str, Vector]) -> Penalty:

@@ -152,7 +152,7 @@ def messages(
     check_wrappable(method)
     problem.check_agents(network.agents)
     lists = "A list of messages"
-    require(lists, {Need.LOCKSTEP}, network.gives, repr(network), "Use the network inside it.")
+    require(lists, {Need.LOCKSTEP}, network.gives, network, "Use the network inside it.")
     finds = method.needs & {Need.NETWORK_CONSTANTS}
     require(method.name, finds, (), lists.lower(), "Pass alpha and gamma.", method=True)
     key = jax.random.key(check_seed(seed))

@@ -228,6 +228,7 @@ class CountedOracle(MarkedOracle):
         return {"hessian": gradient.y, "jacobian": gradient.x}.get(question, gradient)
 
 
+@dataclass(frozen=True)
 class MarkedMix(Mix):
     """A mix whose messages can be counted. `bits` is what one message really carries, if less than
     its numbers.
@@ -235,8 +236,7 @@ class MarkedMix(Mix):
     groups   variables that share a network, if not all do: their parts are messages of their own
     """
 
-    def __init__(self, groups: tuple[tuple[str, ...], ...] = ()):
-        self.groups = groups
+    groups: tuple[tuple[str, ...], ...] = ()
 
     def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         leaves, treedef = jax.tree.flatten(tree)

@@ -79,6 +79,7 @@ class DirectedNetwork(AnyNetwork):
             _self_weights(name, matrix)
             check_connected(f"{self.name} ({name})", matrix)
             object.__setattr__(self, field, matrix)
+        object.__setattr__(self, "agents", self.pull.shape[0])
         if self.pull.shape != self.push.shape:
             raise InputError(
                 f"A and B must both have one row for each agent, but A is {self.pull.shape} and B"

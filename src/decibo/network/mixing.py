@@ -207,7 +207,15 @@ class AgentMix(Mix):
         return self.constants
 
     def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
-        agent = _agent()
+        try:
+            agent = lax.axis_index(AGENTS)
+        except NameError:
+            raise InputError(
+                "mix was called for no agent in particular, but it only works inside"
+                " jax.vmap(step, axis_name='agents').",
+                "Run the step with decibo.solve, or use network.mixing().stacked(S) for all agents"
+                " at once.",
+            ) from None
 
         def over(mixing: Mixing, tree: T) -> T:
             # Under vmap all_gather is the stacked array itself, at no cost, so all agents are mixed
@@ -231,18 +239,6 @@ def as_one(exchange: Callable[[jax.Array], jax.Array], tree: T) -> T:
         for i, part in zip(alike, jnp.split(mixed, stops[:-1]), strict=True):
             leaves[i] = part.reshape(leaves[i].shape)
     return jax.tree.unflatten(treedef, leaves)
-
-
-def _agent() -> jax.Array:
-    try:
-        return lax.axis_index(AGENTS)
-    except NameError:
-        raise InputError(
-            "mix was called for no agent in particular, but it only works inside jax.vmap(step,"
-            " axis_name='agents').",
-            "Run the step with decibo.solve, or use network.mixing().stacked(S) for all agents at"
-            " once.",
-        ) from None
 
 
 @jax.custom_jvp

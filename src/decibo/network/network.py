@@ -57,11 +57,7 @@ class AnyNetwork:
     lacks: ClassVar[Needs] = frozenset()
     directed: ClassVar[bool] = False
     name: str
-
-    @property
-    def agents(self) -> int:
-        """The number of agents."""
-        return self.matrices[0].shape[0]
+    agents: int  # how many there are
 
     @property
     def gives(self) -> Needs:
@@ -120,6 +116,7 @@ class Network(AnyNetwork):
         check_connected(self.name, weights)
         check_aperiodic("W", weights)
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "agents", weights.shape[0])
         object.__setattr__(self, "shape", self.shape or (weights.shape[0],))
         if self.agents <= RHO_LIMIT:
             _ = self.spectrum
@@ -226,7 +223,7 @@ def check_plain(
     """Reject what a wrapper of a network cannot be around."""
     if not isinstance(network, AnyNetwork):
         raise InputError(f"{who} needs a decibo network, but this is {short(repr(network))}.")
-    require(who, needs, network.gives, repr(network), remedy)
+    require(who, needs, network.gives, network, remedy)
 
 
 def entries(matrix: csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

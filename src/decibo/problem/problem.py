@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import (
     TYPE_CHECKING,
@@ -132,6 +132,8 @@ class Problem:
     constants: dict[str, float] | None = None
     outer_gradient: GradientFunction | None = None
     inner_gradient: GradientFunction | None = None
+    x_layout: Layout = field(init=False)  # how x and y lie in flat vectors
+    y_layout: Layout = field(init=False)
 
     _repr_html_ = in_notebook
 
@@ -164,6 +166,8 @@ class Problem:
             )
         object.__setattr__(self, "x0", _floating("x0", self.x0))
         object.__setattr__(self, "y0", _floating("y0", self.y0))
+        object.__setattr__(self, "x_layout", Layout.of(self.x0))
+        object.__setattr__(self, "y_layout", Layout.of(self.y0))
         self._check_solution()
         if not callable(self.data):
             object.__setattr__(self, "data", _stacked(self.data))
@@ -176,16 +180,6 @@ class Problem:
             object.__setattr__(self, "agents", count)
             self._trace(self.data)
             self._check_batches(self.data)
-
-    @cached_property
-    def x_layout(self) -> Layout:
-        """How x lies in a flat vector."""
-        return Layout.of(self.x0)
-
-    @cached_property
-    def y_layout(self) -> Layout:
-        """How y lies in a flat vector."""
-        return Layout.of(self.y0)
 
     @property
     def functions(self) -> Functions:

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.algorithm.asynchronous import core_for
+from decibo.algorithm.direction import SINGLE
 from decibo.capabilities import Need
 from decibo.errors import InputError
 from decibo.formatting import format_number, listed
@@ -277,7 +278,9 @@ def _kept_y(setup: Setup, solution: Solution) -> bool:
     """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at
     where that is cheap."""
     layout = setup.program.functions.y
-    if setup.program.placement or setup.method.one_level or layout.size > SMALL_Y:
+    direction = setup.method.direction
+    one_level = direction is not None and direction.name == SINGLE
+    if setup.program.placement or one_level or layout.size > SMALL_Y:
         return False
     start = np.asarray(setup.start["y"]).mean(axis=0)
     z = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,14 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.asynchronous import check_free, core_for
+from decibo.algorithm.asynchronous import check_free, free_core
 from decibo.algorithm.compose import MASK
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
 from decibo.capabilities import SEVERAL_DEVICES, Need, check
 from decibo.data.stream import Batches, FirstBatch, Stream
 from decibo.errors import InputError, short_repr, warn
-from decibo.measure.cost import Cost, Found, Seconds, examine
+from decibo.measure.cost import Found, Seconds, examine
 from decibo.measure.measures import SOLVED, Measure, Measures, resolve
 from decibo.network.asynchronous import AsynchronousNetwork
 from decibo.network.directed import DirectedNetwork
@@ -238,18 +238,13 @@ def check_fit(problem: Problem, network: AnyNetwork, method: Algorithm) -> None:
     if network.shares:
         assert method.direction is not None  # or it would need one network for all variables
         check_variables(method.name, method.direction.variables, network.shares)
-    _warn_of_small_lam(problem, method)
-    _warn_of_large_lam(problem, method)
 
-
-def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
-    """The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g (paper, Lemma
-    2)."""
-    lam = method.settings.get("lam")
-    constants = problem.constants
-    if constants is None or not isinstance(lam, int | float) or method.theory.bias != "1/lam":
+    # The penalised inner level is surely strongly convex only if lam > 2 L_f1/mu_g
+    # (paper, Lemma 2).
+    lam, constants, bias = method.settings.get("lam"), problem.constants, method.theory.bias or ""
+    if not isinstance(lam, int | float) or not bias.startswith("1/lam"):
         return
-    least = 2 * constants["L_f1"] / constants["mu_g"]
+    least = 2 * constants["L_f1"] / constants["mu_g"] if constants and bias == "1/lam" else lam
     if lam < least:
         warn(
             f"lam = {lam:g} is below 2 L_f1/mu_g = {least:.3g} of this problem: f + lam g need not"
@@ -257,12 +252,7 @@ def _warn_of_small_lam(problem: Problem, method: Algorithm) -> None:
             " Raise lam, or use ahead_exact."
         )
 
-
-def _warn_of_large_lam(problem: Problem, method: Algorithm) -> None:
-    """The penalty multiplies differences of gradients, and their rounding errors, by lam."""
-    lam = method.settings.get("lam")
-    if not isinstance(lam, int | float) or not (method.theory.bias or "").startswith("1/lam"):
-        return
+    # The penalty multiplies differences of gradients, and their rounding errors, by lam.
     dtype = problem.y_layout.dtype
     lost = lam * float(jnp.finfo(dtype).eps)
     if lost > LOST:
@@ -303,17 +293,65 @@ def prepare(
     if checkpoints is not None and not checkpoints.shared:
         shared["checkpoint"] = replace(checkpoints, folder="one of its own")
     try:
-        given = _checked(problem, network, method, local, measures, start, seed, until)
+        functions = problem.functions
+        if several and callable(problem.data):
+            data = _agreed_data(problem, local.tolist())
+        else:
+            data = problem.local(local.tolist())
+        source: Source | None = None
+        if isinstance(problem.sample, Stream):
+            source = open_stream(problem.sample, local, network.agents, seed)
+            functions = functions._replace(sample=source.sampler)
+            problem.check_samples(
+                jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data)
+            )
+
+        # The method, traced once: what it needs of the problem, what it shows and what it costs.
+        found = examined(problem, method, functions, data, network.shares)
+        rows = problem.start_rows(network.agents)
+        if start is not None:
+            rows = starting_rows(problem, network.agents, start, method, found.variables)
+        if method.masks:
+            rows = rows | masks_of(network, method, rows, seed)
+
+        # What is recorded, and what to wait for.
+        known = problem.known
+        recorded = recorded_of(problem, method, functions, data, found.variables, measures)
+        names = [name for name, _ in recorded]
+        if not isinstance(until, Mapping | None):
+            raise InputError(
+                "until must be a dictionary of measures and values, but it is"
+                f" {short_repr(until)}.",
+                "Pass until={'stationarity': 1e-8}, for example.",
+            )
+        targets = {}
+        for name, value in (until or {}).items():
+            if name not in names:
+                raise InputError(
+                    f"until names {name!r}, but a run can only wait for what it records:"
+                    f" {', '.join(names)}.",
+                    "Add it to measures.",
+                )
+            targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
+
+        # The objectives where the run starts; beyond LARGE, no second program is compiled for this.
+        draws = Need.MINIBATCHES in method.needs
+        own = rows
+        if len(local) < network.agents:
+            own = {name: row[local] for name, row in rows.items()}
+        if network.agents * found.cost.state * problem.y_layout.dtype.itemsize <= LARGE:
+            key = jax.random.key(seed) if draws and source is None else None
+            finite_at_start(functions, data, own, local, key)
+        if draws and isinstance(problem.sample, Batches):
+            batches_add_up(functions, problem.sample.count, data, own, local)
     except Exception as error:
         if several:
             check_same(dict.fromkeys(PARTS, "") | shared, error)
         raise
-    functions, data, rows, known, recorded, targets, source, cost = given
 
     # By which a checkpoint, and other processes, know that this is the same run.
     checkpointer = None
     if several or checkpoints:
-        names = [name for name, _ in recorded]
         identity = fingerprint(problem, network, method, seed, names, rows, one_of(data), functions)
         if several:
             check_same(identity | shared)
@@ -327,7 +365,7 @@ def prepare(
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     if placement is None:
         mixing = network.mixing()
-        core = core_for(mixing, method)
+        core = method.core if Need.LOCKSTEP in network.gives else free_core(method)
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, reach)
     else:
         everywhere = NamedSharding(placement.mesh, EVERYWHERE)
@@ -335,7 +373,7 @@ def prepare(
         mixing = placement.split_devices(sharded_mixing(network, placement))
         here = [placement.everywhere(part) for part in (known, goals, reach)]
         inputs = Inputs(method.core, mixing, placement.split(data, local), key, *here)
-    cost = cost.with_rounds(mixing.rounds)
+    cost = found.cost.with_rounds(mixing.rounds)
     if Need.LOCKSTEP not in network.gives:
         cost = cost.at_speed(*network.active)
     program = Program(functions, recorded, tuple(targets), placement, memory=memory)
@@ -343,87 +381,6 @@ def prepare(
         problem, network, method, steps, every, program, inputs, rows, cost, targets,
         checkpointer, source,
     )  # fmt: skip
-
-
-class Given(NamedTuple):
-    """What a run was given, checked and in the form in which it is used.
-
-    data   of this process's agents
-    rows   the starting rows of all agents
-    known  the solution, as far as the problem knows it
-    """
-
-    functions: Functions
-    data: Tree
-    rows: dict[str, jax.Array]
-    known: dict[str, jax.Array]
-    measures: tuple[tuple[str, Measure], ...]
-    targets: dict[str, float]
-    source: Source | None
-    cost: Cost
-
-
-def _checked(
-    problem: Problem,
-    network: Network | DirectedNetwork,
-    method: Algorithm,
-    local: np.ndarray,
-    measures: Measures,
-    start: Start,
-    seed: int,
-    until: Mapping[str, float] | None,
-) -> Given:
-    """Read the data of these agents and check it, the start, the measures and the targets against
-    each other."""
-    functions = problem.functions
-    agents = network.agents
-    if jax.process_count() > 1 and callable(problem.data):
-        data = _agreed_data(problem, local.tolist())
-    else:
-        data = problem.local(local.tolist())
-    source: Source | None = None
-    if isinstance(problem.sample, Stream):
-        source = open_stream(problem.sample, local, agents, seed)
-        functions = functions._replace(sample=source.sampler)
-        problem.check_samples(
-            jax.eval_shape(jax.vmap(lambda d: source.sampler(d, jax.random.key(0))), data)
-        )
-
-    # The method, traced once: what it needs of the problem, what it shows and what it costs.
-    found = examined(problem, method, functions, data, network.shares)
-    rows = problem.start_rows(agents)
-    if start is not None:
-        rows = starting_rows(problem, agents, start, method, found.variables)
-    if method.masks:
-        rows = rows | masks_of(network, method, rows, seed)
-
-    # What is recorded, and what to wait for.
-    known = problem.known
-    recorded = recorded_of(problem, method, functions, data, found.variables, measures)
-    names = [name for name, _ in recorded]
-    if not isinstance(until, Mapping | None):
-        raise InputError(
-            f"until must be a dictionary of measures and values, but it is {short_repr(until)}.",
-            "Pass until={'stationarity': 1e-8}, for example.",
-        )
-    targets = {}
-    for name, value in (until or {}).items():
-        if name not in names:
-            raise InputError(
-                f"until names {name!r}, but a run can only wait for what it records:"
-                f" {', '.join(names)}.",
-                "Add it to measures.",
-            )
-        targets[name] = at_least(f"until[{name!r}]", value, -math.inf)
-
-    # The objectives where the run starts; beyond LARGE, no second program is compiled for this.
-    here = rows if len(local) == agents else {name: row[local] for name, row in rows.items()}
-    if agents * found.cost.state * problem.y_layout.dtype.itemsize <= LARGE:
-        key = jax.random.key(seed) if Need.MINIBATCHES in method.needs and source is None else None
-        finite_at_start(functions, data, here, local, key)
-    if isinstance(problem.sample, Batches) and Need.MINIBATCHES in method.needs:
-        batches_add_up(functions, problem.sample.count, data, here, local)
-    return Given(functions, data, rows, known, recorded, targets, source, found.cost)
 
 
 def examined(

@@ -20,6 +20,7 @@ import numpy as np
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.asynchronous import core_for
+from decibo.algorithm.direction import SINGLE
 from decibo.algorithm.privacy import masks_of
 from decibo.capabilities import SWEEP, Need, check
 from decibo.errors import InputError, missing
@@ -427,7 +428,9 @@ def _run(
     # A run that got far worse, or whose y never moved, has failed if its inner level is flat.
     for place, cell in enumerate(cells):
         history = {name: values[place] for name, values in records.items()}
-        suspect = worsened(history) or (still[place] and not cell.method.one_level)
+        direction = cell.method.direction
+        two_levels = direction is None or direction.name != SINGLE
+        suspect = worsened(history) or (still[place] and two_levels)
         if status[place] is Status.done and cell.method.theory.bias != MOREAU and suspect:
             x, y = (jnp.mean(starts[cell.case, cell.seed][name], axis=0) for name in ("x", "y"))
             if not_strongly_convex(program.functions, data, x, y, "at the start"):
