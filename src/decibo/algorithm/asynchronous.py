@@ -10,7 +10,7 @@ arrives when. In a tick
     (3)  mix(s) = s + sum_j w_ij (newest_ij - s) over the neighbours that are not left out
     (4)  agents that are awake make their step by (3), the others stay where they are
 
-An agent computes its direction at its own point, while it is not awake, and reads its mail when
+An agent computes its direction at its own point, while it is not awake, and reads messages when
 that is done. One that relays reads and writes at every tick, and moves along the last direction it
 has finished:
 
@@ -37,7 +37,7 @@ from decibo.algorithm.compose import Recipe, moved, recipe_of
 from decibo.algorithm.compression import messages_of
 from decibo.algorithm.prox import is_projection
 from decibo.errors import InputError
-from decibo.network.asynchronous import Asynchronous, AsynchronousNetwork, Post
+from decibo.network.asynchronous import Arrivals, Asynchronous, AsynchronousNetwork
 from decibo.network.mixing import AGENTS, AgentMix, How, Mixing, WrappedMix, own_row
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree, Vector
@@ -46,19 +46,19 @@ T = TypeVar("T")
 TOGETHER = ""  # the parcel of all variables, where they travel together
 
 
-class Free(NamedTuple):
+class AsynchronousState(NamedTuple):
     """An agent that does not wait."""
 
     state: Tree  # of the method
     steps: jax.Array  # how many it has made
-    said: list[Tree]  # its last messages, a ring with one entry for each tick of the longest delay
-    inbox: list[Tree]  # the newest message of each neighbour
-    newest: dict[str, jax.Array]  # the ticks at which these were said, for each parcel; -1 for none
+    sent: list[Tree]  # its last messages, a ring with one entry for each tick of the longest delay
+    received: list[Tree]  # the newest message of each neighbour
+    newest: dict[str, jax.Array]  # the ticks at which these were sent, for each parcel; -1 for none
     # if it relays: where it is computing, and the last direction that it has finished
     busy: Tree = ()
 
 
-def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
+def check_asynchronous(method: Algorithm, network: AsynchronousNetwork) -> None:
     """Reject a method that needs agents in lockstep."""
     recipe = recipe_of(method)
     if network.relay and (recipe is None or recipe.estimator is not None):
@@ -78,7 +78,7 @@ def check_free(method: Algorithm, network: AsynchronousNetwork) -> None:
                 )
 
 
-def free_core(method: Algorithm) -> Core:
+def asynchronous_core(method: Algorithm) -> Core:
     """The method for agents that do not wait, as a compiled program needs it."""
     core = method.core
     recipe = recipe_of(method)
@@ -95,7 +95,7 @@ def free_core(method: Algorithm) -> Core:
 
 def core_for(mixing: Mixing, method: Algorithm) -> Core:
     """The method as a program on a network with this mixing needs it."""
-    return free_core(method) if isinstance(mixing, Asynchronous) else method.core
+    return asynchronous_core(method) if isinstance(mixing, Asynchronous) else method.core
 
 
 def _mixing(mix: AgentMix) -> Asynchronous:
@@ -109,7 +109,7 @@ def _begin(
     oracle: Oracle,
     mix: AgentMix,
     start: dict[str, Vector],
-) -> Free:
+) -> AsynchronousState:
     mixing = _mixing(mix)
     state = init(oracle, mix, start)
     messages = messages_of(step, oracle, state)
@@ -122,7 +122,7 @@ def _begin(
     busy: Tree = ()
     if mixing.relay and recipe is not None:
         busy = state.variables, jax.tree.map(jnp.zeros_like, state.variables)
-    return Free(state, jnp.int32(0), empty(mixing.delay), empty(slots), never, busy)
+    return AsynchronousState(state, jnp.int32(0), empty(mixing.delay), empty(slots), never, busy)
 
 
 def _parcel(mixing: Asynchronous, path: tuple) -> str:
@@ -136,92 +136,95 @@ def _tick(
     relayed: Partial,
     oracle: Oracle,
     mix: AgentMix,
-    s: Free,
+    s: AsynchronousState,
     k: jax.Array,
     key: jax.Array,
-) -> Free:
+) -> AsynchronousState:
     mixing = _mixing(mix)
     agent = lax.axis_index(AGENTS)
     assert mix.key is not None
     awake = mixing.awake(agent, k, mix.key)
-    mail = Newest(mix, agent, k, s)
+    newest = NewestMix(mix, agent, k, s)
     busy = s.busy
     if mixing.relay:
-        new, busy = relayed(oracle, mail, s, awake)  # (5)
+        new, busy = relayed(oracle, newest, s, awake)  # (5)
         moves = mixing.present(agent, k)
     else:
-        new = step(oracle, mail, s.state, s.steps, key)
+        new = step(oracle, newest, s.state, s.steps, key)
         moves = awake
     # (4)
     state = jax.tree.map(
         lambda new, old: jnp.where(moves, new, old).astype(old.dtype), new, s.state
     )
-    return Free(state, s.steps + awake, mail.said, mail.inbox, mail.newest, busy)
+    return AsynchronousState(
+        state, s.steps + awake, newest.sent, newest.received, newest.newest, busy
+    )
 
 
 def _relayed(
-    recipe: Recipe, oracle: Oracle, mail: Newest, s: Free, awake: jax.Array
+    recipe: Recipe, oracle: Oracle, mix: NewestMix, s: AsynchronousState, awake: jax.Array
 ) -> tuple[Tree, Tree]:
     begun, d = s.busy
     fresh = recipe.direction.at(oracle, begun, s.steps)
     pick = lambda new, old: jax.tree.map(lambda a, b: jnp.where(awake, a, b), new, old)
     d = pick(fresh, d)
-    new = moved(recipe, mail, s.state, d, s.steps)
+    new = moved(recipe, mix, s.state, d, s.steps)
     return new, (pick(new.variables, begun), d)
 
 
 def _no_relay(*_: object) -> tuple[Tree, Tree]:
-    raise AssertionError("check_free refuses this")
+    raise AssertionError("check_asynchronous refuses this")
 
 
-def _view(view: Partial, s: Free) -> dict[str, Vector]:
+def _view(view: Partial, s: AsynchronousState) -> dict[str, Vector]:
     return view(s.state)
 
 
-def _rest(rest: Partial, s: Free) -> jax.Array:
+def _rest(rest: Partial, s: AsynchronousState) -> jax.Array:
     return rest(s.state)
 
 
-class Newest(WrappedMix):
+class NewestMix(WrappedMix):
     """The mix of an agent that does not wait; used once, for the messages of one tick in their
     order."""
 
-    def __init__(self, mix: AgentMix, agent: jax.Array, k: jax.Array, s: Free):
+    def __init__(self, mix: AgentMix, agent: jax.Array, k: jax.Array, s: AsynchronousState):
         super().__init__(mix)
         self.mixing = _mixing(mix)
         self.key = mix.key
         self.agent = agent
         self.k = k
         self.before = s
-        self.said: list[Tree] = []
-        self.inbox: list[Tree] = []
-        posts = {name: self._post(number) for number, name in enumerate(s.newest)}
+        self.sent: list[Tree] = []
+        self.received: list[Tree] = []
+        arrivals = {name: self._arrivals(number) for number, name in enumerate(s.newest)}
         self.newer = {
-            name: post.arrives & (post.made >= s.newest[name]) for name, post in posts.items()
+            name: arrival.arrives & (arrival.made >= s.newest[name])
+            for name, arrival in arrivals.items()
         }
-        self.made = {name: post.made for name, post in posts.items()}
+        self.made = {name: arrival.made for name, arrival in arrivals.items()}
         self.newest = {
-            name: jnp.where(self.newer[name], self.made[name], s.newest[name]) for name in posts
+            name: jnp.where(self.newer[name], self.made[name], s.newest[name]) for name in arrivals
         }
 
-    def _post(self, number: int) -> Post:
+    def _arrivals(self, number: int) -> Arrivals:
         assert self.key is not None
-        return self.mixing.post(self.agent, self.k, jax.random.fold_in(self.key, number))
+        return self.mixing.arrivals(self.agent, self.k, jax.random.fold_in(self.key, number))
 
     def exchange(self, tree: T, how: How, bits: int | None = None) -> T:
         assert how is not How.LARGEST, "only methods in lockstep ask for it"
-        number = len(self.said)
+        number = len(self.sent)
         paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
-        rings = jax.tree.leaves(self.before.said[number])
-        boxes = jax.tree.leaves(self.before.inbox[number])
+        rings = jax.tree.leaves(self.before.sent[number])
+        boxes = jax.tree.leaves(self.before.received[number])
         apart: list[jax.Array] = []
         for place, (path, leaf) in enumerate(paths):
             parcel = _parcel(self.mixing, path)
             rings[place] = rings[place].at[self.k % self.mixing.delay].set(leaf)  # (1)
             boxes[place] = self._received(parcel, rings[place], boxes[place])
             apart.append(self._apart(parcel, leaf, boxes[place]))
-        self.said.append(jax.tree.unflatten(treedef, rings))
-        self.inbox.append(jax.tree.unflatten(treedef, boxes))
+        self.sent.append(jax.tree.unflatten(treedef, rings))
+        self.received.append(jax.tree.unflatten(treedef, boxes))
         change = jax.tree.unflatten(treedef, apart)
         return change if how is How.DIFFERENCE else jax.tree.map(jnp.add, tree, change)
 

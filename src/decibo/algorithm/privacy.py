@@ -162,7 +162,7 @@ def messages(
     mixing = network.mixing()
     one = lambda d, s: method.core.init(Oracle(problem.functions, d), AgentMix(mixing, 0, key), s)
     state = jax.vmap(one, axis_name=AGENTS)(data, start)
-    said: list[list[Tree]] = []
+    every: list[list[Tree]] = []
     for k in range(integer("steps", steps)):
         try:
             sent, state = _listened(
@@ -172,8 +172,8 @@ def messages(
             raise InputError(
                 f"{method.name} sends messages in a loop of its own, which cannot be listed."
             ) from error
-        said.append(sent)
-    return said
+        every.append(sent)
+    return every
 
 
 @jitted()
@@ -186,7 +186,7 @@ def _listened(
     state: Tree,
     k: jax.Array,
 ) -> tuple[list[Tree], Tree]:
-    """A step, with the keys that it has in the loop, and what was said in it."""
+    """A step, with the keys that it has in the loop, and what is sent in it."""
     network_key, agent_key = jax.random.split(jax.random.fold_in(key, k))
     agents = jnp.arange(jax.tree.leaves(state)[0].shape[0])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, agents)

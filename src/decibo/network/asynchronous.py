@@ -4,14 +4,14 @@ A tick is one step of an agent of speed 1. Every agent keeps the newest message 
 each neighbour:
 
     (1)  awake_i(k)  at every (1/speed_i)-th tick, or with probability speed_i
-    (2)  said_j(k)   what agent j would send at tick k: it changes when j has made a step
+    (2)  sent_j(k)   what agent j would send at tick k: it changes when j has made a step
     (3)  u           = k + 1 - a,  a drawn from 1, ..., delay for each link, direction and tick,
                                    unless it is lost
-    (4)  newest_ij   = said_j(u) if it arrived and u is later than that of the newest so far
-    (5)  mix_i       = s_i + sum_j w_ij (newest_ij - s_i) over the neighbours heard of within the
+    (4)  newest_ij   = sent_j(u) if it arrived and u is later than that of the newest so far
+    (5)  mix_i       = s_i + sum_j w_ij (newest_ij - s_i) over the neighbours that sent within the
                      last `patience` ticks
 
-With speed 1, delay 1 and no loss this is lockstep. Agents repeat what they said last at every tick,
+With speed 1, delay 1 and no loss this is lockstep. Agents repeat what they sent last at every tick,
 so that a message that is lost is late and not gone for ever. Who is away neither sends nor receives
 nor moves.
 
@@ -40,7 +40,7 @@ NEVER = np.iinfo(np.int32).max
 Away = Mapping[int, tuple[int, int | None]]
 
 
-class Post(NamedTuple):
+class Arrivals(NamedTuple):
     """What arrives for one agent at a tick, in one parcel: for each neighbour whether, and of which
     tick."""
 
@@ -80,19 +80,19 @@ class Asynchronous(Mixing):
             due = ends(k + 1) > ends(k)
         return due & self.present(agent, k)  # (1)
 
-    def post(self, agent: jax.Array, k: jax.Array, key: jax.Array) -> Post:
+    def arrivals(self, agent: jax.Array, k: jax.Array, key: jax.Array) -> Arrivals:
         """What arrives for an agent at tick k; `key` tells parcels apart."""
         own = self.links[:, agent]
         ages = jax.random.randint(jax.random.fold_in(key, 2), (self.count,), 1, self.delay + 1)
         lost = jax.random.bernoulli(jax.random.fold_in(key, 3), self.loss, (self.count,))
         made = k + 1 - ages[own]  # (3)
         there = (made >= 0) & self.present(self.neighbours[:, agent], made) & self.present(agent, k)
-        return Post(there & ~lost[own] & (self.weights[:, agent] != 0), made)
+        return Arrivals(there & ~lost[own] & (self.weights[:, agent] != 0), made)
 
-    def delivered(self, said: jax.Array, made: jax.Array) -> jax.Array:
-        """What neighbours said at these ticks: said is (agents, delay, ...), made is (agents,
+    def delivered(self, sent: jax.Array, made: jax.Array) -> jax.Array:
+        """What neighbours sent at these ticks: sent is (agents, delay, ...), made is (agents,
         D)."""
-        return said[self.neighbours.T, made % self.delay]
+        return sent[self.neighbours.T, made % self.delay]
 
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
@@ -177,7 +177,7 @@ def asynchronous(
                for those below 1
     delay      a message takes from 1 to so many ticks, drawn anew for each link and tick
     loss       the probability that a message does not arrive
-    patience   a neighbour that is silent for more ticks than this is left out until it is heard
+    patience   a neighbour that is silent for more ticks than this is left out until it sends
                again; by default never
     away       {agent: (first, back)}: who is away from one tick on, and back at another, or for
                good with None

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.asynchronous import check_free, free_core
+from decibo.algorithm.asynchronous import asynchronous_core, check_asynchronous
 from decibo.algorithm.compose import MASK
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masks_of
@@ -234,7 +234,7 @@ def check_fit(problem: Problem, network: AnyNetwork, method: Algorithm) -> None:
     problem.check_agents(network.agents)
     check(method, problem, network)
     if Need.LOCKSTEP not in network.gives:
-        check_free(method, cast("AsynchronousNetwork", network))
+        check_asynchronous(method, cast("AsynchronousNetwork", network))
     if network.shares:
         assert method.direction is not None  # or it would need one network for all variables
         check_variables(method.name, method.direction.variables, network.shares)
@@ -365,7 +365,7 @@ def prepare(
     goals = {name: jnp.asarray(value) for name, value in targets.items()}
     if placement is None:
         mixing = network.mixing()
-        core = method.core if Need.LOCKSTEP in network.gives else free_core(method)
+        core = method.core if Need.LOCKSTEP in network.gives else asynchronous_core(method)
         inputs = Inputs(core, mixing, data, jax.random.key(seed), known, goals, reach)
     else:
         everywhere = NamedSharding(placement.mesh, EVERYWHERE)

@@ -27,7 +27,7 @@ from typing import Any
 
 from decibo import contrib, networks, problems
 from decibo.algorithm.algorithm import Algorithm
-from decibo.algorithm.asynchronous import check_free
+from decibo.algorithm.asynchronous import check_asynchronous
 from decibo.algorithm.methods import ahead_exact
 from decibo.algorithm.privacy import masked
 from decibo.capabilities import FREE_SITES, SECURE_SUMS, SITES, check
@@ -184,7 +184,9 @@ class Job:
         check(self.method, self.problem, self.network, FREE_SITES)
         if self.secure_sums:
             check(SECURE_SUMS, self.problem, self.network, FREE_SITES)
-        check_free(self.method, networks.asynchronous(self.network, relay=self.pace is not None))
+        check_asynchronous(
+            self.method, networks.asynchronous(self.network, relay=self.pace is not None)
+        )
         if self.rest is not None and self.method.rest is None:
             raise InputError(
                 f"{self.method.name} cannot tell whether it is at rest.",
