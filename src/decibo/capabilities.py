@@ -90,24 +90,15 @@ class Need(Enum):
 
 
 Needs = frozenset[Need]
-ON_NETWORK = frozenset(
-    {
-        Need.ONE_AGENT,
-        Need.SYMMETRIC_WEIGHTS,
-        Need.FIXED_LINKS,
-        Need.LOCKSTEP,
-        Need.NETWORK_CONSTANTS,
-        Need.ONE_NETWORK,
-        Need.ONE_EXCHANGE,
-        Need.ALL_NEIGHBOURS,
-    }
+OF_PROBLEM = frozenset(
+    {Need.NUMBERED_BATCHES, Need.MINIBATCHES, Need.FULL_DATA, Need.SECOND_DERIVATIVES}
 )
-# A fixed network in lockstep with one matrix of weights: what wrappers of networks start from.
-PLAIN = frozenset(
-    {Need.SYMMETRIC_WEIGHTS, Need.FIXED_LINKS, Need.LOCKSTEP, Need.ONE_NETWORK, Need.ONE_EXCHANGE}
-)
+ON_NETWORK = frozenset(Need) - OF_PROBLEM
+UNDIRECTED = frozenset({Need.SYMMETRIC_WEIGHTS, Need.LOCKSTEP, Need.ONE_NETWORK})
+# What wrappers of networks start from: the same links in every step, and one exchange in it.
+PLAIN = UNDIRECTED | {Need.FIXED_LINKS, Need.ONE_EXCHANGE}
 # A method of which nobody has said more.
-BY_DEFAULT = frozenset({Need.SYMMETRIC_WEIGHTS, Need.LOCKSTEP, Need.ONE_NETWORK, Need.FULL_DATA})
+BY_DEFAULT = UNDIRECTED | {Need.FULL_DATA}
 ALONE = BY_DEFAULT | {Need.ONE_AGENT}
 
 
@@ -126,7 +117,6 @@ class Runtime(NamedTuple):
     remedy: str = ""
 
 
-UNDIRECTED = frozenset({Need.SYMMETRIC_WEIGHTS, Need.LOCKSTEP, Need.ONE_NETWORK})
 ONE_DEVICE = Runtime("One device")
 SEVERAL_DEVICES = Runtime(
     "A run on several devices", frozenset({Need.LOCKSTEP}), remedy="Pass devices=1."
@@ -153,7 +143,6 @@ SECURE_SUMS = Runtime(
     frozenset({Need.NETWORK_CONSTANTS}),
     'Use one fixed network and mode = "lockstep".',
 )
-RUNTIMES = (ONE_DEVICE, SEVERAL_DEVICES, SWEEP, SITES, FREE_SITES, SECURE_SUMS)
 
 
 class Asker(Protocol):
@@ -202,6 +191,6 @@ def check(who: Asker, problem: Giver, network: Giver, runtime: Runtime = ONE_DEV
     is_method = not isinstance(who, Runtime)
     remedy = who.remedy if isinstance(who, Runtime) else None
     require(who.name, who.needs & ON_NETWORK, network.gives, network, remedy, method=is_method)
-    require(who.name, who.needs - ON_NETWORK, problem.gives, problem, remedy, method=is_method)
+    require(who.name, who.needs & OF_PROBLEM, problem.gives, problem, remedy, method=is_method)
     where = runtime.name[0].lower() + runtime.name[1:]
     require(who.name, who.needs & runtime.lacks, (), where, remedy, method=is_method)

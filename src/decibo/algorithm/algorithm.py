@@ -40,7 +40,6 @@ from typing import (
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.tree_util import Partial
@@ -204,13 +203,12 @@ class ByName:
         # A rate may be a strongly typed array, which would widen what it multiplies: it gets the
         # narrowest type of the state, so that the carry of a loop keeps its own.
         kinds = {leaf.dtype for leaf in jax.tree.leaves(state)}
-        dtype = min((kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)), key=_width)
+        dtype = min(
+            (kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)),
+            key=lambda kind: kind.itemsize,
+        )
         now = {name: jnp.asarray(rate(k), dtype) for name, rate in rates.items()}
         return self.step(oracle, mix, state, SimpleNamespace(k=k, **now, **rest))
-
-
-def _width(kind: np.dtype) -> int:
-    return kind.itemsize
 
 
 def repeat(count: int, once: Callable[[T], T], state: T) -> T:
@@ -299,14 +297,20 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
             absent = [
                 each.name
                 for each in signature.parameters.values()
-                if _is_absent(each, bound.arguments)
+                if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+                and each.default is each.empty
+                and each.name not in bound.arguments
             ]
             if absent:
                 raise TypeError(
                     f"{factory.__name__} needs {', '.join(f'{name}=...' for name in absent)}."
                 )
             bound.apply_defaults()
-            settings = {name: _named(value) for name, value in bound.arguments.items()}
+            # Optax's transformations, which are functions without a name, are shown as rules.
+            settings = {
+                name: as_rule("", value) if is_rule(value) else value
+                for name, value in bound.arguments.items()
+            }
             for name, value in settings.items():
                 bound.arguments[name] = _prepared(name, kinds.get(name), value)
             algorithm = factory(*bound.args, **bound.kwargs)
@@ -325,17 +329,6 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
         return _entered(named_method, provenance)
 
     return name if factory is None else name(factory)
-
-
-def _named(value: Any) -> Any:
-    """A setting as it is kept and shown: optax's transformations, which are functions without a
-    name, as rules."""
-    return as_rule("", value) if is_rule(value) else value
-
-
-def _is_absent(parameter: inspect.Parameter, arguments: dict[str, object]) -> bool:
-    variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    return not variadic and parameter.default is parameter.empty and parameter.name not in arguments
 
 
 def _prepared(name: str, kind: Any, value: Any) -> Any:

@@ -109,7 +109,8 @@ def masks_of(
         keys = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.fold_in(key, number), jnp.arange(len(edges))
         )
-        r = scale * _normal(keys, like)
+        draw = lambda key, like=like: jax.random.normal(key, like.shape[1:], like.dtype)
+        r = scale * jax.vmap(draw)(keys)
         # (1)
         rows[MASK + name] = jnp.zeros_like(like).at[edges[:, 0]].add(r).at[edges[:, 1]].add(-r)
     return rows
@@ -129,11 +130,6 @@ def _warn_of_leaves(degrees: np.ndarray) -> None:
             " Give every agent two neighbours or more.",
             stacklevel=5,
         )
-
-
-def _normal(keys: jax.Array, like: jax.Array) -> jax.Array:
-    """A row for each key, of the shape and type of an agent's."""
-    return jax.vmap(lambda key: jax.random.normal(key, like.shape[1:], like.dtype))(keys)
 
 
 def messages(

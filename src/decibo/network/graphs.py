@@ -284,24 +284,20 @@ def _redraw(
     remedy: str,
 ) -> np.ndarray:
     """The links of the first connected draw."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     random = np.random.default_rng(integer("seed", seed, least=0))
     for _ in range(DRAWS):
         edges = draw(random)
-        if _is_connected(agents, edges):
+        links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(agents, agents))
+        if connected_components(links, directed=False)[0] == 1:
             return edges
     raise InputError(
         f"The graph must be connected, but none of {DRAWS} draws with agents = {agents} and"
         f" {settings} was.",
         remedy,
     )
-
-
-def _is_connected(agents: int, edges: np.ndarray) -> bool:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(agents, agents))
-    return connected_components(links, directed=False)[0] == 1
 
 
 def from_graph(

@@ -175,8 +175,11 @@ class Mixing:
         raise NotImplementedError
 
     def summed(self, S: jax.Array) -> jax.Array:
-        """The rows of S times the row sums of W, which are 1 unless the network is directed."""
-        return S
+        """The rows of S times the row sums of W, which a kernel for directed networks has."""
+        total = getattr(self, "total", None)
+        if total is None:
+            return S
+        return total.astype(S.dtype).reshape(total.shape + (1,) * (S.ndim - 1) * total.ndim) * S
 
     def stacked(
         self, S: Inexact[Array, "agents ..."], k: Step = None, key: jax.Array | None = None
@@ -282,10 +285,6 @@ class Dense(Mixing):
     total: jax.Array  # (agents,) row sums of W
     links: jax.Array  # W without what keeps an agent where it is: its rows sum to 0
 
-    def summed(self, S: jax.Array) -> jax.Array:
-        """The rows of S times the row sums of W."""
-        return _scaled(self.total, S)
-
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
     ) -> jax.Array:
@@ -315,10 +314,6 @@ class Circulant(Mixing):
     # offsets between -agents/2 and agents/2
     groups: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
     agents: int = field(metadata={"static": True})
-
-    def summed(self, S: jax.Array) -> jax.Array:
-        """The rows of S times the row sums of W."""
-        return _scaled(self.total, S)
 
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
@@ -360,10 +355,6 @@ class Sparse(Mixing):
     weights: jax.Array  # (D, agents)
     hubs: jax.Array  # (h,) agents with more than D neighbours
     hub_links: jax.Array  # (h, received rows) their rows of W, less the row sum at their own place
-
-    def summed(self, S: jax.Array) -> jax.Array:
-        """The rows of S times the row sums of W."""
-        return _scaled(self.total, S)
 
     def differing(
         self, S: jax.Array, received: jax.Array, k: Step = None, key: jax.Array | None = None
@@ -422,11 +413,6 @@ def _largest(links: jax.Array, received: jax.Array) -> jax.Array:
     """For every row of a matrix, the largest of the rows received that it does not leave out."""
     counted = (links != 0).reshape(*links.shape, *(1,) * (received.ndim - 1))
     return jnp.max(jnp.where(counted, received, -jnp.inf), axis=1)
-
-
-def _scaled(total: jax.Array, S: jax.Array) -> jax.Array:
-    """The rows of S times one number each, or times the same number."""
-    return total.astype(S.dtype).reshape(total.shape + (1,) * (S.ndim - 1) * total.ndim) * S
 
 
 def _total(weights: csr_array | np.ndarray) -> np.ndarray:

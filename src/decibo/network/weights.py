@@ -21,7 +21,6 @@ and a Fourier transform gives their eigenvalues.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
+RULES = ("metropolis", "lazy_metropolis", "max_degree", "best_constant")
+
+
 def weigh(agents: int, edges: np.ndarray, rule: str, shape: Shape) -> csr_array:
     """The weight matrix that a rule gives to the links (i, j), i < j."""
     if not isinstance(rule, str) or rule not in RULES:
@@ -46,7 +48,18 @@ def weigh(agents: int, edges: np.ndarray, rule: str, shape: Shape) -> csr_array:
             "A matrix goes to from_weights(W).",
         )
     degrees = np.bincount(edges.ravel(), minlength=agents)
-    return _assemble(agents, edges, RULES[rule](agents, edges, degrees, shape))
+    most = degrees.max()
+    metropolis = 1 / (1 + degrees[edges].max(axis=1, initial=0))
+    if rule == "metropolis":
+        return _assemble(agents, edges, metropolis)
+    if rule == "lazy_metropolis":
+        return _assemble(agents, edges, metropolis / 2)
+    W = _assemble(agents, edges, 1 / (1 + most))
+    if rule == "max_degree" or agents == 1:
+        return W
+    # The Laplacian is (1 + d_max)(I - W) with W of max_degree: no other eigenvalue code is needed.
+    low, high = spectrum_of(W, find_shifts(W, shape))
+    return _assemble(agents, edges, min(2 / ((1 + most) * (2 - low - high)), 1 / most))
 
 
 def _assemble(agents: int, edges: np.ndarray, values: np.ndarray | float) -> csr_array:
@@ -62,38 +75,6 @@ def _assemble(agents: int, edges: np.ndarray, values: np.ndarray | float) -> csr
     return csr_array(
         (np.concatenate([values, values, own]), (rows, columns)), shape=(agents, agents)
     )
-
-
-def _metropolis(agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape) -> np.ndarray:
-    return 1 / (1 + degrees[edges].max(axis=1, initial=0))
-
-
-def _lazy_metropolis(
-    agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape
-) -> np.ndarray:
-    return _metropolis(agents, edges, degrees, shape) / 2
-
-
-def _max_degree(agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape) -> float:
-    return 1 / (1 + degrees.max())
-
-
-def _best_constant(agents: int, edges: np.ndarray, degrees: np.ndarray, shape: Shape) -> float:
-    if agents == 1:
-        return 1.0
-    # The Laplacian is (1 + d_max)(I - W) with W of max_degree: no other eigenvalue code is needed.
-    W = _assemble(agents, edges, _max_degree(agents, edges, degrees, shape))
-    low, high = spectrum_of(W, find_shifts(W, shape))
-    laplacian_sum = (1 + degrees.max()) * (2 - low - high)
-    return min(2 / laplacian_sum, 1 / degrees.max())
-
-
-RULES: dict[str, Callable[[int, np.ndarray, np.ndarray, Shape], np.ndarray | float]] = {
-    "metropolis": _metropolis,
-    "lazy_metropolis": _lazy_metropolis,
-    "max_degree": _max_degree,
-    "best_constant": _best_constant,
-}
 
 
 def rescale(weights: csr_array, target: float, shape: Shape) -> csr_array:

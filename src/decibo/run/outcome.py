@@ -297,8 +297,10 @@ def _far_apart(setup: Setup, solution: Solution) -> str:
     y, z = (getattr(solution.agents, name, None) for name in ("y", "z"))
     if y is None or z is None:
         return ""
-    norm = lambda tree: sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
-    half = lambda sign: jax.tree.map(lambda a, b: jnp.mean(a + sign * b, axis=0) / 2, y, z)
+    # In numpy: each operation of jax.numpy would be compiled for this alone, 0.15 s in all.
+    y, z = jax.tree.map(np.asarray, (y, z))
+    norm = lambda tree: sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
+    half = lambda sign: jax.tree.map(lambda a, b: np.mean(a + sign * b, axis=0) / 2, y, z)
     apart = norm(half(-1))
     centre = norm(half(1))
     if not apart > FAR * (1 + centre):
