@@ -54,7 +54,7 @@ def twin(network, ticks, h, seed):
     mixing = network.mixing()
     neighbours = np.asarray(mixing.neighbours)
     everyone = jnp.arange(m)
-    posts = jax.jit(jax.vmap(mixing.post, (0, None, None)))
+    arrivals = jax.jit(jax.vmap(mixing.arrivals, (0, None, None)))
     wakes = jax.jit(jax.vmap(mixing.awake, (0, None, None)))
     s = np.zeros((m, 2))
     p, c = s.copy(), s.copy()
@@ -64,7 +64,7 @@ def twin(network, ticks, h, seed):
         said.append((p.copy(), c.copy()))
         key = jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
         new = s.copy(), p.copy(), c.copy()
-        arrives, made = map(np.asarray, posts(everyone, k, jax.random.fold_in(key, 0)))
+        arrives, made = map(np.asarray, arrivals(everyone, k, jax.random.fold_in(key, 0)))
         awake = np.asarray(wakes(everyone, k, key))
         for i in range(m):
             for slot, j in enumerate(neighbours[:, i]):
