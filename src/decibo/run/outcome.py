@@ -301,8 +301,9 @@ def _far_apart(setup: Setup, solution: Solution) -> str:
     y, z = jax.tree.map(np.asarray, (y, z))
     norm = lambda tree: sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
     half = lambda sign: jax.tree.map(lambda a, b: np.mean(a + sign * b, axis=0) / 2, y, z)
-    apart = norm(half(-1))
-    centre = norm(half(1))
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverged
+        apart = norm(half(-1))
+        centre = norm(half(1))
     if not apart > FAR * (1 + centre):
         return ""
     return (
