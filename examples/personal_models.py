@@ -56,6 +56,7 @@ def main():
     print(f"log-loss on new patients, mean of {len(SPLITS)} splits")
     for label, values in losses.items():
         print(f"{label:38}{np.mean(values):.4f}")
+    print("Look at: the last line, and how much of it base rates alone give.")
 
 
 if __name__ == "__main__":
