@@ -180,9 +180,10 @@ def rivals(kind, S, t, owner, new, new_t, new_owner, seed):
     for name in np.unique(new_owner):
         a, b = owner == name, new_owner == name
         s = S[a] @ whole
-        p = expit(s) if kind == "log" else s
-        bent = (p * (1 - p)).sum() + 5 * (p * (1 - p)).mean() if kind == "log" else a.sum() + 5
-        shift = np.r_[np.zeros(S.shape[1] - 1), (t[a] - p).sum() / bent] if a.any() else 0
+        mean = expit(s) if kind == "log" else s
+        bent = mean * (1 - mean) if kind == "log" else np.ones_like(s)
+        step = (t[a] - mean).sum() / (bent.sum() + 5 * bent.mean()) if a.any() else 0.0
+        shift = np.r_[np.zeros(p - 1), step]
         total += losses(kind, new[b], new_t[b], whole + shift).sum()
     found["base rates"] = total / len(new_t)
     towards = lambda g, n: np.full(p, g / n)

@@ -585,3 +585,10 @@ def test_sums_maxima_and_words_reach_everybody_through_neighbours_only(network):
         assert total.tobytes() == results[0][1].tobytes()
         np.testing.assert_array_equal(largest, own.max(axis=0))
     assert sum(tree_of(network, i).level == 0 for i in range(m)) == 1
+
+
+@pytest.mark.parametrize("option", ["personal", "errors"])
+def test_what_needs_sums_after_the_run_is_refused_at_sites(option):
+    X, y = tables()
+    with pytest.raises(InputError, match="sums after the run"):
+        SiloRidge(**{option: True}).fit(X, y, silo="job.toml")

@@ -92,6 +92,12 @@ class SiloEstimator(BaseEstimator):
                        `decibo.silo.Consortium`
         """
         self._check()
+        if silo is not None and (self.personal or self.errors):
+            # their sums come after the run, when a site may have left already
+            raise InputError(
+                "personal=True and errors=True need sums after the run, which sites do not make.",
+                "Leave them out, or fit in one job of several processes.",
+            )
         more = [] if sample_weight is None else [np.asarray(sample_weight)]
         with site_fit(self, silo, X, y, groups, more=more) as own:
             table, targets, census = self._samples(X, y, groups, own)
