@@ -157,7 +157,7 @@ class Collectives:
             )
         return value
 
-    @property
+    @cached_property
     def _neighbours(self) -> list[str]:
         return [self.names[other] for other in neighbours_of(self.network, self.number)]
 
