@@ -14,6 +14,9 @@ So all sites have the same bits at the end. All sites read what was shared. Of a
 the total, and by (3) the neighbours of a site the sum over it and those below it: no site further
 away learns what one site added. By (5) no site learns more than the total.
 
+A neighbour may send what cannot be: numbers that are not finite, or words of another site that it
+has changed. It is named, before any memory is taken for what it announces.
+
 The results are remembered. Neighbours discard their messages from before the first steps, so a site
 that starts again after them reads the results from its own folder instead of asking.
 """
