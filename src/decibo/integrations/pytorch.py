@@ -93,7 +93,14 @@ def problem(
                    over through the host's memory
     extras         sample, solution, name and constants of `Problem`; sample is a JAX function
     """
-    where = _device(device)
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except Exception as error:
+        raise InputError(
+            f"PyTorch cannot compute on the device {device!r}: {first_line(error)}",
+            "Use device='cpu'.",
+        ) from error
     in_pieces = _shared(where) if pieces is None else flag("pieces", pieces)
     for name, function in (("outer", outer), ("inner", inner)):
         if not callable(function):
@@ -102,8 +109,17 @@ def problem(
             )
     _check_parts(data, x0, y0)
     stacked = arrays(data)
-    for name, tree in (("x0", x0), ("y0", y0)):
-        _check_precision(name, arrays(tree))
+    points = arrays(x0), arrays(y0)
+    # Parameters in double precision would be rounded by JAX, and no longer go together with the
+    # user's tensors.
+    for name, tree in zip(("x0", "y0"), points, strict=True):
+        wide = [leaf for leaf in jax.tree.leaves(tree) if np.ndim(leaf)]
+        if any(leaf.dtype == np.float64 for leaf in wide) and jnp.zeros(()).dtype != np.float64:
+            raise InputError(
+                f"{name} has tensors of type float64, but JAX is in single precision.",
+                "Pass float32 (model.float()), or use double precision in JAX too"
+                " (jax_enable_x64).",
+            )
     held = _tensors(stacked, _kinds(data), where) if extras.get("sample") is None else None
     f, g = (
         _Torch(
@@ -117,10 +133,10 @@ def problem(
         )
         for function in (outer, inner)
     )
-    points = arrays(x0), arrays(y0)
     leaves = leaf_names(*points)
     first = jax.tree.map(lambda leaf: leaf[:1], stacked)
-    own = [parameter for tree in (x0, y0) for parameter in _parameters(tree)]
+    opened = jax.tree.leaves((_opened(x0), _opened(y0)))
+    own = [leaf for leaf in opened if isinstance(leaf, torch.nn.Parameter)]
     used = {
         name: set(compress(leaves, _try(name, loss, points, first, own)))
         for name, loss in (("outer", f), ("inner", g))
@@ -131,8 +147,7 @@ def problem(
         _Value(f),
         _Value(g),
         stacked if held is None else {"agent": agents, "data": stacked},
-        arrays(x0),
-        arrays(y0),
+        *points,
         outer_gradient=_Gradient(f, in_pieces),
         inner_gradient=_Gradient(g, in_pieces),
         **extras,
@@ -249,36 +264,9 @@ def _tensors(tree: Tree, kinds: tuple[Any, ...], device: Any) -> Tree:
     return jax.tree.unflatten(treedef, moved)
 
 
-def _device(name: str) -> Any:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except Exception as error:
-        raise InputError(
-            f"PyTorch cannot compute on the device {name!r}: {first_line(error)}",
-            "Use device='cpu'.",
-        ) from error
-    return device
-
-
 def _shared(device: Any) -> bool:
     """Whether it is a GPU on which JAX computes too."""
     return device.type == "cuda" and jax.default_backend() == "gpu"
-
-
-def _check_precision(name: str, tree: Tree) -> None:
-    """Parameters in double precision would be rounded by JAX, and no longer go together with the
-    user's tensors."""
-    wide = [
-        leaf
-        for leaf in jax.tree.leaves(tree)
-        if np.ndim(leaf) and np.asarray(leaf).dtype == np.float64
-    ]
-    if wide and jnp.zeros(()).dtype != np.float64:
-        raise InputError(
-            f"{name} has tensors of type float64, but JAX is in single precision.",
-            "Pass float32 (model.float()), or use double precision in JAX too (jax_enable_x64).",
-        )
 
 
 def _check_parts(data: Tree, x0: Tree, y0: Tree) -> None:
@@ -301,12 +289,6 @@ def _check_parts(data: Tree, x0: Tree, y0: Tree) -> None:
                     "Use LayerNorm or GroupNorm, or call eval() to keep the statistics of a"
                     " trained model.",
                 )
-
-
-def _parameters(tree: Tree) -> list[Any]:
-    """The trainable parameters of the modules in a tree."""
-    leaves = jax.tree.leaves(_opened(tree))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
 
 
 def _try(
