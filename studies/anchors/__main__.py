@@ -237,7 +237,7 @@ def page(folder):
             values = np.array([row[key] for row in rows])
             spread = f" ± {values.std(ddof=1):.2f}" if len(rows) > 1 else ""
             lines.append(f"| {key} | {values.mean():.2f}{spread} |")
-        lines += ["", f"On {in_words(kept['machine'])}; {kept['machine']['date']}.", ""]
+        lines += ["", f"Measured {in_words(kept['machine'])}.", ""]
     (folder / "anchors.md").write_text("\n".join(lines))
     everything = {file.stem: json.loads(file.read_text()) for file in sorted(OUT.glob("*.json"))}
     (folder / "anchors.json").write_text(json.dumps(everything, indent=1) + "\n")
@@ -262,7 +262,7 @@ def main():
             else:
                 rows.append(penalties(kind, 8, seed, options.quick, options.steps))
             print(name, seed, rows[-1], flush=True)
-        words = f"{options.seeds} seeds, {options.steps} steps"
+        words = f"seeds: {options.seeds}, steps: {options.steps}"
         words += ", a tenth of the samples" if options.quick else ""
         kept = {"words": words, "rows": rows, "machine": machine()}
         (OUT / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")

@@ -11,7 +11,8 @@ pooled model with an intercept for each owner in closed form. "joint": what
 `SiloLogisticRegression` or `SiloRidge` learns between owners; "personal": the same with
 personal=True. No record leaves its owner in the last two.
 
-The prior on both strengths was chosen on a9a by education and on heart; the others judge.
+The prior on both strengths was read off other draws of a9a by occupation, so that the rows of a9a do
+not test it; heart, contraception, exam and hsb82 do, on which nothing was chosen.
 Tables of `hsb82`, `exam`, `contraception`: mlmRev of Rdatasets, in DECIBO_DATA as CSV.
 """
 
