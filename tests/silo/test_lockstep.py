@@ -214,7 +214,9 @@ def test_a_simulation_of_sites_that_do_not_wait_is_no_network(four):
     robust = decibo.compose(
         decibo.direction.penalty(20.0), decibo.consensus.robust_tracking(), x=0.01, y=0.01, z=0.01
     )
-    with pytest.raises(InputError, match="simulates agents that do not"):
+    with pytest.raises(
+        InputError, match=r"A site needs all agents in lockstep, which Network\(.*asynchronous"
+    ):
         make_job(four, robust, network=free)
 
 

@@ -289,9 +289,9 @@ def test_where_there_can_be_no_secure_sums(four):
             "network": decibo.ring(4)
         },
         "north has 1 neighbours": {"network": decibo.networks.path(4)},
-        "messages of different age": free,
-        "which is not a sum": {"method": decibo.ahead_exact()},
-        "links and weights that stay": {"network": decibo.networks.failing(COMPLETE, 0.1)},
+        "A secure sum needs all agents in lockstep": free,
+        "which a secure sum does not offer. Pass alpha and gamma": {"method": decibo.ahead_exact()},
+        "A secure sum needs": {"network": decibo.networks.failing(COMPLETE, 0.1)},
     }.items():
         with pytest.raises(InputError, match=words):
             make_job(four, **{"method": FIXED, "network": COMPLETE, "secure_sums": True} | options)
