@@ -457,7 +457,7 @@ def test_it_stays_where_it_has_come_to():
 
 
 def test_local_steps_are_refused():
-    with pytest.raises(decibo.InputError, match="from what neighbours send at every step"):
+    with pytest.raises(decibo.InputError, match="without an exchange"):
         decibo.local_steps(decibo.ahead_exact(), 3)
 
 
