@@ -304,7 +304,10 @@ def _try(
         for part, tree in zip((loss.x, loss.y), points, strict=True)
     ]
     given = data if loss.held is None else np.zeros(1, int)
-    rows: Any = lambda at: [part[None] for part in np.split(at, [flat[0].size])]
+
+    def rows(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return at[None, : flat[0].size], at[None, flat[0].size :]
+
     value = lambda at: loss.values(*rows(at), given)
     try:
         point = np.concatenate(flat)
@@ -339,8 +342,9 @@ def _try(
     (one,) = _each(loss._given(*rows(point), given))
     leaves, treedef = jax.tree.flatten((loss.x(one[0]), loss.y(one[1])))
     leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    x, y = jax.tree.unflatten(treedef, leaves)
     with torch.enable_grad():
-        result = loss.function(*jax.tree.unflatten(treedef, leaves), one[2])
+        result = loss.function(x, y, one[2])
     slopes = [None] * (len(leaves) + len(own))
     if result.requires_grad:
         slopes = torch.autograd.grad(result, [*leaves, *own], allow_unused=True)
