@@ -215,19 +215,19 @@ def letters(text, row):
 
 # in which exchange c sends what in place of its own -> what a and b say of it
 BEFORE = {
-    "infinity": (0, lambda vector: vector * np.inf, "c sends numbers that no site"),
-    "nan": (0, lambda vector: vector * np.nan, "c sends numbers that no site"),
+    "infinity": (0, lambda vector: vector * np.inf, "c has sent numbers that are not finite"),
+    "nan": (0, lambda vector: vector * np.nan, "c has sent numbers that are not finite"),
     "all memory": (0, lambda vector: vector * 2e7, "c sends numbers that no site"),
     "another's words": (1, letters("{}", 0), "c has changed what a shares with all sites"),
     "no letters": (1, lambda vector: vector + 0.0 + 1000, "c sends numbers that no site"),
     "nested": (1, letters("[" * 200, 2), "What c shares before the job cannot be used"),
     "a list": (1, letters("[]", 2), "What c shares before the job cannot be used"),
     "no table": (1, letters('{"columns":1,"labels":[]}', 2), "What c shares before the job"),
-    "a sum of nan": (2, lambda vector: vector * np.nan, "c sends numbers that no site"),
+    "a sum of nan": (2, lambda vector: vector * np.nan, "c has sent numbers that are not finite"),
 }
 
 
-@pytest.mark.parametrize("lie", daily(BEFORE, "all memory", "another's words", "a list"))
+@pytest.mark.parametrize("lie", daily(BEFORE, "nan", "all memory", "another's words", "a list"))
 def test_who_spoils_what_sites_agree_on_before_a_fit_is_named(lie):
     at, change, reason = BEFORE[lie]
     memory = Memory()

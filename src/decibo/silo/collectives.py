@@ -14,7 +14,7 @@ So all sites have the same bits at the end. All sites read what was shared. Of a
 the total, and by (3) the neighbours of a site the sum over it and those below it: no site further
 away learns what one site added. By (5) no site learns more than the total.
 
-A neighbour may send what cannot be: numbers that are not finite, or words of another site that it
+A neighbour may send what cannot be: numbers that are too large, or words of another site that it
 has changed. It is named, before any memory is taken for what it announces.
 
 The results are remembered. Neighbours discard their messages from before the first steps, so a site
@@ -108,7 +108,7 @@ class Collectives:
         """What this site sends, and what each neighbour does, if it can be so."""
         rows = self.exchange(vector)
         for name, row in zip(self._neighbours, rows[1:], strict=True):
-            if row.dtype.kind == "f" and not (np.isfinite(row) & (row <= most)).all():
+            if (row > most).any():
                 raise EndedError(f"{name} sends numbers that no site can have here.", DIVERGED)
         return rows
 

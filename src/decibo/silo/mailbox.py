@@ -533,7 +533,14 @@ class Mailbox:
 
     def _on_data(self, peer: str, frame: Frame) -> None:
         position = (frame.step, frame.call)
+        finite = bool(np.isfinite(frame.numbers).all())
         with self._changed:
+            if not finite and self._failure is None:
+                # No site sends such numbers; to go on with them would make this one look ill.
+                words = f"{peer} has sent numbers that are not finite, in step {frame.step}."
+                self._failure = EndedError(words, DIVERGED)
+                self._changed.notify_all()
+                return
             box = self._box[peer]
             if position < self._at or position in box:
                 return  # again: what a site sends in an exchange is the same every time
