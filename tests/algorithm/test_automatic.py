@@ -14,7 +14,6 @@ from helpers.twin import NETWORKS, as_start, problem
 from studies.bench.material import noisy
 
 STEPS = 150
-LAM = 20.0
 EPS = np.finfo(float).eps
 
 
@@ -88,11 +87,13 @@ class Coordinate:
 class Agent:
     """One agent of the twin, each quantity under the name that it has in the header."""
 
-    def __init__(self, twin, i, x, c, w):
+    def __init__(self, twin, i, x, c, w, lam):
+        self.lam = lam
         self.twin, self.i, self.x, self.c, self.w = twin, i, x, c, w
-        self.v = noise(c.size)
+        self.v, self.scale = noise(c.size), np.linalg.norm(c)
         for _ in range(rule.STARTS):
             self.l, self.v = self.probe(c)
+        self.scale = max(self.scale, np.linalg.norm(twin.g_y(i, x, c)) / self.l)
         self.L = self.l
         self.level = np.log(self.l)
         self.a = {"c": 0 * c, "w": 0 * c}
@@ -105,26 +106,29 @@ class Agent:
         self.coordinates = [Coordinate() for _ in x]
 
     def probe(self, y):
-        e = np.sqrt(EPS) * (1 + np.linalg.norm(y))
+        e = np.sqrt(EPS) * self.scale
         g = lambda y: self.twin.g_y(self.i, self.x, y)
         h = (g(y + e * self.v) - g(y)) / e  # (2)
         return np.linalg.norm(h), unit(h)
 
     def direction(self):
-        twin, i, y, z = self.twin, self.i, self.c + self.w / LAM, self.c - self.w / LAM
+        twin, i = self.twin, self.i
+        lam = self.lam or np.linalg.norm(self.w) / (np.cbrt(EPS) * self.scale)
+        y, z = self.c + self.w / lam, self.c - self.w / lam
+        self.y, self.scale = y, max(self.scale, np.linalg.norm(self.c))
         g_y, h_y = twin.g_y(i, self.x, y), twin.g_y(i, self.x, z)
         self.secant = np.linalg.norm(g_y - h_y) / np.linalg.norm(y - z)
         return {
             "c": (g_y + h_y) / 2,
-            "w": LAM / 2 * (g_y - h_y) + twin.f_y(i, self.x, self.c),
+            "w": lam / 2 * (g_y - h_y) + twin.f_y(i, self.x, self.c),
             "x": twin.f_x(i, self.x, self.c)
-            + LAM / 2 * (twin.g_x(i, self.x, y) - twin.g_x(i, self.x, z)),
+            + lam / 2 * (twin.g_x(i, self.x, y) - twin.g_x(i, self.x, z)),
         }
 
     def look(self, k, minibatches):
         """(2), (3); the curvature that the brake sees."""
         if k % rule.PROBE == 0:
-            self.l, along = self.probe(self.c + self.w / LAM)
+            self.l, along = self.probe(self.y)
             self.v = unit(along + rule.NOISE * noise(self.c.size))
             self.L = max(self.l, rule.FALL * self.L)
             seen = self.L if minibatches else self.l
@@ -146,14 +150,14 @@ class Agent:
             self.lag = k / 2 * rate
 
 
-def twin_run(twin, network, starts, *, minibatches):
+def twin_run(twin, network, starts, lam, *, minibatches):
     W = np.asarray(network.W)
     neighbours = [np.flatnonzero(row) for row in W]
     u = (1 - np.sort(np.linalg.eigvalsh(W))[-2]) / 2
     b = (1 - np.sqrt(u)) / (1 + np.sqrt(u))
     v = u / (1 - (1 - u) * b)
     period = max(network.width, rule.PROBE)
-    agents = [Agent(twin, i, *(starts[name][i] for name in "xcw")) for i in range(len(W))]
+    agents = [Agent(twin, i, *(starts[name][i] for name in "xcw"), lam) for i in range(len(W))]
     r = rule.FIRST
     gamma = r * most(max(agent.L for agent in agents))
     news = [np.append(agent.L, agent.moves) for agent in agents]
@@ -218,14 +222,14 @@ def twin_run(twin, network, starts, *, minibatches):
 
 
 @pytest.mark.parametrize("minibatches", [False, True], ids=["all data", "minibatches"])
-@pytest.mark.parametrize("network", ["path", "ring"])
-def test_the_recursion_is_the_one_in_the_header(network, minibatches):
+@pytest.mark.parametrize(("network", "lam"), [("path", None), ("ring", 20.0)])
+def test_the_recursion_is_the_one_in_the_header(network, lam, minibatches):
     network = NETWORKS[network]()
     task, twin = problem("vector", network.agents)
     starts = {to: twin.starts()[name] for name, to in (("x", "x"), ("y", "c"), ("z", "w"))}
-    agents, gamma = twin_run(twin, network, starts, minibatches=minibatches)
+    agents, gamma = twin_run(twin, network, starts, lam, minibatches=minibatches)
     assert all(agent.lag is not None for agent in agents), "x has not moved"
-    method = decibo.ahead_exact(lam=LAM)
+    method = decibo.ahead_exact(lam=lam)
     if minibatches:  # a minibatch of all data
         task, method = replace(task, sample=lambda d, key: d), decibo.minibatch(method)
     end = decibo.solve(

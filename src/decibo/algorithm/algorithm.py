@@ -319,6 +319,8 @@ def method(factory: Any = None, /, *, provenance: str = "") -> Any:
                     f"{factory.__name__} must return a decibo.Algorithm, but it returned"
                     f" {short_repr(algorithm)}."
                 )
+            # what a factory has settled itself is shown, too
+            settings |= algorithm.settings
             return replace(algorithm, name=factory.__name__, settings=settings, factory=make)
 
         if provenance:

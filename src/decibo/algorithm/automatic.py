@@ -225,8 +225,11 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     group = {"c": c, "w": variables.w}
     zeros = jax.tree.map(jnp.zeros_like, group)
     slope = oracle.inner(x, c).y
-    look = lambda _, at: _probe(oracle, x, c, slope, at[1])
+    look = lambda _, at: _probe(oracle, x, c, slope, at[1], variables.size)
     own, along = lax.fori_loop(0, STARTS, look, (jnp.zeros((), c.dtype), _noise(c)))
+    # y0 is often 0: a step along the gradient says what is far for y.
+    far = jnp.where(own > 0, jnp.linalg.norm(slope) / jnp.where(own > 0, own, 1), 0)
+    variables = variables._replace(size=jnp.maximum(variables.size, far))
     largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
@@ -269,7 +272,7 @@ def _step(
     asked = RememberingOracle(oracle.functions, oracle.data, oracle)
     d = plan.direction.at(asked, v, k)
     noisy = isinstance(outer.noise, Noise)
-    inner, curvature = _looked(asked, v.x, inner, k, noisy=noisy)
+    inner, curvature = _looked(asked, v.x, d.size, inner, k, noisy=noisy)
     inner = _agreed(plan, mix, inner, k)
     own = {"c": v.c, "w": v.w}
     moved, inner = _inner_step(plan, mix, own, inner, {"c": d.c, "w": d.w}, k)
@@ -299,13 +302,19 @@ class RememberingOracle(Oracle):
 
 
 def _looked(
-    oracle: RememberingOracle, x: Vector, inner: Inner, k: jax.Array, *, noisy: bool
+    oracle: RememberingOracle,
+    x: Vector,
+    scale: jax.Array,
+    inner: Inner,
+    k: jax.Array,
+    *,
+    noisy: bool,
 ) -> tuple[Inner, jax.Array]:
     """With the curvature looked at, if it is time to; and the logarithm of what was seen last."""
     (y, slope), (z, other) = oracle.slopes
 
     def look(_: None) -> tuple[Vector, jax.Array, jax.Array, jax.Array]:
-        seen, along = _probe(oracle.wrapped, x, y, slope, inner.along)
+        seen, along = _probe(oracle.wrapped, x, y, slope, inner.along, scale)
         own = jnp.maximum(seen, FALL * inner.own)  # (3)
         log = _log(own if noisy else seen)
         along = _unit(along + NOISE * _noise(along))  # (2)
@@ -315,7 +324,7 @@ def _looked(
     along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda _: kept, None)
     # A pair that is too close shows rounding in place of curvature.
     apart = jnp.linalg.norm(y - z)
-    far = apart > 1e-2 * jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
+    far = apart > 1e-2 * jnp.sqrt(jnp.finfo(y.dtype).eps) * jnp.where(scale > 0, scale, 1)
     secant = jnp.linalg.norm(slope - other) / jnp.where(far, apart, 1)
     own = jnp.where(far & jnp.isfinite(secant), jnp.maximum(own, secant), own)
     return inner._replace(along=along, own=own, level=level), log
@@ -492,11 +501,11 @@ def _found(
 
 
 def _probe(
-    oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector
+    oracle: Oracle, x: Vector, y: Vector, slope: Vector, along: Vector, scale: jax.Array
 ) -> tuple[jax.Array, Vector]:
     """|h| and h/|h| of (2), where g_y is `slope`; nothing and the old direction if it does not
-    change."""
-    e = jnp.sqrt(jnp.finfo(y.dtype).eps) * (1 + jnp.linalg.norm(y))
+    change. `scale` is that of y."""
+    e = jnp.sqrt(jnp.finfo(y.dtype).eps) * jnp.where(scale > 0, scale, 1)
     h = (oracle.inner(x, y + e * along).y - slope) / e
     size = jnp.linalg.norm(h)
     seen = jnp.isfinite(size) & (size > 0)

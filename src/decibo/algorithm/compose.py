@@ -270,7 +270,9 @@ def moved(recipe: Recipe, mix: Mix, state: ComposedState, d: Tree, k: jax.Array)
         moved, memory = strategy.step(mix, _Proxes(maps), own, memory, move, size)  # (6)
         new |= moved
         memories.append(memory)
-    return ComposedState(type(s)(**new), tuple(memories), average, state.estimate, rule, state.mask)
+    return ComposedState(
+        d._replace(**new), tuple(memories), average, state.estimate, rule, state.mask
+    )
 
 
 class _Proxes(NamedTuple):

@@ -42,6 +42,7 @@ centred_penalty     x, c, w: the symmetric penalty with y = c + w/lam, z = c - w
     (24) d_c = (g_y(x, y) + g_y(x, z))/2                   c follows y*(x)
     (25) d_w = (lam/2) (g_y(x, y) - g_y(x, z)) + f_y(x, c) w follows -H^-1 f_y
     (26) d_x = f_x(x, c) + (lam/2) (g_x(x, y) - g_x(x, z))
+    (27) 1/lam = gap (the largest |c| so far)/|w|          where none is given: each agent its own
 In code y_1 and y_-1 are y and z, y_2 and y_-2 are y2 and z2, and so on.
 
 The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Chayti & Zhang (ICLR
@@ -49,6 +50,11 @@ The symmetric penalty was published, under this name, as F2SA-2 by Chen, Li, Cha
 studies/proofs/ahead_exact.md. (24) to (26) are (4) to (6) in other coordinates, c = (y + z)/2 and
 w = lam (y - z)/2: in lockstep the same points, up to rounding. If c and w are of different age,
 though, the error is theirs; if y and z are, it is lam times the difference of their ages.
+
+At its solution w does not depend on lam, which only says how far apart the two gradients of g are
+taken: 2 |w|/lam. With (27) that is 2 gap times the scale of y, whatever the units of f, g and y.
+The error of a central difference over it is O(gap^2) by truncation and O(eps/gap) by rounding, so
+gap = eps^(1/3); a scale seen along the run does not vanish where y* does.
 """
 
 from __future__ import annotations
@@ -135,6 +141,7 @@ class Centred(NamedTuple):
     x: Vector  # outer
     c: Vector  # inner, halfway between y and z
     w: Vector  # lam times half their difference
+    size: jax.Array  # the largest |c| so far, which says what is close
 
 
 class Implicit(NamedTuple):
@@ -184,17 +191,25 @@ def symmetric_penalty(lam: Rate) -> Direction:
     )
 
 
-def centred_penalty(lam: Rate) -> Direction:
+def centred_penalty(lam: Rate | None = None) -> Direction:
     """The symmetric penalty with c and w in place of y and z, for messages that may be of different
     age.
 
     c and w need the same step size.
+
+    lam   None: every agent has its own at every step, (27), so that y and z are close to each other
+          in any units
     """
-    at = Partial(_centred_penalty, schedule("lam", lam))
-    view = Partial(_with_answer)
-    start = Partial(_start_centred)
+    at = Partial(_centred_penalty, None if lam is None else schedule("lam", lam))
+    bias = "gap^2" if lam is None else "1/lam^2"
     return Direction(
-        start, at, "centred_penalty", Centred._fields, view, answer="c", bias="1/lam^2"
+        Partial(_start_centred),
+        at,
+        "centred_penalty",
+        ("x", "c", "w"),
+        Partial(_with_answer),
+        answer="c",
+        bias=bias,
     )
 
 
@@ -260,9 +275,8 @@ def _start_penalty(values: Mapping[str, Vector]) -> Penalty:
 
 
 def _start_centred(values: Mapping[str, Vector]) -> Centred:
-    return Centred(
-        values["x"], values.get("c", values["y"]), values.get("w", jnp.zeros_like(values["y"]))
-    )
+    c = values.get("c", values["y"])
+    return Centred(values["x"], c, values.get("w", jnp.zeros_like(c)), jnp.linalg.norm(c))
 
 
 def _start_implicit(values: Mapping[str, Vector]) -> Implicit:
@@ -287,7 +301,7 @@ def _all_variables(v: Tree) -> dict[str, Vector]:
 
 
 def _with_answer(v: Centred) -> dict[str, Vector]:
-    return v._asdict() | {"y": v.c}
+    return {"x": v.x, "c": v.c, "w": v.w, "y": v.c}
 
 
 def _with_center(v: Penalty) -> dict[str, Vector]:
@@ -312,14 +326,22 @@ def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pe
     )
 
 
-def _centred_penalty(lam: Schedule, oracle: Oracle, v: Centred, k: Step) -> Centred:
+def _centred_penalty(lam: Schedule | None, oracle: Oracle, v: Centred, k: Step) -> Centred:
+    if lam is None:
+        size, length = jnp.where(v.size > 0, v.size, 1), jnp.linalg.norm(v.w)
+        far = jnp.cbrt(jnp.finfo(v.c.dtype).eps) * size
+        u, penalty = far * v.w / jnp.where(length > 0, length, 1), length / far  # (27)
+    else:
+        penalty = lam(k)
+        u = v.w / penalty
     f_x, f_y = oracle.outer(v.x, v.c)
-    g_x, g_y = oracle.inner(v.x, v.c + v.w / lam(k))
-    h_x, h_y = oracle.inner(v.x, v.c - v.w / lam(k))
+    g_x, g_y = oracle.inner(v.x, v.c + u)
+    h_x, h_y = oracle.inner(v.x, v.c - u)
     return Centred(
         c=(g_y + h_y) / 2,  # (24)
-        w=lam(k) / 2 * (g_y - h_y) + f_y,  # (25)
-        x=f_x + lam(k) / 2 * (g_x - h_x),  # (26)
+        w=penalty / 2 * (g_y - h_y) + f_y,  # (25)
+        x=f_x + penalty / 2 * (g_x - h_x),  # (26)
+        size=jnp.maximum(v.size, jnp.linalg.norm(v.c)),
     )
 
 

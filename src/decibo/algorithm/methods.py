@@ -41,7 +41,7 @@ def ahead_exact(
     *,
     alpha: StepSize | None = None,
     gamma: StepSize | None = None,
-    lam: Rate = 100.0,
+    lam: Rate | None = None,
     momentum: float | None = None,
 ) -> Algorithm:
     r"""AHEAD without its two errors, at the same cost: symmetric penalty x exact diffusion, with
@@ -57,8 +57,9 @@ def ahead_exact(
     alpha   step size of x, limited by 1/L_Phi and by the time that y and z need to follow, about
             1/(gamma mu_g) steps; docs/explanation/theorem.md proves how small is enough
     gamma   step size of y and z, about 1/L_g
-    lam     penalty; 10 to 100 suits most problems: with matched steps it drops out of both step
-            sizes
+    lam     penalty, 100 where step sizes are given: with matched steps it drops out of both. 10 to
+            100 suits most problems. Where the agents find the step sizes, each also finds a lam of
+            its own at every step, so that y and z are close to each other in any units
     momentum   of y and z, the same for both: they follow moving averages of d_y and d_z with this
                weight of the past.
             With b, gamma may grow to 2 (1 + b)/((1 - b) L_g): for an inner level of condition
@@ -71,7 +72,6 @@ def ahead_exact(
     Cost: 1 + 2 gradients; sends n + 2r numbers.
     Lands: O(1/lam^2) from the solution; exact if g is quadratic in y.
     """
-    along = direction.symmetric_penalty(lam)
     if alpha is None or gamma is None:
         if momentum is not None:
             raise InputError(
@@ -79,8 +79,11 @@ def ahead_exact(
             )
         along = direction.centred_penalty(lam)
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
+    settled = {"lam": 100.0} if lam is None else {}
+    along = direction.symmetric_penalty(settled.get("lam", lam))
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
     composed = compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner)
+    composed = replace(composed, settings=settled)
     return composed if any(map(is_rule, (alpha, inner))) else _covered(composed, "Theorem B")
 
 
