@@ -22,7 +22,7 @@ Beyond this table, for other pages:
     torch_step   objectives in PyTorch
     large        25 million weights
     precision    how large lam may be in 32 and 16 bits
-    automatic    automatic step sizes against a grid of 100
+    automatic    automatic step sizes against a grid of 52
     asynchrony   what it is worth not to wait
     processes    the same run in one process and in two
     pictures     the picture of the front page

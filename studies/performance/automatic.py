@@ -1,21 +1,21 @@
-"""Automatic step sizes against the best of a 10 x 10 grid, on every ready-made problem and on
-thirteen made for this.
+"""Automatic step sizes against the best of a 13 x 4 grid, and whether they ever diverge.
 
-    python -m studies.performance.automatic [--seeds 3] [--steps 2000] [--jobs 1] [--json FILE]
-        [problem ...]
+    python -m studies.performance.automatic [--own] [--seeds 3] [--only text] [--jobs 1] [--moved]
     python -m studies.performance.automatic --time
 
-Both run `ahead_exact` with lam = 100 for the same number of steps: without step sizes, and with
-each of 10 values of alpha from 1e-5 to 1e4 times 10 of gamma from 0.01/L to 2/L, L the largest
-curvature of an agent's inner level at the start. The grid's best is the one with the lowest true
-Phi(xbar) in the end; a run that left all bounds does not count.
+Judged by |grad Phi(xbar)| at the end, by Newton's method in float64; the grid's best is the pair
+(alpha from 1e-4 to 1e2 units of the problem, gamma L one of .01, .1, .5, 1) of `ahead_exact` with
+lam = 100 whose gradient is smallest in the end. What is below 1e-9 of the start (1e-6 in float32)
+counts as rounding. A run has diverged if it is not finite, or if the gradient is 30 times that of
+the start and Phi far above it.
 
-Judged by the gap Phi(xbar) - Phi*, or by |grad Phi(xbar)|^2 where the solution is known. Phi* is
-the lowest value that anybody found: either run, or L-BFGS on the exact Phi from where the two
-ended. What is below rounding counts as 0.
+--own     problems that the rule was not chosen on, for --seeds seeds each
+--moved   every constant of the rule times .7 and 1.3, one at a time, for a quarter of the steps;
+          only who diverges is reported
+--time    what finding the step sizes adds to the time of a step, both kinds of run interleaved
 
---time measures what finding the step sizes adds to the time of a step, both kinds of run
-interleaved.
+Grid and results are kept in studies/results/automatic.json; known rows of the grid are not computed
+again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import argparse
 import json
 import multiprocessing
 import os
-import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # jobs, not threads
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import jax
 
@@ -38,249 +38,174 @@ jax.config.update("jax_enable_x64", True)
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from scipy.optimize import minimize  # noqa: E402
 
 import decibo  # noqa: E402
+from decibo.algorithm import automatic as rule  # noqa: E402
 from decibo.problem.problem import Oracle  # noqa: E402
 from decibo.run import loop  # noqa: E402
 from decibo.run.solve import network_constants  # noqa: E402
+from studies.performance.step_problems import CASES, OWN, Case  # noqa: E402
 
-LAM = 100.0
-ALPHAS = np.logspace(-5, 4, 10)
-GAMMAS = np.logspace(-2, np.log10(2.0), 10)  # times 1/L
-WITHIN = 3.0
-GAP = 1e-12  # of 1 + |Phi*|: what is below is rounding
-SQUARE = 1e-20  # of |grad Phi|^2 at the start, or of 1
-
-
-def rescaled(
-    problem: decibo.Problem,
-    f: float = 1.0,
-    g: float = 1.0,
-    x: np.ndarray | float = 1.0,
-    y: np.ndarray | float = 1.0,
-) -> decibo.Problem:
-    """The same problem in other units."""
-    outer, inner = problem.outer, problem.inner
-    return replace(
-        problem,
-        outer=lambda a, b, d: f * outer(a * x, b * y, d),
-        inner=lambda a, b, d: g * inner(a * x, b * y, d),
-        inner_solution=None,
-        solution=None,
-        constants=None,
-    )
-
-
-def growing(seed: int) -> decibo.Problem:
-    """x is the logarithm of a curvature, which grows some hundred times on the way to the
-    solution."""
-    b = np.random.default_rng(seed).normal(size=(10, 5))
-    outer = lambda x, y, d: 0.5 * jnp.sum((y - d["t"]) ** 2) + 1e-8 * jnp.sum(jnp.exp(x))
-    inner = lambda x, y, d: 0.5 * jnp.sum(jnp.exp(x) * (y - d["b"]) ** 2) + 0.5 * jnp.sum(y**2)
-    return decibo.Problem(
-        outer, inner, {"b": b, "t": np.tile(b.mean(0), (10, 1))}, np.zeros(5), np.zeros(5)
-    )
-
-
-def wavy(seed: int) -> decibo.Problem:
-    """A non-convex outer level."""
-    problem = decibo.problems.quadratic(seed=seed)
-    outer = problem.outer
-    waves = lambda x, y, d: outer(x, y, d) + 0.3 * jnp.sum(jnp.cos(4 * x))
-    return replace(problem, outer=waves, solution=None, constants=None)
-
-
-def single(seed: int) -> decibo.Problem:
-    """Everything in single precision."""
-    problem = decibo.problems.quadratic(seed=seed)
-    less = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
-    return decibo.Problem(
-        problem.outer,
-        problem.inner,
-        less(problem.data),
-        less(problem.x0),
-        less(problem.y0),
-        name="quadratic, float32",
-    )
-
-
-quadratic = decibo.problems.quadratic
-logistic = decibo.problems.logistic_hyperparameters
-READY: dict[str, Callable[[int], decibo.Problem]] = {
-    "synthetic": lambda seed: decibo.problems.synthetic(),
-    "quadratic": lambda seed: quadratic(seed=seed),
-    "quadratic, bent": lambda seed: quadratic(seed=seed, bend=0.05, condition=10.0),
-    "logistic, mean": lambda seed: logistic(loss="mean", scale=16.0, seed=seed, split="by_label"),
-    "logistic, sum": lambda seed: logistic(seed=seed),
-    "hyper-cleaning": lambda seed: decibo.problems.hyper_cleaning(
-        decibo.data.digits(), training=50, validation=50, seed=seed
-    ),
-    "minimax, quadratic": lambda seed: decibo.problems.minimax("quadratic", seed=seed),
-    "minimax, AUC": lambda seed: decibo.problems.minimax("auc", seed=seed),
-    "minimax, perturbation": lambda seed: decibo.problems.minimax("perturbation", seed=seed),
-    "pricing": lambda seed: decibo.problems.stackelberg_pricing(seed=seed),
-}
-MADE: dict[str, Callable[[int], decibo.Problem]] = {
-    "x badly scaled": lambda seed: rescaled(quadratic(seed=seed), x=np.logspace(-2, 2, 3)),
-    "y badly scaled": lambda seed: rescaled(quadratic(seed=seed), y=np.logspace(-1, 1, 4)),
-    "both badly scaled": lambda seed: rescaled(
-        quadratic(seed=seed), x=np.logspace(-2, 2, 3), y=np.logspace(-1, 1, 4)
-    ),
-    "condition 1e4": lambda seed: quadratic(seed=seed, condition=1e4),
-    "f x 1e4": lambda seed: rescaled(quadratic(seed=seed), f=1e4),
-    "f x 1e-4": lambda seed: rescaled(quadratic(seed=seed), f=1e-4),
-    "g x 1e4": lambda seed: rescaled(quadratic(seed=seed), g=1e4),
-    "g x 1e-4": lambda seed: rescaled(quadratic(seed=seed), g=1e-4),
-    "path of 50": lambda seed: quadratic(agents=50, seed=seed),
-    "growing curvature": growing,
-    "float32": single,
-    "non-convex": wavy,
-    "minibatches": lambda seed: logistic(loss="mean", scale=16.0, seed=seed, batch=10),
-}
-PROBLEMS = READY | MADE
-NETWORKS: dict[str, Callable[[int, int], decibo.Network]] = {
-    "ring": lambda agents, seed: decibo.ring(agents),
-    "star": lambda agents, seed: decibo.networks.star(agents),
-    "erdos_renyi 0.4": lambda agents, seed: decibo.networks.erdos_renyi(agents, 0.4, seed=seed),
-}
+RESULTS = Path(__file__).parents[1] / "results" / "automatic.json"
+ALPHAS, GAMMAS = np.logspace(-4, 2, 13), (0.01, 0.1, 0.5, 1.0)
+MOVED = "THETA SAFE FIRST PACE NOISE FALL LATE RECENT SETTLED LEAST START BRAKE ROUNDING CUT MOST AVERAGE BIG"
 
 
 def curvature(problem: decibo.Problem) -> float:
     """The largest curvature of any agent's inner level at the start."""
-    x, y = (layout.ravel(tree) for layout, tree in zip(*_layouts(problem), strict=True))
-    oracle = lambda d: Oracle(problem.functions, d)
-    hessian = jax.vmap(lambda d: jax.hessian(lambda v: oracle(d).inner_value(x, v))(y))(
-        problem.data
+    x, y = problem.x_layout.ravel(problem.x0), problem.y_layout.ravel(problem.y0)
+    hessian = lambda d: jax.hessian(lambda v: Oracle(problem.functions, d).inner_value(x, v))(y)
+    return float(jnp.max(jnp.abs(jnp.linalg.eigvalsh(jax.vmap(hessian)(problem.data)))))
+
+
+def judge(problem: decibo.Problem, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Phi and |grad Phi| at the rows of X, from y near y*; infinite where something is not
+    finite."""
+    wide = lambda a: a.astype(jnp.float64) if a.dtype == jnp.float32 else a
+    data = jax.tree.map(lambda a: wide(jnp.asarray(a)), problem.data)
+    mean = lambda value: (
+        lambda x, y: jnp.mean(jax.vmap(lambda d: value(Oracle(problem.functions, d), x, y))(data))
     )
-    return float(jnp.max(jnp.abs(jnp.linalg.eigvalsh(hessian))))
+    f, g = mean(Oracle.outer_value), mean(Oracle.inner_value)
+    g_y, hessian = jax.grad(g, 1), jax.hessian(g, 1)
 
+    def newton(x, y):
+        def step(_, y):
+            s, now = jnp.linalg.solve(hessian(x, y), g_y(x, y)), jnp.linalg.norm(g_y(x, y))
+            tries = y - 2.0 ** -jnp.arange(12.0)[:, None] * s
+            size = jnp.linalg.norm(jax.vmap(g_y, (None, 0))(x, tries), axis=1)
+            size = jnp.where(jnp.isfinite(size), size, jnp.inf)
+            return jnp.where(jnp.min(size) < now, tries[jnp.argmin(size)], y)
 
-def _layouts(problem: decibo.Problem) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    return (problem.x_layout, problem.y_layout), (problem.x0, problem.y0)
+        return jax.lax.fori_loop(0, 40, step, y)
 
+    def one(x, y):
+        y = newton(x, y)
+        v = jnp.linalg.solve(hessian(x, y), jax.grad(f, 1)(x, y))
+        return f(x, y), jnp.linalg.norm(jax.grad(f)(x, y) - jax.grad(lambda x: g_y(x, y) @ v)(x))
 
-def method(sampled: bool, **settings: float) -> decibo.Algorithm:
-    """ahead_exact, on minibatches if the problem draws any."""
-    exact = decibo.ahead_exact(lam=LAM, **settings)
-    return decibo.minibatch(exact) if sampled else exact
+    sound = np.isfinite(X).all(1) & (np.abs(X) < 1e12).all(1)
+    y0 = np.asarray(problem.y_layout.ravel(problem.y0), np.float64)
+    near = (np.isfinite(Y) & (np.abs(Y) < 1e6)).all(1)
+    phi, grad = map(
+        np.asarray,
+        jax.jit(jax.vmap(one))(
+            np.where(sound[:, None], X, 0.0).astype(float), np.where(near[:, None], Y, y0)
+        ),
+    )
+    lost = ~sound | ~np.isfinite(phi) | ~np.isfinite(grad)
+    return np.where(lost, np.inf, phi), np.where(lost, np.inf, grad)
 
 
 def ends(
-    problem: decibo.Problem, network: decibo.Network, methods: list[decibo.Algorithm], steps: int
-) -> np.ndarray:
-    """Where xbar ends, for methods that differ in numbers only; NaN for those that left all
-    bounds."""
-    cores = jax.tree.map(
-        lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]),
-        *[m.core for m in methods],
-    )
-    program = loop.Program(problem.functions, ())
-    start = problem.start_rows(network.agents)
-    reach = network_constants(network)
+    case: Case, methods: list[decibo.Algorithm], seed: int, part: int = 1
+) -> tuple[np.ndarray, ...]:
+    """Phi and |grad Phi| after a quarter and after all steps, a column for each of the methods,
+    which differ in numbers only; `part`: for so much less steps."""
+    problem, network = case.problem, case.network
+    if problem.sample is not None:
+        methods = [decibo.minibatch(method) for method in methods]
+    stack = lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves])
+    cores = jax.tree.map(stack, *[method.core for method in methods])
+    program, start = loop.Program(problem.functions, ()), problem.start_rows(network.agents)
+    stops = np.array([case.steps // part // 4, case.steps // part])
 
     @jax.jit
-    def run(cores: Any, mixing: Any, data: Any) -> Any:
-        def one(core: Any) -> Any:
-            inputs = loop.Inputs(core, mixing, data, jax.random.key(0), {}, {}, reach)
-            state = loop.begin(program, inputs, start)
-            state = jax.lax.fori_loop(
-                0, steps, lambda k, s: loop.step(program, inputs, s, k), state
-            )
-            rows = jax.vmap(core.view)(state)
-            return jnp.mean(rows["x"], axis=0), jnp.max(jnp.abs(rows["y"]))
+    def run(cores, mixing, data, stops):
+        def one(core):
+            reach = network_constants(network)
+            inputs = loop.Inputs(core, mixing, data, jax.random.key(seed), {}, {}, reach)
 
-        return jax.vmap(one)(cores)
+            def until(state, ab):
+                step = lambda k, s: loop.step(program, inputs, s, k)
+                state = jax.lax.fori_loop(ab[0], ab[1], step, state)
+                rows = jax.vmap(core.view)(state)
+                return state, (jnp.mean(rows["x"], 0), jnp.mean(rows["y"], 0))
 
-    X, largest = map(np.asarray, run(cores, network.mixing(), problem.data))
-    lost = ~np.isfinite(X).all(axis=1) | ~(np.abs(X) < 1e8).all(axis=1) | ~(largest < 1e8)
-    return np.where(lost[:, None], np.nan, X)
+            between = jnp.stack([jnp.array([0, stops[0]]), stops])
+            return jax.lax.scan(until, loop.begin(program, inputs, start), between)[1]
 
+        return jax.vmap(one, axis_size=len(methods))(cores)
 
-def case(job: tuple[str, str, int, int]) -> dict[str, Any]:
-    """One problem on one network."""
-    name, net, seed, steps = job
-    begun = time.perf_counter()
-    problem = PROBLEMS[name](seed)
-    network = (
-        decibo.networks.path(50) if name == "path of 50" else NETWORKS[net](problem.agents, seed)
+    X, Y = (
+        np.asarray(a, np.float64)
+        for a in run(cores, network.mixing(), problem.data, jnp.array(stops))
     )
-    sampled = problem.sample is not None
-    L = curvature(problem)
-    pairs = [(float(a), float(g / L)) for a in ALPHAS for g in GAMMAS]
-    tried = ends(problem, network, [method(sampled, alpha=a, gamma=g) for a, g in pairs], steps)
-    (ours,) = ends(problem, network, [method(sampled)], steps)
-    layout = problem.x_layout
-    exact = decibo.reference(problem)
+    phi, grad = judge(problem, X.reshape(-1, X.shape[-1]), Y.reshape(-1, Y.shape[-1]))
+    return phi.reshape(-1, 2).T, grad.reshape(-1, 2).T
 
-    def judge(x: np.ndarray) -> tuple[float, np.ndarray]:
-        at = exact.at(layout.unravel(jnp.asarray(x, layout.dtype)))
-        return float(at.phi), np.asarray(layout.ravel(at.grad), np.float64)
 
-    def phi_of(x: np.ndarray) -> float:
-        try:
-            value = judge(x)[0] if np.isfinite(x).all() else np.nan
-        except Exception:
-            return np.inf
-        return value if np.isfinite(value) else np.inf
+def flat(layout: Any, tree: Any) -> np.ndarray:
+    return np.asarray(layout.ravel(tree), np.float64)[None]
 
-    phis = [phi_of(x) for x in tried]
-    place = int(np.argmin(phis))
-    best = tried[place]
-    first = judge(np.asarray(layout.ravel(problem.x0)))
-    mine = phi_of(ours)
-    known = problem.solution is not None and not sampled
-    row: dict[str, Any] = {
-        "problem": name,
-        "network": "path" if name == "path of 50" else net,
-        "seed": seed,
+
+def row(job: tuple[str, int | None, dict[str, Any] | None, bool]) -> tuple[str, dict[str, Any]]:
+    """One problem: the grid, unless it is known, and the rule; or the rule with constants moved."""
+    name, seed, known, moved = job
+    case = CASES[name]() if seed is None else OWN[name](seed)
+    problem, number = case.problem, seed or 0
+    label = name if seed is None else f"{name}, seed {seed}"
+    (phi0,), (grad0,) = judge(
+        problem, flat(problem.x_layout, problem.x0), flat(problem.y_layout, problem.y0)
+    )
+    lost = lambda phi, grad: bool(
+        not np.isfinite(grad) or (grad > 30 * grad0 and phi > phi0 + 10 * abs(phi0))
+    )
+    if moved:
+        gone = []
+        for constant in MOVED.split():
+            value = getattr(rule, constant)
+            for factor in (0.7, 1.3):
+                share = 1 - (1 - value) * factor if constant == "FALL" else value * factor
+                setattr(
+                    rule, constant, type(value)(round(share) if isinstance(value, int) else share)
+                )
+                jax.clear_caches()
+                phi, grad = ends(case, [decibo.ahead_exact()], number, part=4)
+                gone += [f"{constant} x {factor}"] if lost(phi[1, 0], grad[1, 0]) else []
+            setattr(rule, constant, value)
+        return label, {"diverged with": gone}
+    result = known or {"start": float(grad0), "phi0": float(phi0)}
+    if "best" not in result:
+        L = case.L or curvature(problem)
+        pairs = [(float(case.unit * a), g / L) for a in ALPHAS for g in GAMMAS]
+        methods = [decibo.ahead_exact(alpha=a, gamma=g, lam=100.0) for a, g in pairs]
+        phi, grad = ends(case, methods, number)
+        place = int(np.argmin(grad[1]))
+        result |= {
+            "best": float(grad[1, place]),
+            "best at a quarter": float(grad[0].min()),
+            "alpha, gamma L": [pairs[place][0], pairs[place][1] * L],
+            "phi of the best": float(phi[1, place]),
+        }
+    phi, grad = ends(case, [decibo.ahead_exact()], number)
+    floor = max(grad0, 1e-3 * (grad0 == 0)) * (1e-6 if "float32" in name else 1e-9)
+    ratio = lambda ours, best: float(max(ours, floor) / max(best, floor))
+    return label, result | {
+        "automatic": float(grad[1, 0]),
+        "phi": float(phi[1, 0]),
+        "ratio": ratio(grad[1, 0], result["best"]),
+        "ratio at a quarter": ratio(grad[0, 0], result["best at a quarter"]),
+        "diverged": lost(phi[1, 0], grad[1, 0]),
     }
-    row |= {
-        "phi": mine,
-        "grid_phi": phis[place],
-        "alpha": pairs[place][0],
-        "gamma L": pairs[place][1] * L,
-    }
-    squares = [
-        float(np.sum(judge(x)[1] ** 2)) if np.isfinite(x).all() else np.inf for x in (ours, best)
-    ]
-    row |= {
-        "square": squares[0],
-        "grid_square": squares[1],
-        "first_square": float(np.sum(first[1] ** 2)),
-    }
-    if known:
-        floor = SQUARE * max(1.0, row["first_square"])
-        gaps = squares
-    else:
-        lowest = min(
-            [mine, phis[place], *(_lowest(judge, x) for x in (ours, best) if np.isfinite(x).all())]
-        )
-        gaps = [value - lowest for value in (mine, phis[place])]
-        floor = (1e-6 if layout.dtype == jnp.float32 else GAP) * (1 + abs(lowest))
-        row["lowest"] = lowest
-    row |= {"judged": "grad^2" if known else "gap", "ours": gaps[0], "grid": gaps[1]}
-    row["ratio"] = max(gaps[0], floor) / max(gaps[1], floor)
-    row["diverged"] = not np.isfinite(mine)
-    row["seconds"] = time.perf_counter() - begun
-    return row
 
 
-def _lowest(judge: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> float:
-    """The lowest Phi that L-BFGS finds from there."""
-    try:
-        found = minimize(
-            judge, np.asarray(x, np.float64), jac=True, method="L-BFGS-B", options={"maxiter": 300}
-        )
-        return float(found.fun) if np.isfinite(found.fun) else np.inf
-    except Exception:
-        return np.inf
+def summary(rows: list[dict[str, Any]]) -> str:
+    ratios, quarter = (np.array([r[n] for r in rows]) for n in ("ratio", "ratio at a quarter"))
+    mean = np.exp(np.mean(np.log(np.clip(ratios, 1e-2, 1e4))))
+    return (
+        f"of {len(rows)}: diverged {sum(r['diverged'] for r in rows)}, within a factor 3"
+        f" {np.sum(ratios <= 3)}, 10 {np.sum(ratios <= 10)}; geometric mean of the ratios (in"
+        f" [1/100, 1e4]) {mean:.2g}; at a quarter of the steps within 3 {np.sum(quarter <= 3)}"
+    )
 
 
 def timed() -> None:
     """The time of a step without step sizes, as a multiple of that with them."""
     problems = {
-        "logistic, 64 weights, 90 samples an agent": logistic(loss="mean", scale=16.0),
+        "logistic, 64 weights, 90 samples an agent": decibo.problems.logistic_hyperparameters(
+            loss="mean", scale=16.0
+        ),
         "hyper-cleaning, 640 weights, 90 samples": decibo.problems.hyper_cleaning(),
         "logistic, 1,000 weights, 1,000 samples": big(1000, 1000),
         "logistic, 4,000 weights, 2,000 samples": big(4000, 2000),
@@ -290,7 +215,7 @@ def timed() -> None:
         steps = 2000 if problem.y_layout.size < 1000 else 100
         found, given = (
             decibo.ahead_exact(),
-            decibo.ahead_exact(alpha=1e-3, gamma=1e-3, momentum=0.8),
+            decibo.ahead_exact(alpha=1e-3, gamma=1e-3, momentum=0.9),
         )
         run = lambda by, p=problem, n=steps: decibo.solve(
             p, network, by, steps=n, every=n, measures=["consensus_x"]
@@ -318,53 +243,47 @@ def big(weights: int, samples: int) -> decibo.Problem:
     )
 
 
-def show(row: dict[str, Any]) -> str:
-    """One line."""
-    line = (
-        f"{row['problem']:22}{row['network']:16}{row['seed']:4}"
-        f" {row['judged']:7}{row['ours']:10.1e}"
-    )
-    return f"{line}{row['grid']:10.1e}{row['ratio']:10.2g}" + (
-        "  DIVERGED" if row["diverged"] else ""
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", help="also write the table here")
-    parser.add_argument("--time", action="store_true", help="measure the time of a step instead")
+    parser.add_argument("--moved", action="store_true")
+    parser.add_argument("--time", action="store_true")
     options = parser.parse_args()
     if options.time:
         timed()
         return
-    jobs = [
-        (name, net, seed, options.steps)
-        for name in options.problems
-        for net in (["ring"] if name == "path of 50" else NETWORKS)
-        for seed in range(options.seeds)
-    ]
-    table = []
-    print(
-        f"{'problem':22}{'network':16}{'seed':>4}"
-        f" {'judged':7}{'automatic':>10}{'grid':>10}{'ratio':>10}"
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    cases = (
+        [(n, s) for n in OWN for s in range(options.seeds)]
+        if options.own
+        else [(n, None) for n in CASES]
     )
+    wanted = [(n, s) for n, s in cases if any(part in n for part in options.only.split(","))]
+    label = lambda n, s: n if s is None else f"{n}, seed {s}"
+    jobs = [(n, s, kept.get(label(n, s)), options.moved) for n, s in wanted]
+    done = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        for row in pool.map(case, jobs):
-            table.append(row)
-            print(show(row), flush=True)
-            if options.json:
-                with open(options.json, "w") as file:
-                    json.dump(table, file, indent=1)
-    within = sum(row["ratio"] <= WITHIN for row in table)
-    ahead = sum(row["ratio"] < 1 / WITHIN for row in table)
-    lost = sum(row["diverged"] for row in table)
-    print(f"\nwithin {WITHIN:g} times of the grid's best: {within} of {len(table)}; ", end="")
-    print(f"better by more than that: {ahead}; diverged: {lost}")
+        for name, result in pool.map(row, jobs):
+            done.append(result)
+            if options.moved:
+                print(
+                    f"{name:36}", ", ".join(result["diverged with"]) or "none diverged", flush=True
+                )
+                continue
+            kept[name] = result
+            RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+            word = "DIVERGED" if result["diverged"] else ""
+            print(
+                f"{name:36}{result['start']:9.1e}{result['best']:9.1e}{result['automatic']:9.1e}"
+                f"{result['ratio']:9.2g}{result['ratio at a quarter']:9.2g} {word}",
+                flush=True,
+            )
+    if not options.moved:
+        print(summary(done))
 
 
 if __name__ == "__main__":

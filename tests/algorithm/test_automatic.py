@@ -93,7 +93,7 @@ class Agent:
         self.v, self.scale = noise(c.size), np.linalg.norm(c)
         for _ in range(rule.STARTS):
             self.l, self.v = self.probe(c)
-        self.scale = max(self.scale, np.linalg.norm(twin.g_y(i, x, c)) / self.l)
+            self.scale = max(np.linalg.norm(c), np.linalg.norm(twin.g_y(i, x, c)) / self.l)
         self.L = self.l
         self.level = np.log(self.l)
         self.a = {"c": 0 * c, "w": 0 * c}
@@ -291,18 +291,37 @@ def test_an_ill_conditioned_inner_level():
     assert end.history["stationarity"][-1] < 1e-20
 
 
-@pytest.mark.parametrize(("f", "g"), [(1e4, 1.0), (1e-4, 1.0), (1.0, 1e4), (1.0, 1e-4)])
-def test_units_do_not_matter(f, g):
+MILLION = 2.0**20  # so that multiplying by it does not round
+
+
+@pytest.mark.parametrize("of", ["f", "g", "y"])
+@pytest.mark.parametrize("unit", [MILLION, 1 / MILLION])
+def test_the_same_solution_in_any_units_of_f_g_and_y(of, unit):
     plain = decibo.problems.quadratic(5, seed=0)
+    unit = {"f": 1.0, "g": 1.0, "y": 1.0} | {of: unit}
     task = decibo.Problem(
-        lambda x, y, d: f * plain.outer(x, y, d),
-        lambda x, y, d: g * plain.inner(x, y, d),
+        lambda x, y, d: unit["f"] * plain.outer(x, unit["y"] * y, d),
+        lambda x, y, d: unit["g"] * plain.inner(x, unit["y"] * y, d),
         plain.data,
         plain.x0,
         plain.y0,
     )
-    end = solved(task, decibo.ring(5), 1500)
-    np.testing.assert_allclose(end.x, plain.solution["x"], atol=1e-7)
+    np.testing.assert_allclose(solved(task, decibo.ring(5), 1500).x, plain.solution["x"], atol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_same_solution_in_any_units_of_x(unit):
+    """The first move of x is 1e-3 in any units, so that it may take longer."""
+    plain = decibo.problems.quadratic(5, seed=0)
+    task = decibo.Problem(
+        lambda x, y, d: plain.outer(unit * x, y, d),
+        lambda x, y, d: plain.inner(unit * x, y, d),
+        plain.data,
+        plain.x0,
+        plain.y0,
+    )
+    end = solved(task, decibo.ring(5), 3000)
+    np.testing.assert_allclose(unit * end.x, plain.solution["x"], atol=1e-7)
 
 
 def test_a_curvature_that_grows_a_million_times():

@@ -225,11 +225,18 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
     group = {"c": c, "w": variables.w}
     zeros = jax.tree.map(jnp.zeros_like, group)
     slope = oracle.inner(x, c).y
-    look = lambda _, at: _probe(oracle, x, c, slope, at[1], variables.size)
-    own, along = lax.fori_loop(0, STARTS, look, (jnp.zeros((), c.dtype), _noise(c)))
-    # y0 is often 0: a step along the gradient says what is far for y.
-    far = jnp.where(own > 0, jnp.linalg.norm(slope) / jnp.where(own > 0, own, 1), 0)
-    variables = variables._replace(size=jnp.maximum(variables.size, far))
+
+    def look(
+        _: int, at: tuple[jax.Array, Vector, jax.Array]
+    ) -> tuple[jax.Array, Vector, jax.Array]:
+        """y0 is often 0: a step along the gradient says what is far for y."""
+        seen, along = _probe(oracle, x, c, slope, at[1], at[2])
+        far = jnp.linalg.norm(slope) / jnp.where(seen > 0, seen, jnp.inf)
+        return seen, along, jnp.maximum(jnp.linalg.norm(c), far)
+
+    none = jnp.zeros((), c.dtype)
+    own, along, scale = lax.fori_loop(0, STARTS, look, (none, _noise(c), variables.size))
+    variables = variables._replace(size=jnp.where(scale > 0, scale, 1))
     largest = _everywhere(mix, own)
     inner = Inner(
         memory=consensus.exact_diffusion().start(group),
@@ -324,7 +331,7 @@ def _looked(
     along, own, level, log = sometimes(1 / PROBE, k % PROBE == 0, look, lambda _: kept, None)
     # A pair that is too close shows rounding in place of curvature.
     apart = jnp.linalg.norm(y - z)
-    far = apart > 1e-2 * jnp.sqrt(jnp.finfo(y.dtype).eps) * jnp.where(scale > 0, scale, 1)
+    far = apart > 1e-2 * jnp.sqrt(jnp.finfo(y.dtype).eps) * scale
     secant = jnp.linalg.norm(slope - other) / jnp.where(far, apart, 1)
     own = jnp.where(far & jnp.isfinite(secant), jnp.maximum(own, secant), own)
     return inner._replace(along=along, own=own, level=level), log

@@ -141,7 +141,7 @@ class Centred(NamedTuple):
     x: Vector  # outer
     c: Vector  # inner, halfway between y and z
     w: Vector  # lam times half their difference
-    size: jax.Array  # the largest |c| so far, which says what is close
+    size: jax.Array  # the largest |c| so far, 1 if it starts at 0: it says what is close
 
 
 class Implicit(NamedTuple):
@@ -276,7 +276,9 @@ def _start_penalty(values: Mapping[str, Vector]) -> Penalty:
 
 def _start_centred(values: Mapping[str, Vector]) -> Centred:
     c = values.get("c", values["y"])
-    return Centred(values["x"], c, values.get("w", jnp.zeros_like(c)), jnp.linalg.norm(c))
+    size = jnp.linalg.norm(c)
+    size = jnp.where(size > 0, size, 1)
+    return Centred(values["x"], c, values.get("w", jnp.zeros_like(c)), size)
 
 
 def _start_implicit(values: Mapping[str, Vector]) -> Implicit:
@@ -328,8 +330,7 @@ def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pe
 
 def _centred_penalty(lam: Schedule | None, oracle: Oracle, v: Centred, k: Step) -> Centred:
     if lam is None:
-        size, length = jnp.where(v.size > 0, v.size, 1), jnp.linalg.norm(v.w)
-        far = jnp.cbrt(jnp.finfo(v.c.dtype).eps) * size
+        length, far = jnp.linalg.norm(v.w), jnp.cbrt(jnp.finfo(v.c.dtype).eps) * v.size
         u, penalty = far * v.w / jnp.where(length > 0, length, 1), length / far  # (27)
     else:
         penalty = lam(k)

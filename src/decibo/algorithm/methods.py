@@ -79,11 +79,11 @@ def ahead_exact(
             )
         along = direction.centred_penalty(lam)
         return automatic(along, plain("alpha", alpha), plain("gamma", gamma))
-    settled = {"lam": 100.0} if lam is None else {}
-    along = direction.symmetric_penalty(settled.get("lam", lam))
+    along = direction.symmetric_penalty(100.0 if lam is None else lam)
     inner = gamma if momentum is None else heavy_ball(cast("Rate", plain("gamma", gamma)), momentum)
     composed = compose(along, consensus.exact_diffusion(), x=alpha, y=inner, z=inner)
-    composed = replace(composed, settings=settled)
+    if lam is None:
+        composed = replace(composed, settings={"lam": 100.0})
     return composed if any(map(is_rule, (alpha, inner))) else _covered(composed, "Theorem B")
 
 
