@@ -68,7 +68,7 @@ class Coordinate:
         self.n += 1
         A = np.clip(1 - 2 * abs(e) / (v * abs(t)), 0 if minibatches else -1, 1)  # (9)
         if A > 0:
-            A *= B if abs(t) > rule.ROUNDING * EPS * self.largest else 0
+            A *= B if abs(t) > rule.ROUNDING * np.sqrt(k + 1) * EPS * self.largest else 0
         if minibatches:
             A /= np.sqrt(max(self.runs, 1))
         P = max(self.T, lag)
@@ -452,7 +452,10 @@ def test_sweeps_take_methods_that_find_their_steps():
     )
     alone = solved(task, decibo.ring(5), 500, decibo.ahead_exact(lam=100.0))
     assert [str(status) for status in found.status] == ["done", "done"]
-    np.testing.assert_allclose(found.history["outer"][1, -1], alone.history["outer"][-1], rtol=1e-9)
+    # rounding changes the curvature that is seen, a difference of gradients, by its root
+    np.testing.assert_allclose(
+        found.history["outer"][1, -1], alone.history["outer"][-1], rtol=10 * np.sqrt(EPS)
+    )
 
 
 def test_a_network_for_each_variable_is_refused():

@@ -23,7 +23,7 @@ harm, because t vanishes at the solution; with Nesterov averages of what neighbo
          x   = q + o,   q = x' - s B t,   o = b o' + (W - I)/2 (q + b o')
     (8)  n   = steps since t changed its sign; T the length of the run before, 0 at first
     (9)  A   = clip(1 - 2 |e'|/(v |t|), -1, 1),   v = u/(1 - (1 - u) b)    agree
-               if positive B A, and 0 where |t| < ROUNDING eps (largest |t|, |d| so far)
+               if positive B A, and 0 where |t| < ROUNDING sqrt(k) eps (largest |t|, |d| so far)
     (10) s   = s (1 + A/P) once n > P = max(T, l)                          grow, e-fold per lag
                s |t| <= (1 + A/P) of the longest move so far, START at first
     (11) s   = s max((1 + p/p')^-CUT, MOST) in all during a run            cut, as half-waves grow
@@ -470,7 +470,8 @@ def _found(
 
     # (9), (10)
     A = jnp.clip(1 - 2 * jnp.abs(changed) / jnp.maximum(slowest * size, info.tiny), least, 1)
-    A = jnp.where(A > 0, A * brake * (size > ROUNDING * info.eps * largest), A)
+    rounding = ROUNDING * jnp.sqrt(k + 1.0).astype(dtype) * info.eps * largest
+    A = jnp.where(A > 0, A * brake * (size > rounding), A)
     P = jnp.maximum(T, lag)
     power, against = CUT, last
     if noisy:
