@@ -147,10 +147,11 @@ def test_the_same_rows_over_any_owners_give_the_same_model():
     models = []
     for owners in (1, 5):
         groups = np.argsort(np.argsort(X[:, 0])) * owners // len(X)  # unlike each other
-        models.append(SiloRidge(random_state=0).fit(X, y, groups))
+        # the prior alone holds some penalties, by 1e-4: a tolerance of 1e-4 leaves them where they are
+        models.append(SiloRidge(random_state=0, tol=1e-5).fit(X, y, groups))
     one, five = models
-    np.testing.assert_allclose(np.log(five.penalty_), np.log(one.penalty_), atol=0.1)
-    np.testing.assert_allclose(five.predict(X), one.predict(X), atol=0.02 * y.std())
+    np.testing.assert_allclose(np.log(five.penalty_), np.log(one.penalty_), atol=0.05)
+    np.testing.assert_allclose(five.predict(X), one.predict(X), atol=0.005 * y.std())
 
 
 def test_without_spread_one_penalty_serves_all_features():
