@@ -90,7 +90,7 @@ class Agent:
     def __init__(self, twin, i, x, c, w, lam):
         self.lam = lam
         self.twin, self.i, self.x, self.c, self.w = twin, i, x, c, w
-        self.v, self.scale = noise(c.size), np.linalg.norm(c)
+        self.v, self.scale = noise(c.size), 1 + np.linalg.norm(c)
         for _ in range(rule.STARTS):
             self.l, self.v = self.probe(c)
             self.scale = max(np.linalg.norm(c), np.linalg.norm(twin.g_y(i, x, c)) / self.l)

@@ -235,7 +235,7 @@ def _init(plan: Plan, oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> Sta
         return seen, along, jnp.maximum(jnp.linalg.norm(c), far)
 
     none = jnp.zeros((), c.dtype)
-    own, along, scale = lax.fori_loop(0, STARTS, look, (none, _noise(c), variables.size))
+    own, along, scale = lax.fori_loop(0, STARTS, look, (none, _noise(c), 1 + jnp.linalg.norm(c)))
     variables = variables._replace(size=jnp.where(scale > 0, scale, 1))
     largest = _everywhere(mix, own)
     inner = Inner(
