@@ -47,7 +47,7 @@ class Coordinate:
         ratio = p / (np.sqrt(self.square) if minibatches else self.before)
         if not minibatches:
             return max((1 + ratio) ** -rule.CUT, rule.MOST)
-        power = rule.CUT / max(self.runs, 1)
+        power = rule.CUT / (2 * max(self.runs, 1))
         return max((1 + ratio) ** -power * max(ratio / rule.BIG, 1) ** -rule.CUT, rule.MOST)
 
     def move(self, k, t, e, d, v, lag, B, minibatches):
@@ -70,7 +70,7 @@ class Coordinate:
         if A > 0:
             A *= B if abs(t) > rule.ROUNDING * np.sqrt(k + 1) * EPS * self.largest else 0
         if minibatches:
-            A /= np.sqrt(max(self.runs, 1))
+            A /= max(self.runs, 1)
         P = max(self.T, lag)
         grow = 1 + A / P if self.n > P else 1
         self.s *= grow  # (10)

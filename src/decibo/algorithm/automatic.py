@@ -54,8 +54,11 @@ On minibatches what is noise alone must neither stop x nor let s fall, so there
 
     (13) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
          averaged twice; (12) takes L; p' is the root mean square of the average, step j with weight
-         j^2; CUT is divided by the number of runs, but what exceeds BIG cuts in full; A is divided
-         by the root of that number, and not below 0
+         j^2; CUT is divided by twice the number of runs, but what exceeds BIG cuts in full; A is
+         divided by that number, and not below 0
+
+With CUT not halved s falls like one over the number of runs where all is noise, and x creeps; as it
+is, about like its root.
 
 Sources: (1) Nesterov 1983; (7) Nedic, Olshevsky & Shi 2017; (10), (11) per coordinate as in
 delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993); (13) Kesten 1958.
@@ -477,7 +480,7 @@ def _found(
     if noisy:
         runs = jnp.where(still, 0, noise.runs + turned)
         many = jnp.maximum(runs, 1)
-        A, power, against = A / jnp.sqrt(many), CUT / many, jnp.sqrt(square)
+        A, power, against = A / many, CUT / (2 * many), jnp.sqrt(square)
         noise = Noise(t, changed, square, noise.w, noise.again, runs)
     up = jnp.log1p(jnp.where(n > P, A / P, 0))
 
