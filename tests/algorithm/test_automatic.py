@@ -56,7 +56,8 @@ class Coordinate:
         if minibatches:
             self.average += max(rule.AVERAGE, 1 / (k + 1)) * (t - self.average)
             self.changed += max(rule.AVERAGE, 1 / (k + 1)) * (e - self.changed)
-            self.square += 3 / (k + 3) * (self.average**2 - self.square)
+            recent = max(rule.AVERAGE / 2, 3 / (k + 3))
+            self.square += recent * (self.average**2 - self.square)
             t, e = self.average, self.changed
         if lag is None:
             self.forget()

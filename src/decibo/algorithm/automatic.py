@@ -54,11 +54,11 @@ On minibatches what is noise alone must neither stop x nor let s fall, so there
 
     (13) t in (8)-(11) and in q is its average with weight AVERAGE, and e' in (9) alike; w in (6) is
          averaged twice; (12) takes L; p' is the root mean square of the average, step j with weight
-         j^2; CUT is divided by twice the number of runs, but what exceeds BIG cuts in full; A is
-         divided by that number, and not below 0
+         j^2 but no longer ago than about 2/AVERAGE; CUT is divided by twice the number of runs, but
+         what exceeds BIG cuts in full; A is divided by that number, and not below 0
 
 With CUT not halved s falls like one over the number of runs where all is noise, and x creeps; as it
-is, about like its root.
+is, about like its root. If p' remembered the way to the solution, s would not fall at first.
 
 Sources: (1) Nesterov 1983; (7) Nedic, Olshevsky & Shi 2017; (10), (11) per coordinate as in
 delta-bar-delta (Jacobs 1988) and Rprop (Riedmiller & Braun 1993); (13) Kesten 1958.
@@ -457,7 +457,8 @@ def _found(
         weight = jnp.maximum(AVERAGE, 1 / (k + 1)).astype(dtype)
         t = noise.t + weight * (t - noise.t)
         changed = noise.changed + weight * (changed - noise.changed)
-        square = noise.square + (3 / (k + 3)).astype(dtype) * (t**2 - noise.square)
+        recent = jnp.maximum(AVERAGE / 2, 3 / (k + 3)).astype(dtype)
+        square = noise.square + recent * (t**2 - noise.square)
         least = 0.0
     size = jnp.abs(t)
     still = outer.lag == 0
