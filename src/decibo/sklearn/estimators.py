@@ -57,7 +57,7 @@ class SiloEstimator(BaseEstimator):
         blocks: ArrayLike | None = None,
         personal: bool = False,
         errors: bool = False,
-        lam: float = 20.0,
+        lam: float | None = None,
         steps: int = 4000,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
@@ -152,7 +152,8 @@ class SiloEstimator(BaseEstimator):
     def _check(self) -> None:
         """Whether all parameters are usable."""
         integer("steps", self.steps)
-        positive("lam", self.lam)
+        if self.lam is not None:
+            positive("lam", self.lam)
         positive("tol", self.tol)
         fraction("validation", self.validation, most=0.5, zero=False)
         at_least("spread", self.spread, 0.0)
@@ -310,7 +311,7 @@ class SiloEstimator(BaseEstimator):
         return census.share(int(check_random_state(known).randint(2**31 - 1)))[0]
 
     def _solve(self, problem: decibo.Problem, census: silos.Census) -> Solution:
-        method = decibo.ahead_exact(lam=float(self.lam))
+        method = decibo.ahead_exact(lam=None if self.lam is None else float(self.lam))
         if isinstance(census, silos.SiteCensus):
             solution = census.site.fit.solve(problem, method, steps=self.steps, tol=self.tol)
         else:
@@ -359,7 +360,7 @@ class SiloLogisticRegression(ClassifierMixin, SiloEstimator):
     personal      whether each silo gets a model of its own, shrunk towards that of all: how far is
                   learned between silos; `predict` finds it by `groups`
     errors        whether silos add up information matrices, for `summary_()`
-    lam           the penalty parameter of `ahead_exact`
+    lam           the penalty parameter of `ahead_exact`; None: chosen during the run
     steps         the most steps; n_iter_ of them were needed
     tol           stop once no mean direction and no disagreement is larger than this
     random_state  for the parts that samples fall into
@@ -479,7 +480,7 @@ class SiloGLM(RegressorMixin, SiloEstimator):
         blocks: ArrayLike | None = None,
         personal: bool = False,
         errors: bool = False,
-        lam: float = 20.0,
+        lam: float | None = None,
         steps: int = 4000,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,

@@ -161,7 +161,7 @@ class SiloTrust(SiloLogisticRegression):
         centre: float = 0.88,
         folds: int = 5,
         network: silos.Networks = "ring",
-        lam: float = 20.0,
+        lam: float | None = None,
         steps: int = 2000,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
@@ -199,7 +199,8 @@ class SiloTrust(SiloLogisticRegression):
         first     the labels before they were checked, for `audit` to count corrections
         """
         integer("steps", self.steps)
-        positive("lam", self.lam)
+        if self.lam is not None:
+            positive("lam", self.lam)
         positive("tol", self.tol)
         positive("penalty", self.penalty)
         above("prior", self.prior, 0.0)
