@@ -116,7 +116,8 @@ def _factors() -> Iterator[Spoilt]:
         decibo.prox,
     )
     for name in ("penalty", "symmetric_penalty", "centred_penalty", "minimax_penalty"):
-        yield f"direction.{name}", getattr(direction, name), {"lam": 1.0}, {"lam": "rate"}
+        spoilt = "optional rate" if name == "centred_penalty" else "rate"
+        yield f"direction.{name}", getattr(direction, name), {"lam": 1.0}, {"lam": spoilt}
     yield "direction.penalty_p", direction.penalty_p, {"lam": 1.0}, {"lam": "rate", "p": "count"}
     yield "direction.moreau", direction.moreau, {"c": 1.0}, {"c": "rate", "proximity": "rate"}
     difference = [0, -1.0, NAN, INF, "a", [], 1j, object()]

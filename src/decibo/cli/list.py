@@ -167,10 +167,10 @@ def _settings(given: ast.arguments, texts: dict[str, str]) -> list[str]:
 
 
 def _measures() -> Iterator[Entry]:
-    """Functions of a snapshot, and Consensus of each variable, whose class describes them."""
+    """Functions of a snapshot, and ConsensusError of each variable, whose class describes them."""
     for each in _parsed("measure/measures.py").body:
         text = ast.get_docstring(each) if isinstance(each, ast.FunctionDef | ast.ClassDef) else None
-        if isinstance(each, ast.ClassDef) and each.name == "Consensus":
+        if isinstance(each, ast.ClassDef) and each.name == "ConsensusError":
             for s in VARIABLES:
                 words = (text or "").replace("one variable s", s).replace("s_i", f"{s}_i")
                 yield _entry(f"consensus_{s}", words.replace("sbar", f"{s}bar"))
