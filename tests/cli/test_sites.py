@@ -1,7 +1,9 @@
 """decibo site, join and relay, in this process."""
 
+import json
 import os
 import stat
+import subprocess
 import time
 
 import pytest
@@ -134,6 +136,31 @@ def test_join_ends_with_the_names_of_those_it_waited_for(job, decibo_call):
     done = decibo_call("join", job, "--home", "north", "--synthetic")
     assert done.code == 71
     assert "north has waited 0.3 seconds for east and west in step 1" in done.err
+
+
+def test_status_says_where_the_runs_of_a_site_are(job, here, decibo_call):
+    none = decibo_call("site", "status", "--home", "north")
+    assert (none.code, "north has taken part in no run" in none.out) == (0, True)
+    decibo_call("join", job, "--home", "north", "--synthetic")
+    (file,) = (here / "north" / "runs").glob("*/status.json")
+    words = " ".join(decibo_call("site", "status", "--home", "north").out.split())
+    assert file.parent.name in words
+    assert "lost 0 of 20 waiting for east and west" in words
+
+    # 5 of 20 steps in a minute, here and in a process that is gone
+    now = round(time.time())
+    run = json.loads(file.read_text()) | {"status": "running", "step": 5, "waiting_for": []}
+    file.write_text(json.dumps(run | {"begun": [0, now - 60], "at": now}))
+    (found,) = decibo_call("site", "status", "--home", "north", "--json").json["runs"]
+    assert (found["status"], found["seconds_left"]) == ("running", 180)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    file.write_text(json.dumps(run | {"begun": [0, now - 60], "at": now, "process": dead.pid}))
+    (found,) = decibo_call("site", "status", "--home", "north", "--json").json["runs"]
+    assert (found["status"], found["seconds_left"]) == ("killed", None)
+    file.write_text("{")
+    done = decibo_call("site", "status", "--home", "north")
+    assert (done.code, "cannot be read as the status of a run" in done.err) == (2, True)
 
 
 def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, decibo_call):

@@ -470,6 +470,15 @@ def check_site(
     """
 
 
+@site.command("status")
+@work_of("site.status")
+def status_of_site(home: HomeFolder = None, as_json: Json = False):
+    """Show where the runs of this site are.
+
+    Their step, for whom they wait, and how long they will take.
+    """
+
+
 @app.command()
 @work_of("join.join", compiles=True)
 def join(

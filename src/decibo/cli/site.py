@@ -1,8 +1,10 @@
-"""decibo site init, card and check: a site's key and card, and what a job would have it say, how
-often, to whom."""
+"""decibo site init, card, check and status: a site's key and card, what a job would have it say,
+how often and to whom, and where its runs are."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections import Counter
@@ -14,7 +16,7 @@ from decibo.cli import terminal
 from decibo.cli.errors import Exit, one_line
 from decibo.cli.script import computing_in
 from decibo.errors import InputError
-from decibo.formatting import format_bytes, listed
+from decibo.formatting import format_bytes, format_seconds, listed
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
 from decibo.silo.consent import Trust, own_factory, own_function, trust_for
@@ -68,6 +70,52 @@ def _show_card(home: Identity, as_json: bool, first: str) -> Exit:
     pairs = " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
     print(f"Fingerprint, for comparing by telephone:\n{pairs}", file=sys.stderr)
     return Exit.RAN
+
+
+def status(home: Path | None, as_json: bool) -> Exit:
+    """Where all runs of this site are: what their folders say, the newest first."""
+    site = Identity.at(home)
+    found = []
+    for path in (site.folder / "runs").glob("*/status.json"):
+        try:
+            run = {"job": path.parent.name, **json.loads(path.read_text(encoding="utf-8"))}
+            step, began = run["begun"] or (0, run["at"])
+            # A process that was killed could not write how it ended.
+            if run["status"] == "running" and not _lives(run["process"]):
+                run["status"] = "killed"
+            made, seconds = run["step"] - step, run["at"] - began
+            left = seconds / made * (run["steps"] - run["step"]) if made > 0 else None
+            found.append({**run, "seconds_left": left if run["status"] == "running" else None})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path} cannot be read as the status of a run: {one_line(repr(error))}.",
+                "Delete it.",
+            ) from None
+    found.sort(key=lambda run: -run["at"])
+    if as_json:
+        terminal.print_json({"site": site.name, "runs": found})
+        return Exit.RAN
+    if not found:
+        terminal.say(f"{site.name} has taken part in no run with {terminal.path_of(site.folder)}.")
+        return Exit.RAN
+    rows = []
+    for run in found:
+        left = "" if run["seconds_left"] is None else f"{format_seconds(run['seconds_left'])} left"
+        words = f"waiting for {listed(run['waiting_for'])}" if run["waiting_for"] else left
+        age = f"{format_seconds(max(time.time() - run['at'], 0))} ago"
+        rows.append((run["job"], run["status"], f"{run['step']} of {run['steps']}", words, age))
+    terminal.table(("job", "status", "step", "", "written"), rows, left=5)
+    return Exit.RAN
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # signal 0 only asks
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def check(

@@ -227,9 +227,11 @@ class StatusFile:
     step: int = 0
     missing: tuple[str, ...] = ()
     written: float = -math.inf
+    begun: tuple[int, float] | None = None  # the first step seen here, and when
 
     def look(self, state: RunState, ended: Ended | None) -> None:
         self.step = state.step
+        self.begun = self.begun or (state.step, time.time())
         self.missing = self.missing if ended else ()
         self.write("running")
 
@@ -255,6 +257,7 @@ class StatusFile:
             "step": self.step,
             "steps": self.steps,
             "waiting_for": self.missing,
+            "begun": self.begun,
             "process": os.getpid(),
             "at": round(time.time()),
         }
