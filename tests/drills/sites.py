@@ -213,12 +213,12 @@ def round_of(
 
 
 def within(pauses: tuple[float, float], seconds: float | None) -> tuple[float, float]:
-    """Pauses of which the first ends before a calm round of so many seconds does: a fast machine
-    must not escape."""
+    """Pauses of which the first ends before the shortest round, of so many seconds, does: neither
+    a fast machine nor a slow first round lets all others escape."""
     return (
         pauses
         if seconds is None
-        else (min(pauses[0], 0.4 * seconds), min(pauses[1], 0.8 * seconds))
+        else (min(pauses[0], 0.2 * seconds), min(pauses[1], 0.6 * seconds))
     )
 
 
@@ -267,16 +267,16 @@ def soak(seconds: float, every: float = 60.0, steps: int = 12_000, seed: int = 7
             folder.mkdir()
             kinds.append((folder, job_of(folder, RUN.format(steps=steps, more=more))[0]))
         calm: dict[Path, dict[str, object]] = {}
-        longest: dict[Path, float] = {}
+        shortest: dict[Path, float] = {}
         strike = Striker(10**9, count, seed=seed)
         while time.monotonic() < until:
             for folder, sites in kinds:
                 first = folder not in calm
-                pauses = within((0.7 * every, 1.3 * every), longest.get(folder))
+                pauses = within((0.7 * every, 1.3 * every), shortest.get(folder))
                 began = time.monotonic()
                 if not round_of(sites, None if first else strike, pauses, count):
                     count["hung"] += 1
-                longest.setdefault(folder, time.monotonic() - began)
+                shortest[folder] = min(time.monotonic() - began, shortest.get(folder, END))
                 found = ends(folder)
                 count["rounds"] += 1
                 if calm.setdefault(folder, found) != found or len(found) < len(NAMES):
@@ -307,12 +307,12 @@ def struck(
             own = Clocks(sites, folder, strike)
         if kind == "readonly":
             own = Folders(sites, strikes, count)
-        longest = None
+        shortest: float | None = None
         while count["kills"] + count["freezes"] < strikes or not calm:
             began = time.monotonic()
-            if not round_of(sites, own if calm else None, within(pauses, longest), count):
+            if not round_of(sites, own if calm else None, within(pauses, shortest), count):
                 count["hung"] += 1
-            longest = longest or time.monotonic() - began
+            shortest = min(time.monotonic() - began, shortest or END)
             found = ends(folder)
             count["rounds"] += 1
             calm = calm or found
