@@ -61,7 +61,7 @@ def main() -> None:
             time.sleep(0.001)
         time.sleep(0.05 * drawn.random())
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the child failed before it was killed"
         middle += bool(drafts(folder, before))
         try:
             saved = checkpoint_files.newest(folder, lambda saved: saved)

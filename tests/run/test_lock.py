@@ -109,6 +109,24 @@ def test_the_lock_of_a_killed_process_that_nobody_has_waited_for_is_taken_over(t
         assert caught[0].filename == __file__
 
 
+def test_the_empty_lock_of_a_process_killed_before_it_wrote_is_taken_over_with_a_word(tmp_path):
+    (tmp_path / LOCK).touch()
+    said = "locked by a process that is no longer running; its lock is taken over"
+    with pytest.warns(UserWarning, match=said) as caught:
+        solve(tmp_path)
+    assert caught[0].filename == __file__
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_the_lock_of_a_process_that_is_about_to_write_stands(tmp_path):
+    (tmp_path / LOCK).touch()
+    writer = threading.Timer(0.2, (tmp_path / LOCK).write_text, [owner()])
+    writer.start()
+    with pytest.raises(decibo.InputError, match="has been in use by process"), hold(tmp_path):
+        pass
+    assert (tmp_path / LOCK).read_text() == owner()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -117,8 +135,7 @@ def test_the_lock_of_a_killed_process_that_nobody_has_waited_for_is_taken_over(t
             lambda: owner(host="elsewhere"),
             r"on elsewhere since 20.*If it is no longer running, delete .*/\.lock",
         ),
-        (lambda: "", r"\.lock does not say by whom.*If no run uses the folder, delete"),
-        (lambda: "[" * 100_000, "does not say by whom"),
+        (lambda: "[" * 100_000, r"\.lock does not say by whom.*If no run uses the folder, delete"),
         (lambda: owner(process="1.0"), "does not say by whom"),
         (lambda: owner(process=2**70), "does not say by whom"),
         (lambda: owner(process=-1), "does not say by whom"),

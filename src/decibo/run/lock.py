@@ -3,7 +3,9 @@
 The file is that of filelock.SoftFileLock, which is created in one operation that fails if it
 exists, on network file systems too, and is taken over if its process ran on this machine and has
 ended. A process of another machine cannot be looked at from here: its lock stands until it is
-deleted. Only the first process of a run holds the file, and all of them learn how that went.
+deleted. An empty file was left by a process that was killed, or a machine that lost its power,
+between creating it and writing into it: it is taken over too. Only the first process of a run holds
+the file, and all of them learn how that went.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 TAKE_OVER = 0.1  # seconds: filelock removes the lock of a dead process and tries again meanwhile
+UNWRITTEN = 2.0  # seconds: a lock that stays empty for so long was left by a process that has ended
 # by folder and thread: who holds a lock may ask for it again
 _held: dict[tuple[Path, int], Lock] = {}
 
@@ -96,19 +100,18 @@ def _acquire(path: Path) -> SoftFileLock:
     lock = SoftFileLock(path)
     with named(path), _one_at_a_time(path.parent):
         before = lock.pid
+        empty = _stays_empty(path)
         # filelock counts a killed process as alive until its parent has waited for it, which some
         # never do (a shell script as the first process of a container).
-        if before is not None and _is_zombie(path, before):
+        if empty or (before is not None and _is_zombie(path, before)):
             path.unlink(missing_ok=True)
         try:
             lock.acquire(timeout=TAKE_OVER, poll_interval=TAKE_OVER / 5)
         except Timeout:
             raise _in_use(path, lock.pid) from None
-    if before is not None and RESTARTED not in os.environ:
-        warn(
-            f"{path.parent} was locked by process {before}, which is no longer running; its lock is"
-            " taken over."
-        )
+    if (empty or before is not None) and RESTARTED not in os.environ:
+        process = f"process {before}, which is" if before else "a process that is"
+        warn(f"{path.parent} was locked by {process} no longer running; its lock is taken over.")
     return lock
 
 
@@ -140,6 +143,23 @@ def _is_zombie(path: Path, process: int) -> bool:
         return words[0] in ("Z", "X") and path.read_text().splitlines()[2:] == [str(started)]
     except (OSError, ValueError, IndexError):
         return False
+
+
+def _stays_empty(path: Path) -> bool:
+    """Whether a process created this lock and ended before it wrote into it, which takes
+    microseconds. One that was only slow finds its lock replaced before it writes anything else."""
+    try:
+        first = path.lstat()
+        if first.st_size > 0:
+            return False
+        time.sleep(UNWRITTEN)
+        last = path.lstat()
+    except FileNotFoundError:
+        return False
+    return last.st_size == 0 and (last.st_ino, last.st_ctime_ns) == (
+        first.st_ino,
+        first.st_ctime_ns,
+    )
 
 
 @contextmanager
