@@ -26,7 +26,8 @@ from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
 from decibo.run.solution import Solution, Status
 from decibo.silo.estimators import Silo, SiteFit, site_fit
-from decibo.sklearn import losses, owners, silos
+from decibo.sklearn import losses, silos, standard_errors
+from decibo.sklearn.personal import personal
 from decibo.validate import at_least, fraction, integer, positive
 
 EVERY = 100  # steps between two checkpoints
@@ -257,22 +258,22 @@ class SiloEstimator(BaseEstimator):
             return coef, model[-1] * size + shift - scale.mean @ coef
 
         self.coef_, self.intercept_ = self._shape(*passed(models[-1]))
-        own = owners.Own(census, S, t, fold, weights, loss)
+        data = silos.FitData(census, S, t, fold, weights, loss)
         if self.personal:
-            self.strengths_, shrunk = owners.personal(own, models)
+            self.strengths_, shrunk = personal(data, models)
             self.personal_silos_ = self.silos_[census.first : census.first + len(shrunk)]
             each = [self._shape(*passed(model)) for model in shrunk]
             self.personal_coef_ = np.array([coef for coef, _ in each])
             self.personal_intercept_ = np.array([shift for _, shift in each])
         if self.errors:
             ridge = np.r_[self.penalty_, silos.INTERCEPT]
-            self.covariance_ = owners.covariance(own, models[-1], ridge, passed)
+            self.covariance_ = standard_errors.covariance(data, models[-1], ridge, passed)
 
     def _shape(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[Any, Any]:
         """Coefficients (features, columns) and intercepts as scikit-learn has them."""
         return coef[:, 0], float(intercept[0])
 
-    def summary_(self, level: float = 0.95) -> owners.Summary:
+    def summary_(self, level: float = 0.95) -> standard_errors.Summary:
         """Coefficients with standard errors and intervals: the model must have been fitted with
         errors=True."""
         check_is_fitted(self)
@@ -285,7 +286,7 @@ class SiloEstimator(BaseEstimator):
         if names is None:
             names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(self.mean_))])
         classes = getattr(self, "classes_", ())
-        return owners.summary(
+        return standard_errors.summary(
             [str(name) for name in names],
             classes if len(classes) > 2 else [None],
             np.c_[np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)],

@@ -140,6 +140,20 @@ class SiteCensus(Census):
         return self.site.fit.collectives.total(np.asarray(rows)[0])
 
 
+class FitData(NamedTuple):
+    """The samples of this process's silos: standardised, with a last column of ones."""
+
+    census: Census
+    rows: np.ndarray
+    targets: np.ndarray
+    fold: np.ndarray
+    weights: np.ndarray | None
+    loss: Loss
+
+    def weighed(self) -> np.ndarray:
+        return np.ones(len(self.rows)) if self.weights is None else self.weights
+
+
 def alone(names: np.ndarray, parts: list[np.ndarray]) -> Census:
     """All silos are in this process."""
     return Census(names, parts, 0, [len(part) for part in parts], lambda value: [value])
