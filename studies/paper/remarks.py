@@ -209,7 +209,9 @@ def draw(result: Result) -> Figure:
     axes = figure.subplots(1, 3)
     table = result.tables
     for k, ((name,), part) in enumerate(groups(table["operations"], "method")):
-        axes[0].loglog(2 * part["size"], part["operations"], "os^"[k] + "-", label=name)
+        # AHEAD and Hessian products cost the same: the first lies under the others
+        style = {"color": COLOURS[k], "markersize": (9, 6, 5)[k], "label": name}
+        axes[0].loglog(2 * part["size"], part["operations"], "os^"[k] + "-", **style)
     axes[0].set(xlabel="n + r", ylabel="operations of a step")
     axes[0].legend(fontsize=7)
     for k, (_, part) in enumerate(groups(table["constant"], "seed")):
@@ -218,6 +220,8 @@ def draw(result: Result) -> Figure:
     kappa, cost = (np.sort(table["constant"][name]) for name in ("kappa", "cost"))
     axes[1].loglog(kappa, cost[0] * (kappa / kappa[0]) ** 2, "k:", label="slope 2")
     axes[1].set(xlabel=r"$\kappa$", ylabel=r"$K (R(K) - \mathrm{floor})/(L\, \Delta\Phi)$")
+    axes[1].xaxis.set_minor_formatter("{x:g}")
+    axes[1].xaxis.set_major_formatter("{x:g}")
     axes[1].legend(fontsize=7)
     spread = table["spread"]
     for k, name in enumerate(("b_f", "b_g")):

@@ -297,10 +297,10 @@ def draw(result: Result) -> Figure:
     left.plot(numbers, table["printed_accuracy"], "D", label="printed", **printed)
     for number, diverged, seeds in zip(numbers, table["diverged"], table["seeds"], strict=True):
         if diverged:
-            text = f"N.A.\n{diverged} of {seeds}"
-            left.text(number, 0.865, text, ha="center", va="bottom", fontsize=7.5)
+            text = f"N.A. in {diverged} of {seeds}"
+            left.text(number, 0.865, text, ha="center", va="bottom", fontsize=7, rotation=90)
     left.set(xlabel="column", ylabel="test accuracy", xticks=numbers, ylim=(0.86, 1.005))
-    left.legend(loc="lower left", bbox_to_anchor=(0.28, 0.12), fontsize=7.5)
+    left.legend(loc="lower left", bbox_to_anchor=(0.32, 0.02), fontsize=7.5, handlelength=1)
     for k, name in enumerate(NAMES):
         x = numbers + 0.22 * (k - 1)
         hollow = {"color": COLOURS[k], "markerfacecolor": "none", "markersize": 5}
