@@ -9,6 +9,7 @@ import time
 import pytest
 
 from decibo.cli.join import free_port
+from decibo.run.lock import hold
 from decibo.silo.estimator_job import preview
 from decibo.silo.identity import Identity
 from decibo.silo.joint_fit import mailbox_of
@@ -147,20 +148,38 @@ def test_status_says_where_the_runs_of_a_site_are(job, here, decibo_call):
     assert file.parent.name in words
     assert "lost 0 of 20 waiting for east and west" in words
 
-    # 5 of 20 steps in a minute, here and in a process that is gone
-    now = round(time.time())
-    run = json.loads(file.read_text()) | {"status": "running", "step": 5, "waiting_for": []}
-    file.write_text(json.dumps(run | {"begun": [0, now - 60], "at": now}))
-    (found,) = decibo_call("site", "status", "--home", "north", "--json").json["runs"]
-    assert (found["status"], found["seconds_left"]) == ("running", 180)
+    # while the process that holds the folder runs, and when it is gone
+    run = json.loads(file.read_text())
+    running = {"status": "running", "step": 5, "waiting_for": [], "seconds_left": 180}
+    file.write_text(json.dumps(run | running | {"at": time.time() + 99}))  # the clock went back
+    with hold(file.parent, own=True):
+        words = " ".join(decibo_call("site", "status", "--home", "north").out.split())
+        assert "running 5 of 20 3 min to step 20 1 s ago" in words
+        lock = (file.parent / ".lock").read_text().splitlines()
+    others = [lock[0], lock[1], str(int(lock[2]) - 1)]  # whose number this process has got
     dead = subprocess.Popen(["true"])
     dead.wait()
-    file.write_text(json.dumps(run | {"begun": [0, now - 60], "at": now, "process": dead.pid}))
+    for lines in (others, [str(dead.pid), *lock[1:]], []):
+        (file.parent / ".lock").write_text("\n".join(lines))
+        (found,) = decibo_call("site", "status", "--home", "north", "--json").json["runs"]
+        assert (found["status"], found["seconds_left"]) == ("killed", None)
+    (file.parent / ".lock").write_text("\n".join([lock[0], "elsewhere", lock[2]]))
     (found,) = decibo_call("site", "status", "--home", "north", "--json").json["runs"]
-    assert (found["status"], found["seconds_left"]) == ("killed", None)
+    assert found["status"] == "running"
     file.write_text("{")
     done = decibo_call("site", "status", "--home", "north")
     assert (done.code, "cannot be read as the status of a run" in done.err) == (2, True)
+
+
+def test_status_of_a_fit_that_waits_for_others_to_begin(job, here, decibo_call):
+    cards = "".join(job.read_text().partition("[[site]]")[1:])
+    job.write_text(f"{FIT}[run]\npatience = 0.3\n{cards}")
+    (here / "north" / "ours.csv").write_text(TABLE.format(ward="ward"))
+    with (here / "north" / "site.toml").open("a") as file:
+        file.write('table = "ours.csv"\n')
+    assert decibo_call("join", job, "--home", "north").code == 71
+    words = " ".join(decibo_call("site", "status", "--home", "north").out.split())
+    assert "lost not begun waiting for east and west" in words
 
 
 def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, decibo_call):

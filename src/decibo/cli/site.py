@@ -4,7 +4,6 @@ how often and to whom, and where its runs are."""
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -19,10 +18,12 @@ from decibo.errors import InputError
 from decibo.formatting import format_bytes, format_seconds, listed
 from decibo.problem.problem import Problem
 from decibo.pytree import Tree
+from decibo.run.lock import is_held
 from decibo.silo.consent import Trust, own_factory, own_function, trust_for
 from decibo.silo.consortium import Consortium, read_dtype, read_tables
 from decibo.silo.identity import Identity
 from decibo.silo.job import Job, read_job
+from decibo.silo.join import STATUS
 from decibo.silo.joint_fit import mailbox_of
 from decibo.silo.mailbox import Mailbox
 from decibo.silo.site_run import SiteRun, prepare
@@ -75,47 +76,38 @@ def _show_card(home: Identity, as_json: bool, first: str) -> Exit:
 def status(home: Path | None, as_json: bool) -> Exit:
     """Where all runs of this site are: what their folders say, the newest first."""
     site = Identity.at(home)
+    runs = site.folder / "runs"
     found = []
-    for path in (site.folder / "runs").glob("*/status.json"):
+    for path in runs.iterdir() if runs.exists() else ():
+        file = path / STATUS
         try:
-            run = {"job": path.parent.name, **json.loads(path.read_text(encoding="utf-8"))}
-            step, began = run["begun"] or (0, run["at"])
+            run = {"job": path.name, **json.loads(file.read_text(encoding="utf-8"))}
             # A process that was killed could not write how it ended.
-            if run["status"] == "running" and not _lives(run["process"]):
-                run["status"] = "killed"
-            made, seconds = run["step"] - step, run["at"] - began
-            left = seconds / made * (run["steps"] - run["step"]) if made > 0 else None
-            found.append({**run, "seconds_left": left if run["status"] == "running" else None})
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            if run["status"] == "running" and not is_held(path):
+                run |= {"status": "killed", "seconds_left": None}
+            left = run["seconds_left"]
+            words = "" if left is None else f"{format_seconds(left)} to step {run['steps']}"
+            if run["waiting_for"]:
+                words = f"waiting for {listed(run['waiting_for'])}"
+            step = f"{run['step']} of {run['steps']}" if run["steps"] else "not begun"
+            age = f"{format_seconds(max(time.time() - run['at'], 1))} ago"
+            found.append((run["at"], run, (run["job"], run["status"], step, words, age)))
+        except FileNotFoundError:
+            continue  # it ended before it was connected
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{path} cannot be read as the status of a run: {one_line(repr(error))}.",
+                f"{file} cannot be read as the status of a run: {one_line(repr(error))}.",
                 "Delete it.",
             ) from None
-    found.sort(key=lambda run: -run["at"])
+    found.sort(key=lambda run: -run[0])
     if as_json:
-        terminal.print_json({"site": site.name, "runs": found})
-        return Exit.RAN
-    if not found:
+        terminal.print_json({"site": site.name, "runs": [run for _, run, _ in found]})
+    elif not found:
         terminal.say(f"{site.name} has taken part in no run with {terminal.path_of(site.folder)}.")
-        return Exit.RAN
-    rows = []
-    for run in found:
-        left = "" if run["seconds_left"] is None else f"{format_seconds(run['seconds_left'])} left"
-        words = f"waiting for {listed(run['waiting_for'])}" if run["waiting_for"] else left
-        age = f"{format_seconds(max(time.time() - run['at'], 0))} ago"
-        rows.append((run["job"], run["status"], f"{run['step']} of {run['steps']}", words, age))
-    terminal.table(("job", "status", "step", "", "written"), rows, left=5)
+    else:
+        rows = [row for _, _, row in found]
+        terminal.table(("job", "status", "step", "", "written"), rows, left=5)
     return Exit.RAN
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)  # signal 0 only asks
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def check(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +94,20 @@ def hold(folder: Path, own: bool = False) -> Iterator[Lock]:
                 file.release()
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a run holds this folder, as far as can be seen: what another machine does cannot."""
+    path = folder / LOCK
+    try:
+        process, host, *started = path.read_text().splitlines()
+        if host.partition("?")[0] != socket.gethostname():
+            return True
+        state, now = _state_and_start(int(process))
+        # another process may have got the number since
+        return state not in ("Z", "X") and started in ([], [str(now)])
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return path.exists() and not Path("/proc/self").exists()
+
+
 def _acquire(path: Path) -> SoftFileLock:
     # here, since `import decibo` loads nothing but jax, numpy and networkx
     from filelock import SoftFileLock, Timeout
@@ -137,12 +152,16 @@ def _is_zombie(path: Path, process: int) -> bool:
     """Whether the process that wrote this lock has ended and waits for its parent (Linux): the last
     line of the lock is the boot of the machine and the process's start in it."""
     try:
-        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-        started = int(boot, 16) << 64 | int(words[19])
-        return words[0] in ("Z", "X") and path.read_text().splitlines()[2:] == [str(started)]
+        state, started = _state_and_start(process)
+        return state in ("Z", "X") and path.read_text().splitlines()[2:] == [str(started)]
     except (OSError, ValueError, IndexError):
         return False
+
+
+def _state_and_start(process: int) -> tuple[str, int]:
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    return words[0], int(boot, 16) << 64 | int(words[19])
 
 
 def _stays_empty(path: Path) -> bool:

@@ -124,23 +124,29 @@ def join(
     if job.together:
         sites = Collectives(exchange, job.network, job.names, site_run.agent.number)
         stepper.together = NetworkMeasures(site_run, sites)
-    with watched(progress) as report, private(place):
-        return carry_out(stepper, watchers, report)[1]
+    with watched(progress) as report, private(place, site) as live:
+        return carry_out(stepper, watchers, report, live)[1]
 
 
 @contextmanager
-def private(folder: Path) -> Iterator[Path]:
-    """A folder that only its user may read, held by one process at a time."""
+def private(folder: Path, site: str) -> Iterator[StatusFile]:
+    """A folder that only its user may read, held by one process at a time; where the run is stands
+    in a file there."""
     check_folder(folder)
     # masks and shares of secrets are in it, and a folder of the caller's choice may be 0755
     os.chmod(folder, 0o700)
     with hold(folder, own=True):
         checkpoint_files.clear(folder)
-        yield folder
+        live = StatusFile(folder, site)
+        try:
+            yield live
+        except (LostError, InputError) as error:
+            live.write("lost" if isinstance(error, LostError) else "refused", str(error))
+            raise
 
 
 def carry_out(
-    stepper: LockstepStepper, callbacks: Callbacks, report: Report | None
+    stepper: LockstepStepper, callbacks: Callbacks, report: Report | None, live: StatusFile
 ) -> tuple[RunState, Solution]:
     """The run of one site in a folder that is held: its last state, and its solution."""
     site = stepper.site
@@ -151,18 +157,19 @@ def carry_out(
     template = stepper.template()
     state = checkpointer.restore(template, MOST_STEPS)
     old = None if state is template else state
+    resumed = live.step = 0 if old is None else old.step
+    live.steps = job.steps
+    live.report = report
     if old is not None and (folder / FINISHED).is_file():
         ended = stepper.over(old)
         if ended is not None:
-            return old, site.solution(
-                old, Ended(ended.status, f"This run was complete already. {ended.reason}".strip())
-            )
+            reason = f"This run was complete already. {ended.reason}".strip()
+            live.write(str(ended.status), reason)
+            return old, site.solution(old, Ended(ended.status, reason))
 
     # Connect, and find the state to begin with. Whatever ends the run before its first step is an
     # error; from then on it is a status.
-    live = StatusFile(folder, site.site, job.steps, report)
     mailbox.waits = live.waits
-    resumed = 0 if old is None else old.step
     try:
         try:
             state = stepper.start(old)
@@ -187,7 +194,6 @@ def carry_out(
         if ended is None:
             state, ended = run(stepper, plan, state, looks, at_records=len(callbacks) > 0)
         if stepper.lost is not None:
-            live.write("lost", str(stepper.lost))
             raise stepper.lost
 
         # Neighbours may still need what this site has sent; those that would wait for more must
@@ -218,20 +224,24 @@ def carry_out(
 
 @dataclass
 class StatusFile:
-    """Where a run is and for whom it waits, in a file and on the line of progress."""
+    """Where a run is and for whom it waits, in a file and on the line of progress.
+
+    steps   of the run; 0 while the sites still find what to run
+    begun   the first step seen by this process, and when
+    """
 
     folder: Path
     site: str
-    steps: int
-    report: Report | None
+    steps: int = 0
     step: int = 0
+    report: Report | None = None
     missing: tuple[str, ...] = ()
     written: float = -math.inf
-    begun: tuple[int, float] | None = None  # the first step seen here, and when
+    begun: tuple[int, float] | None = None
 
     def look(self, state: RunState, ended: Ended | None) -> None:
         self.step = state.step
-        self.begun = self.begun or (state.step, time.time())
+        self.begun = self.begun or (state.step, time.monotonic())
         self.missing = self.missing if ended else ()
         self.write("running")
 
@@ -250,6 +260,9 @@ class StatusFile:
         if not message and now - self.written < PAUSE:
             return
         self.written = now
+        first, since = self.begun or (self.step, now)
+        rate = (now - since) / max(1, self.step - first)
+        left = round(rate * (self.steps - self.step)) if self.step > first else None
         content = {
             "site": self.site,
             "status": status,
@@ -257,8 +270,7 @@ class StatusFile:
             "step": self.step,
             "steps": self.steps,
             "waiting_for": self.missing,
-            "begun": self.begun,
-            "process": os.getpid(),
+            "seconds_left": left if status == "running" else None,
             "at": round(time.time()),
         }
         atomic_write(self.folder / STATUS, json.dumps(content, indent=1) + "\n", PRIVATE)

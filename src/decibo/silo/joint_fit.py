@@ -37,7 +37,7 @@ from decibo.silo.collectives import MOST, Collectives
 from decibo.silo.consortium import Consortium
 from decibo.silo.identity import Identity
 from decibo.silo.job import RESIDUAL, Job
-from decibo.silo.join import carry_out, private
+from decibo.silo.join import StatusFile, carry_out, private
 from decibo.silo.lockstep import Exchanger, LockstepStepper, NotFiniteError
 from decibo.silo.mailbox import DIVERGED, EndedError, Mailbox, MailboxSettings
 from decibo.silo.network_measures import NetworkMeasures
@@ -82,9 +82,10 @@ def joint_fit(
     data   this site's own, of which only sums are sent
     """
     mailbox = mailbox_of(consortium, more)
-    folder = consortium.folder or Identity.at(consortium.home).run(mailbox.job)
+    folder = Path(consortium.folder or Identity.at(consortium.home).run(mailbox.job))
     number = consortium.number(consortium.site)
-    with private(Path(folder)) as folder:
+    with private(folder, consortium.site) as live:
+        mailbox.waits = live.waits
         try:
             past = {"calls": 0, "results": None}
             new = not checkpoint_files.steps(folder)
@@ -100,7 +101,7 @@ def joint_fit(
             everyone = consortium.names
             results = past["results"]
             sites = Collectives(exchange, consortium.network, everyone, number, results, sums)
-            yield JointFit(consortium, folder, sites, mailbox, exchange)
+            yield JointFit(consortium, live, sites, mailbox, exchange)
         except EndedError as error:
             mailbox.leave(DIVERGED, str(error))
             raise InputError(str(error)) from error
@@ -122,7 +123,7 @@ class JointFit:
     """What the sites have agreed on, and the run that follows."""
 
     consortium: Consortium
-    folder: Path
+    live: StatusFile
     collectives: Collectives
     mailbox: Mailbox
     exchange: Exchanger
@@ -147,14 +148,14 @@ class JointFit:
         if self.collectives.past is None:  # write down what was agreed
             self.exchange.first = self.exchange.call
             content = {"calls": self.exchange.call, "results": self.collectives.results}
-            write_record(self.folder / AGREED, "decibo agreement", FORMAT, content, PRIVATE)
+            write_record(self.live.folder / AGREED, "decibo agreement", FORMAT, content, PRIVATE)
         sites = replace(self.collectives, past=None)
         together = NetworkMeasures(site_run, sites)
         stepper = LockstepStepper(
-            site_run, self.mailbox, self.folder, own.log, self.exchange, together
+            site_run, self.mailbox, self.live.folder, own.log, self.exchange, together
         )
         with watched(own.progress) as report:
-            state, solution = carry_out(stepper, Callbacks(()), report)
+            state, solution = carry_out(stepper, Callbacks(()), report, self.live)
         if solution.status is Status.interrupted:
             raise KeyboardInterrupt(solution.message)
         if not solution.status.sound:
