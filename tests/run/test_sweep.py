@@ -288,6 +288,25 @@ def test_cases_are_the_runs_of_solve():
     assert [row["case"] for row in result.table] == [0, 1]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_methods_of_a_list_need_not_be_of_one_kind(first):
+    """The automatic one has no number, and needs what the other does not."""
+    methods = [decibo.ahead_exact(), decibo.ahead(alpha=0.05, gamma=0.1, lam=20.0)]
+    methods = [methods[first], methods[1 - first]]
+    result = sweep(problem(), RING, methods, **ASKED)
+    for k, method in enumerate(methods):
+        run = decibo.solve(problem(), RING, method, **ASKED)
+        for name in ASKED["measures"]:
+            np.testing.assert_allclose(
+                result.history[name][k], run.history[name], rtol=1e-10, atol=1e-12
+            )
+
+
+def test_a_method_without_numbers_may_have_one_seed():
+    result = sweep(problem(), RING, decibo.ahead_exact(), seeds=1, **ASKED)
+    assert result.status == ("done",)
+
+
 def test_cases_of_a_list_share_a_grid():
     networks = [decibo.ring(6), decibo.networks.path(6)]
     result = sweep(problem(), networks, exact(), {"alpha": [0.001, 0.1]}, **ASKED)

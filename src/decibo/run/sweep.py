@@ -315,7 +315,7 @@ def _run(
     mixings = [over.mixing("dense") for over, _, _ in cases] if several else [cases[0][0].mixing()]
     reaches = [
         network_constants(over) if Need.NETWORK_CONSTANTS in by.needs else None
-        for over, by, _ in cases[: len(mixings)]
+        for over, by, _ in cases
     ]
     recorded = recorded_of(problem, cells[0].method, functions, data, variables, measures)
 
@@ -335,7 +335,7 @@ def _run(
         begun = [starts[cell.case, cell.seed] for cell in chosen]
         methods = [cell.method for cell in chosen]
         mixing = mixings[0]
-        reach = reaches[0]
+        reach = reaches[chosen[0].case]
         if several:
             mixing = stack([mixings[cell.case] for cell in chosen])
             reach = stack([reaches[cell.case] for cell in chosen])
@@ -346,7 +346,10 @@ def _run(
             "start": not all(rows is begun[0] for rows in begun),
         }
         same = all(by is methods[0] for by in methods)
-        differs["core"] = len(cases) == 1 or not any(differs.values()) or not same
+        differs["core"] = len(cases) == 1 or not same
+        # Something must have the axis of runs, and a method need not have a number.
+        numbers = differs["core"] and jax.tree.leaves(methods[0].core)
+        differs["key"] |= not (numbers or several or differs["start"])
         own = tuple(name for name, differ in differs.items() if differ)
         cores = [core_for(mixing, by) for by in (methods if differs["core"] else methods[:1])]
         core = stack(cores) if differs["core"] else cores[0]
