@@ -133,15 +133,20 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
     """
     status = ended.status
     goals = " and ".join(f"{name} <= {value:g}" for name, value in setup.targets.items())
-    solution = _solution(setup, run)
+    rows = loop.rows_of(setup.program, setup.inputs, run.agents)
+    if setup.program.placement:
+        # here, for this process alone
+        rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}
+    answer = setup.method.answer
+    means = {name: jnp.mean(rows[name], axis=0) for name in {"x", "y", "z", answer} & rows.keys()}
+    solution = _solution(setup, run, rows, means)
     if status is Status.diverged:
         reasons = [ended.reason, _why_not_finite(setup, run, ended.failed)]
     else:
         last = float(loop.largest(run.agents))
         first = float(loop.largest(setup.start)) if last > WORSE else 0.0
         found, note = judge(run.history, first, last)
-        begun = np.asarray(setup.start["x"]).mean(axis=0)
-        moved = hardly_moved(begun, np.asarray(setup.program.functions.x.ravel(solution.x)))
+        moved = hardly_moved(_start_of(setup, "x"), np.asarray(means["x"]))
         reasons = [note]
         if found is Status.diverged:
             reasons.append(_why_grown(setup, run))
@@ -151,11 +156,11 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             # No number gives it away, but a flat inner level would: looked for only where x or y
             # has stayed or the objective has risen, since it takes an eigenvalue.
             chooses = setup.method.chosen is not None
-            suspect = (chooses and bool(moved)) or worsened(run.history) or _kept_y(setup, solution)
-            flat = _flat_inner(setup, solution) if suspect else ""
+            suspect = (chooses and bool(moved)) or worsened(run.history) or _kept_y(setup, means)
+            flat = _flat_inner(setup, means) if suspect else ""
             found = Status.failed if flat else None
             reasons += [moved, flat]
-        reasons.append(_far_apart(setup, solution))
+        reasons.append(_far_apart(setup, means))
         if setup.method.chosen is not None:
             reasons.append(step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents)))
         if found is not None and status is not Status.interrupted:
@@ -179,22 +184,20 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
                 headline += f" {goals} held from the start on, which does not end a run."
         reasons.insert(0, headline)
     if not status.sound:
-        reasons.append(ran_away(setup, solution))
+        reasons.append(ran_away(setup, solution, means))
     if resumed:
         reasons.append(f"Resumed from the checkpoint of step {resumed}.")
     return replace(solution, status=status, message=" ".join(filter(None, reasons)))
 
 
-def _solution(setup: Setup, run: RunState) -> Solution:
+def _solution(
+    setup: Setup, run: RunState, rows: dict[str, jax.Array], means: dict[str, jax.Array]
+) -> Solution:
     functions = setup.program.functions
     method = setup.method
-    rows = loop.rows_of(setup.program, setup.inputs, run.agents)
-    if setup.program.placement:
-        # here, for this process alone
-        rows = {name: jnp.asarray(np.asarray(row)) for name, row in rows.items()}
     return Solution(
-        x=functions.x.unravel(jnp.mean(rows["x"], axis=0)),
-        y=functions.y.unravel(jnp.mean(rows[method.answer], axis=0)),
+        x=functions.x.unravel(means["x"]),
+        y=functions.y.unravel(means[method.answer]),
         agents=as_trees(functions, rows),
         history=run.history,
         cost=replace(
@@ -215,14 +218,18 @@ def _solution(setup: Setup, run: RunState) -> Solution:
     )
 
 
-def ran_away(setup: Setup, solution: Solution) -> str:
+def _start_of(setup: Setup, name: str) -> np.ndarray:
+    """The mean of the agents' starts."""
+    return np.asarray(setup.start[name]).mean(axis=0)
+
+
+def ran_away(setup: Setup, solution: Solution, means: Mapping[str, jax.Array]) -> str:
     """Which entries of x and y are far from where they began, if most others are not: often a
     direction in which the objective has no minimum."""
     found = []
     for name, tree in (("x", solution.x), ("y", solution.y)):
-        start = np.asarray(setup.start[name]).mean(axis=0)
-        leaves = jax.tree_util.tree_leaves_with_path(tree)
-        ends = np.concatenate([np.ravel(leaf) for _, leaf in leaves]) if leaves else np.zeros(0)
+        start = _start_of(setup, name)
+        ends = np.asarray(means["x" if name == "x" else setup.method.answer])
         if ends.shape != start.shape or not ends.size:
             continue
         moved = np.abs(ends - start)
@@ -231,7 +238,7 @@ def ran_away(setup: Setup, solution: Solution) -> str:
             continue
         first = int(np.argmax(np.where(np.isfinite(moved), moved, np.inf)))
         place, entry = first, ""
-        for path, leaf in leaves:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if place < np.size(leaf):
                 index = np.unravel_index(place, np.shape(leaf))
                 at = f"[{', '.join(map(str, index))}]" if index else ""
@@ -258,58 +265,47 @@ def step_sizes(rows: Mapping[str, jax.Array]) -> str:
     )
 
 
-def _flat_inner(setup: Setup, end: Solution | None = None) -> str:
+def _flat_inner(setup: Setup, means: Mapping[str, jax.Array] | None = None) -> str:
     """A sentence, if the inner level has no curvature at the start, or at the end; not looked at
     where data is spread over devices."""
     if setup.program.placement or setup.method.theory.bias == MOREAU:
         return ""
-    functions = setup.program.functions
-    if end is None:
+    if means is None:
         x, y = (jnp.mean(setup.start[name], axis=0) for name in ("x", "y"))
     else:
-        x = functions.x.ravel(end.x)
-        y = functions.y.ravel(end.y)
-    where = "at the start" if end is None else "where the run ended"
-    found = not_strongly_convex(functions, setup.inputs.data, x, y, where)
+        x, y = means["x"], means[setup.method.answer]
+    where = "at the start" if means is None else "where the run ended"
+    found = not_strongly_convex(setup.program.functions, setup.inputs.data, x, y, where)
     return "" if found is None else str(found)
 
 
-def _kept_y(setup: Setup, solution: Solution) -> bool:
+def _kept_y(setup: Setup, means: Mapping[str, jax.Array]) -> bool:
     """Whether y, or z, is where it began, as if the inner level did not depend on it; looked at
     where that is cheap."""
-    layout = setup.program.functions.y
     direction = setup.method.direction
     one_level = direction is not None and direction.name == SINGLE
-    if setup.program.placement or one_level or layout.size > SMALL_Y:
+    if setup.program.placement or one_level or setup.program.functions.y.size > SMALL_Y:
         return False
-    start = np.asarray(setup.start["y"]).mean(axis=0)
-    z = jax.tree.map(lambda rows: np.asarray(rows).mean(axis=0), getattr(solution.agents, "z", ()))
-    ends = [[np.ravel(leaf) for leaf in jax.tree.leaves(tree)] for tree in (solution.y, z)]
-    return any(unmoved(start, np.concatenate(leaves)) for leaves in ends if leaves)
+    start = _start_of(setup, "y")
+    ends = {setup.method.answer, "z"} & means.keys()
+    return any(unmoved(start, np.asarray(means[name])) for name in ends)
 
 
-def _far_apart(setup: Setup, solution: Solution) -> str:
+def _far_apart(setup: Setup, means: Mapping[str, jax.Array]) -> str:
     """A sentence, if y and z of a penalty have run away from each other: they leave along
     directions in which g bends down, where lam (y - z) does not settle, and nothing else shows
     it, since their mean stays."""
-    if not (setup.method.theory.bias or "").startswith("1/lam") or setup.program.placement:
+    if not (setup.method.theory.bias or "").startswith("1/lam") or not {"y", "z"} <= means.keys():
         return ""
-    y, z = (getattr(solution.agents, name, None) for name in ("y", "z"))
-    if y is None or z is None:
-        return ""
-    # In numpy: each operation of jax.numpy would be compiled for this alone, 0.15 s in all.
-    y, z = jax.tree.map(np.asarray, (y, z))
-    norm = lambda tree: sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree)) ** 0.5
-    half = lambda sign: jax.tree.map(lambda a, b: np.mean(a + sign * b, axis=0) / 2, y, z)
+    y, z = (np.asarray(means[name]) for name in ("y", "z"))
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverged
-        apart = norm(half(-1))
-        centre = norm(half(1))
+        apart, centre = (float(np.linalg.norm(part)) / 2 for part in (y - z, y + z))
     if not apart > FAR * (1 + centre):
         return ""
     return (
         f"y and z are far from each other, |y - z|/2 = {apart:.1g} where |y + z|/2 = {centre:.1g}:"
         " unless g is quadratic in y, x has moved along no derivative. Raise lam, or give y and z"
-        " an Adam each, as examples/text_sources.py does."
+        " an Adam each, as docs/explanation/hessian_free.md describes."
     )
 
 
