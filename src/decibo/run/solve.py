@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -121,7 +120,7 @@ def solve(
         raise InputError(
             f"checkpoint must be decibo.Checkpoints(folder), but it is {checkpoint!r}."
         )
-    watchers = Callbacks(callbacks) if callbacks != () else None
+    watchers = Callbacks(callbacks)
     check_fit(problem, network, method)
     several = devices is not None or jax.device_count() > 1
     placement = place_agents(network.agents, devices) if several else None
@@ -133,8 +132,7 @@ def solve(
     with GracefulStop(patience=0) as stop, ExitStack() as stack:
         if jax.process_count() > 1:
             stack.enter_context(inside())
-        is_quiet = progress is False or (progress is None and not sys.stderr.isatty())
-        report = None if is_quiet else stack.enter_context(watched(progress))
+        report = stack.enter_context(watched(progress))
         setup = prepare(
             problem,
             network,
@@ -173,20 +171,19 @@ def solve(
             kinds.append(SpreadStepper)
         kind = type("Stepper", (*kinds, CompiledStepper), {}) if kinds else CompiledStepper
         observers = []
-        if watchers is not None:
-            watchers.start(plan)
+        watchers.start(plan)
+        if len(watchers):
             observers.append(watchers.look)
         if report is not None:
             observers.append(reporting(report, plan))
         if checkpointer is not None:
             observers.append(saving(checkpointer, plan))
         stepper = kind(setup, plan, clock)
-        state, ended = run(stepper, plan, state, observers, at_records=watchers is not None)
+        state, ended = run(stepper, plan, state, observers, at_records=len(watchers) > 0)
         if ended.status is Status.interrupted:
             stop.received.clear()  # a request that Python dropped before the loop: answered there
         solution = problem.restored(conclude(setup, state, ended, plan.step))
-    if watchers is not None:
-        watchers.end(solution)
+    watchers.end(solution)
     if throw and not solution.status.sound:
         raise DivergedError(solution)
     return solution
