@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from decibo.measure.cost import Cost
-from decibo.runs.folder import check_format, decode_table, encode_table, history_table
+from decibo.run.solution import history_table
+from decibo.runs.folder import check_format, decode_table, encode_table
 
 pytestmark = pytest.mark.quick
 

@@ -32,7 +32,7 @@ import numpy as np
 from decibo.algorithm.algorithm import Algorithm
 from decibo.algorithm.methods import ahead_exact
 from decibo.data.stream import Stream
-from decibo.errors import InputError, missing, short
+from decibo.errors import InputError, short
 from decibo.formatting import format_number, in_notebook, plural
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network
@@ -144,14 +144,12 @@ class Repeats:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The histories below each other as a pandas DataFrame, with a column for the seed."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise missing("pandas", "Repeats.to_pandas", "table") from error
         tables = [
             run.to_pandas().assign(seed=seed)
             for seed, run in zip(self.seeds, self.solutions, strict=True)
         ]
+        import pandas
+
         return pandas.concat(tables, ignore_index=True)
 
     _repr_html_ = in_notebook

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from decibo.algorithm.algorithm import Algorithm
 from decibo.errors import missing
@@ -23,6 +23,11 @@ from decibo.validate import one_of
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+
+Table = dict[str, np.ndarray]
+COSTS = ("step", "work", "gradients", "products", "bytes", "seconds")
+WIDE = 8  # components of a measure that a page still shows one by one
 
 
 class Status(StrEnum):
@@ -78,26 +83,16 @@ class Solution:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The history as a pandas DataFrame, a row for each record: what was spent so far, and
-        every measure.
+        every measure; one that is an array becomes several columns, name[0], name[1], ...
 
         work, gradients and products are those of all agents, bytes those of all links; seconds are
         those of the steps, divided equally among them.
-
-        A measure that is an array becomes several columns: name[0], name[1], ...
         """
         try:
             import pandas
         except ImportError as error:
             raise missing("pandas", "Solution.to_pandas", "table") from error
-        step = self.history["step"]
-        columns = {"step": step} | self.cost.so_far(step)
-        for name, values in self.history.items():
-            flat = values.reshape(len(values), math.prod(values.shape[1:]))
-            columns |= {
-                name if values.ndim == 1 else f"{name}[{i}]": flat[:, i]
-                for i in range(flat.shape[1])
-            }
-        return pandas.DataFrame(columns)
+        return pandas.DataFrame(history_table(self.history, self.cost)[0])
 
     def plot(self, *measures: str, ax: Axes | None = None) -> Axes:
         """Draw measures over the steps with matplotlib, by default all that are never negative;
@@ -121,6 +116,33 @@ class Solution:
             more = f", {name}={row[-1]:.3g}" if len(row) else ""
             text += more if len(text) + len(more) < 80 else ""
         return f"{text})"
+
+
+def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, list[str]]:
+    """What was spent until each record and every measure, and the names of those worth a curve."""
+    step = np.asarray(history["step"], dtype=np.int64)
+    table: Table = {"step": step} | cost.so_far(step)
+    shown: list[str] = []
+    for name, values in history.items():
+        if name == "step":
+            continue
+        rows = np.asarray(values)
+        components = (
+            {"": rows}
+            if rows.ndim <= 1
+            else {
+                f"[{','.join(map(str, index))}]": rows[(slice(None), *index)]
+                for index in np.ndindex(*rows.shape[1:])
+            }
+        )
+        for component, column in components.items():
+            free = name + component
+            while free in table or free in COSTS:  # the names of costs are reserved
+                free += " (measure)"
+            table[free] = column
+            if len(components) <= WIDE:
+                shown.append(free)
+    return table, shown
 
 
 def scalars_of(history: Mapping[str, np.ndarray]) -> list[str]:

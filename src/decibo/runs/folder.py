@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NotRequired, TypeAlias, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import jax
 import numpy as np
@@ -43,13 +43,12 @@ from decibo.files import (
     sha256,
 )
 from decibo.formatting import from_csv, to_csv, to_json
-from decibo.measure.cost import Cost
 from decibo.network.directed import DirectedNetwork
 from decibo.network.network import Network, entries
 from decibo.problem.problem import Problem
 from decibo.run.fingerprint import software
 from decibo.run.repeat import Repeats
-from decibo.run.solution import Solution, Status
+from decibo.run.solution import Solution, Status, Table, history_table
 from decibo.validate import one_of
 
 KIND = "decibo run"
@@ -86,9 +85,6 @@ class NetworkRecord(TypedDict):
     shape: list[int]
     rho: float | None
     directed: bool
-
-
-Table: TypeAlias = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -454,41 +450,7 @@ def versions() -> dict[str, str]:
     }
 
 
-COSTS = ("step", "work", "gradients", "products", "bytes", "seconds")
 FORMATS = ("csv", "parquet")
-WIDE = 8  # components of a measure that a page still shows one by one
-
-
-def history_table(history: Mapping[str, ArrayLike], cost: Cost) -> tuple[Table, list[str]]:
-    """The table of a run, and the names of the measures worth a curve.
-
-    work, gradients and products (all agents) and bytes (all links) are cumulative. seconds are
-    those of the steps, without compiling and measuring, divided equally, since single steps are
-    not timed. A measure with several components gets a column for each.
-    """
-    step = np.asarray(history["step"], dtype=np.int64)
-    table: Table = {"step": step} | cost.so_far(step)
-    shown: list[str] = []
-    for name, values in history.items():
-        if name == "step":
-            continue
-        rows = np.asarray(values)
-        components = (
-            {"": rows}
-            if rows.ndim <= 1
-            else {
-                f"[{','.join(map(str, index))}]": rows[(slice(None), *index)]
-                for index in np.ndindex(*rows.shape[1:])
-            }
-        )
-        for component, column in components.items():
-            free = name + component
-            while free in table or free in COSTS:  # the names of costs are reserved
-                free += " (measure)"
-            table[free] = column
-            if len(components) <= WIDE:
-                shown.append(free)
-    return table, shown
 
 
 def encode_table(table: Table, file_format: str) -> bytes:
