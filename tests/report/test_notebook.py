@@ -1,6 +1,7 @@
 """What a notebook shows: every kind has a table, names are escaped, courses and networks are
 drawn; and the drawings of matplotlib."""
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 
@@ -54,6 +55,11 @@ def test_every_kind_has_a_table_and_what_can_be_drawn(shown):
     first, *rows = tables["sweep"][0]
     assert first == ["alpha", "seed", "status", "stationarity", "outer"]
     assert rows[0][0] == "0.05"  # the best first
+
+
+def test_a_run_that_failed_does_not_win(shown):
+    failed = dataclasses.replace(shown["sweep"], status=("done", "failed"))
+    assert [row[0] for row in parsed(failed)[0][1:]] == ["0.01", "0.05"]
 
 
 def test_the_course_of_a_measure_goes_through_its_records(shown):

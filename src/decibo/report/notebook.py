@@ -93,13 +93,10 @@ def html(shown: Shown) -> str:
             counts = [f"{count} {status}" for status, count in Counter(shown.status).items()]
             title = _titled(f"{len(shown)} seeds of {shown.method.name}: {listed(counts)}")
         case Sweep():
-            table = shown.table
+            table = shown.ranked
             head = list(table[0])
-            measure = head[head.index("status") + 1] if head[-1] != "status" else None
-            if measure is not None:
-                table = sorted(table, key=lambda row: _rank(row[measure]))
             rows = [[format_setting(row[name], 4) for name in head] for row in table[:ROWS]]
-            hidden = f"; the first {ROWS} by {measure}" if len(table) > ROWS else ""
+            hidden = f", {ROWS} of them shown" if len(table) > ROWS else ""
             title = _titled(f"{len(table)} runs of {shown.method} on {shown.network}{hidden}")
     texts = lambda cells, tag: "".join(f"<{tag}>{_safe(cell)}</{tag}>" for cell in cells)
     body = "".join(f"<tr>{texts(cells, 'td')}</tr>" for cells in rows)
@@ -115,11 +112,6 @@ def _titled(text: str) -> str:
 def _safe(cell: str) -> str:
     """A cell of text; only drawings of this module come as they are."""
     return cell if cell.startswith('<svg class="line"') else escape(cell)
-
-
-def _rank(value: object) -> float:
-    number = float(value) if isinstance(value, int | float) else np.inf
-    return number if np.isfinite(number) else np.inf
 
 
 def _line(band: Band) -> str:

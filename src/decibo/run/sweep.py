@@ -103,6 +103,15 @@ class Sweep:
             )
         return rows
 
+    @property
+    def ranked(self) -> list[dict[str, Any]]:
+        """The table by the first recorded number, the lowest first; runs without a valid result
+        come last."""
+        name = next(iter(self._scalars()), None)
+        bad = lambda row: not Status(row["status"]).sound
+        rank = lambda row: (bad(row), *((np.isnan(row[name]), row[name]) if name else ()))
+        return sorted(self.table, key=rank)
+
     def best(self, measure: str) -> Settings:
         """The settings with the lowest last value, for `method.replace(**settings)`.
 
@@ -140,11 +149,7 @@ class Sweep:
     _repr_html_ = in_notebook
 
     def __repr__(self) -> str:
-        rows = self.table
-        for name in self._scalars()[:1]:
-            rows.sort(
-                key=lambda row: (not Status(row["status"]).sound, np.isnan(row[name]), row[name])
-            )
+        rows = self.ranked
         names = [name for name, value in rows[0].items() if np.ndim(value) == 0]
         cells = [names, *([format_setting(row[name], 4) for name in names] for row in rows[:SHOWN])]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
