@@ -31,7 +31,6 @@ CATALOG = decibo.CATALOG | contrib.CATALOG
 GROUP = "step"
 SHORTEST = 1e-7  # seconds a step: less is noise
 CENTRALISED = ("f2sa", "f2sa_p", "bome", "v_pbgd", "lv_hba")
-MATRICES = ("dsbo_jhip", "gossip_dsbo")  # they form or send second derivatives: quadratic only
 MINIMAX = ("ahead_minimax", "dgda", "gt_gda")
 TABLE = (*(name for name in HAND if name != "mdbo"), "fab")  # direction x consensus
 SMALL = {"T": 3, "N": 10, "K": 3}  # lengths of inner loops here
@@ -102,25 +101,8 @@ def one_case(label: str, case: Case, quick: bool) -> Iterator[Row]:
     long = (40 if quick else 150) if logistic else (1000 if quick else 8000)
     repeats = 3 if quick else 7 if logistic else 5
     for name, factory in CATALOG.items():
-        if logistic and name in MATRICES:
-            yield Row(
-                GROUP,
-                f"{label}: {name}",
-                None,
-                note="works with matrices of second derivatives: quadratic only",
-            )
-            continue
         method = factory(**settings(name, case))
-        heavy = name in (
-            *MATRICES,
-            "ma_dsbo",
-            "mdbo",
-            "c2dfb",
-            "f2sa",
-            "f2sa_p",
-            "bome",
-            "gossip_dsbo",
-        )
+        heavy = name in ("ma_dsbo", "mdbo", "c2dfb", "f2sa", "f2sa_p", "bome")
         steps = max(10, long // 10) if heavy else long
         here, net = (_merged(case), alone) if name in CENTRALISED else (case, network)
         candidates = {"long": ours(here, net, method, steps), "short": ours(here, net, method, 1)}

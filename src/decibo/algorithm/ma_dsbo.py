@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import READ, RUN, Algorithm, Settings, by_name, method, repeat
-from decibo.algorithm.schedules import Rate, Scalar, Weight
+from decibo.algorithm.schedules import Rate, Weight
 from decibo.capabilities import BY_DEFAULT, Need
 from decibo.network.mixing import Mix
 from decibo.problem.problem import Oracle
@@ -81,7 +81,7 @@ def _init(oracle: Oracle, mix: Mix, start: dict[str, Vector]) -> MaDsboState:
 
 def _step(oracle: Oracle, mix: Mix, state: MaDsboState, p: Settings) -> MaDsboState:
     x = state.x
-    y = inner_loop(oracle, mix, x, state.y, p.beta, p.T)
+    y = repeat(p.T, lambda y: mix(y) - p.beta * oracle.inner(x, y).y, state.y)  # (1)
     f = oracle.outer(x, y)
     v = jnp.where(p.warm, state.v, 0)
     s = oracle.hessian(x, y, v) - f.y  # (2)
@@ -96,11 +96,6 @@ def _step(oracle: Oracle, mix: Mix, state: MaDsboState, p: Settings) -> MaDsboSt
     v, _, _ = repeat(p.N, once, (v, s, s))
     average = (1 - p.theta) * state.u + p.theta * (f.x - oracle.jacobian(x, y, v))  # (6)
     return MaDsboState(mix(x) - p.alpha * state.u, y, v, average)  # (5)
-
-
-def inner_loop(oracle: Oracle, mix: Mix, x: Vector, y: Vector, beta: Scalar, T: int) -> Vector:
-    """T times (1)."""
-    return repeat(T, lambda y: mix(y) - beta * oracle.inner(x, y).y, y)  # (1)
 
 
 def _view(state: MaDsboState) -> dict[str, Vector]:

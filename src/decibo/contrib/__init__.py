@@ -1,8 +1,7 @@
-"""Methods beside the core: nobody here has read their rule in the source, or nobody compares with
-them, and none is a single call of `decibo.compose` (those are recipes:
-docs/how-to/algorithm.md#recipes).
+"""Methods beside the core: fewer people compare with them, and none is a single call of
+`decibo.compose` (those are recipes: docs/how-to/algorithm.md#recipes).
 
-    from decibo.contrib import gossip_dsbo
+    from decibo.contrib import mdbo
 
 They are methods like any other, listed in this room's own CATALOG. A contrib method may use the
 core and may not change a type of it.
@@ -10,13 +9,9 @@ core and may not change a type of it.
 
 from decibo.algorithm.algorithm import Method
 from decibo.contrib.acc_f2ba import acc_f2ba
-from decibo.contrib.dsbo_jhip import dsbo_jhip
-from decibo.contrib.gossip_dsbo import gossip_dsbo
 from decibo.contrib.lv_hba import lv_hba
 from decibo.contrib.mdbo import mdbo
 
-__all__ = ["CATALOG", "acc_f2ba", "dsbo_jhip", "gossip_dsbo", "lv_hba", "mdbo"]
+__all__ = ["CATALOG", "acc_f2ba", "lv_hba", "mdbo"]
 
-CATALOG: dict[str, Method[...]] = {
-    method.__name__: method for method in (acc_f2ba, dsbo_jhip, gossip_dsbo, lv_hba, mdbo)
-}
+CATALOG: dict[str, Method[...]] = {method.__name__: method for method in (acc_f2ba, lv_hba, mdbo)}
