@@ -28,6 +28,7 @@ import decibo
 from decibo.problems.minimax import minimax_quadratic
 from decibo.report.figures import letter, new_figure
 from decibo.theory.estimate import constants
+from studies.paper.corollaries import StepRule, corollary1, corollary2
 from studies.paper.experiment import (
     Claim,
     Progress,
@@ -63,7 +64,7 @@ class Curve:
     distance: float
     K: tuple[int, ...]
     R: tuple[float, ...]
-    rules: tuple[decibo.theory.StepRule, ...]
+    rules: tuple[StepRule, ...]
 
     @property
     def slope(self) -> float:
@@ -203,7 +204,7 @@ def curve(
     admits."""
     region = constants(problem, minimax=corollary == 2)
     first = PRACTICAL if practical else None
-    rule = decibo.theory.corollary1 if corollary == 1 else decibo.theory.corollary2
+    rule = corollary1 if corollary == 1 else corollary2
     method = decibo.ahead if corollary == 1 else decibo.methods.ahead_minimax
     rules = tuple(rule(region, network.rho, K, first=first) for K in Ks)
     paths = [
@@ -279,7 +280,7 @@ def far_apart(problem: decibo.Problem, names: str, factor: float = 10.0) -> deci
 
 def settles(problem: decibo.Problem, network: decibo.Network, K: int) -> float:
     """Where |grad Phi|^2 settles: its mean over the last tenth of a run."""
-    settings = decibo.theory.corollary1(PLAIN, network.rho, K, first=PRACTICAL).settings
+    settings = corollary1(PLAIN, network.rho, K, first=PRACTICAL).settings
     return float(np.mean(path(problem, network, decibo.ahead(**settings), K)[-K // 10 :]))
 
 
@@ -294,7 +295,7 @@ def _conditioned(
     for problem, kappa in zip(problems, kappas, strict=True):
         times = kappa / kappas[0]
         first = {name: value * times ** powers[name] for name, value in PRACTICAL.items()}
-        settings = decibo.theory.corollary1(PLAIN, network.rho, K, first=first).settings
+        settings = corollary1(PLAIN, network.rho, K, first=first).settings
         values = path(problem, network, decibo.ahead(**settings), K)
         ratios.append(float(np.mean(values) / values[0]))
     return ratios

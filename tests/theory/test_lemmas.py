@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import decibo
-from decibo.theory import Constants, bound, corollary1, theorem1
+from decibo.theory import Constants, bound, theorem1
 from helpers.quadratic_world import Minimax, World, square
+from studies.paper.corollaries import corollary1
 
 worlds = st.builds(
     World.draw,

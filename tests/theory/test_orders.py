@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import decibo
-from decibo.theory import Constants, ahead_exact_steps, corollary1, fine_constants
+from decibo.theory import Constants, ahead_exact_steps, fine_constants
+from studies.paper.corollaries import corollary1
 
 pytestmark = pytest.mark.quick
 

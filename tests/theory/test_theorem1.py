@@ -15,8 +15,9 @@ from decibo.problem.newton import exact
 from decibo.problem.problem import Oracle
 from decibo.problems.minimax import minimax_quadratic
 from decibo.problems.quadratic import quadratic
-from decibo.theory import Constants, bound, constants, corollary1, corollary2, potential, theorem1
-from decibo.theory.potential import TERMS, penalised_solution
+from decibo.theory import Constants, bound, constants, theorem1
+from studies.paper.corollaries import corollary1, corollary2
+from studies.paper.potential import TERMS, penalised_solution, potential
 
 
 def path(s):
