@@ -137,9 +137,6 @@ class HalvedNetwork(Network):
 
     lacks: ClassVar = frozenset({Need.NETWORK_CONSTANTS})
 
-    def mixing(self, kernel=None):
-        return Halved(super().mixing(kernel))
-
     def made_of(self, exchange):
         return Halved(super().made_of(exchange))
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import pytest
 
 import decibo
 from decibo.pytree import one_of
-from decibo.run.fingerprint import PARTS, fingerprint
+from decibo.run.fingerprint import PARTS, fingerprint, settings
 
 DATA = {"b": np.random.default_rng(0).normal(size=(4, 3))}
 FACTOR = 2.0
@@ -160,6 +161,26 @@ def test_a_method_of_ones_own_counts():
     )
     assert changed(of(method=own(0.1)), of(method=own(0.1))) == []
     assert changed(of(method=own(0.1)), of(method=own(0.2))) == ["step"]
+
+
+def test_whatever_a_network_holds_counts():
+    ring, failing = decibo.ring(4), decibo.networks.failing(decibo.ring(4), 0.5)
+    each = lambda y: decibo.networks.each({"x": ring, "y": y})
+    problem = decibo.problems.quadratic(4)
+    of = lambda network: settings(problem, network, decibo.ahead_exact(), 0, {})["network"]
+    networks = [
+        ring,
+        failing,
+        replace(failing, rate=0.25),
+        replace(failing, unreliable="agents"),
+        decibo.networks.asynchronous(ring, delay=2),
+        replace(decibo.networks.asynchronous(ring, delay=2), split=True),
+        each(failing),
+        each(replace(failing, rate=0.25)),
+    ]
+    checksums = {of(network).split()[-1] for network in networks}
+    assert len(checksums) == len(networks)
+    assert of(replace(ring, labels=tuple("abcd"))) == of(ring)
 
 
 def test_a_key_among_the_constants():

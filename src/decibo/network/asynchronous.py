@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,9 @@ from decibo.network.mixing import Mixing, Step
 from decibo.network.network import Network, check_plain, entries
 from decibo.network.varying import neighbour_slots
 from decibo.validate import flag, fraction, integer, table
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NEVER = np.iinfo(np.int32).max
 Away = Mapping[int, tuple[int, int | None]]
@@ -123,36 +126,22 @@ class AsynchronousNetwork(Network):
     split: bool = False
 
     @property
-    def words(self) -> str:
-        """All that it has beside its links."""
-        parts = (
-            self.speeds,
-            self.delay,
-            self.loss,
-            self.patience,
-            self.away,
-            self.random,
-            self.relay,
-            self.split,
-        )
-        return repr(parts)
-
-    @property
     def active(self) -> tuple[float, float]:
-        """As fast as agents are on average; one that relays talks in every tick."""
+        """In which share of the ticks an agent computes, as fast as all are on average, and in
+        which it talks: one that relays in every tick."""
         speed = float(np.mean(self.speeds))
         return speed, 1.0 if self.relay else speed
 
-    def mixing(self, kernel: str | None = None) -> Mixing:
+    def single(self, weights: csr_array, kernel: str | None) -> Mixing:
         """Follows the links, whatever the size."""
         neighbours, links, slot, row = neighbour_slots(self)
-        weights = np.zeros(neighbours.shape)
-        weights[slot, row] = entries(self.weights, row, neighbours[slot, row])
+        values = np.zeros(neighbours.shape)
+        values[slot, row] = entries(weights, row, neighbours[slot, row])
         links = 2 * links + (neighbours < np.arange(self.agents))  # a number for each direction
         away = np.full((2, self.agents), NEVER, np.int32)
         for agent, first, back in self.away:
             away[:, agent] = first, back
-        arrays = neighbours, weights, links, np.array(self.speeds), away, self.loss
+        arrays = neighbours, values, links, np.array(self.speeds), away, self.loss
         patience = np.int32(NEVER if self.patience is None else self.patience)
         kinds = {"random": self.random, "relay": self.relay, "split": self.split}
         parts = [jnp.asarray(array) for array in (*arrays, patience)]

@@ -120,16 +120,9 @@ class ChebyshevNetwork(Network):
         width = -(-super().reach.width // self.rounds)
         return Reach(width, 1 - self.spectrum.high)
 
-    def mixing(self, kernel: str | None = None) -> Mixing:
-        """The network's own mixing, `rounds` times."""
-        return self._rounds_of(super().mixing(kernel))
-
     def made_of(self, exchange: Exchange) -> Mixing:
-        """The same, made of single exchanges."""
-        return self._rounds_of(exchange(self, self.weights))
-
-    def _rounds_of(self, exchange: Mixing) -> Chebyshev:
-        return Chebyshev(exchange, self.recursion.omegas, self.recursion.gain)
+        one = exchange(self, self.weights)
+        return Chebyshev(one, self.recursion.omegas, self.recursion.gain)
 
 
 def chebyshev(network: Network, rounds: int) -> ChebyshevNetwork:

@@ -18,7 +18,7 @@ from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.formatting import in_notebook
 from decibo.network.graphs import check_graph, node_pairs, powers_of_two, shifted
-from decibo.network.mixing import How, Mixing, Step, choose_mixing
+from decibo.network.mixing import How, Mixing, Step
 from decibo.network.network import AnyNetwork, Exchange, dense, entries
 from decibo.network.weights import (
     check_connected,
@@ -26,7 +26,6 @@ from decibo.network.weights import (
     check_on_links,
     check_square,
     check_stochastic,
-    find_shifts,
 )
 from decibo.validate import integer
 
@@ -87,9 +86,9 @@ class DirectedNetwork(AnyNetwork):
             )
 
     @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """Those of receivers and of senders."""
-        return self.pull, self.push
+    def weights(self) -> csr_array:
+        """Those of receivers, as of an undirected network."""
+        return self.pull
 
     @property
     def A(self) -> Float[np.ndarray, "agents agents"]:
@@ -127,19 +126,11 @@ class DirectedNetwork(AnyNetwork):
             graph.add_edge(int(j), int(i), pull=float(a), push=float(b))
         return graph
 
-    def mixing(self, kernel: str | None = None) -> PushPull:
-        """How S -> A S and S -> B S are computed; kernels as in Network.mixing."""
-        shape = (self.agents,)
-        return PushPull(
-            choose_mixing(self.pull, lambda: find_shifts(self.pull, shape), kernel),
-            choose_mixing(self.push, lambda: find_shifts(self.push, shape), kernel),
-        )
+    def made_of(self, exchange: Exchange) -> PushPull:
+        """How S -> A S and S -> B S are computed."""
+        return PushPull(exchange(self, self.pull), exchange(self, self.push))
 
     _repr_html_ = in_notebook
-
-    def made_of(self, exchange: Exchange) -> PushPull:
-        """The same, made of single exchanges."""
-        return PushPull(exchange(self, self.pull), exchange(self, self.push))
 
     def __repr__(self) -> str:
         return f"DirectedNetwork({self.name}, agents={self.agents}, edges={len(self.edges)})"

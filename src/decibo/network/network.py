@@ -45,14 +45,16 @@ class Share(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One exchange by these weights of a network: between blocks of agents, or between sites."""
+    """One exchange by these weights of a network: on one device, between blocks of agents, or
+    between sites."""
 
     def __call__(self, network: AnyNetwork, weights: csr_array, /) -> Mixing: ...
 
 
 class AnyNetwork:
     """What every kind of network answers. A new kind says what it lacks of what methods and
-    runtimes may need, and how its mixing is made."""
+    runtimes may need, and how its mixing is made of single exchanges. Networks are the same if the
+    fields of their dataclasses are."""
 
     lacks: ClassVar[Needs] = frozenset()
     directed: ClassVar[bool] = False
@@ -64,34 +66,23 @@ class AnyNetwork:
         """What methods and runtimes have here."""
         return ON_NETWORK - self.lacks - (set() if self.agents == 1 else {Need.ONE_AGENT})
 
-    @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """All its weights."""
-        raise NotImplementedError
-
-    @property
-    def words(self) -> str:
-        """What it is beside its weights, by which networks are compared."""
-        return ""
-
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """With a network for each variable, how much of the traffic each group has."""
         return ()
 
-    @property
-    def active(self) -> tuple[float, float]:
-        """In which share of the steps an agent computes, and in which it talks."""
-        return 1.0, 1.0
-
     def mixing(self, kernel: str | None = None) -> Mixing:
         """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is
         fastest."""
-        raise NotImplementedError
+        return self.made_of(lambda network, weights: network.single(weights, kernel))
 
     def made_of(self, exchange: Exchange) -> Mixing:
-        """The same, made of single exchanges between agents that are in different places."""
+        """The mixing, made of single exchanges wherever the agents are."""
         raise NotImplementedError
+
+    def single(self, weights: csr_array, kernel: str | None) -> Mixing:
+        """A single exchange between agents on one device."""
+        return choose_mixing(weights, lambda: find_shifts(weights, (self.agents,)), kernel)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,11 +111,6 @@ class Network(AnyNetwork):
         object.__setattr__(self, "shape", self.shape or (weights.shape[0],))
         if self.agents <= RHO_LIMIT:
             _ = self.spectrum
-
-    @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """All its weights: those of all links, and those that take turns."""
-        return (self.weights,)
 
     @property
     def W(self) -> Float[np.ndarray, "agents agents"]:
@@ -201,16 +187,13 @@ class Network(AnyNetwork):
         weights = rescale(self.weights, rho, self.shape or (self.agents,))
         return dataclasses.replace(self, weights=weights)
 
-    def mixing(self, kernel: str | None = None) -> Mixing:
-        """How S -> W S is computed: "dense", "circulant", "sparse" or, by default, whichever is
-        fastest."""
-        return choose_mixing(self.weights, lambda: self.circulant, kernel)
+    def made_of(self, exchange: Exchange) -> Mixing:
+        return exchange(self, self.weights)
+
+    def single(self, weights: csr_array, kernel: str | None) -> Mixing:
+        return choose_mixing(weights, lambda: self.circulant, kernel)
 
     _repr_html_ = in_notebook
-
-    def made_of(self, exchange: Exchange) -> Mixing:
-        """The same, made of single exchanges between agents that are in different places."""
-        return exchange(self, self.weights)
 
     def __repr__(self) -> str:
         rho = f", rho={self.rho:.4g}" if "spectrum" in self.__dict__ else ""

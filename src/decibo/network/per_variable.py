@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import jax
 
@@ -18,9 +18,6 @@ from decibo.capabilities import Need, Needs
 from decibo.errors import InputError, short
 from decibo.network.mixing import Mixing
 from decibo.network.network import Exchange, Network, Share, check_plain
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 T = TypeVar("T")
 Group = tuple[str, ...]  # variables that share a network
@@ -62,20 +59,6 @@ class EachNetwork(Network):
         apart = {Need.ONE_NETWORK, Need.NETWORK_CONSTANTS}
         return super().gives.intersection(*(one.gives for one in self.networks)) - apart
 
-    @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """Their mean, and the weights of all networks."""
-        return self.weights, *(network.weights for network in self.networks)
-
-    @property
-    def words(self) -> str:
-        """All else that they consist of."""
-        return "; ".join(
-            f"{group} {network!r} {network.words}"
-            f" {[turn.data.tolist() for turn in network.matrices[1:]]}"
-            for group, network in zip(self.groups, self.networks, strict=True)
-        )
-
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """How much of the traffic between neighbours each group has."""
@@ -86,12 +69,8 @@ class EachNetwork(Network):
             for group, network, rounds in zip(self.groups, self.networks, rounds, strict=True)
         )
 
-    def mixing(self, kernel: str | None = None) -> Mixing:
-        """Each variable by its own network."""
-        return Each(tuple(network.mixing(kernel) for network in self.networks), self.groups)
-
     def made_of(self, exchange: Exchange) -> Mixing:
-        """The same, made of single exchanges."""
+        """Each variable by its own network."""
         return Each(tuple(network.made_of(exchange) for network in self.networks), self.groups)
 
 

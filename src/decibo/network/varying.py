@@ -101,16 +101,6 @@ class VaryingNetwork(Network):
     rate: float = 0.0
     unreliable: str = "links"
 
-    @property
-    def matrices(self) -> tuple[csr_array, ...]:
-        """Those of all links, and those that take turns."""
-        return self.weights, *self.turns
-
-    @property
-    def words(self) -> str:
-        """How often links fail."""
-        return str(self.rate)
-
     @cached_property
     def width(self) -> int:
         """How many exchanges are enough, almost surely, for the news of one agent to reach all
@@ -124,15 +114,15 @@ class VaryingNetwork(Network):
         crossings = super().width if works == 1 else 2 * (super().width + PATIENCE) / works
         return math.ceil(crossings) * len(self.turns)
 
-    def mixing(self, kernel: str | None = None) -> Mixing:
+    def single(self, weights: csr_array, kernel: str | None) -> Mixing:
         """Follows the links, whatever the size."""
         neighbours, links, slot, row = neighbour_slots(self)
         column = neighbours[slot, row]
-        weights = np.zeros((len(self.turns), *neighbours.shape))
+        values = np.zeros((len(self.turns), *neighbours.shape))
         for t, turn in enumerate(self.turns):
-            weights[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
+            values[t, slot, row] = np.asarray(turn[row, column]).ravel() if len(row) else 0.0
         agents = np.arange(self.agents)
-        arrays = agents, neighbours, neighbours, weights, links, self.rate
+        arrays = agents, neighbours, neighbours, values, links, self.rate
         count = self.agents if self.unreliable == "agents" else len(self.edges)
         return Varying(*map(jnp.asarray, arrays), unreliable=self.unreliable, count=count)
 
@@ -187,7 +177,7 @@ def _unreliable(
     check_plain(f"A network with {words}", network, PLAIN - {Need.FIXED_LINKS})
     if fraction("probability", probability) == 1:
         raise InputError("probability must be below 1, but it is 1.")
-    turns = network.matrices[1:] or (network.weights,)
+    turns = getattr(network, "turns", ()) or (network.weights,)
     return VaryingNetwork(
         network.weights,
         f"{network.name} with {words}",

@@ -26,9 +26,11 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,16 +85,26 @@ def settings(
     start: Mapping[str, jax.Array],
 ) -> dict[str, str]:
     """The parts that need no data."""
-    matrices = network.matrices
-    parts = [part for one in matrices for part in (one.indptr, one.indices, one.data)]
     chosen = ", ".join(f"{name}={_setting(value)}" for name, value in method.settings.items())
     return {
         "problem": f"{problem.name}, x {_shapes(problem.x0)}, y {_shapes(problem.y0)}",
         "method": f"{method.name}({chosen})",
-        "network": f"{network!r} {digest(*parts, network.words)}",
+        "network": f"{network!r} {digest(*_held(network))}",
         "start": digest(*(np.asarray(rows) for rows in start.values())),
         "seed": str(seed),
     }
+
+
+def _held(part: Any) -> list[str | np.ndarray]:
+    """All that a network consists of, but for the names of its agents."""
+    if is_dataclass(part):
+        rows = [getattr(part, each.name) for each in fields(part) if each.name != "labels"]
+        return [type(part).__name__, *chain.from_iterable(map(_held, rows))]
+    if isinstance(part, tuple):
+        return [f"{len(part)}:", *chain.from_iterable(map(_held, part))]
+    if hasattr(part, "indptr"):  # a sparse matrix
+        return [part.indptr, part.indices, part.data]
+    return [repr(part)]
 
 
 def programs(

@@ -372,7 +372,7 @@ def prepare(
         inputs = Inputs(method.core, mixing, placement.split(data, local), key, *here)
     cost = found.cost.with_rounds(mixing.rounds)
     if Need.LOCKSTEP not in network.gives:
-        cost = cost.at_speed(*network.active)
+        cost = cost.at_speed(*cast("AsynchronousNetwork", network).active)
     program = Program(functions, recorded, tuple(targets), placement, memory=memory)
     return Setup(
         problem, network, method, steps, every, program, inputs, rows, cost, targets,

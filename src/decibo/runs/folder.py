@@ -419,7 +419,7 @@ def describe_network(network: Network | DirectedNetwork) -> NetworkRecord:
     edges = None
     if len(network.edges) <= EDGES:
         ends = network.edges.T
-        weights = entries(network.matrices[0], ends[1], ends[0])  # the receiver is the row
+        weights = entries(network.weights, ends[1], ends[0])  # the receiver is the row
         listed = zip(*ends, weights.ravel(), strict=True)
         edges = [(int(i), int(j), float(weight)) for i, j, weight in listed]
     rho = None
