@@ -21,6 +21,7 @@ from decibo.silo.frame import Kind, unpack
 from decibo.silo.joint_fit import MOST
 from decibo.silo.secure_sum import SecureSums
 from decibo.sklearn import SiloEncoder, SiloLogisticRegression, SiloRidge, SiloTrust, load, save
+from decibo.sklearn.model import SiloModel
 from helpers.sites import in_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -183,8 +184,7 @@ def stated(monkeypatch, fit, folder, groups, names=NAMES, network=PATH, memory=N
     def stop(self, problem, census):
         raise Stated(problem, census)
 
-    monkeypatch.setattr(SiloLogisticRegression, "_solve", stop)
-    monkeypatch.setattr(SiloRidge, "_solve", stop)
+    monkeypatch.setattr(SiloModel, "_solve", stop)
     memory = memory or Memory()
     sites = tuple(map(Site, names))
 

@@ -32,7 +32,7 @@ ESTIMATORS = {
 }
 
 
-def estimator_of(file: str, table: object) -> tuple[SiloEstimator, str]:
+def estimator_of(file: str, table: object) -> tuple[SiloEstimator | SiloTrust, str]:
     """The estimator that the table [estimator] of a job file names, and the column with its
     labels."""
     where = f"{file}, [estimator]"
@@ -73,7 +73,7 @@ def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
 
 def fit_job(
     path: Path, site: Identity, *, log: Log, wire: Wire | None = None, same_programs: bool = False
-) -> tuple[SiloEstimator, Path]:
+) -> tuple[SiloEstimator | SiloTrust, Path]:
     """Fit the estimator of a job file with the other sites on this site's own table; the model, and
     where it is kept.
 

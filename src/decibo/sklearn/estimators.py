@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-import decibo
-from decibo.data.encode import Encoding
 from decibo.errors import InputError
-from decibo.parallel.processes import check_same, share
-from decibo.run import checkpoint_files
-from decibo.run.checkpoint import Checkpoints
-from decibo.run.solution import Solution, Status
 from decibo.silo.estimators import Silo, SiteFit, site_fit
 from decibo.sklearn import losses, silos, standard_errors
+from decibo.sklearn.model import SiloClassifier, SiloModel
 from decibo.sklearn.personal import personal
-from decibo.validate import at_least, fraction, integer, positive
-
-EVERY = 100  # steps between two checkpoints
+from decibo.validate import at_least, fraction
 
 
-class SiloEstimator(BaseEstimator):
-    """What the estimators share: parameters, and the way from samples to a linear model; derive
-    from it, and from a mixin of scikit-learn, for a loss of your own.
+@dataclass(kw_only=True, eq=False, repr=False)
+class SiloEstimator(SiloModel):
+    """A linear model across silos with learned penalties; derive from it, and from a mixin of
+    scikit-learn, for a loss of your own.
 
     A class sets `loss`: a name of losses.py, or a function (scores, targets) -> the loss of each
     sample, convex in the scores and written with jax.numpy, as a staticmethod; both arguments have
@@ -43,38 +31,19 @@ class SiloEstimator(BaseEstimator):
     same. Parameters and fitted attributes are those of `SiloLogisticRegression`.
     """
 
-    loss: str | losses.Loss = "squared"
-    inverse_link: Callable[[np.ndarray], np.ndarray] | None = None
+    validation: float = 0.25
+    spread: float = 1.0
+    blocks: ArrayLike | None = None
+    personal: bool = False
+    errors: bool = False
 
-    solution_: Solution
-    encoding_: Encoding
+    loss: ClassVar[str | losses.Loss] = "squared"
+    inverse_link: ClassVar[Callable[[np.ndarray], np.ndarray] | None] = None
 
-    def __init__(
-        self,
-        *,
-        network: silos.Networks = "ring",
-        validation: float = 0.25,
-        spread: float = 1.0,
-        blocks: ArrayLike | None = None,
-        personal: bool = False,
-        errors: bool = False,
-        lam: float | None = None,
-        steps: int = 4000,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
-    ):
-        self.network = network
-        self.validation = validation
-        self.spread = spread
-        self.blocks = blocks
-        self.personal = personal
-        self.errors = errors
-        self.lam = lam
-        self.steps = steps
-        self.tol = tol
-        self.random_state = random_state
-        self.checkpoint = checkpoint
+    def _check(self) -> None:
+        super()._check()
+        fraction("validation", self.validation, most=0.5, zero=False)
+        at_least("spread", self.spread, 0.0)
 
     def fit(
         self,
@@ -126,80 +95,20 @@ class SiloEstimator(BaseEstimator):
         table, numbers = self._table(X, y, own, y_numeric=True)
         return table, np.asarray(numbers, np.float64)[:, None], self._gather(groups, table, own)
 
-    def _features(self, X: ArrayLike) -> np.ndarray:
-        """Samples to predict for."""
-        check_is_fitted(self)
-        if hasattr(self, "encoding_"):
-            return self.encoding_(X)
-        return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
-
     def _scores(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
-        """(samples, columns), by each sample's own model if there is one."""
-        table = self._features(X)
-        of = lambda coef, shift: table @ np.atleast_2d(coef).T + shift
-        scores = of(self.coef_, self.intercept_)
-        if groups is not None and np.shape(groups) != (len(table),):
-            raise InputError(
-                f"groups must name one silo for each of the {len(table)} samples, but its shape is"
-                f" {np.shape(groups)}."
-            )
-        mine = self.personal_silos_ if getattr(self, "personal", False) else ()
+        """By each sample's own model if there is one."""
+        scores = super()._scores(X, groups)
+        mine = self.personal_silos_ if self.personal else ()
         for i, name in enumerate(mine):
-            alone = np.full(len(table), len(mine) == 1)
+            alone = np.full(len(scores), len(mine) == 1)
             rows = alone if groups is None else np.asarray(groups) == name
-            scores[rows] = of(self.personal_coef_[i], self.personal_intercept_[i])[rows]
+            if rows.any():
+                own = np.atleast_2d(self.personal_coef_[i]).T
+                scores[rows] = self._features(X)[rows] @ own + self.personal_intercept_[i]
         return scores
-
-    def _check(self) -> None:
-        """Whether all parameters are usable."""
-        integer("steps", self.steps)
-        if self.lam is not None:
-            positive("lam", self.lam)
-        positive("tol", self.tol)
-        fraction("validation", self.validation, most=0.5, zero=False)
-        at_least("spread", self.spread, 0.0)
 
     def _loss(self) -> losses.Loss:
         return losses.named(self.loss)
-
-    def _table(
-        self, X: ArrayLike, y: ArrayLike, own: SiteFit | None, **options: bool
-    ) -> tuple[Any, Any]:
-        """The samples as an array, and their labels; what is known of the columns is remembered."""
-        if hasattr(self, "encoding_"):
-            del self.encoding_
-        if own is None or own.encoding is None:
-            least = 2 if own is None else 1
-            options = {"dtype": np.float64, "ensure_min_samples": least} | options
-            return validate_data(self, X, y, **options)  # pyright: ignore  (it is untyped)
-        table, labels = check_X_y(own.features, y, **options)  # pyright: ignore
-        self.encoding_ = own.encoding
-        self.n_features_in_ = len(own.encoding.columns)
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(own.encoding.columns, dtype=object)
-        return table, labels
-
-    def _gather(self, groups: ArrayLike | None, X: np.ndarray, own: SiteFit | None) -> silos.Census:
-        """Who has which samples."""
-        if own is not None:
-            self.silos_ = np.array(own.fit.collectives.names)
-            self.network_ = own.fit.consortium.network
-            return silos.SiteCensus.of(own)
-        census = silos.census(groups, len(X))
-        if jax.process_count() > 1:
-            check_same(
-                {
-                    "The number of features": X.shape[1],
-                    "The settings of the estimator": self._settings(),
-                }
-            )
-        self.silos_ = census.names
-        self.network_ = silos.network_of(self.network, census.count)
-        return census
-
-    def _settings(self) -> dict[str, object]:
-        """What all processes must agree on; each may keep its checkpoints elsewhere."""
-        return {name: value for name, value in self.get_params().items() if name != "checkpoint"}
 
     def _learn(
         self, X: np.ndarray, targets: np.ndarray, census: silos.Census, weights: np.ndarray | None
@@ -242,9 +151,7 @@ class SiloEstimator(BaseEstimator):
         self.mean_ = scale.mean
         first = {name: data[name][0] for name in ("spread", "block")}
         self.penalty_ = np.asarray(silos.penalties(solution.x, first), dtype=float)[:p]
-        # (models, features and the intercept, columns)
-        y = {name: np.asarray(leaf, float) for name, leaf in solution.y.items()}
-        models = np.concatenate([y["coef"][:, :p], y["intercept"][:, None]], axis=1)
+        models = silos.models_of(solution.y, p)
         S = np.c_[S, np.ones(len(S))]
         scores = np.einsum("rp,rpc->rc", S, models[fold])
         if loss is not losses.cox_loss:
@@ -294,56 +201,8 @@ class SiloEstimator(BaseEstimator):
             fraction("level", level, zero=False),
         )
 
-    def __getstate__(self) -> Any:
-        """Without what is known of single samples, which a stored model must not have."""
-        state: Any = super().__getstate__()
-        return {
-            name: value for name, value in state.items() if name not in ("_own", "out_of_fold_")
-        }
 
-    def _seed(self, census: silos.Census) -> int:
-        """For the parts, the same everywhere; a site that starts again must draw the same
-        without being told."""
-        known = (
-            0
-            if self.random_state is None and isinstance(census, silos.SiteCensus)
-            else self.random_state
-        )
-        return census.share(int(check_random_state(known).randint(2**31 - 1)))[0]
-
-    def _solve(self, problem: decibo.Problem, census: silos.Census) -> Solution:
-        method = decibo.ahead_exact(lam=None if self.lam is None else float(self.lam))
-        if isinstance(census, silos.SiteCensus):
-            solution = census.site.fit.solve(problem, method, steps=self.steps, tol=self.tol)
-        else:
-            solution = decibo.solve(
-                problem,
-                self.network_,
-                method,
-                steps=self.steps,
-                measures=[silos.residual],
-                until={"residual": self.tol},
-                progress=False,
-                checkpoint=self._checkpoints(),
-            )
-        if solution.status is not Status.converged:
-            warnings.warn(
-                f"{solution.message} The silos have not settled to within tol = {self.tol:g}"
-                f" (residual {solution.history['residual'][-1]:.2g}). Raise steps or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return solution
-
-    def _checkpoints(self) -> Checkpoints | None:
-        """Where to save the state; a fit that was interrupted goes on from there."""
-        if self.checkpoint is None or isinstance(self.checkpoint, Checkpoints):
-            return self.checkpoint
-        here = Checkpoints(self.checkpoint, every=EVERY, shared=False)
-        return replace(here, resume=any(share(bool(checkpoint_files.steps(here.path)))))
-
-
-class SiloLogisticRegression(ClassifierMixin, SiloEstimator):
+class SiloLogisticRegression(SiloClassifier, SiloEstimator):
     """Logistic regression across silos that keep their samples, with one learned penalty for each
     feature.
 
@@ -392,58 +251,6 @@ class SiloLogisticRegression(ClassifierMixin, SiloEstimator):
     def _shape(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[Any, Any]:
         return coef.T, intercept
 
-    def _classes(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, own: SiteFit | None
-    ) -> tuple[np.ndarray, np.ndarray, silos.Census]:
-        """The samples, the number of each one's class, and who has them, once all is checked."""
-        table, classes = self._table(X, y, own)
-        check_classification_targets(classes)
-        census = self._gather(groups, table, own)
-        self.classes_ = silos.agreed_classes(census, classes)
-        number = np.atleast_1d(np.searchsorted(self.classes_, classes))
-        if len(self.classes_) < 2:
-            raise InputError(
-                "A classifier needs two classes or more, but y has one class,"
-                f" {self.classes_[0]!r}."
-            )
-        return table, number, census
-
-    def _targets(self, number: np.ndarray) -> np.ndarray:
-        """What the log-loss compares with: one column for two classes, otherwise one for each."""
-        one_hot = np.eye(len(self.classes_))[number]
-        return one_hot[:, 1:] if len(self.classes_) == 2 else one_hot
-
-    def decision_function(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
-        """How sure the model is: (samples,) for two classes, otherwise (samples, classes)."""
-        scores = self._scores(X, groups)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def suspects(self) -> np.ndarray:
-        """The samples that this process passed to `fit`, as row numbers, the likeliest to be
-        labelled wrong first: by out_of_fold_, their loss under the model that left them out. No
-        model is trained for it, and nothing is sent."""
-        check_is_fitted(self)
-        if not hasattr(self, "out_of_fold_"):
-            raise InputError(
-                "This model does not have the losses of the samples of its fit: it was loaded.",
-                "Call suspects() after fit().",
-            )
-        return np.argsort(-self.out_of_fold_, kind="stable")
-
-    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
-        """The likeliest class of each sample."""
-        scores = self.decision_function(X, groups)
-        return self.classes_[
-            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
-
-    def predict_proba(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
-        """The probability of each class, (samples, classes)."""
-        scores = self.decision_function(X, groups)
-        scores = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
-
 
 class SiloRidge(RegressorMixin, SiloEstimator):
     """Linear regression across silos that keep their samples, with one learned ridge penalty for
@@ -455,6 +262,7 @@ class SiloRidge(RegressorMixin, SiloEstimator):
     """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SiloGLM(RegressorMixin, SiloEstimator):
     """Linear models of other losses, across silos that keep their samples.
 
@@ -468,42 +276,15 @@ class SiloGLM(RegressorMixin, SiloEstimator):
     The other parameters and what is fitted are those of `SiloLogisticRegression`.
     """
 
-    def __init__(
-        self,
-        loss: str | losses.Loss = "poisson",
-        *,
-        inverse_link: Callable[[np.ndarray], np.ndarray] | None = None,
-        quantile: float = 0.5,
-        threshold: float = 0.5,
-        network: silos.Networks = "ring",
-        validation: float = 0.25,
-        spread: float = 1.0,
-        blocks: ArrayLike | None = None,
-        personal: bool = False,
-        errors: bool = False,
-        lam: float | None = None,
-        steps: int = 4000,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
-    ):
-        super().__init__(
-            network=network,
-            validation=validation,
-            spread=spread,
-            blocks=blocks,
-            personal=personal,
-            errors=errors,
-            lam=lam,
-            steps=steps,
-            tol=tol,
-            random_state=random_state,
-            checkpoint=checkpoint,
-        )
-        self.loss = loss
-        self.inverse_link = inverse_link
-        self.quantile = quantile
-        self.threshold = threshold
+    loss: str | losses.Loss = field(default="poisson", kw_only=False)  # pyright: ignore
+    inverse_link: Callable[[np.ndarray], np.ndarray] | None = None  # pyright: ignore
+    quantile: float = 0.5
+    threshold: float = 0.5
+
+    def __sklearn_tags__(self) -> Any:
+        tags: Any = super().__sklearn_tags__()  # pyright: ignore  (it is untyped)
+        tags.target_tags.positive_only = self.loss in ("poisson", "gamma")
+        return tags
 
     def _loss(self) -> losses.Loss:
         return losses.named(self.loss, self.quantile, self.threshold)

@@ -320,6 +320,12 @@ def stacked(
     }
 
 
+def models_of(y: Tree, p: int) -> np.ndarray:
+    """(models, p features and the intercept, columns), without padding."""
+    coef = np.asarray(y["coef"], float)[:, :p]
+    return np.concatenate([coef, np.asarray(y["intercept"], float)[:, None]], axis=1)
+
+
 def penalties(x: Tree, d: Tree) -> jax.Array:
     """The penalty of each feature, (2)."""
     return jnp.exp(x["common"] + d["spread"] * x["own"][d["block"]])  # (2)

@@ -17,6 +17,7 @@ from decibo.files import atomic_write, check_own, read_checked
 from decibo.formatting import to_json
 from decibo.sklearn.encoder import SiloEncoder
 from decibo.sklearn.estimators import SiloCox, SiloGLM, SiloLogisticRegression, SiloRidge
+from decibo.sklearn.model import SiloClassifier
 from decibo.sklearn.trust import SiloTrust
 
 KIND = "decibo model"
@@ -139,6 +140,6 @@ def _restored(step: dict) -> BaseEstimator:
         setattr(model, name, np.array(value, dtype=object if name == "feature_names_in_" else None))
     for name in PLAIN:
         setattr(model, name, step[name])
-    many = isinstance(model, SiloLogisticRegression)
+    many = isinstance(model, SiloClassifier)
     model.intercept_ = np.array(step["intercept"]) if many else float(step["intercept"])  # pyright: ignore
     return model

@@ -39,9 +39,9 @@ lies about it is not caught.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -53,11 +53,10 @@ from scipy.stats import norm
 
 from decibo.errors import InputError
 from decibo.problem.problem import Problem
-from decibo.run.checkpoint import Checkpoints
 from decibo.silo.estimators import Silo, site_fit
 from decibo.sklearn import silos
-from decibo.sklearn.estimators import SiloLogisticRegression
 from decibo.sklearn.losses import log_loss
+from decibo.sklearn.model import SiloClassifier
 from decibo.validate import above, fraction, integer, positive
 
 Tree = dict[str, jax.Array]
@@ -132,7 +131,8 @@ def agreed_of(checked: ArrayLike | None = None) -> dict[str, str]:
     return {"checked": "left out" if checked is None else "passed"}
 
 
-class SiloTrust(SiloLogisticRegression):
+@dataclass(kw_only=True, eq=False, repr=False)
+class SiloTrust(SiloClassifier):
     """Whose data helps? Logistic regression across silos with one learned weight between 0 and 1
     for each silo.
 
@@ -153,35 +153,13 @@ class SiloTrust(SiloLogisticRegression):
     and without a warning); all else as `SiloLogisticRegression`, without penalty_.
     """
 
-    def __init__(
-        self,
-        *,
-        penalty: float = 0.02,
-        prior: float = 0.3,
-        centre: float = 0.88,
-        folds: int = 5,
-        network: silos.Networks = "ring",
-        lam: float | None = None,
-        steps: int = 2000,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
-    ):
-        super().__init__(
-            network=network,
-            lam=lam,
-            steps=steps,
-            tol=tol,
-            random_state=random_state,
-            checkpoint=checkpoint,
-        )
-        del self.validation, self.spread, self.blocks, self.personal, self.errors
-        self.penalty = penalty
-        self.prior = prior
-        self.centre = centre
-        self.folds = folds
+    penalty: float = 0.02
+    prior: float = 0.3
+    centre: float = 0.88
+    folds: int = 5
+    steps: int = 2000
 
-    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]  (its samples have trust for weights)
+    def fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
@@ -198,10 +176,7 @@ class SiloTrust(SiloLogisticRegression):
                   pass it or none
         first     the labels before they were checked, for `audit` to count corrections
         """
-        integer("steps", self.steps)
-        if self.lam is not None:
-            positive("lam", self.lam)
-        positive("tol", self.tol)
+        self._check()
         positive("penalty", self.penalty)
         above("prior", self.prior, 0.0)
         if fraction("centre", self.centre, zero=False) == 1:
@@ -222,13 +197,7 @@ class SiloTrust(SiloLogisticRegression):
         self.scale_ = scale.deviation
         self.trust_ = np.asarray(jax.nn.sigmoid(solution.x), dtype=float)
         p = table.shape[1]
-        models = np.concatenate(
-            [
-                np.asarray(solution.y["coef"], dtype=float)[:, :p],
-                np.asarray(solution.y["intercept"], dtype=float)[:, None],
-            ],
-            axis=1,
-        )
+        models = silos.models_of(solution.y, p)
         coef = models[k, :p] / scale.deviation[:, None]
         self.intercept_ = models[k, p] - scale.mean @ coef
         self.coef_ = coef.T
