@@ -4,11 +4,12 @@ they pass as well."""
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from decibo.sklearn import SiloCox, SiloGLM, SiloLogisticRegression, SiloRidge, silos
+from decibo.sklearn import SiloCox, SiloGLM, SiloLogisticRegression, SiloRidge, SiloTrust, silos
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning"),
+    pytest.mark.filterwarnings("ignore:On samples that judge"),
 ]
 
 
@@ -21,10 +22,8 @@ def few_shapes(monkeypatch):
 
 def known_to_fail(estimator):
     """A sample twice is two samples, which may fall into different parts; one of weight 2 is one.
-    So do all estimators of scikit-learn that cross-validate."""
-    return dict.fromkeys(
-        ("check_sample_weight_equivalence_on_dense_data",), "parts are drawn by sample"
-    )
+    So do some searches of scikit-learn, RandomizedSearchCV for one."""
+    return {"check_sample_weight_equivalence_on_dense_data": "parts are drawn by sample"}
 
 
 @parametrize_with_checks([SiloRidge(steps=40)], expected_failed_checks=known_to_fail)
@@ -35,9 +34,12 @@ def test_passes_scikit_learns_checks(estimator, check):
 OTHERS = [
     SiloLogisticRegression(steps=40),
     SiloRidge(steps=40, personal=True, errors=True),
+    SiloGLM("poisson", steps=40),
+    SiloGLM("gamma", steps=40),
     SiloGLM("huber", steps=40),
     SiloGLM("quantile", steps=40),
     SiloCox(steps=40),
+    SiloTrust(steps=40),
 ]
 
 
