@@ -20,7 +20,7 @@ SPLITS = 8
 DRAWN = {"digits": 160, "ijcnn1": 600, "a9a": 1000, "mnist": 600}
 
 
-def split_of(place, seed):
+def split_of(place, seed, count=None):
     """Rows and labels to learn from, and to judge by."""
     from sklearn.model_selection import train_test_split
 
@@ -34,7 +34,7 @@ def split_of(place, seed):
         A, B, t, u = train_test_split(X, y, random_state=seed, train_size=size, stratify=y)
         return A, t, B, u
     draw = {"heart": tasks._heart, "covtype": material.covtype}
-    draw |= {name: partial(material.drawn, name, count=count) for name, count in DRAWN.items()}
+    draw |= {name: partial(material.drawn, name, count=count or n) for name, n in DRAWN.items()}
     d = draw[place](seed)
     sick = lambda labels: (np.asarray(labels) > 0).astype(int)
     return d.features, sick(d.labels), d.test_features[:5000], sick(d.test_labels)[:5000]

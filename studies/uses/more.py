@@ -133,22 +133,26 @@ def worst(seed):
     return rows
 
 
+def show(found):
+    """A table for each row of what draws have found: {row: {label: value}} for each draw."""
+    for row in found[0]:
+        of = {label: np.array([each[row][label] for each in found]) for label in found[0][row]}
+        print(f"| {row} | " + " | ".join(of) + " |\n|---|" + "---|" * len(of))
+        print("| mean | " + " | ".join(f"{each.mean():.4f}" for each in of.values()) + " |")
+        first = next(iter(of.values()))
+        gains = [100 * (each / first - 1) for each in of.values()]
+        root = np.sqrt(max(len(found) - 1, 1))
+        cells = [f"{g.mean():+.1f} ± {np.std(g) / root:.1f} %" for g in gains]
+        print("| to the first | " + " | ".join(cells) + " |\n", flush=True)
+
+
 def main():
     warnings.simplefilter("ignore")
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
     for name in chosen or ["useless", "rates", "worst"]:
         seeds = list(DRAWS)[: 1 if "--quick" in sys.argv else 5]
-        found = [globals()[name](seed) for seed in seeds]
         print(f"\n{name}\n")
-        for row in found[0]:
-            labels = list(found[0][row])
-            of = {label: np.array([each[row][label] for each in found]) for label in labels}
-            print(f"| {row} | " + " | ".join(labels) + " |\n|---|" + "---|" * len(labels))
-            print("| mean | " + " | ".join(f"{of[label].mean():.4f}" for label in labels) + " |")
-            gains = [100 * (of[label] / of[labels[0]] - 1) for label in labels]
-            root = np.sqrt(max(len(seeds) - 1, 1))
-            cells = [f"{g.mean():+.1f} ± {np.std(g) / root:.1f} %" for g in gains]
-            print("| to the first | " + " | ".join(cells) + " |\n", flush=True)
+        show([globals()[name](seed) for seed in seeds])
 
 
 if __name__ == "__main__":
