@@ -137,5 +137,6 @@ def test_what_is_no_scale_is_said():
         decibo.rescaled(replace(problem, data=lambda agent: {}, agents=3))
     with pytest.raises(InputError, match="strongly convex"):
         decibo.rescaled(replace(problem, inner=lambda x, y, d: 0 * jnp.sum(x) - jnp.sum(y**2)))
-    with pytest.raises(InputError, match="floor"):
-        logistic_hyperparameters(floor=-1.0)
+    for wrong in ("floor", "prior"):
+        with pytest.raises(InputError, match=wrong):
+            logistic_hyperparameters(scaled=True, **{wrong: -1.0})

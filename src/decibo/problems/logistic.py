@@ -130,7 +130,7 @@ def logistic_hyperparameters(
     sample = chosen_sampler(batch, batches, stacked)
     outer = _outer
     inner = _inner
-    if flag("scaled", scaled) or at_least("floor", floor, 0.0) or at_least("prior", prior, 0.0):
+    if any([flag("scaled", scaled), at_least("floor", floor, 0.0), at_least("prior", prior, 0.0)]):
         samples = stacked["training"]
         own = np.einsum("ms,msn->mn", samples["weights"], samples["features"] ** 2) / 8
         c = np.maximum(own.mean(axis=0), 1e-3 * own.mean())  # (5), exchanged once
