@@ -302,6 +302,9 @@ def test_the_demo_compares_and_ends_with_a_page(here, call, monkeypatch):
     scores = said["accuracy"]
     together = scores["together, with decibo"][0]
     # one standard error
+    assert f">{together:.4g}<" in page
+    assert ">Budapest</text>" in page
+    assert page.count(">alone<") == 4
     assert together >= scores["all records in one place, if allowed"][0] - 0.025
     assert all(together > score[0] for label, score in scores.items() if label.endswith("alone"))
     found = said["mistaken"]

@@ -16,6 +16,7 @@ import pytest
 import decibo
 from decibo.errors import InputError
 from decibo.files import encode_record
+from decibo.measure.cost import Cost
 from decibo.report import report, write_run
 from decibo.runs import folder
 from helpers.browser import chromium
@@ -265,6 +266,16 @@ def test_the_table_of_targets(page):
     assert "not positive at the start" in page.inner_text("#targets")
 
 
+def test_the_table_of_targets_begins_with_a_measure_that_came_to_one(tmp_path):
+    history = curve(np.full(91, 1.0)) | {"residual": FALLING}
+    written(tmp_path / "run", history, network=decibo.complete(1))
+    written(tmp_path / "other", history, network=LABELLED)
+    text = report(tmp_path, tmp_path / "page.html").read_text()
+    assert '"target":"residual"' in text
+    assert ">alice</text>" in text
+    assert text.count('<svg class="network"') == 1  # who is alone needs no drawing
+
+
 def test_details_unfold_and_are_printed(page):
     first = page.locator("details").first
     assert not first.locator("dl").is_visible()
@@ -432,7 +443,7 @@ def hostile(value):
 
 SCHEMAS = (folder.RunFile, folder.ProblemRecord, folder.MethodRecord, folder.NetworkRecord)
 KEYS = {name for schema in SCHEMAS for name in schema.__annotations__}
-KEYS |= {"gradients", "bytes", "agents", "links"}
+KEYS |= {"gradients", "work", *Cost.__annotations__}
 
 
 def test_every_text_of_a_run_is_escaped(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,8 @@ from decibo.report.summary import (
     TARGETS,
     all_measures,
     is_logarithmic,
-    starts_positive,
     steps_to_targets,
     symbols,
-    vanishes,
 )
 
 POINTS = 2000  # of a curve
@@ -32,18 +31,17 @@ def chart_data(groups: Sequence[Group], measure: str | None) -> dict[str, Json]:
     runs = [run for group in groups for run in group.runs]
     names = all_measures(runs)
     about = lambda name: {"name": name, "words": symbols(name), "log": is_logarithmic(runs, name)}
-    # The measure of the table: the main one if it can be compared with its start, otherwise the
-    # first that can, of those that vanish at a solution if there are any.
-    able = lambda name: any(name in run.measures and starts_positive(run, name) for run in runs)
-    suitable = [name for name in names if able(name)]
-    suitable = [name for name in suitable if vanishes(name)] or suitable
+    lines: Any = [_line(k, group) for k, group in enumerate(groups)]
+    # The measure of the table of targets: the main one if some run reached one, otherwise the first
+    # with which one did.
+    came = [name for name in names if any(line["reach"].get(name, [None])[0] for line in lines)]
     return {
         "measures": [about(name) for name in names],
         "measure": measure,
-        "target": measure if measure in suitable else next(iter(suitable), measure),
+        "target": measure if measure in came else next(iter(came), None),
         "targets": list(TARGETS),
         "paper": {**PAPER, **{f"c{k}": colour for k, colour in enumerate(LIGHT)}},
-        "runs": [_line(k, group) for k, group in enumerate(groups)],
+        "runs": lines,
         "dashes": list(DASHES),
         "bands": caption(groups, "quartiles"),
     }

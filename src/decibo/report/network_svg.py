@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from decibo.errors import short
 from decibo.runs.folder import NetworkRecord
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 DRAWN = 400  # agents that can still be distinguished
 NAMED = 36  # agents whose names still fit into their circles
+LABELLED = 12  # agents whose labels still fit below them
 SIZE = 320.0
+ROOM = 36.0  # for labels, on either side
 MARGIN = 26.0
 
 
@@ -55,7 +58,10 @@ def network_svg(network: NetworkRecord) -> str:
     radius = float(np.clip(46 / np.sqrt(agents), 3.5, 13))
     title = f"{network['name']}: {agents} agents, {network['links']} links"
     heaviest = max((float(weight) for _, _, weight in edges), default=1.0) or 1.0
-    box = f'viewBox="0 0 {SIZE:g} {SIZE:g}"'
+    labels = network.get("labels") or []
+    named = bool(labels) and agents <= LABELLED
+    room = ROOM if named else 0.0
+    box = f'viewBox="{-room:g} 0 {SIZE + 2 * room:g} {SIZE + room / 2:g}"'
     parts = [f'<svg class="network" {box} role="img" aria-label="{escape(title)}">']
 
     # A line ends at the edge of the receiver's circle, where the arrow's tip is.
@@ -74,14 +80,16 @@ def network_svg(network: NetworkRecord) -> str:
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
             parts.append(f'<polygon points="{points}"/>')
 
-    labels = network.get("labels") or []
     for k, (x, y) in enumerate(centres):
-        name = str(labels[k]) if k < len(labels) else str(k)
-        name = escape(name if name == str(k) else f"{k} ({name})")
+        own = str(labels[k]) if k < len(labels) else str(k)
+        name = escape(own if own == str(k) else f"{k} ({own})")
         at = f'x="{x:.1f}" y="{y:.1f}" dy="0.35em" font-size="{min(11.0, radius * 1.05):.1f}"'
         circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">'
         parts.append(f"{circle}<title>agent {name}</title></circle>")
         parts += [f"<text {at}>{k}</text>"] if agents <= NAMED else []
+        if named and own != str(k):
+            below = f'x="{x:.1f}" y="{y + radius + 14:.1f}" font-size="14"'
+            parts.append(f'<text class="name" {below}>{escape(short(own, 18))}</text>')
     return "".join([*parts, "</svg>"])
 
 

@@ -39,6 +39,7 @@ STYLE = """<style>
 .decibo .network polygon {fill: currentColor; opacity: .7}
 .decibo .network circle {fill: #2878b5}
 .decibo .network text {fill: #fff; text-anchor: middle}
+.decibo .network text.name {fill: currentColor}
 .decibo polyline {fill: none; stroke: #2878b5; stroke-width: 1.6}
 .decibo .band {fill: #2878b5; opacity: .3}
 </style>"""

@@ -30,15 +30,7 @@ from decibo.report.chart_data import chart_data
 from decibo.report.figures import DARK, LIGHT, distinct_networks, line_style
 from decibo.report.group import Group, best, caption, grouped, with_spread
 from decibo.report.network_svg import degrees, network_svg
-from decibo.report.summary import (
-    TARGETS,
-    Folders,
-    is_maximised,
-    last_value,
-    load_all,
-    main_measure,
-    symbols,
-)
+from decibo.report.summary import Folders, is_maximised, last_value, load_all, main_measure, symbols
 from decibo.report.verdict import PLATEAU, judge, judge_group
 from decibo.runs.folder import RunRecord, versions
 
@@ -156,21 +148,24 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
     lead = f"Finished {finished} UTC, decibo {', '.join(releases)}."
 
     # A row for each group in every table: a few measures at the end (the main one, the objective,
-    # and how far agents disagree), what a step costs, and the settings.
+    # and how far agents disagree), what a step costs (of what some run has), and the settings.
     ends = [measure, objective, "consensus_x"]
     ends = [name for name in dict.fromkeys(ends) if name is not None and name in names]
+    counted = [name for name in STEP_COSTS if any(run.cost.get(name) for run in records)]
     settings = _settings(groups)
     runs = []
     for k, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
         colour, dash = line_style(k)
         middle = group.middle(measure)
         network = group.first.network
+        agents = network["agents"]
         gradients = middle.cost["gradients"] * middle.cost["agents"] * middle.steps
         times = [middle.seconds, middle.cost.get("compiling"), middle.cost.get("measuring")]
         times = [NONE if each is None else format_seconds(each) for each in times]
-        costs = [format_setting(middle.cost.get(name)) for name in STEP_COSTS]
+        costs = [format_setting(middle.cost.get(name)) for name in counted]
         totals = format_count(gradients), format_bytes(_bytes(middle)), *times
-        columns = zip((*STEP_COSTS.values(), *TOTALS), (*costs, *totals), strict=True)
+        heads = [STEP_COSTS[name] for name in counted]
+        columns = zip((*heads, *TOTALS), (*costs, *totals), strict=True)
         text = group.first.method["text"]
         last = lambda name: with_spread(group.end(name)) if name in group.measures else NONE  # noqa: B023
         runs.append(
@@ -179,7 +174,7 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
                 "colour": colour,
                 "dash": dash,
                 "method": text if text != group.label else "",  # with its settings
-                "network": f"{_spaced(network['name'])} of {network['agents']}",
+                "network": f"{_spaced(network['name'])} of {agents}" if agents > 1 else "alone",
                 "verdict": verdict,
                 "sign": SIGNS[verdict.kind],
                 "steps": group.over(lambda run: f"{run.steps:,}"),
@@ -215,9 +210,9 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
         title_of = "At the end" if single else f"{'Highest' if largest else 'Lowest'} at the end"
         note = symbols(str(telling)) if single else able[winner].label
         cards.append(Card(f"{title_of}: {telling}", with_spread(finals[winner]), note))
-    networks = distinct_networks([group.first for group in groups])
+    networks = _drawn_networks(groups)
     if len(networks) == 1:
-        network = records[0].network
+        network = networks[0][0].network
         rho = "" if network["rho"] is None else f", rho = {network['rho']:.4g}"
         size = f"{network['agents']:,} agents, {plural(network['links'], 'link')}{rho}"
         cards.append(Card("Network", _spaced(network["name"]), size))
@@ -228,15 +223,12 @@ def page_sections(groups: Sequence[Group]) -> dict[str, Any]:
     spent = f"in {spent} of steps" + ("" if len(records) == 1 else " altogether")
     cards.append(Card("Sent over all links", sent, spent))
 
-    pairs = [(group, name) for group in groups for name in group.measures]
-    reached = any(group.cost_to(name, "step", TARGETS[0]).count for group, name in pairs)
     return {
         "title": title,
         "lead": lead,
         "cards": cards,
         "runs": runs,
         "networks": _networks(groups),
-        "reached": reached,  # whether some run came to a hundredth of where it began
         "bands": caption(groups, "quartiles"),  # what they are, if there are several seeds
     }
 
@@ -287,7 +279,7 @@ def _networks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     first seed."""
     group_of = {id(group.first): group for group in groups}
     sections = []
-    for same in distinct_networks([group.first for group in groups]):
+    for same in _drawn_networks(groups):
         network = same[0].network
         facts = {"agents": f"{network['agents']:,}", "links": f"{network['links']:,}"}
         neighbours = degrees(network)
@@ -307,6 +299,12 @@ def _networks(groups: Sequence[Group]) -> list[dict[str, Any]]:
         name = _spaced(network["name"])
         sections.append({"name": name, "drawing": drawing, "facts": facts, "notes": notes})
     return sections
+
+
+def _drawn_networks(groups: Sequence[Group]) -> list[list[RunRecord]]:
+    """The runs by their networks; who is alone is drawn only if there is nothing else."""
+    found = distinct_networks([group.first for group in groups])
+    return [same for same in found if same[0].network["agents"] > 1] or found
 
 
 def _bytes(record: RunRecord) -> float:
