@@ -1,7 +1,7 @@
-"""Averages, sums and maxima over all agents, whether they are on one device or spread over several.
+"""Averages, sums and maxima over all agents where they are spread over several devices.
 
 Inside `across` an array has rows for the agents of one device only; these functions take the others
-into account.
+into account. `average` and `total` are also for agents that are all on one device.
 """
 
 from __future__ import annotations
@@ -25,15 +25,10 @@ _placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
 
 
 def across(
-    placement: Placement | None, function: Callable[..., Result], ins: Any, outs: Any
+    placement: Placement, function: Callable[..., Result], ins: Any, outs: Any
 ) -> Callable[..., Result]:
-    """The function on every device of a placement, each with its own block of agents.
-
-    Without a placement it is the function itself. `ins` and `outs` hold SPLIT or EVERYWHERE for
-    each of its values.
-    """
-    if placement is None:
-        return function
+    """The function on every device of a placement, each with its own block of agents. `ins` and
+    `outs` hold SPLIT or EVERYWHERE for each of its values."""
 
     def block(*arguments: Any) -> Result:
         token = _placement.set(placement)  # whatever is traced now belongs to one of its devices
@@ -73,25 +68,23 @@ def total(rows: Shaped[Array, "agents ..."]) -> Shaped[Array, " ..."]:
 
 def maximum(value: Shaped[Array, " ..."]) -> Shaped[Array, " ..."]:
     """The largest value on any device."""
-    return lax.pmax(value, DEVICES) if is_spread() else value
+    return lax.pmax(value, DEVICES)
 
 
 def all_true(flag: Bool[Array, " ..."]) -> Bool[Array, " ..."]:
     """Whether it holds on every device."""
-    return lax.pmin(flag.astype(jnp.int32), DEVICES) > 0 if is_spread() else flag
+    return lax.pmin(flag.astype(jnp.int32), DEVICES) > 0
 
 
 def gather(rows: Shaped[Array, "block ..."]) -> Shaped[Array, "agents ..."]:
     """The rows of all agents, on every device."""
     placement = _placement.get()
-    return rows if placement is None else lax.all_gather(rows, DEVICES, tiled=True)[placement.rows]
+    assert placement is not None
+    return lax.all_gather(rows, DEVICES, tiled=True)[placement.rows]
 
 
-def agent_numbers(count: int) -> Int[Array, " block"]:
-    """The numbers of the agents whose `count` rows are on this device."""
+def agent_numbers() -> Int[Array, " block"]:
+    """The numbers of the agents whose rows are on this device."""
     placement = _placement.get()
-    return (
-        jnp.arange(count)
-        if placement is None
-        else jnp.asarray(placement.agents)[lax.axis_index(DEVICES)]
-    )
+    assert placement is not None
+    return jnp.asarray(placement.agents)[lax.axis_index(DEVICES)]

@@ -134,6 +134,8 @@ def begin(program: Program, inputs: Inputs, start: dict[str, jax.Array]) -> Tree
         own = lambda leaf: lax.optimization_barrier(jnp.asarray(leaf, leaf.dtype))
         return jax.tree.map(own, state)
 
+    if program.placement is None:
+        return here(inputs, start)
     return across(program.placement, here, (INPUTS, SPLIT), SPLIT)(inputs, start)
 
 
@@ -142,7 +144,7 @@ def step(program: Program, inputs: Inputs, state: Tree, k: jax.Array) -> Tree:
     network_key, agent_key = jax.random.split(jax.random.fold_in(inputs.key, k))
     mix = AgentMix(inputs.mixing, k, network_key, inputs.reach)
     count = jax.tree.leaves(state)[0].shape[0]
-    numbers = jnp.arange(count) if program.placement is None else agent_numbers(count)
+    numbers = jnp.arange(count) if program.placement is None else agent_numbers()
     keys = jax.vmap(jax.random.fold_in, (None, 0))(agent_key, numbers)
 
     def one(d: Tree, batches: Tree, s: Tree, key: jax.Array) -> Tree:
@@ -216,7 +218,9 @@ def _intervals(
         n = chunk.steps[at.interval]
         state = lax.fori_loop(0, n, lambda i, s: step(program, inputs, s, at.k + i), at.state)
         k = at.k + n
-        finite = all_true(all_finite(state))
+        finite = all_finite(state)
+        if program.placement is not None:
+            finite = all_true(finite)
 
         def record() -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
             # A lost run must not keep others of its batch waiting: exact measures iterate until all
@@ -330,5 +334,8 @@ def rows_of(program: Program, inputs: Inputs, state: Tree) -> dict[str, jax.Arra
 def _gathered(
     program: Program, part: Callable[[Core], Any], inputs: Inputs, state: Tree
 ) -> dict[str, jax.Array]:
-    here = lambda inputs, state: jax.tree.map(gather, jax.vmap(part(inputs.core))(state))
-    return across(program.placement, here, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)
+    here = lambda inputs, state: jax.vmap(part(inputs.core))(state)
+    if program.placement is None:
+        return here(inputs, state)
+    everyone = lambda inputs, state: jax.tree.map(gather, here(inputs, state))
+    return across(program.placement, everyone, (INPUTS, SPLIT), EVERYWHERE)(inputs, state)

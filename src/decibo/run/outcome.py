@@ -141,7 +141,8 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
     means = {name: jnp.mean(rows[name], axis=0) for name in {"x", "y", "z", answer} & rows.keys()}
     solution = _solution(setup, run, rows, means)
     if status is Status.diverged:
-        reasons = [ended.reason, _why_not_finite(setup, run, ended.failed)]
+        why = _why_not_finite(setup, run, ended.failed)
+        reasons = [ended.reason, why, ran_away(setup, solution, means)]
     else:
         last = float(loop.largest(run.agents))
         first = float(loop.largest(setup.start)) if last > WORSE else 0.0
@@ -165,9 +166,7 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             reasons.append(step_sizes(loop.chosen_of(setup.program, setup.inputs, run.agents)))
         if found is not None and status is not Status.interrupted:
             status = found
-        if not status.sound:
-            headline = f"The run produced no valid result after {run.step} steps."
-        elif status is Status.converged:
+        if status is Status.converged:
             headline = f"Reached {goals} at step {run.step}."
         elif status is Status.interrupted:
             headline = (
@@ -175,6 +174,9 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             )
         elif status is Status.stopped:
             headline = ended.reason
+        elif status is not Status.done:
+            headline = f"The run produced no valid result after {run.step} steps."
+            reasons.append(ran_away(setup, solution, means))
         else:
             headline = f"All {setup.steps} steps done."
             already = all(
@@ -183,8 +185,6 @@ def conclude(setup: Setup, run: RunState, ended: Ended, resumed: int) -> Solutio
             if goals and already:
                 headline += f" {goals} held from the start on, which does not end a run."
         reasons.insert(0, headline)
-    if not status.sound:
-        reasons.append(ran_away(setup, solution, means))
     if resumed:
         reasons.append(f"Resumed from the checkpoint of step {resumed}.")
     return replace(solution, status=status, message=" ".join(filter(None, reasons)))
