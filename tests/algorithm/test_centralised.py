@@ -1,4 +1,4 @@
-"""F2SA, F2SA-2, AccF2BA+, BOME, V-PBGD and LV-HBA against numpy on one agent."""
+"""F2SA, F2SA-2, BOME, V-PBGD and LV-HBA against numpy on one agent."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import decibo
 from decibo.algorithm import prox
 from decibo.algorithm.centralised import bome, f2sa, f2sa_p, v_pbgd
 from decibo.algorithm.schedules import polynomial
-from decibo.contrib import acc_f2ba, lv_hba
+from decibo.contrib import lv_hba
 from helpers.twin import as_rows, as_start, problem
 from helpers.variants import daily
 
@@ -32,38 +32,6 @@ def twin_f2sa_2(twin, k, x, y, z):
         twin.g_x(0, x, y) - twin.g_x(0, x, z)
     )
     return x - A * d / np.linalg.norm(d), y, z
-
-
-PAST = {}  # of acc_f2ba: PyTorch's momentum buffers, and the restarts of x
-
-
-def sgd(name, s, d, lr, momentum):
-    PAST[name] = momentum * PAST[name] + d
-    return s - lr * (d + momentum * PAST[name])
-
-
-def twin_acc_f2ba(twin, k, x, y, z):
-    """The authors' loop with torch.optim.SGD(nesterov=True), g in the step of y taken at y, and z
-    kept."""
-    if k == 0:
-        PAST.update(x=0, y=0, z=0, count=0, moved=0.0, B=0.25, restarts=[])
-    for _ in range(T):
-        g_z = twin.g_y(0, x, z)
-        y = sgd("y", y, twin.f_y(0, x, y) / LAM + twin.g_y(0, x, y), (1 - 0.4) * C, 0.4)
-        z = sgd("z", z, g_z, (1 - 0.4) * C, 0.4)
-    before = x
-    x = sgd(
-        "x",
-        x,
-        twin.f_x(0, x, y) + LAM * (twin.g_x(0, x, y) - twin.g_x(0, x, z)),
-        (1 - 0.7) * A,
-        0.7,
-    )
-    PAST["count"] += 1
-    PAST["moved"] += np.sum((x - before) ** 2)
-    if PAST["count"] * PAST["moved"] > max(PAST["B"], 0.01) ** 2:
-        PAST.update(count=0, moved=0.0, x=0, B=0.5 * PAST["B"], restarts=[*PAST["restarts"], k])
-    return x, y, z
 
 
 def twin_bome(twin, k, x, y):
@@ -105,22 +73,6 @@ METHODS = {
         "xyz",
         (2 * T + 2, 2 * T + 2),
     ),
-    "acc_f2ba": (
-        acc_f2ba(
-            alpha=A,
-            gamma=C,
-            lam=LAM,
-            T=T,
-            momentum=0.7,
-            inner=0.4,
-            radius=0.25,
-            least=0.01,
-            shrink=0.5,
-        ),
-        twin_acc_f2ba,
-        "xyz",
-        (T + 1, 2 * T + 2),
-    ),
     "bome": (bome(alpha=A, gamma=C, eta=0.7, T=T), twin_bome, "xy", (1, T + 1)),
     "v_pbgd": (v_pbgd(alpha=A, gamma=C, lam=LAM, T=T), twin_v_pbgd, "xyw", (1, T + 2)),
     "lv_hba": (
@@ -147,8 +99,6 @@ def test_three_steps_equal_numpy(name, shape):
     s = [start[variable][0] for variable in variables]
     for k in range(3):
         s = step(twin, k, *s)
-    if name == "acc_f2ba":
-        assert PAST["restarts"][0] == 1  # with a step before it and one after it
     for variable, row in zip(variables, s, strict=True):
         np.testing.assert_allclose(as_rows(ours, solution)[variable][0], row, rtol=0, atol=1e-10)
     cost = solution.cost
@@ -185,23 +135,12 @@ def bias(method, steps=600):
     [
         (f2sa(alpha=0.1, gamma=0.1, lam=10.0), 2000, 1.4e-1),
         (f2sa(alpha=0.1, gamma=0.1, lam=100.0), 2000, 1.6e-2),
-        (acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0), 2000, 1.4e-1),
-        (acc_f2ba(alpha=0.1, gamma=0.1, lam=100.0), 2000, 1.6e-2),
         (bome(alpha=0.1, gamma=0.2, T=50), 4000, 1.4e-1),
         (bome(alpha=0.01, gamma=0.2, T=50), 40_000, 1.5e-2),
         (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=10.0), 20_000, 2.7e-1),
         (lv_hba(alpha=0.5, beta=0.1, gamma=0.1, c=100.0), 20_000, 3.4e-2),
     ],
-    ids=[
-        "f2sa 10",
-        "f2sa 100",
-        "acc_f2ba 10",
-        "acc_f2ba 100",
-        "bome 0.1",
-        "bome 0.01",
-        "lv_hba 10",
-        "lv_hba 100",
-    ],
+    ids=["f2sa 10", "f2sa 100", "bome 0.1", "bome 0.01", "lv_hba 10", "lv_hba 100"],
 )
 def test_methods_land_where_their_docstrings_say(method, steps, said):
     problem = decibo.problems.quadratic(agents=1)

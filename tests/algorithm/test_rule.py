@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import decibo
 from decibo import consensus, direction, prox, rule
-from decibo.contrib import acc_f2ba
 from helpers.twin import NETWORKS, as_rows, as_start, problem
 
 STEPS = 5
@@ -44,25 +43,6 @@ def nesterov(h, b):
     def move(d, k):
         past["m"] = b * past.get("m", 0) + d
         return (1 - b) * h * (d + b * past["m"])
-
-    return move
-
-
-def restarted(h, b, radius, least, shrink):
-    """AccF2BA's, in PyTorch's words: the buffer is emptied and B shrinks once count * moved >
-    max(B, B0)^2."""
-    past = {"m": 0, "count": 0, "moved": 0, "B": radius}
-
-    def move(d, k):
-        past["m"] = b * past["m"] + d
-        step = (1 - b) * h * (d + b * past["m"])
-        past["count"] = past["count"] + np.ones((len(d), 1))
-        past["moved"] = past["moved"] + length(step) ** 2
-        far = past["count"] * past["moved"] > np.maximum(past["B"], least) ** 2
-        for name in ("m", "count", "moved"):
-            past[name] = np.where(far, 0, past[name])
-        past["B"] = np.where(far, shrink * past["B"], past["B"])
-        return step
 
     return move
 
@@ -99,10 +79,6 @@ RULES = {
     "constant": (rule.constant(0.05), lambda: lambda d, k: 0.05 * d),
     "heavy_ball": (rule.heavy_ball(0.1, 0.6), lambda: heavy_ball(0.1, 0.6)),
     "nesterov": (rule.nesterov(0.1, 0.6), lambda: nesterov(0.1, 0.6)),
-    "restarted": (
-        rule.restarted(0.1, 0.6, radius=0.5, least=0.2, shrink=0.5),
-        lambda: restarted(0.1, 0.6, 0.5, 0.2, 0.5),
-    ),
     "normalised": (rule.normalised(falling), lambda: normalised(falling)),
     "adagrad_norm": (rule.adagrad_norm(0.3, 0.2), lambda: adagrad_norm(0.3, 0.2)),
     "adam": (rule.adam(0.05, 0.8, 0.9, 1e-3), lambda: adam(0.05, 0.8, 0.9, 1e-3, False)),
@@ -178,7 +154,7 @@ def equal(ours, network, method, start, expected):
 
 FAR = {"x": "adam", "y": "adagrad_norm", "v": "normalised"}
 TABLE = {  # every rule with some strategy, every strategy with three rules
-    "tracking": {"x": "restarted", "y": "adagrad_norm", "v": "normalised"},
+    "tracking": {"x": "amsgrad", "y": "adagrad_norm", "v": "normalised"},
     "atc_tracking": {"x": "adagrad_norm", "y": "nesterov", "v": "amsgrad"},
     "dgd": {"x": "amsgrad", "y": "heavy_ball", "v": "adam"},
     "atc": FAR,
@@ -373,7 +349,7 @@ def lands(method, steps=4000, network=RING):
 HEAVY, AHEAD = rule.heavy_ball(0.2, 0.8), rule.nesterov(0.1, 0.8)
 OWN, LARGEST = rule.adagrad_norm(1.0), rule.amsgrad(0.03)
 EXACT = {
-    "tracking": {"x": LARGEST, "y": rule.restarted(0.1, 0.8, radius=0.3, least=0.0), "v": HEAVY},
+    "tracking": {"x": LARGEST, "y": OWN, "v": HEAVY},
     "atc_tracking": {"x": OWN, "y": HEAVY, "v": LARGEST},
     "push_pull": {"x": OWN, "y": LARGEST, "v": 0.03},
     "exact_diffusion": {"x": HEAVY, "y": AHEAD, "v": AHEAD},
@@ -471,7 +447,7 @@ def test_beyond_the_stated_step_momentum_diverges():
 # Refused, before any work
 
 
-@pytest.mark.parametrize("kind", ["restarted", "normalised", "adagrad_norm", "adam", "amsgrad"])
+@pytest.mark.parametrize("kind", ["normalised", "adagrad_norm", "adam", "amsgrad"])
 @pytest.mark.parametrize("method", ["sparkle_ed", "sparkle_extra"])
 def test_steps_of_its_own_are_refused_where_they_would_land_elsewhere(kind, method):
     with pytest.raises(decibo.InputError, match="every agent has steps of its own") as error:
@@ -536,10 +512,6 @@ def test_a_proximal_map_gets_the_rules_own_step():
     ("make", "words"),
     [
         (lambda: rule.heavy_ball(0.1, 1.0), "momentum must be below 1"),
-        (lambda: rule.restarted(0.1, radius=0.0), "radius must be"),
-        (lambda: rule.restarted(0.1, least=-1.0), "least must be"),
-        (lambda: rule.restarted(0.1, shrink=1.5), "shrink must be"),
-        (lambda: acc_f2ba(alpha=0.1, gamma=0.1, lam=10.0, inner=1.0), "inner must be below 1"),
         (lambda: rule.adagrad_norm(0.0), "step must be a positive"),
         (lambda: rule.adagrad_norm(1.0, -1.0), "initial must be"),
         (lambda: rule.adam(0.1, b2=-0.1), "b2 must be"),

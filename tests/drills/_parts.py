@@ -93,13 +93,6 @@ def _rules() -> Iterator[Spoilt]:
     yield "rule.nesterov", rule.nesterov, {"step": 0.1}, step | {"momentum": NO_MOMENTUM}
     yield "rule.adagrad_norm", rule.adagrad_norm, {"step": 0.1}, step | {"initial": not_negative}
     yield "rule.tuning_free", rule.tuning_free, {}, {"step": "positive", "initial": not_negative}
-    restarted = step | {
-        "momentum": NO_MOMENTUM,
-        "radius": "positive",
-        "least": not_negative,
-        "shrink": NO_SHARE,
-    }
-    yield "rule.restarted", rule.restarted, {"step": 0.1}, restarted
     yield (
         "rule.from_optax",
         rule.from_optax,

@@ -314,7 +314,11 @@ def _penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
     f_x, f_y = oracle.outer(v.x, v.y)
     g_x, g_y = oracle.inner(v.x, v.y)
     h_x, h_y = oracle.inner(v.x, v.z)
-    return Penalty(z=h_y, y=f_y + lam(k) * g_y, x=f_x + lam(k) * (g_x - h_x))  # (1)  # (2)  # (3)
+    return Penalty(
+        z=h_y,  # (1)
+        y=f_y + lam(k) * g_y,  # (2)
+        x=f_x + lam(k) * (g_x - h_x),  # (3)
+    )
 
 
 def _symmetric_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Penalty:
@@ -394,7 +398,11 @@ def _implicit(products: Products, oracle: Oracle, s: Implicit, k: Step) -> Impli
     f_x, f_y = oracle.outer(s.x, s.y)
     _, g_y = oracle.inner(s.x, s.y)
     Jv, Hv = products(oracle, s)
-    return Implicit(y=g_y, v=Hv - f_y, x=f_x - Jv)  # (7)  # (8)  # (9)
+    return Implicit(
+        y=g_y,  # (7)
+        v=Hv - f_y,  # (8)
+        x=f_x - Jv,  # (9)
+    )
 
 
 def _ridged(products: Products, ridge: Schedule, oracle: Oracle, s: Implicit, k: Step) -> Implicit:
@@ -423,9 +431,9 @@ def _minimax_penalty(lam: Schedule, oracle: Oracle, v: Penalty, k: Step) -> Pena
     f_x, f_y = oracle.outer(v.x, v.y)
     h_x, h_y = oracle.outer(v.x, v.z)
     return Penalty(
-        z=-h_y,
-        y=(1 - lam(k)) * f_y,
-        x=(1 - lam(k)) * f_x + lam(k) * h_x,  # (12)  # (13)  # (14)
+        z=-h_y,  # (12)
+        y=(1 - lam(k)) * f_y,  # (13)
+        x=(1 - lam(k)) * f_x + lam(k) * h_x,  # (14)
     )
 
 

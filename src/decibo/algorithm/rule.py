@@ -13,11 +13,6 @@ heavy_ball      a moving average of directions                          [Polyak 
 nesterov        the same, looking ahead                           [Nesterov 1983; in this form
                                                                   Sutskever et al. 2013]
     (4)  u  = b m+ + (1 - b) d,   h = step(k)                           m+ as in (2)
-restarted       the same, forgetting its past whenever it has come far  [AccF2BA+: Chen & Zhang
-                                                                        2025]
-    (13) n+ = n + 1,   q+ = q + |h u|^2                                 u and h as in (4)
-    (14) if n+ q+ > max(r, least)^2:   m+ = 0,   n+ = 0,   q+ = 0,   r+ = shrink r
-                                                                        r starts at `radius`
 normalised      moves of given length
     (5)  u  = d,   h = step(k)/|d|
 adagrad_norm    divided by the length of all directions so far          [Ward, Wu & Bottou 2020]
@@ -40,15 +35,11 @@ What a rule does to exactness (docs/explanation/rules.md):
 * A linear rule, u -> d and the same h at all agents, keeps every strategy's promise: constant,
   heavy_ball, nesterov.
 * Any other rule has steps of its own at every agent. A tracked direction is 0 at rest, and so is
-  every multiple of it:
-  tracking stays exact. EXTRA and exact diffusion come to rest where the h_i u_i cancel, which is
-  not where the d_i do: `compose` refuses the pair. dgd and atc, which are not exact anyway, then
-  miss by more than O(h).
-* restarted is linear between two restarts, but every agent has restarts of its own: it too needs
-  tracking.
+  every multiple of it: tracking stays exact. EXTRA and exact diffusion come to rest where the
+  h_i u_i cancel, which is not where the d_i do: `compose` refuses the pair. dgd and atc, which are
+  not exact anyway, then miss by more than O(h).
 * adam and normalised do not come to rest with a constant step: they end within O(step) of the
-  solution, and reach it
-  with a step that falls. restarted, amsgrad and adagrad_norm come to rest.
+  solution, and reach it with a step that falls. amsgrad and adagrad_norm come to rest.
 
 heavy_ball in this form leaves `step` its meaning: the moves add up to those of (1), and step L may
 grow to 2 (1 + b)/(1 - b). It is the usual s+ = s - h d + b (s - s') with h = (1 - b) step.
@@ -69,7 +60,7 @@ from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, number, sch
 from decibo.errors import InputError
 from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
-from decibo.validate import above, at_least, fraction
+from decibo.validate import above, at_least
 
 __all__ = [
     "Rule",
@@ -81,7 +72,6 @@ __all__ = [
     "heavy_ball",
     "nesterov",
     "normalised",
-    "restarted",
     "tuning_free",
 ]
 
@@ -157,34 +147,6 @@ def nesterov(step: Rate, momentum: float = 0.9) -> Rule:
     """
     held = schedule("step", step), below_one("momentum", momentum)
     return Rule(Partial(_zeros), Partial(_nesterov, *held), "nesterov", linear=True)
-
-
-def restarted(
-    step: Rate,
-    momentum: float = 0.9,
-    *,
-    radius: float = 10.0,
-    least: float = 0.1,
-    shrink: float = 0.99,
-) -> Rule:
-    """Nesterov's momentum that forgets its past once n moves with squares that sum to q have n q >
-    radius^2.
-
-    For objectives that are not convex, where old momentum may lead uphill. Exact with tracking,
-    where every agent may forget when it likes.
-
-    step       the step size, as that of `nesterov`
-    momentum   the weight of the past, at least 0 and below 1
-    radius     how far to go before the first restart
-    least      what the radius never falls below
-    shrink     the radius is multiplied by it at every restart, at most 1
-    """
-    held = schedule("step", step), below_one("momentum", momentum), _above("radius", radius)
-    bounds = (
-        _not_negative("least", least),
-        shrink if isinstance(shrink, Tracer) else fraction("shrink", shrink, zero=False),
-    )
-    return Rule(Partial(_no_moves), Partial(_restarted, *held, *bounds), "restarted")
 
 
 def normalised(step: Rate) -> Rule:
@@ -349,19 +311,6 @@ class Largest(NamedTuple):
     w: Vector  # the largest v so far
 
 
-class Moves(NamedTuple):
-    """What a rule with restarts remembers."""
-
-    m: Vector  # the average of directions
-    n: jax.Array  # how many moves since the last restart
-    q: jax.Array  # the sum of their squares
-    shrunk: jax.Array  # what is left of the radius, a share
-
-
-def _no_moves(s: Vector) -> Moves:
-    return Moves(_zeros(s), _zero(s), _zero(s), jnp.ones((), s.dtype))
-
-
 def _zeros_of_two(s: Vector) -> Moments:
     return Moments(_zeros(s), _zeros(s))
 
@@ -382,29 +331,6 @@ def _heavy_ball(step: Schedule, b: Scalar, m: Vector, s: Vector, d: Vector, k: S
 def _nesterov(step: Schedule, b: Scalar, m: Vector, s: Vector, d: Vector, k: Step) -> Move:
     m = _averaged(b, m, d)
     return m, _averaged(b, m, d), step(k)  # (4)
-
-
-def _restarted(
-    step: Schedule,
-    b: Scalar,
-    radius: Scalar,
-    least: Scalar,
-    shrink: Scalar,
-    past: Moves,
-    s: Vector,
-    d: Vector,
-    k: Step,
-) -> Move:
-    m, u, h = _nesterov(step, b, past.m, s, d, k)
-    n = past.n + 1
-    q = past.q + jnp.sum((h * u) ** 2)  # (13)
-    far = n * q > jnp.maximum(radius * past.shrunk, least) ** 2
-    fresh = Moves(_zeros(m), jnp.zeros_like(n), jnp.zeros_like(q), shrink * past.shrunk)
-    # (14)
-    kept = jax.tree.map(
-        lambda new, old: jnp.where(far, new, old), fresh, Moves(m, n, q, past.shrunk)
-    )
-    return jax.tree.map(lambda new, old: new.astype(old.dtype), kept, past), u, h
 
 
 def _normalised(step: Schedule, memory: tuple[()], s: Vector, d: Vector, k: Step) -> Move:

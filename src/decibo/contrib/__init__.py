@@ -8,10 +8,9 @@ core and may not change a type of it.
 """
 
 from decibo.algorithm.algorithm import Method
-from decibo.contrib.acc_f2ba import acc_f2ba
 from decibo.contrib.lv_hba import lv_hba
 from decibo.contrib.mdbo import mdbo
 
-__all__ = ["CATALOG", "acc_f2ba", "lv_hba", "mdbo"]
+__all__ = ["CATALOG", "lv_hba", "mdbo"]
 
-CATALOG: dict[str, Method[...]] = {method.__name__: method for method in (acc_f2ba, lv_hba, mdbo)}
+CATALOG: dict[str, Method[...]] = {method.__name__: method for method in (lv_hba, mdbo)}
