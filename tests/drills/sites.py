@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from decibo.cli.join import free_port
@@ -177,8 +178,11 @@ def ends(folder: Path) -> dict[str, object]:
     return found
 
 
+Strike = Callable[[list[Site]], None]  # gets those that run
+
+
 def round_of(
-    sites: list[Site], strike: object, pauses: tuple[float, float], count: Counter[str]
+    sites: list[Site], strike: Strike | None, pauses: tuple[float, float], count: Counter[str]
 ) -> bool:
     """All sites from the start to the end, struck in between; False if they do not end."""
     shown = random.Random(time.time_ns())
@@ -201,8 +205,8 @@ def round_of(
                 site.start()
         # One that is killed while the others have ended waits for them until it gives up.
         all_run = all(site.code is None for site in sites)
-        if time.monotonic() > next_strike and callable(strike) and all_run:
-            strike([site for site in sites if site.code is None])
+        if strike is not None and time.monotonic() > next_strike and all_run:
+            strike(sites)
             next_strike = time.monotonic() + shown.uniform(*pauses)
         if time.monotonic() - moved > END:
             for site in sites:
@@ -212,14 +216,30 @@ def round_of(
     return True
 
 
-def within(pauses: tuple[float, float], seconds: float | None) -> tuple[float, float]:
-    """Pauses of which the first ends before the shortest round, of so many seconds, does: neither
-    a fast machine nor a slow first round lets all others escape."""
-    return (
-        pauses
-        if seconds is None
-        else (min(pauses[0], 0.2 * seconds), min(pauses[1], 0.6 * seconds))
-    )
+class Rounds:
+    """Rounds of one job, each of which must end as the first one, which nothing disturbs."""
+
+    def __init__(self, sites: list[Site], folder: Path, count: Counter[str]) -> None:
+        self.sites = sites
+        self.folder = folder
+        self.count = count
+        self.calm: dict[str, object] = {}
+        self.shortest = END  # seconds of a round
+
+    def one(self, strike: Strike, pauses: tuple[float, float]) -> None:
+        """A round with a strike after each pause, of which the first ends before the round does,
+        however fast the machine is."""
+        soon = (min(pauses[0], 0.2 * self.shortest), min(pauses[1], 0.6 * self.shortest))
+        began = time.monotonic()
+        ended = round_of(self.sites, strike if self.calm else None, soon, self.count)
+        self.shortest = min(time.monotonic() - began, self.shortest)
+        found = ends(self.folder)
+        self.calm = self.calm or found
+        assert self.calm, self.sites[0].words()  # there is nothing to compare with
+        self.count["rounds"] += 1
+        self.count["hung"] += not ended
+        self.count["wrong"] += found != self.calm or len(found) < len(NAMES)
+        print(f"   {dict(self.count)}", flush=True)
 
 
 class Striker:
@@ -265,23 +285,12 @@ def soak(seconds: float, every: float = 60.0, steps: int = 12_000, seed: int = 7
         for more in ("", "secure_sums = true\n"):
             folder = Path(place) / f"job{len(kinds)}"
             folder.mkdir()
-            kinds.append((folder, job_of(folder, RUN.format(steps=steps, more=more))[0]))
-        calm: dict[Path, dict[str, object]] = {}
-        shortest: dict[Path, float] = {}
+            sites, _ = job_of(folder, RUN.format(steps=steps, more=more))
+            kinds.append(Rounds(sites, folder, count))
         strike = Striker(10**9, count, seed=seed)
         while time.monotonic() < until:
-            for folder, sites in kinds:
-                first = folder not in calm
-                pauses = within((0.7 * every, 1.3 * every), shortest.get(folder))
-                began = time.monotonic()
-                if not round_of(sites, None if first else strike, pauses, count):
-                    count["hung"] += 1
-                shortest[folder] = min(time.monotonic() - began, shortest.get(folder, END))
-                found = ends(folder)
-                count["rounds"] += 1
-                if calm.setdefault(folder, found) != found or len(found) < len(NAMES):
-                    count["wrong"] += 1
-                print(f"   {dict(count)}", flush=True)
+            for rounds in kinds:
+                rounds.one(strike, (0.7 * every, 1.3 * every))
     return judged("soak", count)
 
 
@@ -300,24 +309,15 @@ def struck(
             table(folder)
         if relay is not None:
             relay.start()
-        calm: dict[str, object] = {}
         strike = Striker(strikes, count, freezes=0.4 if relay else 0.0, seed=seed)
-        own = strike if relay is None else lambda _: strike([relay])
+        own: Strike = strike if relay is None else lambda _: strike([relay])
         if kind == "clock":
             own = Clocks(sites, folder, strike)
         if kind == "readonly":
             own = Folders(sites, strikes, count)
-        shortest: float | None = None
-        while count["kills"] + count["freezes"] < strikes or not calm:
-            began = time.monotonic()
-            if not round_of(sites, own if calm else None, within(pauses, shortest), count):
-                count["hung"] += 1
-            shortest = min(time.monotonic() - began, shortest or END)
-            found = ends(folder)
-            count["rounds"] += 1
-            calm = calm or found
-            count["wrong"] += found != calm or len(found) < len(NAMES)
-            print(f"   {dict(count)}", flush=True)
+        rounds = Rounds(sites, folder, count)
+        while count["kills"] + count["freezes"] < strikes:
+            rounds.one(own, pauses)
         if relay is not None:
             relay.kill()
     return judged(kind, count)
@@ -492,32 +492,34 @@ def launch(
     return judged("launch", count)
 
 
-def floods(steps: int = 300) -> dict[str, tuple[float, float]]:
-    """The time of a job of three sites, and the same while a stranger makes as many connections as
-    it can at one of them: from one address, and from 40."""
-    found: dict[str, tuple[float, float]] = {}
-    for title, sources, pause in (("one address", 1, 0.002), ("40 addresses", 40, 0.02)):
-        taken = []
-        for flooded in (False, True):
-            with tempfile.TemporaryDirectory() as place:
-                sites, _ = job_of(Path(place), RUN.format(steps=steps, more=""))
-                first = next((Path(place) / NAMES[-1]).glob("site.toml")).read_text()
-                port = int(first.split("127.0.0.1:")[1].split('"')[0])
-                end = threading.Event()
-                stranger = threading.Thread(target=knock, args=(port, sources, pause, end))
-                if flooded:
-                    stranger.start()
-                sites[-1].start()
-                time.sleep(1)
-                begun = time.monotonic()
-                assert round_of(sites[:-1], None, (1e9, 1e9), Counter())
-                while sites[-1].code is None:
-                    time.sleep(0.1)
-                taken.append(time.monotonic() - begun)
-                end.set()
-                assert sites[-1].code == 0
-        found[title] = (taken[0], taken[1])
-        print(f"{title}: {taken[0]:.1f} s, under the flood {taken[1]:.1f} s", flush=True)
+FLOODS = {"one address": (1, 0.002), "40 addresses": (40, 0.02)}  # seconds between connections
+
+
+def floods(door: str = "site", steps: int = 300) -> dict[str, float]:
+    """The seconds that a job of three sites takes: undisturbed, and while a stranger makes as many
+    connections as it can at one of them, or at their relay."""
+    found: dict[str, float] = {}
+    for title, (sources, pause) in {"nobody": (0, 0.0), **FLOODS}.items():
+        with tempfile.TemporaryDirectory() as place:
+            text = RUN.format(steps=steps, more="")
+            sites, relay = job_of(Path(place), text, relay=door == "relay")
+            first = relay or sites.pop()  # the one that is flooded
+            port = int((Identity.at(Path(place) / first.name).address or "").rpartition(":")[2])
+            end = threading.Event()
+            stranger = threading.Thread(target=knock, args=(port, sources, pause, end))
+            if sources:
+                stranger.start()
+            first.start()
+            time.sleep(1)
+            begun = time.monotonic()
+            assert round_of(sites, None, (1e9, 1e9), Counter())
+            while relay is None and first.code is None:
+                time.sleep(0.1)
+            found[title] = time.monotonic() - begun
+            end.set()
+            assert first.code == (None if relay else 0)
+            first.kill()
+        print(f"{door}, {title}: {found[title]:.1f} s", flush=True)
     return found
 
 
@@ -554,7 +556,8 @@ def main() -> None:
     elif options.drill == "launch":
         launch(options.strikes, seed=options.seed)
     elif options.drill == "floods":
-        floods()
+        floods("site")
+        floods("relay")
     elif options.drill == "many":
         many()
     else:

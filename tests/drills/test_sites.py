@@ -38,9 +38,10 @@ def test_a_folder_that_becomes_read_only_ends_a_site_with_a_sentence_and_costs_n
     unharmed(sites.struck("readonly", 1, 1_500, (4.0, 9.0), seed=3), 1)
 
 
-def test_strangers_who_flood_a_site_do_not_hold_up_a_start():
-    for calm, flooded in sites.floods().values():
-        assert flooded < 1.5 * calm + 10
+@pytest.mark.parametrize("door", ["site", "relay"])
+def test_strangers_who_flood_a_site_or_a_relay_do_not_hold_up_a_start(door):
+    found = sites.floods(door)
+    assert max(found.values()) < 1.5 * found["nobody"] + 10
 
 
 def test_two_hundred_sites_on_one_machine():
