@@ -5,14 +5,18 @@ import os
 import stat
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from decibo.cli.join import free_port
+from decibo.data import read_table
 from decibo.run.lock import hold
-from decibo.silo.estimator_job import preview
+from decibo.silo.estimator_job import fit_job, preview
 from decibo.silo.identity import Identity
 from decibo.silo.joint_fit import mailbox_of
+from decibo.sklearn import load
 
 JOB = """
 problem = "{problem}"
@@ -171,15 +175,68 @@ def test_status_says_where_the_runs_of_a_site_are(job, here, decibo_call):
     assert (done.code, "cannot be read as the status of a run" in done.err) == (2, True)
 
 
-def test_status_of_a_fit_that_waits_for_others_to_begin(job, here, decibo_call):
+@pytest.fixture
+def fit(job, here):
+    """The same with an estimator, and a table at each site."""
+    random = np.random.default_rng(0)
+    for name in ("north", "east", "west"):
+        age = random.normal(60, 9, 20)
+        words = np.where(age + random.normal(0, 9, 20) > 60, "yes", "no")
+        ages = ["" if k == 3 else f"{each:.1f}" for k, each in enumerate(age)]
+        rows = zip(ages, random.choice(["a", "b"], 20), words, strict=True)
+        lines = "".join(f"{','.join(row)}\n" for row in rows)
+        (here / name / "ours.csv").write_text(f"age,ward,sick\n{lines}")
+        with (here / name / "site.toml").open("a") as file:
+            file.write('table = "ours.csv"\n')
+    estimator = '[estimator]\nname = "SiloLogisticRegression"\nlabel = "sick"\n'
+    more = "random_state = 0\nsteps = 30\n[run]\npatience = 0.3\n"
     cards = "".join(job.read_text().partition("[[site]]")[1:])
-    job.write_text(f"{FIT}[run]\npatience = 0.3\n{cards}")
-    (here / "north" / "ours.csv").write_text(TABLE.format(ward="ward"))
-    with (here / "north" / "site.toml").open("a") as file:
-        file.write('table = "ours.csv"\n')
-    assert decibo_call("join", job, "--home", "north").code == 71
+    job.write_text(f'[network]\nname = "complete"\n{estimator}{more}{cards}')
+    return job
+
+
+def test_status_of_a_fit_that_waits_for_others_to_begin(fit, decibo_call):
+    assert decibo_call("join", fit, "--home", "north").code == 71
     words = " ".join(decibo_call("site", "status", "--home", "north").out.split())
     assert "lost not begun waiting for east and west" in words
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_ends_with_how_well_the_model_does_on_own_rows(fit, here, decibo_call):
+    fit.write_text(fit.read_text().replace("0.3", "60"))
+    others = ("east", "west")
+    work = lambda name: fit_job(fit, Identity.at(here / name), log=lambda line: None)
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(work, name) for name in others]
+        done = decibo_call("join", fit, "--home", "north", "--json").json
+        assert all(each.result()[2]["rows"] == 20 for each in found)
+    own = read_table(here / "north" / "ours.csv", label="sick")
+    right = np.mean(load(done["model"]).predict(own.X) == own.y)
+    assert (done["rows"], done["columns"], done["accuracy"]) == (20, 2, right)
+    words = " ".join(decibo_call("join", fit, "--home", "north").out.split())
+    assert "was complete already" in words
+    assert "accuracy on this site's own 20 rows of 2 columns" in words
+    assert f"has learned: {right:.3f}" in words
+
+
+@pytest.mark.slow
+def test_a_rehearsal_of_an_estimator_is_the_fit_of_one_process(fit, decibo_call):
+    fit.write_text(fit.read_text().replace("0.3", "60"))
+    done = decibo_call("rehearse", fit, "--home", "north", "--json")
+    assert done.code == 0, done.err
+    assert list(done.json["sites"]) == ["north", "east", "west"]
+    assert 0 < max(done.json["sites"].values()) < 1e-7  # sums are made in another order
+    assert not list(fit.parent.glob(".rehearsal*"))
+
+
+@pytest.mark.slow
+def test_a_rehearsal_is_the_simulation(job, decibo_call):
+    job.write_text(job.read_text().replace("0.3", "60"))
+    done = decibo_call("rehearse", job)
+    assert "All 3 sites have done 20 steps, each in a process of its own." in done.out
+    lines = [line.split() for line in done.out.splitlines()[2:5]]
+    assert [name for name, _ in lines] == ["north", "east", "west"]
+    assert max(float(apart) for _, apart in lines) < 1e-12
 
 
 def test_functions_that_a_job_or_a_site_names_run_only_with_consent(job, here, decibo_call):

@@ -510,10 +510,13 @@ def relay(
 
 @app.command()
 @work_of("join.rehearse", compiles=True)
-def rehearse(path: JobFile, trusted: Trusted = None, as_json: Json = False):
+def rehearse(
+    path: JobFile, home: HomeFolder = None, trusted: Trusted = None, as_json: Json = False
+):
     """Try a job on this machine: each site a process.
 
     The data is that of the job's problem; the result is compared with solve.
+    With an estimator it is this site's own table, dealt out to all sites.
     """
 
 

@@ -16,7 +16,6 @@ import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -31,9 +30,8 @@ from decibo.cli.solving import code_of, interruptible, live_view
 from decibo.errors import InputError
 from decibo.formatting import format_number
 from decibo.silo.consent import trust_for
-from decibo.silo.consortium import read_consortium, read_dtype, read_tables
+from decibo.silo.consortium import Consortium, read_consortium, read_dtype, read_tables
 from decibo.silo.identity import Identity
-from decibo.silo.job import Job
 from decibo.silo.join import SOLUTION, summary, write_solution
 from decibo.silo.join import join as take_part
 from decibo.silo.relay import Relay
@@ -81,9 +79,14 @@ def _fit(path: Path, site: Identity, same_programs: bool, as_json: bool) -> Exit
     from decibo.silo.estimator_job import fit_job  # needs scikit-learn
 
     with computing_in(read_dtype(path)), interruptible():
-        model, place = fit_job(path, site, log=write_log, same_programs=same_programs)
-    outcome = summary(site.name, model.solution_) | {"model": str(place)}
-    where = f"The model, the same at all sites, is in {terminal.path_of(place)}"
+        model, place, own = fit_job(path, site, log=write_log, same_programs=same_programs)
+    outcome = summary(site.name, model.solution_) | {"model": str(place), **own}
+    rows, columns, (score, value) = own["rows"], own["columns"], list(own.items())[-1]
+    where = (
+        f"The model, the same at all sites, is in {terminal.path_of(place)}\n"
+        f"{score} on this site's own {rows} rows of {columns} columns, from which it has learned:"
+        f" {value:.3f}"
+    )
     return _show_end(model.solution_, outcome, as_json, where)
 
 
@@ -112,14 +115,22 @@ def relay(path: Path, listen: str, home: Path | None) -> Exit:
     return Exit.RAN
 
 
-def rehearse(path: Path, trusted: Iterable[str] | None, as_json: bool) -> Exit:
+def rehearse(path: Path, home: Path | None, trusted: Iterable[str] | None, as_json: bool) -> Exit:
     """All sites of a job as processes of this machine, with the data that its problem has; compared
     with solve."""
+    if "estimator" in read_tables(path):
+        return _rehearse_fit(path, Identity.at(home), as_json)
     names = list(trusted or ())
     trust = trust_for(path, names, as_json)
     with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
         job = load_job(path, trust)
-        found = _rehearsed(path, job, Path(folder), names)
+        homes = _homes(job.consortium, Path(folder))
+        options = [option for name in names for option in ("--trust", name)]
+        _rehearsed(path, job.consortium, homes, ["--synthetic", *options])
+        found = {
+            name: json.loads(next(home.folder.glob(f"runs/*/{SOLUTION}")).read_text())
+            for name, home in homes.items()
+        }
         expected = decibo.solve(
             job.problem, job.network, job.method, steps=job.steps, seed=job.seed, measures=[]
         )
@@ -131,26 +142,77 @@ def rehearse(path: Path, trusted: Iterable[str] | None, as_json: bool) -> Exit:
             for name, rows in agents.items()
             for mine, row in zip(own[name], jax.tree.leaves(rows), strict=True)
         )
-    if as_json:
-        terminal.print_json({"steps": job.steps, "sites": apart})
-        return Exit.RAN
-    terminal.table(
-        ("site", "from the simulation by"),
-        [(site, format_number(value)) for site, value in apart.items()],
-    )
     done = "come to an end" if job.is_asynchronous else f"done {job.steps} steps"
-    terminal.say(f"All {len(apart)} sites have {done}, each in a process of its own.")
+    words = [f"All {len(apart)} sites have {done}, each in a process of its own."]
     if job.is_asynchronous or job.method.masks:
         why = "no site waits" if job.is_asynchronous else "new masks are drawn"
-        terminal.say(
+        words.append(
             f"The way differs from that of the simulation, since {why}: only where they come to"
             " rest agrees."
         )
+    return _show_rehearsal(apart, job.steps, words, as_json)
+
+
+def _rehearse_fit(path: Path, site: Identity, as_json: bool) -> Exit:
+    """The same for a job with an estimator: this site's own table is dealt out to all sites, and
+    the model compared with that of a fit in one process."""
+    from sklearn.pipeline import make_pipeline
+
+    from decibo.silo.estimator_job import estimator_of, own_table
+    from decibo.sklearn import SiloEncoder, load
+
+    consortium = read_consortium(path)
+    with computing_in(read_dtype(path)), tempfile.TemporaryDirectory() as folder:
+        model, label = estimator_of(path.name, read_tables(path)["estimator"])
+        X, y = own_table(site, label)
+        silos = np.resize(consortium.names, len(y))
+        homes = _homes(consortium, Path(folder))
+        for name, home in homes.items():
+            rows = silos == name
+            X[rows].assign(**{label: y[rows]}).to_csv(home.folder / "table.csv", index=False)
+            with (home.folder / "site.toml").open("a") as file:
+                file.write('table = "table.csv"\n')
+        _rehearsed(path, consortium, homes, [])
+        whole = make_pipeline(SiloEncoder(), model.set_params(network=consortium.network))
+        whole.fit(X, y, **{f"{whole.steps[-1][0]}__groups": silos})
+        says = lambda each: getattr(each, "predict_proba", each.predict)(X)
+        found = {
+            name: says(load(next(home.folder.glob("models/*.json"))))
+            for name, home in homes.items()
+        }
+        apart = {name: float(np.abs(own - says(whole)).max()) for name, own in found.items()}
+    words = [
+        f"All {len(apart)} sites have the model, each in a process of its own with a share of the"
+        f" {len(y)} rows of {site.table}. The table says how far their predictions are from those"
+        " of a fit in one process."
+    ]
+    return _show_rehearsal(apart, model.n_iter_, words, as_json)
+
+
+def _show_rehearsal(apart: dict[str, float], steps: int, words: list[str], as_json: bool) -> Exit:
+    if as_json:
+        terminal.print_json({"steps": steps, "sites": apart})
+        return Exit.RAN
+    rows = [(site, format_number(value)) for site, value in apart.items()]
+    terminal.table(("site", "from the simulation by"), rows)
+    terminal.say(*words)
     return Exit.RAN
 
 
-def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[str, Any]:
-    homes = {name: Identity.make(folder / name, name, _address(job, name)) for name in job.names}
+def _homes(consortium: Consortium, folder: Path) -> dict[str, Identity]:
+    """Made-up folders of all sites, with addresses on this machine for those that have one."""
+    here = lambda site: None if site.address is None else f"{LOOPBACK}:{free_port()}"
+    return {
+        site.name: Identity.make(folder / site.name, site.name, here(site))
+        for site in consortium.sites
+    }
+
+
+def _rehearsed(
+    path: Path, consortium: Consortium, homes: Mapping[str, Identity], options: list[str]
+) -> None:
+    """Each site joins in a process of its own, until all of them are done."""
+    folder = next(iter(homes.values())).folder.parent
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     tables["site"] = [_entry(home) for home in homes.values()]
     with contextlib.ExitStack() as stack:
@@ -164,14 +226,13 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
             return stack.enter_context(_running(command, folder / f"{name}.txt"))
 
         relay = None
-        if job.relay is not None:
+        if consortium.relay is not None:
             relay = Identity.make(folder / "the relay", "relay", f"{LOOPBACK}:{free_port()}")
             tables["relay"] = {k: value for k, value in _entry(relay).items() if k != "name"}
         copy.write_text(tomli_w.dumps(tables), encoding="utf-8")
         if relay is not None:
             start("relay", relay, "relay", "--listen", str(relay.address))
-        options = [option for name in trusted for option in ("--trust", name)]
-        words = ["join", "--synthetic", "--json", *options]
+        words = ["join", "--json", *options]
         running = {name: start(name, home, *words) for name, home in homes.items()}
         codes: dict[str, int | None] = dict.fromkeys(running)
         # if one fails, the others would wait for it
@@ -184,12 +245,6 @@ def _rehearsed(path: Path, job: Job, folder: Path, trusted: list[str]) -> dict[s
             raise InputError(
                 f"In the rehearsal {name} ended with exit code {code}: {lines[-1] if lines else ''}"
             )
-    results = {name: next(home.folder.glob(f"runs/*/{SOLUTION}")) for name, home in homes.items()}
-    return {name: json.loads(place.read_text()) for name, place in results.items()}
-
-
-def _address(job: Job, name: str) -> str | None:
-    return None if job.sites[job.number(name)].address is None else f"{LOOPBACK}:{free_port()}"
 
 
 def _entry(home: Identity) -> dict[str, str]:

@@ -73,9 +73,9 @@ def own_table(site: Identity, label: str) -> tuple[Any, np.ndarray]:
 
 def fit_job(
     path: Path, site: Identity, *, log: Log, wire: Wire | None = None, same_programs: bool = False
-) -> tuple[SiloEstimator | SiloTrust, Path]:
-    """Fit the estimator of a job file with the other sites on this site's own table; the model, and
-    where it is kept.
+) -> tuple[SiloEstimator | SiloTrust, Path, dict[str, Any]]:
+    """Fit the estimator of a job file with the other sites on this site's own table; the model,
+    where it is kept, and how well it does on this table.
 
     wire            what carries the messages, TLS by default
     same_programs   whether other versions of decibo are known to compute the same
@@ -84,7 +84,11 @@ def fit_job(
     X, y = own_table(site, label)
     options = {"log": log, "wire": wire, "same_programs": same_programs}
     model.fit(X, y, silo=Consortium.at(path, site.folder, **options))
-    return model, save(model, site.folder / "models" / f"{path.stem}.json")
+    score = "accuracy" if hasattr(model, "classes_") else "R^2"
+    score = "concordance" if isinstance(model, SiloCox) else score
+    fitted: Any = model  # score is that of scikit-learn's mixins
+    own = {"rows": len(y), "columns": X.shape[1], score: float(fitted.score(X, y))}
+    return model, save(model, site.folder / "models" / f"{path.stem}.json"), own
 
 
 @dataclass(frozen=True, eq=False)
