@@ -292,3 +292,24 @@ def test_on_a_wire_of_your_own_a_site_of_a_job_needs_its_name_only(tmp_path):
     assert read_job(path, certificates=False).names == list(NAMES)
     with pytest.raises(InputError, match="needs a name and a certificate"):
         read_job(path)
+
+
+@pytest.mark.slow
+def test_with_a_new_member_sites_find_the_new_solution_and_an_old_start_saves_little(
+    four, tmp_path
+):
+    steps = {}
+    rows = jax.tree.map(lambda leaf: leaf[:3], four.data)
+    three = decibo.Problem(four.outer, four.inner, rows, four.x0, four.y0)
+    last = decibo.solve(three, decibo.complete(3), FIXED, steps=300).agents
+    for name, start in {
+        "anew": (four.x0, four.y0),
+        "from the last": (last.x[0], last.y[0]),
+    }.items():
+        problem = decibo.Problem(four.outer, four.inner, four.data, *start)
+        job = make_job(problem, FIXED, network=decibo.complete(4), steps=900, every=5,
+                       until={"residual": 1e-6})  # fmt: skip
+        found = run_all(job, tmp_path / name, Memory())
+        steps[name] = found["north"].steps
+        np.testing.assert_allclose(found["north"].x, four.solution["x"], atol=1e-5)
+    assert steps["from the last"] > 0.8 * steps["anew"]
