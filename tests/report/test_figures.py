@@ -8,8 +8,8 @@ import pytest
 
 import decibo
 from decibo.errors import InputError
-from decibo.report import figures
-from helpers.runs import curve, written
+from decibo.report import figures, write_run
+from helpers.runs import METHOD, PROBLEM, RING, curve, made_up, written
 
 FALLING = 10.0 ** -np.linspace(0, 9, 91)
 
@@ -82,3 +82,17 @@ def test_a_figure_has_the_size_the_font_the_axes_and_the_order_that_are_asked_fo
         figures(tmp_path / "runs", tmp_path / "figures", font=-1)
     with pytest.raises(InputError, match="size must be two numbers of inches"):
         figures(tmp_path / "runs", tmp_path / "figures", size=(0.0, 2.0))
+
+
+def test_the_axis_ends_where_the_bands_do_and_not_where_one_seed_does(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    for seed, factor in enumerate([1.0, 1.0, 1.0, 1.0, 1e-20]):
+        run = made_up(curve(factor * FALLING))
+        write_run(
+            tmp_path / str(seed), run, PROBLEM, RING, METHOD, label="a", seed=seed, setting="a"
+        )
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    figures(tmp_path, tmp_path / "figures", measures=["stationarity"])
+    assert drawn[0].axes[0].get_ylim() == pytest.approx((0.5e-9, 2))

@@ -51,7 +51,7 @@ def test_other_labels_other_settings_and_the_same_seed_again_stay_apart(tmp_path
     seeded(tmp_path / "4", None, 1, FALLING)
     seeded(tmp_path / "5", "a", 1, FALLING)
     assert [[run.folder.name for run in group.runs] for group in grouped(load(tmp_path))] == [
-        ["1", "5"], ["2"], ["3"], ["4"],
+        ["1", "5"], ["2"], ["4"], ["3"],
     ]  # fmt: skip
 
 
@@ -81,17 +81,17 @@ def test_a_lost_seed_never_wins_a_table_or_a_card(tmp_path):
         values = LOST if bold else FALLING**3
         seeded(tmp_path / "bold" / f"seed-{seed}", "b", seed, values, label="bold", **bold)
     groups = grouped(load(tmp_path))
-    assert [group.label for group in groups] == ["bold", "safe"]
+    assert [group.label for group in groups] == ["safe", "bold"]
     ends = [group.end("stationarity") for group in groups]
-    assert ends[0].mean < 1e-6 * ends[1].mean
+    assert ends[1].mean < 1e-6 * ends[0].mean
     assert [groups[k].label for k in best(groups, ends)] == ["safe"]
     card = page_sections(groups)["cards"][1]
     assert (card.title, card.note) == ("Lowest at the end: stationarity", "safe")
     rows = [line for line in latex_table(tmp_path).splitlines() if "mathbf" in line]
     assert [row.partition(" ")[0] for row in rows] == ["safe"]
-    assert [run["lost"] for run in chart_data(groups, "stationarity")["runs"]] == [1, 0]
-    again = grouped(load(tmp_path), order=["safe"])
-    assert [group.label for group in again] == ["safe", "bold"]
+    assert [run["lost"] for run in chart_data(groups, "stationarity")["runs"]] == [0, 1]
+    again = grouped(load(tmp_path), order=["bold"])
+    assert [group.label for group in again] == ["bold", "safe"]
     with pytest.raises(decibo.InputError, match="Did you mean 'safe'"):
         grouped(load(tmp_path), order=["saef"])
 

@@ -35,8 +35,8 @@ def test_a_folder_of_runs_stands_for_them(tmp_path):
     for name in ("b", "a"):
         written(tmp_path / name, curve([1.0, 0.5]), label=name)
     (tmp_path / "figures").mkdir()
-    assert [run.label for run in load(tmp_path)] == ["a", "b"]
-    assert [run.label for run in load([tmp_path / "b", tmp_path])] == ["b", "a", "b"]
+    assert [run.label for run in load(tmp_path)] == ["b", "a"]  # as they ran
+    assert [run.label for run in load([tmp_path / "b", tmp_path])] == ["b", "b", "a"]
     with pytest.raises(InputError, match="at least one run"):
         load([])
     with pytest.raises(InputError, match=r"not a run folder: run\.json is missing"):

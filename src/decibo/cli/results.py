@@ -78,13 +78,17 @@ def show(
         terminal.say(
             f"{plural(len(seeds), 'seed')}: {groups[0].seeds}. A seed sets {listed(varied)}.{stays}"
         )
-    for group in groups:
-        ends = [[last_value(run, name) for name in group.measures] for run in group.runs]
-        if group.several and all(end == ends[0] for end in ends):
-            terminal.say(
-                f"{group.label}: all seeds gave the same numbers, so nothing in these runs depends"
-                " on the seed."
-            )
+    ends = lambda group: [[last_value(r, name) for name in group.measures] for r in group.runs]
+    if same := [g.label for g in groups if g.several and ends(g) == len(g.runs) * ends(g)[:1]]:
+        remedy = (
+            " make_problem(seed) in place of problem makes other data."
+            if "problem" in fixed
+            else ""
+        )
+        terminal.say(
+            f"{listed(same)}: all seeds gave the same numbers, so nothing depends on the"
+            f" seed.{remedy}"
+        )
     if done.kept:
         terminal.say(
             f"{plural(done.kept, 'run')} of {len(done.runs)} had been made before and stayed."

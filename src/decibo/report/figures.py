@@ -196,7 +196,7 @@ def _curves(
     from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
 
     runs = [run for group in groups for run in group.runs]
-    bottom, top = _range(runs, measure)
+    bottom, top = _range(groups, measure, band)
     ceiling = top + 1e3 * abs(top)  # what diverges leaves the figure, and needs no more of it
     vertical = is_logarithmic(runs, measure)
     # a band that reaches down to zero leaves the figure, too
@@ -240,15 +240,16 @@ def _curves(
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=axis != "seconds", steps=[1, 2, 5, 10]))
 
 
-def _range(runs: Sequence[RunRecord], measure: str) -> tuple[float, float]:
-    """What to show of a measure: everything, but of runs that are no answer only what is within the
-    others' range."""
-    log = is_logarithmic(runs, measure)
+def _range(groups: Sequence[Group], measure: str, band: str) -> tuple[float, float]:
+    """What to show of a measure: all lines and bands, but of those that are no answer only what is
+    within the others' range."""
+    log = is_logarithmic([run for group in groups for run in group.runs], measure)
     parts: dict[bool, list[np.ndarray]] = {True: [], False: []}
-    for run in runs:
-        values = run.history.get(measure, np.zeros(0)).astype(float)
+    for group in groups:
+        curve = group.band(measure, band)[1:] if measure in group.measures else [np.zeros(0)]
+        values = np.concatenate(curve)
         values = values[np.isfinite(values) & ((values > 0) | (not log))]
-        parts[run.sound] += [values] if values.size else []
+        parts[group.sound] += [values] if values.size else []
     shown = parts[True] or parts[False]
     starts = [float(part[0]) for part in parts[False]]
     top = max([float(part.max()) for part in shown] or [1.0])

@@ -39,7 +39,7 @@ Folders = str | Path | Iterable[str | Path]
 
 def load(folders: Folders) -> list[RunRecord]:
     """The runs in these folders; a folder that is not a run but holds runs, or folders of runs,
-    stands for all of them.
+    stands for all of them, labels in the order in which they ran.
 
     Damaged and unfinished ones are left out with a warning, unless there is no other.
     """
@@ -48,16 +48,21 @@ def load(folders: Folders) -> list[RunRecord]:
 
 def load_all(folders: Folders) -> tuple[list[RunRecord], list[str]]:
     """The runs in these folders, and a sentence about each folder that was left out."""
-    given = [folders] if isinstance(folders, str | Path) else folders
-    paths = [path for folder in given for path in _run_folders(Path(folder))]
-    if not paths:
+    given = [folders] if isinstance(folders, str | Path) else list(folders)
+    if not given:
         raise InputError("There must be at least one run, but no folder was passed.")
     runs, errors = [], []
-    for path in paths:
-        try:
-            runs.append(read_run(path))
-        except (InputError, CorruptedFileError) as error:
-            errors.append(error)
+    for folder in given:
+        found = []
+        for path in _run_folders(Path(folder)):
+            try:
+                found.append(read_run(path))
+            except (InputError, CorruptedFileError) as error:
+                errors.append(error)
+        begun: dict[str, str] = {}
+        for run in sorted(found, key=lambda run: run.finished):
+            begun.setdefault(run.label, run.finished)
+        runs += sorted(found, key=lambda run: begun[run.label])
     if not runs:
         raise errors[0]
     left_out = [f"Left out: {error}" for error in errors]

@@ -231,7 +231,7 @@ def write_run(
         | {"gradients": cost.gradients, "products": cost.products, "work": cost.work},
         precision=str(jax.tree.leaves(solution.x)[0].dtype),
         versions=versions(),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
         measures=measures,
         files={name: sha256(content) for name, content in contents.items()},
     )
