@@ -52,6 +52,11 @@ class Layout:
         """The type of the flat vector: the widest among the leaves."""
         return jnp.result_type(*self.dtypes)
 
+    @cached_property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """The shape and the type of the flat vector."""
+        return jax.ShapeDtypeStruct((self.size,), self.dtype)
+
     def ravel(self, tree: Tree) -> Vector:
         """One flat vector from a pytree."""
         parts = [jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(tree)]

@@ -41,12 +41,11 @@ from typing import (
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import Tracer
 from jax.tree_util import Partial
 
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.rule import Rule, as_rule, is_rule
-from decibo.algorithm.schedules import Rate, Schedule, number, schedule
+from decibo.algorithm.schedules import Rate, Schedule, number, schedule, unless_traced
 from decibo.capabilities import BY_DEFAULT, Needs
 from decibo.errors import InputError, short_repr
 from decibo.formatting import format_setting, in_notebook
@@ -346,7 +345,7 @@ def _prepared(name: str, kind: Any, value: Any) -> Any:
             else schedule(name, cast("Rate", value))
         )
     if kind is float or (float in options and value is not None):
-        return value if isinstance(value, Tracer) else at_least(name, value, -math.inf)
+        return unless_traced(at_least, name, value, -math.inf)
     return Count(integer(name, value)) if kind is int else value
 
 

@@ -34,7 +34,7 @@ from jax.tree_util import Partial
 
 from decibo.algorithm.algorithm import Algorithm, Core
 from decibo.algorithm.compose import Recipe, moved, recipe_of
-from decibo.algorithm.compression import messages_of
+from decibo.algorithm.compression import asked_inside, messages_of
 from decibo.algorithm.prox import is_projection
 from decibo.errors import InputError
 from decibo.network.asynchronous import Arrivals, Asynchronous, AsynchronousNetwork
@@ -82,14 +82,13 @@ def asynchronous_core(method: Algorithm) -> Core:
     """The method for agents that do not wait, as a compiled program needs it."""
     core = method.core
     recipe = recipe_of(method)
-    step = Partial(_relayed, recipe) if recipe else Partial(_no_relay)
     return replace(
         core,
         init=Partial(_begin, core.init, core.step, recipe),
-        step=Partial(_tick, core.step, step),
-        view=Partial(_view, core.view),
+        step=Partial(_tick, core.step, recipe),
+        view=Partial(asked_inside, core.view),
         chosen=None,
-        rest=None if core.rest is None else Partial(_rest, core.rest),
+        rest=None if core.rest is None else Partial(asked_inside, core.rest),
     )
 
 
@@ -133,7 +132,7 @@ def _parcel(mixing: Asynchronous, path: tuple) -> str:
 
 def _tick(
     step: Partial,
-    relayed: Partial,
+    recipe: Recipe | None,
     oracle: Oracle,
     mix: AgentMix,
     s: AsynchronousState,
@@ -147,7 +146,8 @@ def _tick(
     newest = NewestMix(mix, agent, k, s)
     busy = s.busy
     if mixing.relay:
-        new, busy = relayed(oracle, newest, s, awake)  # (5)
+        assert recipe is not None, "check_asynchronous refuses this"
+        new, busy = _relayed(recipe, oracle, newest, s, awake)  # (5)
         moves = mixing.present(agent, k)
     else:
         new = step(oracle, newest, s.state, s.steps, key)
@@ -170,18 +170,6 @@ def _relayed(
     d = pick(fresh, d)
     new = moved(recipe, mix, s.state, d, s.steps)
     return new, (pick(new.variables, begun), d)
-
-
-def _no_relay(*_: object) -> tuple[Tree, Tree]:
-    raise AssertionError("check_asynchronous refuses this")
-
-
-def _view(view: Partial, s: AsynchronousState) -> dict[str, Vector]:
-    return view(s.state)
-
-
-def _rest(rest: Partial, s: AsynchronousState) -> jax.Array:
-    return rest(s.state)
 
 
 class NewestMix(WrappedMix):

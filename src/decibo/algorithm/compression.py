@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -125,8 +125,8 @@ def compressed(
         again,
         Partial(_begin_compressed, core.init, core.step),
         Partial(_compressed, core.step, compressor, eta),
-        Partial(_inside, core.view),
-        chosen=None if core.chosen is None else Partial(_inside, core.chosen),
+        Partial(asked_inside, core.view),
+        chosen=None if core.chosen is None else Partial(asked_inside, core.chosen),
         needs=needs | {Need.FIXED_LINKS, Need.LOCKSTEP},
     )
 
@@ -180,9 +180,9 @@ def _forgetful(
     return step(oracle, CompressingMix(mix, compressor, eta, draw, None), state, k, rest)
 
 
-def _inside(asked: Partial, s: Compressed) -> dict[str, Vector]:
-    """What the method without compression answers of its state."""
-    return asked(s.state)
+def asked_inside(question: Partial, s: Tree) -> Any:
+    """What the method inside answers of its state, of which s is a wrapper."""
+    return question(s.state)
 
 
 class MessageShapes(Mix):

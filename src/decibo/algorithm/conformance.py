@@ -137,11 +137,8 @@ def _problem(agents: int, dtype: np.dtype | type | None = None, equal: bool = Fa
 
 def _pieces(problem: Problem) -> tuple[Tree, dict[str, jax.ShapeDtypeStruct]]:
     """The shapes of one agent's data and start."""
-    one = one_of(problem.data)
-    layouts = {"x": problem.x_layout, "y": problem.y_layout}
-    return one, {
-        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
-    }
+    start = {"x": problem.x_layout.struct, "y": problem.y_layout.struct}
+    return one_of(problem.data), start
 
 
 def _begin(
@@ -203,7 +200,7 @@ def _run(
 
 
 def _start(problem: Problem) -> dict[str, jax.Array]:
-    return {"x": problem.x_layout.ravel(problem.x0), "y": problem.y_layout.ravel(problem.y0)}
+    return {name: rows[0] for name, rows in problem.start_rows(1).items()}
 
 
 def _signature(method: Algorithm) -> str | None:

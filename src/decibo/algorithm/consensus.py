@@ -69,10 +69,9 @@ from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Scalar
+from decibo.algorithm.schedules import Scalar, unless_traced
 from decibo.capabilities import Need, Needs
 from decibo.network.mixing import Mix
 from decibo.pytree import Tree, Vector
@@ -187,8 +186,7 @@ def relaxed(strategy: Consensus, weight: float) -> Consensus:
     """
     # Not in __all__: `compose` tells strategies apart by name, and a name with a number in it would
     # be compiled again for every number.
-    weight = weight if isinstance(weight, Tracer) else fraction("weight", weight, zero=False)
-    step = Partial(_relaxed, strategy.step, weight)
+    step = Partial(_relaxed, strategy.step, unless_traced(fraction, "weight", weight, zero=False))
     return replace(strategy, step=step, name=f"relaxed {strategy.name}")
 
 

@@ -68,10 +68,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, schedule, unless_traced
 from decibo.capabilities import Need, Needs
 from decibo.errors import InputError
 from decibo.problem.problem import Oracle
@@ -237,9 +236,9 @@ def implicit(difference: float | None = None, *, ridge: Rate | None = None) -> D
     ridge        for an inner level that is not strongly convex: mu of (23), normally a function of
                  the step that falls
     """
-    if difference is not None and not isinstance(difference, Tracer):
-        difference = positive("difference", difference)
-    products = Partial(_exact_products) if difference is None else Partial(_differences, difference)
+    products = Partial(_exact_products)
+    if difference is not None:
+        products = Partial(_differences, unless_traced(positive, "difference", difference))
     at = Partial(_implicit, products)
     if ridge is not None:
         at = Partial(_ridged, products, schedule("ridge", ridge))

@@ -44,8 +44,6 @@ from jax.tree_util import Partial
 from decibo.algorithm.direction import Direction
 from decibo.algorithm.schedules import Rate, Schedule, Step, schedule
 from decibo.capabilities import Need, Needs
-from decibo.data.stream import Batches
-from decibo.errors import InputError
 from decibo.measure.cost import sometimes
 from decibo.problem.problem import Oracle
 from decibo.pytree import Tree
@@ -182,19 +180,9 @@ def _past(oracle: Oracle, s: Tree) -> Past:
 
 
 def _empty_table(oracle: Oracle, s: Tree) -> BatchTable:
-    batches = _list_of_batches(oracle)
+    batches = oracle.batches
     rows = jax.tree.map(lambda v: jnp.zeros((batches.count, *v.shape), v.dtype), s)
     return BatchTable(rows, _zero(oracle, s), jnp.int32(0), _zero(oracle, s))
-
-
-def _list_of_batches(oracle: Oracle) -> Batches:
-    batches = oracle.functions.sample
-    if not isinstance(batches, Batches):
-        raise InputError(
-            "saga needs a fixed list of batches, which the problem does not have.",
-            Need.NUMBERED_BATCHES.remedy,
-        )
-    return batches
 
 
 def _before(k: Step) -> jax.Array:
@@ -235,7 +223,7 @@ def _recursive(
 def _saga(
     direction: Direction, oracle: Oracle, s: Tree, table: BatchTable, k: Step, key: jax.Array
 ) -> tuple[Tree, BatchTable]:
-    batches = _list_of_batches(oracle)
+    batches = oracle.batches
     j = batches.draw(key)
     # (5)
     rows = jax.tree.map(

@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Scalar
+from decibo.algorithm.schedules import Scalar, unless_traced
 from decibo.errors import InputError, short_repr
 from decibo.pytree import Vector
 from decibo.validate import positive
@@ -46,17 +46,17 @@ def box(low: Bound = -np.inf, high: Bound = np.inf) -> Prox:
 
 def ball(radius: float) -> Prox:
     """Projection on |u| <= radius."""
-    return Partial(_ball, _positive("radius", radius))
+    return Partial(_ball, unless_traced(positive, "radius", radius))
 
 
 def simplex(total: float = 1.0) -> Prox:
     """Projection on u >= 0, sum u = total."""
-    return Partial(_simplex, _positive("total", total))
+    return Partial(_simplex, unless_traced(positive, "total", total))
 
 
 def l1(weight: float) -> Prox:
     """Soft thresholding: the proximal map of weight * sum |u|."""
-    return Partial(_l1, _positive("weight", weight))
+    return Partial(_l1, unless_traced(positive, "weight", weight))
 
 
 def as_prox(name: str, function: Prox | Projection | None) -> Prox:

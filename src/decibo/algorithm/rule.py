@@ -53,10 +53,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.tree_util import Partial
 
-from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, number, schedule
+from decibo.algorithm.schedules import Rate, Scalar, Schedule, Step, number, schedule, unless_traced
 from decibo.errors import InputError
 from decibo.formatting import format_setting
 from decibo.pytree import Tree, Vector
@@ -433,10 +432,8 @@ def _moments(
 
 def below_one(name: str, value: Scalar) -> Scalar:
     """The value, if it is a weight of the past: at least 0 and below 1."""
-    if isinstance(value, Tracer):
-        return value
-    value = at_least(name, value, 0.0)
-    if value >= 1:
+    value = _not_negative(name, value)
+    if not isinstance(value, jax.Array) and value >= 1:
         raise InputError(
             f"{name} must be below 1, but it is {value:g}.",
             "It is the weight of the past: 0.9 is usual.",
@@ -445,8 +442,8 @@ def below_one(name: str, value: Scalar) -> Scalar:
 
 
 def _not_negative(name: str, value: Scalar) -> Scalar:
-    return value if isinstance(value, Tracer) else at_least(name, value, 0.0)
+    return unless_traced(at_least, name, value, 0.0)
 
 
 def _above(name: str, value: Scalar) -> Scalar:
-    return value if isinstance(value, Tracer) else above(name, value, 0.0)
+    return unless_traced(above, name, value, 0.0)

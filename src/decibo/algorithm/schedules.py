@@ -71,9 +71,9 @@ def schedule(name: str, value: Rate) -> Schedule:
                 f"{name} must be a number or a function of the step, but {name}(0) raised"
                 f" {type(error).__name__}: {first_line(error)}."
             ) from error
-        _positive(f"{name}(0)", first)
+        unless_traced(positive, f"{name}(0)", first)
         return value if isinstance(value, Partial) else Partial(value)
-    return Partial(constant, _positive(name, value))
+    return Partial(constant, unless_traced(positive, name, value))
 
 
 def constant(value: Scalar, k: Step) -> Scalar:
@@ -108,6 +108,8 @@ def _polynomial(start: Scalar, power: Scalar, delay: Scalar, k: Step) -> Scalar:
     return start * (1 + k / delay) ** power  # (2)
 
 
-def _positive(name: str, value: Scalar) -> Scalar:
-    # a sweep passes traced numbers
-    return value if isinstance(value, Tracer) else positive(name, value)
+def unless_traced(
+    check: Callable[..., float], name: str, value: Scalar, *bounds: float, **more: bool
+) -> Scalar:
+    """The checked value; a sweep has checked its numbers before it traces a method with them."""
+    return value if isinstance(value, Tracer) else check(name, value, *bounds, **more)

@@ -205,7 +205,7 @@ class Stream:
         size = integer("batch", batch)
         mixed = flag("shuffle", shuffle)
         if callable(source):
-            _check_arguments("The arrays", source, (0,), "a function of an agent's number")
+            check_arguments("The arrays", source, (0,), "a function of an agent's number")
         elif not isinstance(source, Sequence) or not source:
             raise InputError(
                 "The arrays must be a list with an entry for each agent, or a function of an"
@@ -262,7 +262,7 @@ class Stream:
         random   a generator drawn from the seed of the run, the agent and the step. Draw from
                  nothing else, and a resumed run is the same run
         """
-        _check_arguments(
+        check_arguments(
             "read", read, (0, 0, np.random.default_rng(0)), "a function (agent, step, random)"
         )
         draw = lambda agent, seed: (
@@ -285,7 +285,7 @@ class Stream:
         A resumed run restarts it and skips what it has used already, so that it takes as long as
         reading all of it. The seed of a run changes nothing here.
         """
-        _check_arguments("start", start, (0,), "a function of an agent's number")
+        check_arguments("start", start, (0,), "a function of an agent's number")
 
         def begin(agent: int, seed: int) -> Reader:
             left: Iterator[Tree] = iter(())
@@ -381,7 +381,7 @@ def _rows_of(agent: int, arrays: Tree) -> int:
     return int(sizes[0] or 0)
 
 
-def _check_arguments(name: str, function: object, arguments: tuple[object, ...], rule: str) -> None:
+def check_arguments(name: str, function: object, arguments: tuple[object, ...], rule: str) -> None:
     """Reject what cannot be called with these arguments."""
     try:
         if not callable(function):

@@ -21,7 +21,6 @@ before anything is compiled.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -41,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from decibo.capabilities import Need, Needs
-from decibo.data.stream import Batches, FirstBatch, Samples, Stream
+from decibo.data.stream import Batches, FirstBatch, Samples, Stream, check_arguments
 from decibo.errors import InputError, first_line, short
 from decibo.formatting import in_notebook
 from decibo.problem.dependence import check_traces
@@ -516,14 +515,7 @@ def _stacked(data: Tree) -> Tree:
 
 def _numbers_of(agent: int, data: Callable[[int], Tree]) -> Tree:
     """The data of one agent as arrays."""
-    try:
-        inspect.signature(data).bind(agent)
-    except TypeError as error:
-        raise InputError(
-            f"data must be a function of an agent's number, but it is not: {error}."
-        ) from error
-    except ValueError:  # a function of C, whose signature is not known
-        pass
+    check_arguments("data", data, (agent,), "a function of an agent's number")
     own = data(int(agent))
     for path, leaf in jax.tree_util.tree_leaves_with_path(own):
         _check_numbers(f"data({agent}){jax.tree_util.keystr(path)}", leaf)
@@ -679,12 +671,19 @@ class Oracle:
         sample = self.functions.sample
         return self if sample is None else self.on(sample(self.data, key))
 
+    @property
+    def batches(self) -> Batches:
+        """The fixed list of batches, if minibatches are drawn from one."""
+        if not isinstance(self.functions.sample, Batches):
+            raise InputError(
+                "This needs a fixed list of batches, which the problem does not have.",
+                Need.NUMBERED_BATCHES.remedy,
+            )
+        return self.functions.sample
+
     def batch(self, j: jax.Array) -> Oracle:
         """The same agent on batch j of a fixed list."""
-        batches = self.functions.sample
-        if not isinstance(batches, Batches):
-            raise InputError("This needs a fixed list of batches.", Need.NUMBERED_BATCHES.remedy)
-        return self.on(batches.batch(self.data, j))
+        return self.on(self.batches.batch(self.data, j))
 
     def on(self, data: Tree) -> Oracle:
         """The same agent on some of its data."""
@@ -718,7 +717,7 @@ def _why_no_products(
     # Traced under vmap over agents, as it will run: without it, JAX notices a missing derivative
     # only when it compiles.
     one = lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype)
-    x, y = (one(jax.ShapeDtypeStruct((part.size,), part.dtype)) for part in functions[4:6])
+    x, y = one(functions.x.struct), one(functions.y.struct)
     data = jax.tree.unflatten(treedef, [one(leaf) for leaf in shapes])
     products = lambda d, x, y, v: Oracle(functions, d).products(x, y, v)
     try:

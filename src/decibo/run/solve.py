@@ -389,10 +389,7 @@ def examined(
 ) -> Found:
     """What a trace of the method's first step finds out, if the problem has what the step needs.
     Only traces, and no derivatives."""
-    layouts = {"x": functions.x, "y": functions.y}
-    start = {
-        name: jax.ShapeDtypeStruct((layout.size,), layout.dtype) for name, layout in layouts.items()
-    }
+    start = {"x": functions.x.struct, "y": functions.y.struct}
     start |= {MASK + name: start["x" if name == "x" else "y"] for name in method.masks}
     found = examine(functions, one_of(data), start, method.core, shares)
     if found.products:
