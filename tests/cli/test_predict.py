@@ -2,8 +2,10 @@
 
 import numpy as np
 import pandas
+import pytest
 
-from decibo.sklearn import SiloLogisticRegression, save
+import decibo
+from decibo.sklearn import SiloLogisticRegression, SiloRidge, save
 
 
 def test_a_saved_model_predicts_for_a_table(tmp_path, decibo_call):
@@ -14,10 +16,16 @@ def test_a_saved_model_predicts_for_a_table(tmp_path, decibo_call):
     model = SiloLogisticRegression(random_state=0, tol=0.01).fit(frame, y, np.arange(200) % 4)
     save(model, tmp_path / "model.json")
     frame.assign(state=y, e="word").to_csv(tmp_path / "new.csv", index=False)
-    done = decibo_call(
-        "predict", tmp_path / "model.json", tmp_path / "new.csv", "-o", tmp_path / "out.csv"
-    )
+    words = tmp_path / "new.csv", "-o", tmp_path / "out.csv", "--missing", "unknown"
+    done = decibo_call("predict", tmp_path / "model.json", *words)
     assert "200 predictions" in done.out
     found = pandas.read_csv(tmp_path / "out.csv")
     assert (found["prediction"] == model.predict(frame)).all()
     np.testing.assert_allclose(found["chance of ill"], model.predict_proba(frame)[:, 0], atol=1e-6)
+
+
+def test_text_in_a_table_is_named_with_what_encodes_it():
+    frame = pandas.DataFrame({"age": [1.0, 2, 3, 4], "plan": list("abab")})
+    for attempt in (SiloLogisticRegression().fit, SiloRidge().fit):
+        with pytest.raises(decibo.InputError, match=r"columns hold text: plan\..*SiloEncoder\(\)"):
+            attempt(frame, [0, 1, 0, 1])

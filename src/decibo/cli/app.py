@@ -335,6 +335,10 @@ def predict(
     silo: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Whose personal model predicts which row.")
     ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option("--missing", metavar="WORD", help="A word for a missing value."),
+    ] = None,
     as_json: Json = False,
 ):
     """Predict the rows of a table by a saved model.

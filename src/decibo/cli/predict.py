@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,14 @@ from decibo.files import atomic_write
 from decibo.sklearn import load
 
 
-def predict(model: Path, table: Path, out: Path | None, silo: str | None, as_json: bool) -> int:
+def predict(
+    model: Path,
+    table: Path,
+    out: Path | None,
+    silo: str | None,
+    missing: Sequence[str] | None,
+    as_json: bool,
+) -> int:
     """A line for each row: the prediction, and the chance of each class if there are classes."""
     fitted = load(model)
     first = fitted.steps[0][1] if isinstance(fitted, Pipeline) else fitted
@@ -25,20 +33,21 @@ def predict(model: Path, table: Path, out: Path | None, silo: str | None, as_jso
     if not hasattr(last, "predict"):
         raise InputError(f"{model} holds {last!r}, which predicts nothing.")
     # A table may have more columns than the model, such as the one that is to be predicted.
-    own = read_table(table, columns=None if names is None else list(names), silo=silo)
+    columns = None if names is None else list(names)
+    own = read_table(table, columns=columns, silo=silo, missing=missing or ())
     groups = {} if silo is None else {"groups": own.groups}
     rows = own.X if names is not None else own.X.to_numpy()
-    columns = {"prediction": np.asarray(fitted.predict(rows, **groups)).tolist()}  # pyright: ignore
+    predicted = {"prediction": np.asarray(fitted.predict(rows, **groups)).tolist()}  # pyright: ignore
     if hasattr(last, "classes_"):
         chances = fitted.predict_proba(rows, **groups)  # pyright: ignore
         for label, chance in zip(last.classes_, chances.T, strict=True):  # pyright: ignore
-            columns[f"chance of {label}"] = np.round(chance, 6).tolist()
+            predicted[f"chance of {label}"] = np.round(chance, 6).tolist()
     if as_json:
-        terminal.print_json(columns)
+        terminal.print_json(predicted)
         return 0
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([columns, *zip(*columns.values(), strict=True)])
+    writer.writerows([predicted, *zip(*predicted.values(), strict=True)])
     if out is None:
         print(text.getvalue(), end="")
     else:

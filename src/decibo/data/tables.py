@@ -43,6 +43,12 @@ class Table(NamedTuple):
     y: np.ndarray | None
     groups: np.ndarray
 
+    def __repr__(self) -> str:
+        names, counts = np.unique(self.groups, return_counts=True)
+        silos = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
+        columns = ", ".join(map(str, self.X.columns))
+        return f"Table({len(self.groups)} rows: {short(silos)}; columns: {short(columns)})"
+
     def dataset(self, test: float = 0.2, seed: int = 0, name: str = "table") -> Dataset:
         """A `Dataset` for the ready-made problems: encoded features, and labels +1 and -1 or
         integers from 0.
@@ -136,7 +142,8 @@ def read_table(
         first = next(iter(files.values()))
         if frames and (odd := sorted({*read} ^ {*before})):
             raise InputError(
-                f"{first} and {path} must have the same columns, but differ in {short(odd)}."
+                f"{first} and {path} must have the same columns, but differ in {short(odd)}.",
+                "Leave columns out with drop=, or choose some with columns=.",
             )
         before = read
         for name, column in read.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 import decibo
-from decibo.errors import InputError
+from decibo.errors import InputError, short
 from decibo.parallel.processes import check_same, share
 from decibo.run import checkpoint_files
 from decibo.run.checkpoint import Checkpoints
@@ -62,7 +64,8 @@ class SiloModel(BaseEstimator):
         if own is None or own.encoding is None:
             least = 2 if own is None else 1
             options = {"dtype": np.float64, "ensure_min_samples": least} | options
-            return validate_data(self, X, y, **options)  # pyright: ignore  (it is untyped)
+            with _texts_named(self, X):
+                return validate_data(self, X, y, **options)  # pyright: ignore  (it is untyped)
         table, labels = check_X_y(own.features, y, **options)  # pyright: ignore
         self.encoding_ = own.encoding
         self.n_features_in_ = len(own.encoding.columns)
@@ -138,7 +141,8 @@ class SiloModel(BaseEstimator):
         check_is_fitted(self)
         if hasattr(self, "encoding_"):
             return self.encoding_(X)
-        return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore  (it is untyped)
+        with _texts_named(self, X):
+            return validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore
 
     def _scores(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
         """(samples, columns), of the model of all."""
@@ -213,3 +217,21 @@ class SiloClassifier(ClassifierMixin, SiloModel):
         scores = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+
+@contextmanager
+def _texts_named(model: object, X: Any) -> Iterator[None]:
+    """What scikit-learn says of text in a data frame names neither the column nor what to do."""
+    try:
+        yield
+    except ValueError as error:
+        kinds = getattr(X, "dtypes", None)  # a series of pandas
+        named = kinds.items() if hasattr(kinds, "items") else ()
+        columns = [str(name) for name, kind in named if kind.kind not in "biufc"]
+        if not columns or isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{type(model).__name__} takes numbers, but these columns hold text: "
+            f"{short(', '.join(columns))}.",
+            f"Put an encoder before it: make_pipeline(SiloEncoder(), {type(model).__name__}()).",
+        ) from error
