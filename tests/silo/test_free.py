@@ -294,13 +294,15 @@ def test_who_says_it_is_done_and_goes_shows_by_the_age_of_its_last_message(
     job = async_job(four, network=complete)
     memory = Memory()
 
+    known = set()  # who has been told what job this is, and does not refuse its numbers
     served = set()  # each neighbour gets numbers once, however late its first message leaves
 
     def bye(peer, frame, content):
         if frame.kind is not Kind.DATA:
+            known.update({peer} if frame.kind is Kind.HELLO else ())
             return [] if frame.kind is Kind.HERE else [content]
         if frame.step < 3 or peer not in served:
-            served.add(peer)
+            served.update(known & {peer})
             return [content]
         words = {"status": "done", "why": "", "received": True, "waiting": []}
         return [pack(Kind.BYE, frame.job, frame.sender, frame.step, words=words)]
